@@ -1,0 +1,239 @@
+"""Reads people's YAML so that no value changes on the way and every problem has a line and a column.
+
+YAML 1.1 reads `yes` as true, `010` as 8, `1.10` as 1.1 and `12:30` as 750. Here only spellings that mean the
+same in every YAML are numbers or booleans (`true`, `false`, `20`, `-1`, `0.5`); every other plain scalar is the
+text that stands there. So `str(value)` is always what the author wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from packager.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+# The one parser for all of it: libyaml's when PyYAML was built with it (its wheels are), else the slower twin.
+_Parser: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+MISREAD = frozenset(("y", "yes", "n", "no", "on", "off", "true", "false", "null", "nan", "inf"))
+"""Words, in lower case, that some YAML takes for something else than text."""
+
+# Far above any spec a person writes; a document past these is an attack ("billion laughs") or a mistake.
+MAX_BYTES = 1 << 20
+MAX_NODES = 50_000
+MAX_DEPTH = 40
+
+# libyaml composes by recursion in C and a document of some 30,000 brackets overflows its stack: a larger file is
+# first read as a flat stream of events. A smaller one cannot hold as many.
+_SAFE_BYTES = 8 << 10
+
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,9})\.[0-9]{1,6}")
+_WORDS: dict[str, object] = {"true": True, "false": False, "null": None, "~": None, "": None}
+
+Location = tuple[str | int, ...]
+"""Where a value stands in a document: keys and indices from the top."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """A YAML file: its values, and where each of them stands.
+
+    Attributes:
+        name: The file as the user named it.
+        data: Dicts, lists, strings, numbers, booleans and None.
+        root: The node tree behind `data`, which knows lines and columns; None for an empty file.
+    """
+
+    name: str
+    data: Any
+    root: yaml.Node | None
+
+    def problem(self, location: Location, message: str, *, hint: str | None = None, at_key: bool = False) -> Problem:
+        """Return a problem with the value at `location` (with its key, for `at_key`).
+
+        A location that is not in the document means its nearest ancestor that is.
+        """
+        entries = self._entries(location)
+        if self.root is None:
+            return Problem(self.name, 1, 1, message, hint)
+        node = entries[-1][0 if at_key else 1] if entries else self.root
+        return Problem(self.name, node.start_mark.line + 1, node.start_mark.column + 1, message, hint)
+
+    def depth(self, location: Location) -> int:
+        """Return how many steps of `location` the document has."""
+        return len(self._entries(location))
+
+    def _entries(self, location: Location) -> list[tuple[yaml.Node, yaml.Node]]:
+        """Return the key and the value at each step of `location`, as far as the document has it."""
+        node = self.root
+        entries = []
+        for step in location:
+            entry = _child(node, step)
+            if entry is None:
+                break
+            entries.append(entry)
+            node = entry[1]
+        return entries
+
+
+def load(text: bytes, name: str) -> tuple[Document, list[Problem]]:
+    """Read one YAML document.
+
+    Args:
+        text: The file's bytes, UTF-8.
+        name: How problems name the file.
+
+    Returns:
+        The document, and what is wrong with it as YAML: syntax, duplicate keys, keys that are not text, aliases
+        without end. When they do not let it be read, the document is empty.
+    """
+    roots, problems = _compose(text, name, MAX_BYTES, lambda source: [yaml.compose(source, Loader=_Parser)])
+    if problems:
+        return Document(name, None, None), problems
+    return _document(name, roots[0])
+
+
+def load_all(text: bytes, name: str, *, max_bytes: int = MAX_BYTES) -> tuple[list[Document], list[Problem]]:
+    """Read every document of a YAML stream; see `load`. After a syntax error there is none."""
+    roots, problems = _compose(text, name, max_bytes, lambda source: list(yaml.compose_all(source, Loader=_Parser)))
+    documents = []
+    for root in roots:
+        document, found = _document(name, root)
+        documents.append(document)
+        problems.extend(found)
+    return documents, problems
+
+
+def read(path: Path, name: str | None = None) -> tuple[Document, list[Problem]]:
+    """Read the YAML file at `path`; see `load`. Raises OSError when it cannot be read."""
+    with path.open("rb") as file:
+        return load(file.read(MAX_BYTES + 1), name or str(path))
+
+
+def scalar(text: str) -> Any:
+    """Return what the plain scalar `text` means: a number or boolean where every YAML agrees, else the text."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _NUMBER.fullmatch(text) and repr(float(text)) == text:
+        return float(text)
+    return text
+
+
+def _compose(
+    text: bytes, name: str, max_bytes: int, parse: Callable[[str], list[yaml.Node | None]]
+) -> tuple[list[yaml.Node | None], list[Problem]]:
+    """Return the root of each document in `text`; or none, and why it is not YAML."""
+    if len(text) > max_bytes:
+        return [], [Problem(name, 1, 1, f"the file is larger than {max_bytes // 1024} KiB, which none needs to be")]
+    try:
+        source = text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return [], [Problem(name, *_place(text, error.start), "expected UTF-8 text, found other bytes")]
+    place, message = (1, 1), "the document is nested too deeply"
+    try:
+        if len(text) <= _SAFE_BYTES or _depth(source) <= MAX_DEPTH:
+            return parse(source), []
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = (mark.line + 1, mark.column + 1) if mark else place
+        message = f"not valid YAML: {_sentence(error)}"
+    except yaml.reader.ReaderError as error:
+        place = _place(source.encode(), error.position)
+        message = f"not valid YAML: {error.reason}"
+    except yaml.YAMLError as error:
+        message = f"not valid YAML: {str(error).splitlines()[0]}"
+    except RecursionError:
+        pass  # PyYAML's own parser, where libyaml's is missing
+    return [], [Problem(name, *place, message)]
+
+
+def _document(name: str, root: yaml.Node | None) -> tuple[Document, list[Problem]]:
+    reader = _Reader(name)
+    data = reader.value(root, 0) if root is not None else None
+    if reader.exhausted:
+        return Document(name, None, None), reader.problems
+    return Document(name, data, root), reader.problems
+
+
+class _Reader:
+    """Turns nodes into values, counting as it goes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.problems: list[Problem] = []
+        self.exhausted = False
+        self._nodes = 0
+
+    def value(self, node: yaml.Node, depth: int) -> Any:
+        self._nodes += 1
+        if self.exhausted:
+            return None
+        if depth > MAX_DEPTH or self._nodes > MAX_NODES:
+            self.exhausted = True
+            self._complain(node, "the document is nested too deeply, or its aliases expand without end")
+            return None
+        if isinstance(node, yaml.ScalarNode):
+            if any("\ud800" <= character <= "\udfff" for character in node.value):
+                self._complain(node, "expected text, found half of a surrogate pair (\\ud800 to \\udfff)")
+                return ""
+            return node.value if node.style else scalar(node.value)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, depth + 1) for item in node.value]
+        assert isinstance(node, yaml.MappingNode)
+        mapping: dict[str, Any] = {}
+        for key, item in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self._complain(key, "expected a key of plain text, found a list or a mapping")
+            elif key.value in mapping:
+                self._complain(key, f"the key {key.value!r} stands here twice", "keep one of them")
+            else:
+                mapping[key.value] = self.value(item, depth + 1)
+        return mapping
+
+    def _complain(self, node: yaml.Node, message: str, hint: str | None = None) -> None:
+        mark = node.start_mark
+        self.problems.append(Problem(self.name, mark.line + 1, mark.column + 1, message, hint))
+
+
+def _sentence(error: yaml.MarkedYAMLError) -> str:
+    problem, context = error.problem or "", error.context or ""
+    return f"{context} {problem}".strip() if problem.startswith("but ") else f"{problem} {context}".strip()
+
+
+def _place(text: bytes, offset: int) -> tuple[int, int]:
+    """Return line and column, in characters, of the byte at `offset`."""
+    before = text[:offset]
+    return before.count(b"\n") + 1, len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1
+
+
+def _depth(source: str) -> int:
+    deepest = depth = 0
+    for event in yaml.parse(source, Loader=_Parser):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            deepest = max(deepest, depth)
+            if deepest > MAX_DEPTH:
+                break
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+    return deepest
+
+
+def _child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == step:
+                return key, value
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        return node.value[step], node.value[step]
+    return None
