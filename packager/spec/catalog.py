@@ -1,0 +1,78 @@
+"""Finds a model's spec: by path, or by name or alias in folders of specs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from packager import yamlio
+from packager.errors import UsageError
+from packager.problems import similar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_HERE = Path(__file__).resolve().parent.parent
+
+
+def bundled() -> Path:
+    """Return the folder of the specs that come with mlpack: inside the wheel, or beside `packager/` in a clone."""
+    inside = _HERE / "model_specs"
+    return inside if inside.is_dir() else _HERE.parent / "model_specs"
+
+
+def specs(folders: Sequence[Path]) -> Iterator[Path]:
+    """Yield the spec of every model in `folders`, in order of folder, then name; of two with one name, the first."""
+    seen: set[str] = set()
+    for folder in folders:
+        try:
+            names = sorted(entry.name for entry in folder.iterdir())
+        except OSError as error:
+            raise UsageError(f"{folder}: {(error.strerror or 'cannot be read').lower()}") from None
+        for name in names:
+            path = folder / name / "spec.yaml"
+            if name not in seen and path.is_file():
+                seen.add(name)
+                yield path
+
+
+def find(model: str, folders: Sequence[Path]) -> Path:
+    """Return the spec file that `model` means.
+
+    Args:
+        model: A path (it has a slash, ends in .yaml or .yml, or is `.`), or a name or alias.
+        folders: Where to look for names, the first that knows it wins.
+
+    Raises:
+        UsageError: No spec has that name; the message says which come close.
+    """
+    if "/" in model or model in (".", "..") or model.endswith((".yaml", ".yml")):
+        path = Path(model)
+        return path / "spec.yaml" if path.is_dir() else path
+    for folder in folders:
+        path = folder / model / "spec.yaml"
+        if path.is_file() and model in names(path):
+            return path
+    known: list[str] = []
+    for path in specs(folders):
+        called = names(path)
+        if model in called:
+            return path
+        known.extend(called)
+    hint = similar(model, known) or "`mlpack list` shows the models"
+    where = "; a path has a slash: ./" + model if Path(model).exists() else ""
+    raise UsageError(f"there is no model {model!r}{where}", hint=hint)
+
+
+def names(path: Path) -> list[str]:
+    """Return the name and aliases in the spec at `path`; none when it cannot be read: `lint` says why."""
+    try:
+        data = yamlio.read(path)[0].data
+    except OSError:
+        return []
+    if not isinstance(data, dict):
+        return []
+    aliases = data.get("aliases")
+    return [
+        name for name in [data.get("name"), *(aliases if isinstance(aliases, list) else [])] if isinstance(name, str)
+    ]
