@@ -1,0 +1,223 @@
+"""Where the parts of a rendered manifest are written, so that a finding points at the line that a person can mend.
+
+Kustomize renames, merges and generates; what it renders has lines of its own that nobody wrote. Each origin knows one
+place where something of a manifest is written, and how much of a path into the manifest leads there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from packager.yamlio import Document, Location
+
+
+class Place(NamedTuple):
+    """A file as the user named it, and a line and column in it, from 1."""
+
+    file: str
+    line: int
+    column: int
+
+
+class Origin(Protocol):
+    """Something that is written somewhere in the package and ends up in a manifest."""
+
+    def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Place] | None:
+        """Return how many steps of `location` are written here, and where the last of them stands.
+
+        Args:
+            location: A path into the rendered manifest.
+            manifest: The rendered manifest.
+            at_key: Whether the key at the end of the path is meant, not its value.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A manifest, or a patch that looks like one: a file's document, or a patch inside a kustomization."""
+
+    kind: str
+    name: str
+    document: Document
+    is_patch: bool = False
+
+    def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Place] | None:
+        """See `Origin`."""
+        if not _is(manifest, self.kind, self.name):
+            return None
+        if self.is_patch and location[:2] == ("metadata", "name"):
+            return None  # which it patches, not what that is called
+        steps = _follow(self.document.data, location, manifest)
+        return len(steps), _in(self.document, steps, at_key=at_key and len(steps) == len(location))
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """A JSON patch (RFC 6902): a list of operations on whatever its target selects."""
+
+    kind: str
+    name: str
+    document: Document
+
+    def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Place] | None:
+        """See `Origin`."""
+        if not _is(manifest, self.kind, self.name):
+            return None
+        best: tuple[int, Place] | None = None
+        for index, operation in enumerate(self.document.data):
+            pointer = operation.get("path") if isinstance(operation, dict) else None
+            if not isinstance(pointer, str):
+                continue
+            path = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+            there = _at(manifest, location[: len(path)])
+            if not _leads(path, location) or (path[-1:] == ["-"] and _name(operation.get("value")) != _name(there)):
+                continue
+            inside = _follow(operation.get("value"), location[len(path) :], there)
+            steps = (index, "value", *inside)
+            place = _in(self.document, steps, at_key=at_key and bool(inside))
+            if best is None or len(path) + len(inside) >= best[0]:
+                best = (len(path) + len(inside), place)
+        return best
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A ConfigMap or Secret that a kustomization makes: a key from a file, a line of an env file, or a literal."""
+
+    kind: str
+    name: str
+    at: Place
+    keys: Mapping[str, Place]
+
+    def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Place] | None:
+        """See `Origin`."""
+        del at_key
+        if not _is(manifest, self.kind, self.name):
+            return None
+        if len(location) > 1 and location[0] in ("data", "binaryData") and location[1] in self.keys:
+            return 2, self.keys[str(location[1])]
+        return 1, self.at
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """A field that a replacement fills with a value of an env file."""
+
+    kind: str
+    name: str
+    field_path: str
+    at: Place
+
+    def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Place] | None:
+        """See `Origin`."""
+        if at_key or not _is(manifest, self.kind, self.name) or not _selects(self.field_path, location, manifest):
+            return None
+        return len(location), self.at
+
+
+def find(
+    origins: Iterable[Origin], location: Location, manifest: Mapping[str, Any], *, at_key: bool = False
+) -> Place | None:
+    """Return where the value at `location` of `manifest` is written: what is applied last wins, the deepest first."""
+    best: tuple[int, Place] | None = None
+    for origin in origins:
+        found = origin.place(location, manifest, at_key=at_key)
+        if found and (best is None or found[0] >= best[0]):
+            best = found
+    return best[1] if best else None
+
+
+def _is(manifest: Mapping[str, Any], kind: str, name: str) -> bool:
+    """Whether `manifest` can have come from something of this kind and name: prefixes and suffixes were added."""
+    metadata = manifest.get("metadata")
+    rendered = str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
+    return kind in ("", str(manifest.get("kind"))) and name in rendered
+
+
+def _follow(written: Any, location: Location, rendered: Any) -> Location:
+    """Return the part of `location` that `written` has, in terms of `written`: a list's items are told by name."""
+    steps: list[str | int] = []
+    for step in location:
+        rendered = _at(rendered, (step,))
+        if isinstance(step, int):
+            here = _same(written, step, rendered)
+            if here is None:
+                break
+            steps.append(here)
+            written = written[here]
+        elif isinstance(written, dict) and step in written:
+            steps.append(step)
+            written = written[step]
+        else:
+            break
+    return tuple(steps)
+
+
+def _same(written: Any, index: int, rendered: Any) -> int | None:
+    """Return which item of the list `written` became the item `rendered`, which stands at `index`."""
+    if not isinstance(written, list):
+        return None
+    name = rendered.get("name") if isinstance(rendered, dict) else None
+    if name is None:
+        candidates = [here for here, item in enumerate(written) if item == rendered or index == here]
+    else:
+        candidates = [here for here, item in enumerate(written) if isinstance(item, dict) and item.get("name") == name]
+    return index if index in candidates else next(iter(candidates), None)
+
+
+def _name(item: Any) -> Any:
+    return item.get("name") if isinstance(item, dict) else item
+
+
+def _at(value: Any, location: Location) -> Any:
+    for step in location:
+        inside = step in value if isinstance(value, dict) else isinstance(step, int) and isinstance(value, list)
+        if not inside or (isinstance(value, list) and isinstance(step, int) and step >= len(value)):
+            return None
+        value = value[step]
+    return value
+
+
+def _leads(path: list[str], location: Location) -> bool:
+    """Whether a JSON pointer's steps are the beginning of `location`; `-` is whichever item was put at the end."""
+    return len(path) <= len(location) and all(
+        step == str(here) or (step == "-" and isinstance(here, int)) for step, here in zip(path, location, strict=False)
+    )
+
+
+def _selects(field_path: str, location: Location, manifest: Mapping[str, Any]) -> bool:
+    """Whether kustomize's field path, such as `spec.containers.[name=main].image`, means `location`."""
+    steps = split(field_path)
+    if len(steps) != len(location):
+        return False
+    value: Any = manifest
+    for step, here in zip(steps, location, strict=True):
+        value = _at(value, (here,))
+        if isinstance(here, int) and step.startswith("["):
+            key, _, wanted = step[1:-1].partition("=")
+            if not isinstance(value, dict) or str(value.get(key)) != wanted:
+                return False
+        elif step not in (str(here), "*"):
+            return False
+    return True
+
+
+def split(field_path: str) -> list[str]:
+    """Return the steps of a kustomize field path; the dots inside `[name=value]` part nothing."""
+    steps, depth = [""], 0
+    for character in field_path:
+        depth += (character == "[") - (character == "]")
+        if character == "." and depth <= 0:
+            steps.append("")
+        else:
+            steps[-1] += character
+    return steps
+
+
+def _in(document: Document, location: Location, *, at_key: bool) -> Place:
+    problem = document.problem(location, "", at_key=at_key)
+    return Place(problem.file, problem.line, problem.column)
