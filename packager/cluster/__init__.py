@@ -1,0 +1,1 @@
+"""A package in a cluster: brought there, followed, and what has become of it, by the user's own kubectl."""

@@ -1,0 +1,119 @@
+"""Reads single facts out of Kubernetes objects, as `kubectl get -o json` gives them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+Object = dict[str, Any]
+"""One Kubernetes object."""
+
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+"""The annotation by which a pod says which of its containers `kubectl logs` and `kubectl exec` mean."""
+
+
+def name(item: Object) -> str:
+    """Return the object's name."""
+    return str(item["metadata"]["name"])
+
+
+def uid(item: Object) -> str:
+    """Return the object's uid: another object of the same name has another."""
+    return str(item["metadata"].get("uid", ""))
+
+
+def shown(item: Object) -> str:
+    """Return `kind/name`, as kubectl takes it."""
+    return f"{item['kind'].lower()}/{name(item)}"
+
+
+def annotation(item: Object, key: str) -> str | None:
+    """Return the value of the annotation `key`; None when the object has none."""
+    return (item["metadata"].get("annotations") or {}).get(key)
+
+
+def labels(item: Object) -> Mapping[str, str]:
+    """Return the object's labels."""
+    return item["metadata"].get("labels") or {}
+
+
+def owners(item: Object) -> set[str]:
+    """Return the uids of the objects that own this one."""
+    return {owner["uid"] for owner in item["metadata"].get("ownerReferences") or ()}
+
+
+def is_going(item: Object) -> bool:
+    """Whether somebody has deleted the object and it is not gone yet."""
+    return "deletionTimestamp" in item["metadata"]
+
+
+def created(item: Object) -> datetime:
+    """Return when the object was made, by the server's clock."""
+    return moment(item["metadata"]["creationTimestamp"])
+
+
+def moment(text: str) -> datetime:
+    """Return the time that an RFC 3339 timestamp of the API means."""
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def status(item: Object) -> Object:
+    """Return the object's status, which may still be empty."""
+    return item.get("status") or {}
+
+
+def condition(item: Object, kind: str) -> Object | None:
+    """Return the condition of the type `kind` when the object has it, whether true or not."""
+    for each in status(item).get("conditions") or ():
+        if each["type"] == kind:
+            return dict(each)
+    return None
+
+
+def holds(item: Object, kind: str) -> Object | None:
+    """Return the condition of the type `kind` when it is true."""
+    found = condition(item, kind)
+    return found if found and found["status"] == "True" else None
+
+
+def container_statuses(pod: Object) -> list[Object]:
+    """Return the statuses of the pod's containers, init containers first, in the order in which they start."""
+    said = status(pod)
+    return [*(said.get("initContainerStatuses") or ()), *(said.get("containerStatuses") or ())]
+
+
+def main_container(pod: Object) -> str:
+    """Return the name of the container that does the pod's work."""
+    return annotation(pod, DEFAULT_CONTAINER) or str(pod["spec"]["containers"][0]["name"])
+
+
+def is_running(pod: Object) -> bool:
+    """Whether the pod's main container runs: only then can it be asked for anything."""
+    wanted = main_container(pod)
+    return any("running" in each["state"] for each in container_statuses(pod) if each["name"] == wanted)
+
+
+def restarts(pod: Object) -> int:
+    """Return how often containers of the pod were started again."""
+    return sum(each.get("restartCount", 0) for each in container_statuses(pod))
+
+
+def concerning(events: Iterable[Object], item: Object) -> list[Object]:
+    """Return the events about this very object (not an earlier one of its name), the oldest first."""
+    found = [event for event in events if event["involvedObject"].get("uid") == uid(item)]
+    return sorted(found, key=last_seen)
+
+
+def last_seen(event: Object) -> str:
+    """Return when the event happened last (core/v1 and events.k8s.io/v1 keep it in different fields)."""
+    series = event.get("series") or {}
+    times = (
+        series.get("lastObservedTime"),
+        event.get("lastTimestamp"),
+        event.get("eventTime"),
+        event["metadata"].get("creationTimestamp"),
+    )
+    return next((time for time in times if time), "")
