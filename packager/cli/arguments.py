@@ -1,0 +1,67 @@
+"""Arguments and options that several verbs take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Model = Annotated[
+    str,
+    typer.Argument(metavar="MODEL", help="A model's name or alias, or the path of a spec.", show_default=False),
+]
+Specs = Annotated[
+    list[Path],
+    typer.Option(
+        "--specs",
+        metavar="DIR",
+        envvar="MLPACK_SPECS",
+        help="A folder with a folder for each model; before the bundled ones. Repeatable.",
+        show_default=False,
+    ),
+]
+Settings = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="Another value for a field of the spec: environment.STEPS=100. Repeatable.",
+        show_default=False,
+    ),
+]
+Precision = Annotated[str | None, typer.Option(metavar="NAME", help="Which variant, by precision.", show_default=False)]
+Mode = Annotated[str | None, typer.Option(metavar="NAME", help="Which variant, by mode.", show_default=False)]
+Root = Annotated[
+    str | None,
+    typer.Option(metavar="PATH", help="The folder that the package will lie in, instead of ROOT.", show_default=False),
+]
+RegistryHost = Annotated[
+    str | None,
+    typer.Option("--registry", metavar="HOST", help="Where the image is pulled from.", show_default=False),
+]
+With = Annotated[
+    list[str],
+    typer.Option(
+        "--with",
+        metavar="OPTION|DIR",
+        help="A site option to switch on (nfs, gpu, ...), or a folder with a component of your own. Repeatable.",
+        show_default=False,
+    ),
+]
+Site = Annotated[
+    list[str],
+    typer.Option(
+        "--site",
+        metavar="KEY=VALUE",
+        help="What site options need: NFS_SERVER=nfs.example.com. Repeatable.",
+        show_default=False,
+    ),
+]
+
+
+def folders(specs: list[Path]) -> list[Path]:
+    """Return the folders to look for models in: the user's, then the bundled one."""
+    from packager.spec.catalog import bundled
+
+    return [*specs, bundled()]

@@ -1,0 +1,25 @@
+"""`mlpack version`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from packager import __version__
+from packager.cli.console import Machine, emit, emit_json
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to `app`."""
+    app.command()(version)
+
+
+def version(
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
+) -> None:
+    """Print the version of mlpack."""
+    if output is Machine.json:
+        emit_json({"version": __version__})
+    else:
+        emit(f"mlpack {__version__}")
