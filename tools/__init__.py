@@ -1,0 +1,1 @@
+"""What the Makefile runs, beyond the project's own commands."""
