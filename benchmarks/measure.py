@@ -1,0 +1,105 @@
+"""Runs programs and says what they took of the machine; compares two of them, in turn.
+
+Every program runs with a folder of caches of its own, filled by a first run that does not count: bytecode as an
+installation has it, whatever PYTHONDONTWRITEBYTECODE says, and mlpack's compiled templates.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+PYTHON = sys.executable
+MLPACK = [PYTHON, "-m", "packager"]
+IMPORT_TYPER = [PYTHON, "-c", "import typer"]
+
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one run took.
+
+    Attributes:
+        wall: Seconds from start to end.
+        cpu: Seconds of all its threads and children, in user mode and in the kernel.
+        rss: The most memory it held, in bytes; of several processes, the largest one's. A program begins as a copy
+            of this one, whose own memory is therefore the least that can be seen.
+    """
+
+    wall: float
+    cpu: float
+    rss: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A row of the table.
+
+    Attributes:
+        what: What was measured.
+        values: Each measurement.
+        unit: Of the values; empty for a ratio.
+        limit: The goal: at most this much; None for a number that only stands beside the others.
+    """
+
+    what: str
+    values: tuple[float, ...]
+    unit: str = ""
+    limit: float | None = None
+
+    @property
+    def median(self) -> float:
+        """What counts: neither one slow run nor one lucky run."""
+        return statistics.median(self.values)
+
+    @property
+    def met(self) -> bool:
+        """Whether the goal is reached; true where there is none."""
+        return self.limit is None or self.median <= self.limit
+
+
+def run(argv: list[str], caches: Path, *, quiet: bool = True, **variables: str) -> Usage:
+    """Run `argv` to its end; a failure ends the benchmark.
+
+    Args:
+        argv: The program and its arguments.
+        caches: Where it may keep what a second run finds again.
+        quiet: Whether stderr is dropped too; stdout always is.
+        variables: More for its environment.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(_ROOT), "XDG_CACHE_HOME": str(caches), **variables}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment["PYTHONPYCACHEPREFIX"] = str(caches / "bytecode")
+    begin = time.perf_counter()
+    process = subprocess.Popen(
+        argv, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL if quiet else None
+    )
+    _, status, used = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - begin
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"{' '.join(argv)}: exit code {process.returncode}")
+    return Usage(wall, used.ru_utime + used.ru_stime, used.ru_maxrss << 10)
+
+
+def in_turn(commands: list[list[str]], caches: Path, rounds: int, *, warm_up: bool = True) -> list[list[Usage]]:
+    """Run each of `commands`, then each again, so that the machine's changing speed meets all of them alike.
+
+    Args:
+        commands: What to run.
+        caches: See `run`.
+        rounds: How often each is run.
+        warm_up: Whether a round that does not count goes before, which fills the caches.
+
+    Returns:
+        For each round, what each command took.
+    """
+    if warm_up:
+        in_turn(commands, caches, 1, warm_up=False)
+    return [[run(command, caches) for command in commands] for _ in range(rounds)]

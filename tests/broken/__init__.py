@@ -1,0 +1,55 @@
+"""Thirty packages with one fault each, made from a good one: `python -m tests.broken DIR` writes them.
+
+`python -m tests.broken.compare` asks other tools about them, and writes the table of docs/comparison.md.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from packager import manifest, tree
+from packager.package import Package, opened
+from packager.plan import Options, choose, plan
+from packager.render import render
+from packager.spec.catalog import bundled
+from packager.spec.load import load
+from tests.broken.faults import FAULTS, Fault
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["FAULTS", "Fault", "build", "make", "seal"]
+
+
+def build(folder: Path, model: str = "hello-mpi") -> Path:
+    """Write the good package that the others are made from into the new `folder`, and return it."""
+    loaded = load(bundled() / model / "spec.yaml")
+    folder.mkdir(parents=True)
+    tree.write(render(plan(loaded, choose(loaded.spec, None, None), Options())), folder)
+    return folder
+
+
+def make(fault: Fault, good: Path, folder: Path) -> Path:
+    """Copy the package `good` to the new `folder`, put `fault` in, and return the folder.
+
+    Unless the fault is one of the files themselves, the copy is sealed again: it is what somebody built, and no
+    digest tells the fault.
+    """
+    shutil.copytree(good, folder)
+    fault.put_in(folder)
+    if fault.sealed:
+        with opened(folder) as package:
+            seal(package)
+    return folder
+
+
+def seal(package: Package) -> None:
+    """Write the manifest anew, for the files that are there."""
+    read = tree.read(package.folder)
+    work = package.folder.with_name(f".{package.folder.name}")
+    work.mkdir()
+    sealed = tree.write(read, work)
+    assert isinstance(sealed.content, bytes)
+    (package.folder / manifest.MANIFEST).write_bytes(sealed.content)
+    shutil.rmtree(work)

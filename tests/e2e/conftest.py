@@ -1,0 +1,93 @@
+"""The proof on a real cluster: `make e2e`, or `make e2e CONTEXT=name` for a cluster of one's own.
+
+Without MLPACK_E2E_CONTEXT the cluster of `tests/cluster` is brought up. Each test gets a namespace of its own that
+enforces Pod Security "restricted", and a kubeconfig whose current context points there: so the commands of a
+package's README run as they are printed.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.site import CHECKOUT, Images, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+MPI_IMAGE = "docker.io/mpioperator/mpi-pi:openmpi"
+TENSORFLOW_IMAGE = "localhost/tensorflow-mpi:2.21.0"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "e2e" in Path(item.fspath).parts:
+            item.add_marker("e2e")
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A kubeconfig that holds nothing but the cluster of the proof."""
+    flags = []
+    if context := os.environ.get("MLPACK_E2E_CONTEXT"):
+        flags = ["--context", context]
+        environment = dict(os.environ)
+    else:
+        up = subprocess.run(
+            [sys.executable, "-m", "tests.cluster", "up"], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True, check=True
+        )
+        environment = {**os.environ, "KUBECONFIG": up.stdout.strip()}
+    view = subprocess.run(
+        [Site.kubectl(), "config", "view", "--minify", "--flatten", *flags],
+        env=environment,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    path = tmp_path_factory.mktemp("cluster") / "kubeconfig"
+    path.write_bytes(view.stdout)
+    return path
+
+
+@pytest.fixture(scope="session")
+def images() -> Images:
+    """Builds images out of packages' Dockerfiles and brings them to the cluster."""
+    return Images(own_cluster="MLPACK_E2E_CONTEXT" not in os.environ)
+
+
+@pytest.fixture
+def new_site(kubeconfig: Path, tmp_path: Path) -> Iterator[Callable[[str], Site]]:
+    """Makes namespaces that enforce a Pod Security level; they are deleted when the test is over."""
+    made: list[Site] = []
+
+    def make(level: str) -> Site:
+        site = Site.create(f"e2e-{secrets.token_hex(4)}", level, kubeconfig, tmp_path)
+        made.append(site)
+        return site
+
+    yield make
+    for site in made:
+        site.remove()
+
+
+@pytest.fixture
+def site(new_site: Callable[[str], Site]) -> Site:
+    """A namespace that enforces "restricted"."""
+    return new_site("restricted")
+
+
+@pytest.fixture(scope="session")
+def mpi_image(images: Images) -> str:
+    """The image of hello-mpi."""
+    return images.build(CHECKOUT / "model_specs/hello-mpi", MPI_IMAGE)
+
+
+@pytest.fixture(scope="session")
+def tensorflow_image(images: Images) -> str:
+    """The image of resnet50."""
+    return images.build(CHECKOUT / "model_specs/resnet50", TENSORFLOW_IMAGE)

@@ -1,0 +1,114 @@
+"""Packages that go wrong on purpose, and `mlpack` as a person runs it on them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.e2e.site import CHECKOUT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.e2e.site import Site
+
+SPEC = CHECKOUT / "tests/e2e/specs/fault"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    def seen_after(self, words: str) -> int:
+        """Return the seconds at which the wait first said `words`."""
+        for line in self.err.splitlines():
+            if words in line and (found := re.match(r"(\d\d):(\d\d)  ", line)):
+                return int(found[1]) * 60 + int(found[2])
+        raise AssertionError(f"nothing said {words!r}:\n{self.err}")
+
+
+@dataclass(frozen=True)
+class Faulty:
+    """A package of the fault spec, unpacked in a site's folder."""
+
+    site: Site
+    folder: Path
+    overlay: str
+
+    @property
+    def workload(self) -> str:
+        kind = "mpijob" if self.overlay == "multi-node" else "pod"
+        return f"{kind}/{self.folder.name}-{self.overlay}"
+
+    def command(self, verb: str, *arguments: str) -> list[str]:
+        return ["mlpack", verb, str(self.folder), f"--overlay={self.overlay}", *arguments]
+
+    def run(self, verb: str, *arguments: str, timeout: float = 180) -> Ran:
+        begin = time.monotonic()
+        done = subprocess.run(
+            self.command(verb, *arguments),
+            env=self.site.environment,
+            cwd=self.site.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr, time.monotonic() - begin)
+
+    @contextmanager
+    def running(self, verb: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """Start a verb; it is killed when the block ends before it does."""
+        argv = self.command(verb, *arguments)
+        with subprocess.Popen(
+            argv,
+            env=self.site.environment,
+            cwd=self.site.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as started:
+            try:
+                yield started
+            finally:
+                if started.poll() is None:
+                    os.killpg(started.pid, signal.SIGKILL)
+
+    def edit(self, file: str, before: str, after: str) -> None:
+        """Change a file of the overlay, as its user may; `before` is a regular expression."""
+        path = self.folder / "quickstart/k8s/mlops" / self.overlay / file
+        text, count = re.subn(before, after, path.read_text(encoding="utf-8"))
+        assert count, text
+        path.write_text(text, encoding="utf-8")
+
+    def until_running(self) -> None:
+        """Wait until the main pod runs."""
+        self.site.until(lambda: "running" in self.run("status").out.splitlines()[0], f"{self.workload} to run", 60)
+
+
+def faulty(site: Site, fault: str, *settings: str, overlay: str = "multi-node") -> Faulty:
+    """Build the package whose ranks do what `fault` says; see fault.sh."""
+    options = " ".join(f"--set {setting}" for setting in (f"environment.FAULT={fault}", *settings))
+    site.run(f"mlpack build {SPEC} {options} --format dir")
+    return Faulty(site, site.folder / "fault", overlay)
+
+
+def component(verb: str, name: str) -> None:
+    """Stop or start a part of the cluster of `tests/cluster`."""
+    subprocess.run([sys.executable, "-m", "tests.cluster", verb, name], cwd=CHECKOUT, check=True, capture_output=True)

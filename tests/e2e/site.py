@@ -1,0 +1,167 @@
+"""What a person has in front of a cluster: a namespace, a shell, a package and its README."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A namespace of the cluster, and a shell whose kubectl points there.
+
+    Attributes:
+        namespace: Its name.
+        environment: The shell's.
+        folder: An empty folder to work in.
+    """
+
+    namespace: str
+    environment: dict[str, str] = field(repr=False)
+    folder: Path
+
+    @staticmethod
+    def kubectl() -> str:
+        """Return the kubectl of the tests: the one on PATH, or the one `make setup` has brought."""
+        found = os.environ.get("KUBECTL") or shutil.which("kubectl")
+        if not found:
+            from tests.kubectls import DEFAULT, kubectl
+
+            found = str(kubectl(DEFAULT))
+        return found
+
+    @classmethod
+    def create(cls, namespace: str, level: str, kubeconfig: Path, folder: Path) -> Site:
+        own = folder / f"{namespace}.kubeconfig"
+        own.write_bytes(kubeconfig.read_bytes())
+        tools = folder / f"{namespace}.bin"
+        tools.mkdir()
+        (tools / "kubectl").symlink_to(cls.kubectl())
+        path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"]])
+        work = folder / namespace
+        work.mkdir()
+        site = cls(namespace, {**os.environ, "KUBECONFIG": str(own), "PATH": path}, work)
+        site.run(f"kubectl create namespace {namespace}")
+        site.run(f"kubectl label namespace {namespace} pod-security.kubernetes.io/enforce={level}")
+        site.run(f"kubectl config set-context --current --namespace={namespace}")
+        # A pod is refused for as long as the namespace's default account is not there.
+        site.until(lambda: site.shell("kubectl get serviceaccount default").returncode == 0, "the default account")
+        return site
+
+    def remove(self) -> None:
+        self.run(f"kubectl delete namespace {self.namespace} --wait=false")
+
+    def shell(self, command: str, *, cwd: Path | None = None, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+        """Run a command line as a person types it, and return what became of it."""
+        return subprocess.run(
+            ["bash", "-c", command],
+            cwd=cwd or self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    def run(self, command: str, *, cwd: Path | None = None, timeout: float = 300) -> str:
+        """Run a command line that has to succeed, and return its stdout."""
+        done = self.shell(command, cwd=cwd, timeout=timeout)
+        assert done.returncode == 0, f"{command}\nexit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def get(self, what: str) -> Any:
+        """Return what `kubectl get` says of `what`, as JSON."""
+        return json.loads(self.run(f"kubectl get {what} -o json"))
+
+    def build(self, model: str, *options: str) -> Path:
+        """Build the package of `model` into the working folder, unpack it as a receiver would, return its folder."""
+        done = self.shell(" ".join(["mlpack", "build", model, *options]))
+        assert done.returncode == 0, done.stderr
+        archive = self.folder / done.stdout.strip()
+        self.run(f"tar xzf {archive.name}")
+        return self.folder / archive.name.removesuffix(".tar.gz")
+
+    def phase(self, pod: str) -> str:
+        return str(self.get(f"pod {pod}")["status"]["phase"])
+
+    def condition(self, job: str) -> str | None:
+        """Return "Succeeded" or "Failed" when the MPIJob has ended, else None."""
+        conditions = self.get(f"mpijob {job}").get("status", {}).get("conditions", [])
+        ended = [
+            one["type"] for one in conditions if one["type"] in ("Succeeded", "Failed") and one["status"] == "True"
+        ]
+        return ended[0] if ended else None
+
+    def end_of(self, job: str, *, timeout: float = 300) -> str:
+        """Wait for the MPIJob to end and return how; tell what the cluster knows when it does not."""
+        return str(self.until(lambda: self.condition(job), f"the end of {job}", timeout))
+
+    def end_of_pod(self, pod: str, *, timeout: float = 300) -> str:
+        def ended() -> str | None:
+            phase = self.phase(pod)
+            return phase if phase in ("Succeeded", "Failed") else None
+
+        return str(self.until(ended, f"the end of {pod}", timeout))
+
+    def until(self, condition: Any, what: str, timeout: float = 120) -> Any:
+        """Return the first true value of `condition()`; fail, with the state of the namespace, after `timeout`."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if value := condition():
+                return value
+            time.sleep(0.25)
+        state = self.shell("kubectl get pods,events,mpijobs").stdout
+        raise AssertionError(f"waited {timeout:g} s for {what}\n{state}")
+
+    def log(self, pod: str, container: str = "") -> str:
+        return self.run(f"kubectl logs {pod} {container}")
+
+    def launcher(self) -> str:
+        """Return the launcher's pod, found as the README says."""
+        return self.run("kubectl get pods -oname|grep launch|cut -c5-").strip()
+
+    def left(self) -> list[str]:
+        """Return what is in the namespace beyond what Kubernetes itself puts there."""
+        kinds = "pods,configmaps,secrets,services,jobs,mpijobs,persistentvolumeclaims"
+        names = self.run(f"kubectl get {kinds} -o name").split()
+        return [name for name in names if name != "configmap/kube-root-ca.crt"]
+
+
+@dataclass(frozen=True)
+class Images:
+    """Builds images from Dockerfiles into the cluster of `tests/cluster`; another cluster has to have them."""
+
+    own_cluster: bool
+
+    def build(self, folder: Path, name: str) -> str:
+        if self.own_cluster:
+            subprocess.run(
+                [sys.executable, "-m", "tests.cluster", "image", "build", str(folder), name], cwd=CHECKOUT, check=True
+            )
+        return name
+
+
+def last_json(log: str) -> dict[str, Any]:
+    """Return the final line of a log, which a machine can read."""
+    value = json.loads([line for line in log.splitlines() if line.startswith("{")][-1])
+    assert isinstance(value, dict)
+    return value
+
+
+def commands(package: Path, section: str) -> list[str]:
+    """Return the shell commands that a package's README prints under the heading that begins with `section`."""
+    text = (package / "README.md").read_text(encoding="utf-8")
+    for part in re.split(r"^## ", text, flags=re.MULTILINE):
+        if part.startswith(section):
+            return [block.strip() for block in re.findall(r"^```sh\n(.*?)^```", part, flags=re.MULTILINE | re.DOTALL)]
+    raise AssertionError(f"the README has no section {section!r}")

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Fail, or take its time, in the way that FAULT names.
+set -euo pipefail
+rank=${OMPI_COMM_WORLD_RANK:-0}
+
+case $FAULT in
+none)
+    echo "rank $rank: done"
+    ;;
+exit:*)
+    echo "rank $rank: this script ends with ${FAULT#exit:}"
+    exit "${FAULT#exit:}"
+    ;;
+memory)
+    echo "rank $rank: takes all the memory there is"
+    tail /dev/zero
+    ;;
+flaky:*)
+    # A worker outlives the launcher's attempts, and its OUTPUT_DIR with it.
+    echo x >>"$OUTPUT_DIR/attempts-$rank"
+    attempt=$(wc -l <"$OUTPUT_DIR/attempts-$rank")
+    echo "rank $rank: attempt $attempt"
+    [[ $attempt -gt ${FAULT#flaky:} ]]
+    ;;
+sleep:*)
+    echo "rank $rank: sleeps"
+    # In the background: a shell that waits for a child in the foreground hears no signal before the child ends.
+    sleep "${FAULT#sleep:}" &
+    trap 'kill $!' TERM
+    wait $!
+    echo "rank $rank: slept"
+    ;;
+results:*)
+    echo "rank $rank: writes"
+    mkdir -p "$OUTPUT_DIR/deep"
+    echo "by rank $rank" >"$OUTPUT_DIR/rank-$rank.txt"
+    head -c 300000 /dev/urandom >"$OUTPUT_DIR/deep/rank-$rank.bin"
+    ln -sf /etc/passwd "$OUTPUT_DIR/link-out"
+    echo "rank $rank: wrote"
+    sleep "${FAULT#results:}"
+    ;;
+*)
+    echo "FAULT=$FAULT: not one of none, exit:N, memory, flaky:N, sleep:N, results:N" >&2
+    exit 2
+    ;;
+esac

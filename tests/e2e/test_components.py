@@ -1,0 +1,252 @@
+"""The site options on a real cluster: what each does to a workload that runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.components import BY_NAME, KEYS
+from tests.e2e.site import commands
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.e2e.site import Site
+
+pytestmark = pytest.mark.usefixtures("mpi_image")
+
+SPEC = Path(__file__).parent / "specs" / "storage"
+IMAGE = "docker.io/mpioperator/mpi-pi:openmpi"
+
+
+class NodeFolder:
+    """A folder of the cluster's only node, made and looked into by pods."""
+
+    def __init__(self, keeper: Site) -> None:
+        self.path = f"/tmp/mlpack-{keeper.namespace}"
+        self._keeper = keeper
+
+    def run(self, script: str) -> str:
+        """Run a shell script on the node as root, in a pod that has the node's /tmp, and return its output."""
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "keeper"},
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [
+                    {
+                        "name": "keeper",
+                        "image": IMAGE,
+                        "imagePullPolicy": "IfNotPresent",
+                        "command": ["sh", "-euc", script],
+                        "securityContext": {"runAsUser": 0},
+                        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+                    }
+                ],
+                "volumes": [{"name": "tmp", "hostPath": {"path": "/tmp"}}],
+            },
+        }
+        apply(self._keeper, pod)
+        assert self._keeper.end_of_pod("keeper") == "Succeeded", self._keeper.log("keeper")
+        output = self._keeper.log("keeper")
+        self._keeper.run("kubectl delete pod keeper")
+        return output
+
+
+@pytest.fixture
+def node(new_site: Callable[[str], Site]) -> Iterator[NodeFolder]:
+    """A folder of the node with a dataset, and a place for results that everybody may write into."""
+    folder = NodeFolder(new_site("privileged"))
+    folder.run(
+        f"mkdir -p {folder.path}/dataset {folder.path}/storage/output {folder.path}/storage/quickstart/scripts\n"
+        f"chmod 777 {folder.path}/storage/output {folder.path}/dataset\n"
+        f"echo images > {folder.path}/dataset/data"
+    )
+    yield folder
+    folder.run(f"rm -r {folder.path}")
+
+
+@pytest.fixture
+def volumes(site: Site, node: NodeFolder) -> Iterator[str]:
+    """Volumes on the node, with a storage class that nothing provisions; returns the class."""
+    storage_class = f"class-{site.namespace}"
+    folders = {"results": "storage/output", "dataset": "dataset"}
+    for name, folder in folders.items():
+        volume: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": f"{name}-{site.namespace}", "labels": {"of": name}},
+            "spec": {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteMany"],
+                "persistentVolumeReclaimPolicy": "Retain",
+                "storageClassName": storage_class,
+                "hostPath": {"path": f"{node.path}/{folder}", "type": "Directory"},
+            },
+        }
+        apply(site, volume)
+    yield storage_class
+    site.run("kubectl delete pv --wait=false " + " ".join(f"{name}-{site.namespace}" for name in folders))
+
+
+def apply(site: Site, manifest: dict[str, Any]) -> None:
+    file = site.folder / "manifest.json"
+    file.write_text(json.dumps(manifest))
+    site.run(f"kubectl apply -f {file.name}")
+
+
+def claim(site: Site, name: str, storage_class: str) -> None:
+    spec = {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": storage_class,
+        "selector": {"matchLabels": {"of": name}},
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    metadata = {"name": name}
+    apply(site, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
+
+
+def run(site: Site, package: Path, overlay: str) -> str:
+    """Apply an overlay, wait for its success, and return the log of the pod that says all."""
+    site.run(commands(package, overlay)[0], cwd=package)
+    name = f"{package.name}-{overlay}"
+    if overlay == "single-node":
+        assert site.end_of_pod(name) == "Succeeded", site.log(name)
+        return site.log(name)
+    assert site.end_of(name) == "Succeeded", site.log(site.launcher())
+    return site.log(site.launcher())
+
+
+def delete(site: Site, package: Path, overlay: str) -> None:
+    site.run(commands(package, overlay)[-1], cwd=package)
+    site.until(lambda: not site.run("kubectl get pods -o name"), "the pods to be gone")
+
+
+def test_claims_keep_results_and_protect_the_dataset(site: Site, volumes: str) -> None:
+    for name in ("results", "dataset"):
+        claim(site, name, volumes)
+    package = site.build(str(SPEC), "--with pvc --site OUTPUT_CLAIM=results --site DATASET_CLAIM=dataset --root /srv")
+    log = run(site, package, "multi-node")
+    for rank in (0, 1):
+        assert f"rank {rank}: found in dataset: images" in log
+        assert f"rank {rank}: may not write into the dataset" in log
+    delete(site, package, "multi-node")
+    assert "persistentvolumeclaim/results" in site.left()
+
+    log = run(site, package, "single-node")
+    workers = "storage-multi-node-worker-0 storage-multi-node-worker-1"
+    assert f"rank 0: found in output: {workers}" in log
+    assert "rank 0: may not write into the dataset" in log
+
+
+def test_a_claim_of_the_overlay_comes_and_goes_with_it(site: Site, volumes: str) -> None:
+    claim(site, "dataset", volumes)
+    values = {"OUTPUT_CLAIM": "results", "DATASET_CLAIM": "dataset", "CLAIM_CLASS": volumes, "CLAIM_SIZE": "1Gi"}
+    given = " ".join(f"--site {key}={value}" for key, value in values.items())
+    package = site.build(str(SPEC), f"--with pvc --with pvc-create --root /srv {given}")
+    run(site, package, "single-node")
+    made = site.get("pvc results-single-node")
+    assert made["status"]["phase"] == "Bound"
+    assert made["spec"]["accessModes"] == ["ReadWriteMany"]
+    delete(site, package, "single-node")
+    site.until(lambda: site.left() == ["persistentvolumeclaim/dataset"], "the claim to be gone")
+
+
+def test_folders_of_the_nodes_at_the_same_paths(new_site: Callable[[str], Site], node: NodeFolder) -> None:
+    site = new_site("privileged")
+    package = site.build(str(SPEC), f"--with host-path --root {node.path}")
+    log = run(site, package, "multi-node")
+    for rank in (0, 1):
+        assert f"rank {rank}: found in dataset: images" in log
+        assert f"rank {rank}: may not write into the dataset" in log
+    log = run(site, package, "single-node")
+    assert "found in output: storage-multi-node-worker-0 storage-multi-node-worker-1" in log
+    left = node.run(f"cd {node.path} && ls storage/output dataset")
+    assert "left-by-storage-single-node" in left
+    assert "mine" not in left
+
+
+def test_a_namespace_that_enforces_restricted_refuses_folders_of_the_nodes(site: Site) -> None:
+    package = site.build(str(SPEC), "--with host-path --root /srv")
+    done = site.shell(commands(package, "single-node")[0], cwd=package)
+    assert done.returncode != 0
+    assert 'violates PodSecurity "restricted' in done.stderr
+    assert "hostPath" in done.stderr
+
+
+@pytest.mark.parametrize("overlay", ["multi-node", "single-node"])
+def test_root(new_site: Callable[[str], Site], overlay: str) -> None:
+    site = new_site(BY_NAME["root"].level)
+    log = run(site, site.build(str(SPEC), "--with root"), overlay)
+    for rank in (0, 1) if overlay == "multi-node" else (0,):
+        assert f"rank {rank}: uid 0, gid 0" in log
+
+
+def test_shared_memory(site: Site) -> None:
+    log = run(site, site.build(str(SPEC), "--with shared-memory --site SHM_SIZE=200Mi"), "multi-node")
+    said = re.findall(r"rank (\d): shared memory of (\d+) KiB", log)
+    assert sorted(said) == [("0", "204800"), ("1", "204800")]
+
+
+def test_placement(site: Site) -> None:
+    package = site.build(str(SPEC), "--with placement --site SPREAD_ELSE=DoNotSchedule")
+    site.run(commands(package, "multi-node")[0], cwd=package)
+    workers = "pods -l training.kubeflow.org/job-role=worker"
+    for worker in site.until(lambda: len(found := site.get(workers)["items"]) == 2 and found, "both workers"):
+        spec = worker["spec"]
+        [spread] = spec["topologySpreadConstraints"]
+        assert spread["whenUnsatisfiable"] == "DoNotSchedule"
+        assert spread["matchLabelKeys"] == ["training.kubeflow.org/job-name"]
+        # The API server has looked the label up on the pod: the constraint is about this job's workers and no others.
+        assert {"key": "training.kubeflow.org/job-name", "operator": "In", "values": ["storage-multi-node"]} in spread[
+            "labelSelector"
+        ]["matchExpressions"]
+    assert site.end_of("storage-multi-node") == "Succeeded"
+    delete(site, package, "multi-node")
+
+    placement = next(package.glob("quickstart/common/*/k8s/mlops/site/placement.yaml"))
+    placement.write_text(placement.read_text().replace("kubernetes.io/os: linux", "mlpack/none: such"))
+    site.run(commands(package, "single-node")[0], cwd=package)
+    site.until(
+        lambda: "didn't match Pod's node affinity/selector" in site.run("kubectl get events"),
+        "the scheduler to find no node",
+    )
+
+
+@pytest.mark.parametrize("name", ["nfs", "gpu", "queue", "pull-secret", "service-account", "host-network", "scratch"])
+def test_the_api_server_takes_what_no_workload_here_can_use(new_site: Callable[[str], Site], name: str) -> None:
+    site = new_site(BY_NAME[name].level)
+    values = " ".join(f"--site {key.name}={key.example}" for key in BY_NAME[name].keys)
+    site.run(f"kubectl create serviceaccount {KEYS['SERVICE_ACCOUNT'].example}")
+    package = site.build(str(SPEC), f"--with {name} --root /srv {values}")
+    for overlay in ("multi-node", "single-node"):
+        folder = package / "quickstart/k8s/mlops" / overlay
+        done = site.shell(f"kubectl apply -k {folder} --dry-run=server -o json")
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        [workload] = [item for item in json.loads(done.stdout)["items"] if item["kind"] in ("MPIJob", "Pod")]
+        assert EXPECTED[name] in json.dumps(workload), name
+
+
+EXPECTED = {
+    "nfs": '"nfs": {"path": "/srv/dataset", "readOnly": true, "server": "nfs.example.com"}',
+    "gpu": '"nvidia.com/gpu": "1"',
+    "queue": '"kueue.x-k8s.io/queue-name": "user-queue"',
+    "pull-secret": '"imagePullSecrets": [{"name": "registry"}]',
+    "service-account": '"serviceAccountName": "trainer"',
+    "host-network": '"hostNetwork": true',
+    "scratch": '"emptyDir": {"sizeLimit": "10Gi"}',
+}
+
+
+def test_a_worker_in_its_nodes_network(new_site: Callable[[str], Site]) -> None:
+    site = new_site("privileged")
+    package = site.build(str(SPEC), "--with host-network --set overlays.multi-node.workers=1")
+    [node] = [item["metadata"]["name"] for item in site.get("nodes")["items"]]
+    assert f", host {node}\n" in run(site, package, "multi-node")
+    assert site.get(f"pod {site.launcher()}")["spec"].get("hostNetwork") is not True

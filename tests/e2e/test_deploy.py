@@ -1,0 +1,252 @@
+"""A mlops user's day: deploy, status, logs, exec, results, delete, history."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.faults import faulty
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.e2e.site import Site
+
+pytestmark = pytest.mark.usefixtures("mpi_image")
+
+CLAIMED = r"\1persistentVolumeClaim: {claimName: results}"
+
+BOTH = pytest.mark.parametrize("overlay", ["multi-node", "single-node"])
+
+
+@BOTH
+def test_from_deploy_to_delete(site: Site, overlay: str) -> None:
+    package = faulty(site, "none", overlay=overlay)
+    deployed = package.run("deploy", "--follow")
+    assert deployed.code == 0, deployed.err
+    assert "rank 0: done" in deployed.out
+    assert f"{package.workload} has succeeded" in deployed.err
+
+    status = package.run("status", "-o", "json")
+    assert status.code == 0
+    assert json.loads(status.out)["phase"] == "succeeded"
+    assert package.run("logs").out == deployed.out
+
+    listed = json.loads(site.run(f"mlpack history {package.folder} -o json"))
+    (only,) = listed["deployments"]
+    assert only["digest"] == listed["digest"]
+    assert only["ended"] == "succeeded"
+
+    assert package.run("delete").code == 0
+    assert site.left() == []
+    assert package.run("status").code == 7
+    assert package.run("delete").code == 0
+
+
+def test_no_wait_returns_at_once_and_a_second_deploy_follows(site: Site) -> None:
+    package = faulty(site, "sleep:6")
+    first = package.run("deploy", "--no-wait")
+    assert first.code == 0
+    assert first.seconds < 10
+    uid = site.get("mpijob fault-multi-node")["metadata"]["uid"]
+    second = package.run("deploy")
+    assert second.code == 0, second.err
+    assert "is there already, just as the package says" in second.err
+    assert site.get("mpijob fault-multi-node")["metadata"]["uid"] == uid
+
+
+def test_a_timeout_is_8_and_leaves_the_job_running(site: Site) -> None:
+    package = faulty(site, "sleep:15", overlay="single-node")
+    late = package.run("deploy", "--timeout", "5s")
+    assert late.code == 8
+    assert "come back with `mlpack status" in late.err
+    assert package.run("deploy").code == 0
+
+
+@BOTH
+def test_a_finished_job_runs_again_only_with_replace(site: Site, overlay: str) -> None:
+    package = faulty(site, "none", overlay=overlay)
+    assert package.run("deploy").code == 0
+    uid = site.get(package.workload)["metadata"]["uid"]
+    refused = package.run("deploy")
+    assert refused.code == 1
+    assert "a finished job does not run again" in refused.err
+    assert "--replace" in refused.err
+    assert site.get(package.workload)["metadata"]["uid"] == uid
+    replaced = package.run("deploy", "--replace")
+    assert replaced.code == 0, replaced.err
+    assert site.get(package.workload)["metadata"]["uid"] != uid
+
+
+@BOTH
+def test_a_changed_job_is_shown_and_not_touched(site: Site, overlay: str) -> None:
+    package = faulty(site, "sleep:60", overlay=overlay)
+    assert package.run("deploy", "--no-wait").code == 0
+    package.edit("mlops.env", "FAULT=sleep:60", "FAULT=none")
+    refused = package.run("deploy")
+    assert refused.code == 1
+    assert "data.FAULT: sleep:60 -> none" in refused.err
+    assert site.get(f"configmap fault-env-{overlay}")["data"]["FAULT"] == "sleep:60"
+    assert package.run("deploy", "--replace").code == 0
+
+
+def test_ctrl_c_detaches_and_says_how_to_come_back(site: Site) -> None:
+    package = faulty(site, "sleep:12", overlay="single-node")
+    with package.running("deploy") as deploy:
+        package.until_running()
+        deploy.send_signal(signal.SIGINT)
+        _, said = deploy.communicate(timeout=15)
+    assert deploy.returncode == 130
+    assert "detached" in said
+    assert "come back:  mlpack deploy" in said
+    assert package.run("deploy").code == 0
+
+
+def test_a_deploy_killed_at_any_moment_is_finished_by_the_next(site: Site) -> None:
+    package = faulty(site, "none", overlay="single-node")
+    for delay in (0.4, 0.8, 1.2, 1.6, 2.4):
+        with package.running("deploy"):
+            time.sleep(delay)
+        again = package.run("deploy", "--replace")
+        assert again.code == 0, f"after {delay} s: {again.err}"
+        assert package.run("delete").code == 0
+        assert site.left() == []
+
+
+def test_dry_runs_make_nothing(site: Site) -> None:
+    package = faulty(site, "none")
+    for judge in ("client", "server"):
+        listed = package.run("deploy", f"--dry-run={judge}", "-o", "name")
+        assert listed.code == 0, listed.err
+        assert "mpijob.kubeflow.org/fault-multi-node" in listed.out.split()
+    assert site.left() == []
+
+
+def test_logs_wait_for_a_pod_and_end_with_it(site: Site) -> None:
+    package = faulty(site, "sleep:3")
+    assert package.run("deploy", "--no-wait").code == 0
+    followed = package.run("logs", "-f")
+    assert followed.code == 0
+    assert sorted(line for line in followed.out.splitlines() if "slept" in line) == ["rank 0: slept", "rank 1: slept"]
+
+
+def test_exec_reaches_each_worker_and_passes_its_exit_code_on(site: Site) -> None:
+    package = faulty(site, "sleep:60")
+    assert package.run("deploy", "--no-wait").code == 0
+    package.until_running()
+    assert package.run("exec", "--worker", "1", "--", "hostname").out.strip() == "fault-multi-node-worker-1"
+    assert package.run("exec", "--", "sh", "-c", "exit 5").code == 5
+    assert package.run("exec", "--worker", "2", "--", "true").code == 2
+
+
+@BOTH
+def test_results_come_out_while_it_runs_and_not_after(site: Site, overlay: str) -> None:
+    package = faulty(site, "results:12", overlay=overlay)
+    assert package.run("deploy", "--no-wait").code == 0
+    package.until_running()
+    here = site.folder / "results"
+    site.until(lambda: package.run("results", str(here)).code == 0 and (here / "rank-0.txt").exists(), "results", 90)
+    assert (here / "rank-0.txt").read_text() == "by rank 0\n"
+    site.until(
+        lambda: (package.run("results", str(here)), (here / "deep/rank-0.bin").stat().st_size == 300_000)[1], "all"
+    )
+    assert not (here / "link-out").exists()
+    assert package.run("deploy").code == 0
+    gone = package.run("results", str(here))
+    assert gone.code == 7
+    assert "its results went with its pods" in gone.err
+
+
+CLAIM = """
+apiVersion: v1
+kind: PersistentVolume
+metadata: {{name: {name}}}
+spec:
+  capacity: {{storage: 1Gi}}
+  accessModes: [ReadWriteOnce]
+  storageClassName: ""
+  hostPath: {{path: /var/tmp/{name}, type: DirectoryOrCreate}}
+  claimRef: {{namespace: {name}, name: results}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {{name: results, namespace: {name}}}
+spec:
+  accessModes: [ReadWriteOnce]
+  storageClassName: ""
+  resources: {{requests: {{storage: 1Gi}}}}
+"""
+
+OPENED = """
+apiVersion: v1
+kind: Pod
+metadata: {{name: opened, namespace: {here}}}
+spec:
+  restartPolicy: Never
+  containers:
+    - name: main
+      image: docker.io/mpioperator/mpi-pi:openmpi
+      command: [chmod, "777", /folder]
+      securityContext: {{runAsUser: 0}}
+      volumeMounts: [{{name: folder, mountPath: /folder}}]
+  volumes: [{{name: folder, hostPath: {{path: /var/tmp/{name}, type: DirectoryOrCreate}}}}]
+"""
+
+
+@pytest.mark.skipif("MLPACK_E2E_CONTEXT" in os.environ, reason="makes a volume out of a folder of the only node")
+def test_results_on_a_claim_come_out_after_the_end(site: Site, new_site: Callable[[str], Site]) -> None:
+    privileged = new_site("privileged")
+    name = site.namespace
+    (site.folder / "claim.yaml").write_text(CLAIM.format(name=name))
+    (site.folder / "opened.yaml").write_text(OPENED.format(name=name, here=privileged.namespace))
+    try:
+        site.run("kubectl apply -f claim.yaml -f opened.yaml")
+        privileged.end_of_pod("opened")
+        package = faulty(site, "results:0", overlay="single-node")
+        package.edit("pod.yaml", r"(- name: output.*\n *)emptyDir: {}", CLAIMED)
+        deployed = package.run("deploy")
+        assert deployed.code == 0, deployed.err
+        assert "its results: mlpack results" in deployed.err
+        here = site.folder / "results"
+        read = package.run("results", str(here))
+        assert read.code == 0, read.err
+        assert (here / "rank-0.txt").read_text() == "by rank 0\n"
+        assert (here / "deep/rank-0.bin").stat().st_size == 300_000
+        site.until(lambda: site.get("pods")["items"][1:] == [], "the reader to be gone")
+    finally:
+        site.run(f"kubectl delete persistentvolume {name} --wait=false")
+
+
+def test_two_people_deploy_the_same_at_the_same_time(site: Site) -> None:
+    package = faulty(site, "sleep:4", overlay="single-node")
+    with package.running("deploy") as one, package.running("deploy") as two:
+        said = [each.communicate(timeout=90)[1] for each in (one, two)]
+    assert (one.returncode, two.returncode) == (0, 0), said
+
+
+def test_what_somebody_else_has_set_is_a_conflict_that_names_them(site: Site) -> None:
+    package = faulty(site, "none", overlay="single-node")
+    site.run(f"kubectl apply --server-side --field-manager=bob -k {package.folder}/quickstart/k8s/mlops/single-node")
+    site.run("kubectl delete pod fault-single-node")
+    package.edit("mlops.env", "FAULT=none", "FAULT=exit:0")
+    refused = package.run("deploy")
+    assert refused.code == 7
+    assert "bob has set .data.FAULT" in refused.err
+    assert "--force-conflicts" in refused.err
+    assert "pod/fault-single-node" not in site.left()
+    assert package.run("deploy", "--force-conflicts").code == 0
+
+
+def test_somebody_else_taking_the_name_ends_the_wait(site: Site) -> None:
+    package = faulty(site, "sleep:60", overlay="single-node")
+    with package.running("deploy") as deploy:
+        package.until_running()
+        site.run("kubectl delete pod fault-single-node --wait --grace-period=1")
+        _, said = deploy.communicate(timeout=30)
+    assert deploy.returncode == 7
+    assert "somebody has deleted it" in said

@@ -1,0 +1,163 @@
+"""What the doctor foretells comes true, and it leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.e2e.site import Site
+
+
+def examine(site: Site, package: Path, *arguments: str) -> tuple[int, dict[str, list[dict[str, Any]]]]:
+    """Return the doctor's exit code, and its findings by check."""
+    done = site.shell(" ".join(["mlpack", "doctor", str(package), "-o", "json", *arguments]))
+    assert done.stdout, done.stderr
+    found: dict[str, list[dict[str, Any]]] = {}
+    for finding in json.loads(done.stdout)["findings"]:
+        found.setdefault(finding["check"], []).append(finding)
+    return done.returncode, found
+
+
+def troubles(found: dict[str, list[dict[str, Any]]]) -> set[str]:
+    return {check for check, findings in found.items() if any(each["state"] != "ok" for each in findings)}
+
+
+@pytest.mark.parametrize("overlay", ["multi-node", "single-node"])
+def test_a_package_that_would_run_is_well_and_nothing_is_made(site: Site, overlay: str) -> None:
+    package = site.build("hello-mpi")
+    before = site.left()
+    code, found = examine(site, package, "--overlay", overlay)
+    assert (code, troubles(found)) == (0, set()), found
+    assert site.left() == before == []
+
+
+def test_a_namespace_that_is_not_there(site: Site) -> None:
+    package = site.build("hello-mpi")
+    code, found = examine(site, package, "-n", "nowhere-at-all")
+    assert (code, troubles(found)) == (1, {"namespace"}), found
+    assert found["namespace"][0]["fix"] == "kubectl create namespace nowhere-at-all"
+
+
+def test_the_fix_for_a_namespace_that_forbids_makes_it_well(site: Site) -> None:
+    package = site.build("hello-mpi")
+    site.run(f"mlpack configure {package} --with root")
+    code, found = examine(site, package)
+    assert (code, troubles(found)) == (1, {"namespace"}), found
+    site.run(found["namespace"][0]["fix"])
+    assert examine(site, package)[0] == 0
+
+
+def test_a_quota_that_is_too_small(site: Site) -> None:
+    package = site.build("hello-mpi")
+    site.run("kubectl create quota tight --hard=pods=2,requests.cpu=1")
+    site.until(lambda: site.get("quota tight").get("status"), "the quota to be counted")
+    code, found = examine(site, package)
+    assert (code, troubles(found)) == (1, {"quota"}), found
+    assert found["quota"][0]["message"] == "tight: pods: the workload asks for 3, and 2 of 2 is left"
+    site.run(found["quota"][0]["fix"])
+
+
+def test_a_quota_that_wants_what_the_pods_do_not_say(site: Site) -> None:
+    package = site.build("hello-mpi")
+    site.run("kubectl create quota strict --hard=limits.memory=100Gi")
+    site.until(lambda: site.get("quota strict").get("status"), "the quota to be counted")
+    code, found = examine(site, package)
+    assert (code, troubles(found)) == (1, {"admission"}), found
+    assert "must specify limits.memory" in found["admission"][0]["message"]
+
+
+def test_more_than_any_node_has(site: Site) -> None:
+    package = site.build("hello-mpi", "--set", "overlays.multi-node.resources.requests.cpu=900")
+    code, found = examine(site, package)
+    assert code == 1
+    assert "nodes" in troubles(found)
+    assert "900 asked for" in found["nodes"][0]["message"]
+
+
+def test_names_that_others_have_taken(site: Site) -> None:
+    package = site.build("hello-mpi")
+    site.run("kubectl create configmap hello-mpi-env-multi-node")
+    site.run("kubectl create secret generic hello-mpi-multi-node-ssh")
+    code, found = examine(site, package)
+    assert (code, troubles(found)) == (1, {"names"}), found
+    for finding in found["names"]:
+        site.run(finding["fix"])
+    assert examine(site, package)[0] == 0
+
+
+def test_what_a_pod_refers_to_and_is_missing(site: Site) -> None:
+    package = site.build("hello-mpi")
+    site.run(
+        f"mlpack configure {package} --storage pvc --set OUTPUT_CLAIM=results --set DATASET_CLAIM=data"
+        " --with service-account --set SERVICE_ACCOUNT=trainer --with pull-secret --set PULL_SECRET=registry"
+    )
+    code, found = examine(site, package)
+    assert code == 1
+    assert troubles(found) >= {"claims", "references"}, found
+    said = " ".join(each["message"] for each in [*found["claims"], *found["references"]])
+    for name in ("claim results", "claim data", "ServiceAccount trainer", "secret registry"):
+        assert name in said
+
+
+def test_the_permissions_that_are_missing_are_those_that_deploy_lacks(site: Site, tmp_path: Path) -> None:
+    package = site.build("hello-mpi")
+    limited = _as_service_account(site, tmp_path, "view")
+    code, found = examine(site, package, "--kubeconfig", str(limited))
+    assert code == 1
+    denied = [finding["message"] for finding in found["permissions"]]
+    assert any("create" in said and "mpijobs.kubeflow.org" in said for said in denied), denied
+    deployed = site.shell(f"mlpack deploy {package} --no-wait --kubeconfig {limited}")
+    assert deployed.returncode == 7
+    assert site.left() == []
+
+
+def test_what_a_user_may_not_look_at_is_unknown_and_no_failure(site: Site, tmp_path: Path) -> None:
+    package = site.build("hello-mpi")
+    limited = _as_service_account(site, tmp_path, "edit")
+    role = "kubectl create role jobs --verb=get,list,create,patch,delete --resource=mpijobs.kubeflow.org"
+    site.run(f"{role} && kubectl create rolebinding jobs --role=jobs --serviceaccount={site.namespace}:somebody")
+    code, found = examine(site, package, "--kubeconfig", str(limited))
+    assert code == 6, found
+    assert {each["state"] for findings in found.values() for each in findings} == {"ok", "unknown"}
+    assert troubles(found) == {"operator", "nodes"}, found
+
+
+def test_a_cluster_that_does_not_answer_is_unknown(site: Site, tmp_path: Path) -> None:
+    package = site.build("hello-mpi")
+    dead = tmp_path / "dead.kubeconfig"
+    dead.write_text(site.run("kubectl config view --raw"))
+    cluster = site.run("kubectl config view --minify -o jsonpath='{.clusters[0].name}'")
+    site.run(f"kubectl --kubeconfig {dead} config set-cluster {cluster} --server=https://127.0.0.1:1")
+    code, found = examine(site, package, "--kubeconfig", str(dead))
+    assert (code, troubles(found)) == (6, {"server"}), found
+
+
+def test_a_run_that_has_ended_stands_in_the_way(site: Site, mpi_image: str) -> None:
+    assert mpi_image
+    package = site.build("hello-mpi")
+    site.run(f"mlpack deploy {package}")
+    code, found = examine(site, package)
+    assert (code, troubles(found)) == (1, {"names"}), found
+    site.run(found["names"][0]["fix"])
+    assert examine(site, package)[0] == 0
+
+
+def _as_service_account(site: Site, folder: Path, role: str) -> Path:
+    """Return a kubeconfig for a service account that has this cluster role in the namespace."""
+    site.run("kubectl create serviceaccount somebody")
+    subject = f"--serviceaccount={site.namespace}:somebody"
+    site.run(f"kubectl create rolebinding somebody --clusterrole={role} {subject}")
+    path = folder / "somebody.kubeconfig"
+    path.write_text(site.run("kubectl config view --raw"))
+    token = site.run("kubectl create token somebody").strip()
+    with_path = f"kubectl --kubeconfig {path} config"
+    site.run(f"{with_path} set-credentials somebody --token={token}")
+    site.run(f"{with_path} set-context --current --user=somebody")
+    asked = f"kubectl --kubeconfig {path} auth can-i get pods"
+    site.until(lambda: site.shell(asked).stdout.strip() == "yes", "the role to be bound")
+    return path

@@ -1,0 +1,91 @@
+"""What fails fails visibly, to somebody who has kubectl alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.e2e.site import Site
+
+pytestmark = pytest.mark.usefixtures("mpi_image")
+
+SPEC = Path(__file__).parent / "specs" / "faults"
+
+
+def apply(site: Site, mode: str, *options: str, overlay: str = "multi-node") -> str:
+    """Build and apply a package that goes wrong, and return its workload's name."""
+    package = site.build(str(SPEC), "--mode", mode, *options)
+    site.run(f"kubectl -k quickstart/k8s/mlops/{overlay} apply", cwd=package)
+    return f"faults-{mode}-{overlay}"
+
+
+def terminated(site: Site, pod: str) -> dict[str, Any]:
+    state: dict[str, Any] = site.get(f"pod {pod}")["status"]["containerStatuses"][0]["state"]["terminated"]
+    return state
+
+
+def working(site: Site, job: str) -> None:
+    """Wait until both ranks have begun."""
+    site.until(lambda: (name := site.launcher()) and site.phase(name) == "Running", f"the launcher of {job}")
+    site.until(lambda: site.shell(f"kubectl logs {site.launcher()}").stdout.count("works") == 2, "the ranks")
+
+
+def test_a_script_that_exits_3(site: Site) -> None:
+    job = apply(site, "exit")
+    assert site.end_of(job) == "Failed"
+    state = terminated(site, site.launcher())
+    assert state["exitCode"] == 3
+    assert "the learning rate is not a number" in state["message"]
+
+
+def test_a_pod_whose_script_exits_3(site: Site) -> None:
+    pod = apply(site, "exit", overlay="single-node")
+    assert site.end_of_pod(pod) == "Failed"
+    state = terminated(site, pod)
+    assert (state["exitCode"], state["message"].strip()) == (3, "the learning rate is not a number")
+
+
+def test_a_rank_killed_in_mid_run(site: Site) -> None:
+    job = apply(site, "linger")
+    working(site, job)
+    site.run(f"kubectl exec {job}-worker-1 -- sh -c 'kill -9 $(pidof sleep)'")
+    assert site.end_of(job, timeout=60) == "Failed"
+    state = terminated(site, site.launcher())
+    assert state["exitCode"] != 0
+    assert "signal 9" in state["message"], state["message"]
+
+
+def test_a_worker_deleted_in_mid_run(site: Site) -> None:
+    job = apply(site, "linger")
+    working(site, job)
+    site.run(f"kubectl delete pod {job}-worker-1 --grace-period=1")
+    assert site.end_of(job, timeout=90) == "Failed"
+    state = terminated(site, site.launcher())
+    assert state["exitCode"] != 0
+    assert f"{job}-worker-1" in state["message"], state["message"]
+
+
+def test_an_image_that_does_not_exist(site: Site) -> None:
+    job = apply(site, "exit", "--set image.tag=none")
+
+    def reasons() -> set[str]:
+        pods = site.get("pods")["items"]
+        statuses = [one for pod in pods for one in pod["status"].get("initContainerStatuses", [])]
+        return {one["state"].get("waiting", {}).get("reason") for one in statuses}
+
+    site.until(lambda: reasons() & {"ErrImagePull", "ImagePullBackOff"}, "the kubelet's word on the image")
+    assert site.condition(job) is None
+
+
+def test_an_exhausted_quota(site: Site) -> None:
+    site.run("kubectl create quota small --hard=requests.cpu=25m,limits.cpu=9,requests.memory=1Gi,limits.memory=9Gi")
+    job = apply(site, "exit")
+
+    def refused() -> bool:
+        return "exceeded quota: small" in site.run(f"kubectl describe mpijob {job}; kubectl get events")
+
+    site.until(refused, "the quota's word in the events")
+    assert site.condition(job) != "Succeeded"

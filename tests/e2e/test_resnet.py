@@ -1,0 +1,78 @@
+"""ResNet-50 v1.5 really trains: the package as delivered, every variant, on several nodes and on one."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.site import commands, last_json
+from tests.e2e.test_mpi import become
+
+if TYPE_CHECKING:
+    from tests.e2e.site import Site
+
+pytestmark = pytest.mark.usefixtures("tensorflow_image")
+
+
+def test_both_overlays_unedited_at_the_same_time(site: Site) -> None:
+    package = site.build("resnet50", "--precision fp32")
+    multi, single = (commands(package, overlay) for overlay in ("multi-node", "single-node"))
+    for command in (multi[0], single[0]):
+        applied = site.shell(command, cwd=package)
+        assert (applied.returncode, applied.stderr) == (0, ""), applied.stderr
+
+    pod = "resnet50v1-5-fp32-training-single-node"
+    assert site.end_of("resnet50v1-5-fp32-training-multi-node") == "Succeeded", site.log(site.launcher())
+    assert site.end_of_pod(pod) == "Succeeded", site.log(pod)
+
+    log = site.run(multi[1], cwd=package)
+    assert log == site.log(site.run("kubectl get pods -oname|grep launch|cut -c5-").strip())
+    hosts = set(re.findall(r"^rank \d of 2\b.*?\b(resnet50\S+worker-\d)", log, flags=re.MULTILINE))
+    assert len(hosts) == 2, log
+    result = last_json(log)
+    assert result["ranks"] == 2
+    assert len(result["hosts"]) == 2
+    assert (result["data"], result["steps"]) == ("synthetic", 10)
+    assert re.search(r"synthetic", log, flags=re.IGNORECASE)
+    assert result["weights_digest"], result  # every rank's, or the run had refused
+    assert result["checkpoint"], result
+
+    site.run(multi[3], cwd=package)
+    site.until(lambda: all("multi-node" not in name for name in site.left()), "the MPIJob to be gone")
+    assert site.phase(pod) == "Succeeded"  # the other overlay is left alone
+    assert site.run("kubectl get pods -oname|grep training|cut -c5-").strip() == pod
+    assert last_json(site.run(single[1], cwd=package))["ranks"] == 1
+    site.run(single[3], cwd=package)
+    site.until(lambda: not site.left(), "everything to be gone")
+
+
+def test_the_checkpoint_is_there_while_it_trains(site: Site) -> None:
+    package = site.build("resnet50", "--set environment.STEPS=100000", "--set environment.CHECKPOINT_EVERY=2")
+    become(package, 12345, 12346, 12347)
+    site.run(commands(package, "single-node")[0], cwd=package)
+    pod = "resnet50v1-5-fp32-training-single-node"
+
+    def files() -> str:
+        return site.shell(f"kubectl exec {pod} -- sh -c 'stat -c %u:%g:%n \"$OUTPUT_DIR\"/*'").stdout
+
+    found = site.until(lambda: "checkpoint.npz" in (text := files()) and text, "a checkpoint", 240)
+    assert "12345:12347:" in found or "12345:12346:" in found, found
+
+
+@pytest.mark.parametrize(
+    ("precision", "mode", "overlay"),
+    [("bf16", "training", "multi-node"), ("bf16", "training", "single-node"), ("fp32", "inference", "single-node")],
+)
+def test_every_other_variant(site: Site, precision: str, mode: str, overlay: str) -> None:
+    package = site.build("resnet50", f"--precision {precision}", f"--mode {mode}", "--set environment.STEPS=3")
+    site.run(commands(package, overlay)[0], cwd=package)
+    name = f"{package.name}-{overlay}"
+    if overlay == "multi-node":
+        assert site.end_of(name) == "Succeeded", site.log(site.launcher())
+        result = last_json(site.log(site.launcher()))
+    else:
+        assert site.end_of_pod(name) == "Succeeded", site.log(name)
+        result = last_json(site.log(name))
+    assert (result["precision"], result["mode"]) == (precision, mode)

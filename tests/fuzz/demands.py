@@ -1,0 +1,149 @@
+"""What is demanded of every input: an exit code of the table, no traceback, nothing outside, nothing by half."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import signal
+import sys
+import traceback
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import typer
+
+from packager import cli
+from packager.contents import DEFAULT
+from packager.errors import MlpackError
+from packager.kubectl import Rendered
+from packager.package import opened
+from packager.verify import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from types import FrameType
+
+    from tests.fuzz.inputs import Input
+
+CODES = frozenset((0, 1, 2, 3, 4, 5, 6, 7, 8, 130))
+SECONDS = 30
+
+
+class _Hangs(BaseException):
+    pass
+
+
+def broken(tried: Input, folder: Path, temporary: Path) -> tuple[str | None, str]:
+    """Run mlpack in this process, and return what demand it broke (None: none), and what it said.
+
+    Args:
+        tried: The input.
+        folder: Where the input lies, with whatever may be written.
+        temporary: Where temporary files go; empty before, and to be empty afterwards.
+    """
+    before = _outside(folder, tried.destination)
+    code, said, failure = _run(tried)
+    return failure or next(_breaches(tried, code, said, folder, temporary, before), None), said
+
+
+def _breaches(
+    tried: Input, code: Any, said: str, folder: Path, temporary: Path, before: list[tuple[str, int, int]]
+) -> Iterator[str]:
+    if code not in CODES:
+        yield f"the exit code {code} is not in the table"
+    if "Traceback" in said:
+        yield "a traceback"
+    if code and not re.search(r"error: |problem|not checked|Error|Usage|models were not built", said):
+        yield f"it ended with {code} and said nothing of it"
+    if left := [path.name for path in temporary.iterdir()]:
+        yield f"temporary files were left: {left}"
+    if _outside(folder, tried.destination) != before:
+        yield "something was written outside of the destination"
+    if tried.destination is not None:
+        yield from _partial(tried.destination)
+
+
+def _run(tried: Input) -> tuple[Any, str, str | None]:
+    output = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    code: Any = None
+    failure = None
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGALRM, _hang)
+    signal.alarm(SECONDS)
+    stand_in = contextlib.nullcontext() if tried.real else mock.patch("packager.verify.rendering.kustomize", _rendered)
+    try:
+        with (
+            stand_in,
+            mock.patch.object(sys, "argv", ["mlpack", *tried.argv]),
+            mock.patch.object(cli, "app", _command()),
+            contextlib.redirect_stdout(output),
+            contextlib.redirect_stderr(output),
+        ):
+            cli.main()
+    except SystemExit as end:
+        code = end.code
+    except _Hangs:
+        failure = f"it had not ended after {SECONDS} seconds:\n{traceback.format_exc(limit=-8)}"
+    except BaseException:  # noqa: BLE001 - whatever comes out here is the find
+        failure = traceback.format_exc(limit=-8)
+    finally:
+        signal.alarm(0)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert isinstance(output.buffer, io.BytesIO)
+    return code, output.buffer.getvalue().decode("utf-8", "replace"), failure
+
+
+@cache
+def _command() -> object:
+    """Return the command line, put together once rather than for each input."""
+    return typer.main.get_command(cli.app)
+
+
+def _hang(_number: int, _frame: FrameType | None) -> None:
+    raise _Hangs
+
+
+def _rendered(folder: Path, *, program: str = "kubectl") -> Rendered:
+    """Stand in for kubectl: the overlay's manifests as they are written, whatever they have become."""
+    del program
+    bases = sorted(folder.parents[3].glob("quickstart/**/base/*.yaml"))
+    texts = [
+        path.read_text(encoding="utf-8", errors="replace")
+        for path in [*sorted(folder.glob("*.yaml")), *bases]
+        if not path.name.startswith("kustomization")
+    ]
+    return Rendered("\n---\n".join(texts), ())
+
+
+def _outside(folder: Path, destination: Path | None) -> list[tuple[str, int, int]]:
+    return [
+        (str(path), *_state(path))
+        for path in _every(folder)
+        if destination is None or destination not in (path, *path.parents)
+    ]
+
+
+def _every(folder: Path) -> Iterator[Path]:
+    return iter(sorted(folder.rglob("*")))
+
+
+def _state(path: Path) -> tuple[int, int]:
+    status = path.lstat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _partial(destination: Path) -> Iterator[str]:
+    """Say what in `destination` is not a whole package, sealed as it is."""
+    for path in sorted(destination.iterdir()):
+        try:
+            with opened(path) as package:
+                problems, edits = files.check(package, DEFAULT)
+        except MlpackError as error:
+            yield f"{path.name} was written, and cannot be opened: {error}"
+        else:
+            if problems or edits:
+                yield f"{path.name} was written, and is not as it was sealed: {problems}, {edits}"

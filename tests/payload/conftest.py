@@ -1,0 +1,89 @@
+"""The programs of model_specs/ as a container has them: modules of one flat folder. No TensorFlow, no MPI."""
+
+import importlib
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+SPECS = Path(__file__).parents[2] / "model_specs"
+
+sys.path.insert(0, str(SPECS / "resnet50"))
+sys.dont_write_bytecode = True  # the folder is shipped, and an image is built from it
+
+
+@pytest.fixture(scope="session")
+def specs() -> Path:
+    return SPECS
+
+
+@pytest.fixture
+def fake_mpi(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """What `from mpi4py import MPI` finds."""
+    mpi = SimpleNamespace(IN_PLACE=object(), Get_library_version=lambda: "Open MPI v4.1.4, package: Debian")
+    module = ModuleType("mpi4py")
+    module.__dict__["MPI"] = mpi
+    monkeypatch.setitem(sys.modules, "mpi4py", module)
+    return mpi
+
+
+@pytest.fixture
+def on_ranks(fake_mpi: SimpleNamespace) -> Callable[..., list[Any]]:
+    """Runs a function of a Ranks on each of several threads, and returns what each returned or raised."""
+    ranks = importlib.import_module("ranks")
+
+    def run(size: int, function: Callable[[Any], Any]) -> list[Any]:
+        world = SimpleNamespace(values=[None] * size, barrier=threading.Barrier(size), in_place=fake_mpi.IN_PLACE)
+
+        def one(rank: int) -> Any:
+            try:
+                return function(ranks.Ranks(rank, size, Communicator(rank, size, world)))
+            except ranks.JobError as error:
+                return error
+
+        with ThreadPoolExecutor(size) as threads:
+            return list(threads.map(one, range(size)))
+
+    return run
+
+
+class Communicator:
+    """As much of MPI's communicator as the programs use, for ranks that are threads of one process."""
+
+    def __init__(self, rank: int, size: int, world: SimpleNamespace) -> None:
+        self._rank, self._size, self._world = rank, size, world
+        self.aborted: int | None = None
+
+    def Get_rank(self) -> int:  # noqa: N802 - the names are MPI's
+        return self._rank
+
+    def Get_size(self) -> int:  # noqa: N802
+        return self._size
+
+    def allgather(self, value: Any) -> list[Any]:
+        self._world.values[self._rank] = value
+        self.Barrier()
+        values = list(self._world.values)
+        self.Barrier()
+        return values
+
+    def bcast(self, value: Any) -> Any:
+        return self.allgather(value)[0]
+
+    def Bcast(self, array: Any) -> None:  # noqa: N802
+        array[...] = self.allgather(array.copy())[0]
+
+    def Allreduce(self, in_place: Any, array: Any) -> None:  # noqa: N802
+        assert in_place is self._world.in_place
+        array[...] = sum(self.allgather(array.copy()))
+
+    def Barrier(self) -> None:  # noqa: N802
+        self._world.barrier.wait(timeout=10)
+
+    def Abort(self, status: int) -> None:  # noqa: N802
+        self.aborted = status

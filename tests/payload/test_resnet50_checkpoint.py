@@ -1,0 +1,97 @@
+import importlib
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+checkpoint, settings = importlib.import_module("checkpoint"), importlib.import_module("settings")
+
+
+def example(step: int = 7) -> Any:
+    weights = [np.arange(6, dtype=np.float32).reshape(2, 3) + index for index in range(12)]
+    return checkpoint.Checkpoint(step, "bf16", weights, [-array for array in weights])
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    saved = example()
+    checkpoint.save(tmp_path, saved)
+    loaded = checkpoint.load(tmp_path)
+    assert (loaded.step, loaded.precision) == (7, "bf16")
+    assert checkpoint.digest(loaded.weights) == checkpoint.digest(saved.weights)
+    assert checkpoint.digest(loaded.momentum) == checkpoint.digest(saved.momentum)
+    assert list(tmp_path.iterdir()) == [tmp_path / "checkpoint.npz"]
+
+
+def test_no_file_is_no_checkpoint(tmp_path: Path) -> None:
+    assert checkpoint.load(tmp_path) is None
+    assert checkpoint.load(tmp_path / "missing") is None
+
+
+def test_an_interrupted_save_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint.save(tmp_path, example(step=7))
+
+    def fill_the_disk(file: Any, **_: Any) -> None:
+        file.write(b"half of it")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", fill_the_disk)
+    with pytest.raises(checkpoint.CheckpointError, match=r"checkpoint.npz cannot be written: No space left on device$"):
+        checkpoint.save(tmp_path, example(step=8))
+    assert checkpoint.load(tmp_path).step == 7
+
+
+@pytest.mark.parametrize("keep", [0, 10, 1000, -1])
+def test_a_damaged_file_is_an_error(tmp_path: Path, keep: int) -> None:
+    checkpoint.save(tmp_path, example())
+    path = tmp_path / "checkpoint.npz"
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(checkpoint.CheckpointError, match="move it away to start anew"):
+        checkpoint.load(tmp_path)
+
+
+def test_a_flipped_bit_is_an_error(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, example())
+    path = tmp_path / "checkpoint.npz"
+    content = bytearray(path.read_bytes())
+    content[content.index(example().weights[3].tobytes())] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(checkpoint.CheckpointError, match="move it away to start anew"):
+        checkpoint.load(tmp_path)
+
+
+def test_arrays_of_something_else_are_an_error(tmp_path: Path) -> None:
+    np.savez(tmp_path / "checkpoint.npz", x=np.zeros(3))
+    with pytest.raises(checkpoint.CheckpointError, match="move it away to start anew"):
+        checkpoint.load(tmp_path)
+
+
+def test_the_checkpoint_of_another_model_is_an_error() -> None:
+    own = example().weights
+    checkpoint.require_same_layout(example().weights, own)
+    for other in (own[:-1], [own[0].T, *own[1:]], [own[0].astype(np.float64), *own[1:]]):
+        with pytest.raises(checkpoint.CheckpointError, match="is of another model"):
+            checkpoint.require_same_layout(other, own)
+
+
+def test_the_digest_sees_a_single_bit() -> None:
+    weights = example().weights
+    before = checkpoint.digest(weights)
+    weights[5][1, 1] = np.nextafter(weights[5][1, 1], np.float32(99))
+    assert checkpoint.digest(weights) != before
+
+
+def test_a_folder_is_made_and_left_empty(tmp_path: Path) -> None:
+    checkpoint.require_writable(tmp_path / "a/b")
+    assert list((tmp_path / "a/b").iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_to_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(settings.SettingsError) as caught:
+        checkpoint.require_writable(tmp_path / "file/output")
+    assert str(caught.value) == (
+        f"OUTPUT_DIR: expected a folder that uid {os.getuid()}, gid {os.getgid()} can write to, "
+        f"found {tmp_path}/file/output: Not a directory"
+    )

@@ -1,0 +1,39 @@
+import importlib
+import os
+from pathlib import Path
+
+import pytest
+
+runtime = importlib.import_module("runtime")
+
+
+@pytest.fixture(autouse=True)
+def node_of_64_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+
+
+def test_without_a_limit_the_ranks_share_the_node(tmp_path: Path) -> None:
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert runtime.count_threads(1, tmp_path) == 64
+    assert runtime.count_threads(3, tmp_path) == 21
+    assert runtime.count_threads(1, tmp_path / "no-cgroup") == 64
+
+
+@pytest.mark.parametrize(("ranks", "threads"), [(1, 3), (2, 1), (9, 1)])
+def test_cgroup_v2_limits(tmp_path: Path, ranks: int, threads: int) -> None:
+    (tmp_path / "cpu.max").write_text("250000 100000\n")
+    assert runtime.count_threads(ranks, tmp_path) == threads
+
+
+@pytest.mark.parametrize(("quota", "threads"), [("200000\n", 2), ("-1\n", 64)])
+def test_cgroup_v1_limits(tmp_path: Path, quota: str, threads: int) -> None:
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu/cpu.cfs_quota_us").write_text(quota)
+    (tmp_path / "cpu/cpu.cfs_period_us").write_text("100000\n")
+    assert runtime.count_threads(1, tmp_path) == threads
+
+
+def test_the_user_has_the_last_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    assert runtime.count_threads(2, tmp_path) == 5

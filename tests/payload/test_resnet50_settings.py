@@ -1,0 +1,71 @@
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+settings = importlib.import_module("settings")
+
+
+def read(**environ: str) -> Any:
+    return settings.read_settings({"OUTPUT_DIR": "/output", **environ})
+
+
+def test_defaults_need_nothing_but_a_folder_for_the_output() -> None:
+    found = read()
+    assert (found.steps, found.batch_size, found.image_size) == (10, 4, 224)
+    assert found.output_dir == Path("/output")
+    assert found.dataset_dir is None
+
+
+def test_an_empty_value_is_the_default() -> None:
+    assert read(STEPS="", DATASET_DIR="") == read()
+
+
+def test_every_key_is_read() -> None:
+    values = {number.key: str(number.highest) for number in settings.NUMBERS}
+    found = read(**values)
+    for number in settings.NUMBERS:
+        assert getattr(found, number.key.lower()) == number.highest
+
+
+def test_a_relative_folder_starts_at_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert read(OUTPUT_DIR="ROOT/package/output").output_dir == tmp_path / "ROOT/package/output"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("STEPS", "ten", "STEPS: expected a whole number from 1 to 1,000,000,000, found 'ten'"),
+        ("STEPS", "0", "STEPS: expected a whole number from 1 to 1,000,000,000, found '0'"),
+        ("STEPS", "2.5", "STEPS: expected a whole number from 1 to 1,000,000,000, found '2.5'"),
+        ("BATCH_SIZE", "-4", "BATCH_SIZE: expected a whole number from 1 to 65,536, found '-4'"),
+        ("IMAGE_SIZE", "31", "IMAGE_SIZE: expected a whole number from 32 to 2,048, found '31'"),
+        ("LEARNING_RATE", "nan", "LEARNING_RATE: expected a number from 1e-09 to 1,000,000,000.0, found 'nan'"),
+        ("LEARNING_RATE", "inf", "LEARNING_RATE: expected a number from 1e-09 to 1,000,000,000.0, found 'inf'"),
+        ("OUTPUT_DIR", "", "OUTPUT_DIR: expected a folder for checkpoints, found nothing"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_was_expected(key: str, value: str, message: str) -> None:
+    with pytest.raises(settings.SettingsError) as caught:
+        read(**{key: value})
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("value", ['"20"', "'20'", "20 # for a start"])
+def test_quotes_and_comments_are_explained(value: str) -> None:
+    with pytest.raises(settings.SettingsError, match="is read as it stands: no quotes"):
+        read(STEPS=value)
+
+
+def test_all_wrong_values_are_named_at_once() -> None:
+    with pytest.raises(settings.SettingsError) as caught:
+        read(STEPS="x", SEED="y", OUTPUT_DIR="")
+    assert [line.split(":")[0] for line in str(caught.value).splitlines()] == ["STEPS", "SEED", "OUTPUT_DIR"]
+
+
+def test_help_names_every_key() -> None:
+    text = settings.describe_keys()
+    for key in (*(number.key for number in settings.NUMBERS), "DATASET_DIR", "OUTPUT_DIR"):
+        assert f"  {key} " in text

@@ -1,0 +1,64 @@
+import importlib
+from pathlib import Path
+
+import pytest
+
+settings, shards = importlib.import_module("settings"), importlib.import_module("shards")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("train-00001-of-00002", "train-00000-of-00002", "validation-00000-of-00001", "train-labels.txt"):
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def test_shards_of_a_flat_folder(folder: Path) -> None:
+    source = shards.find_shards(folder, "train")
+    assert source.files == (f"{folder}/train-00000-of-00002", f"{folder}/train-00001-of-00002")
+    assert source.kind == "tfrecord"
+    assert str(source) == f"data: 2 files train-* in DATASET_DIR={folder}"
+
+
+def test_shards_of_a_folder_for_each_split(tmp_path: Path) -> None:
+    shard = tmp_path / "validation/validation-00000-of-00128"
+    shard.parent.mkdir()
+    shard.touch()
+    assert shards.find_shards(tmp_path, "validation").files == (str(shard),)
+    assert shards.find_shards(tmp_path, "train").files == ()
+
+
+def test_without_shards_the_data_is_synthetic_and_says_why(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    empty = tmp_path / "empty"
+    other = tmp_path / "other"
+    empty.mkdir()
+    other.mkdir()
+    (other / "cats.zip").touch()
+    found = {folder: shards.find_shards(folder, "train") for folder in (None, missing, empty, other)}
+    assert {source.kind for source in found.values()} == {"synthetic"}
+    assert [str(source) for source in found.values()] == [
+        "*** SYNTHETIC DATA: DATASET_DIR is not set ***",
+        f"*** SYNTHETIC DATA: DATASET_DIR={missing} does not exist ***",
+        f"*** SYNTHETIC DATA: DATASET_DIR={empty} is empty ***",
+        f"*** SYNTHETIC DATA: DATASET_DIR={other} has no file with a name like train-00000-of-01024 ***",
+    ]
+
+
+def test_data_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(settings.SettingsError) as caught:
+        shards.find_shards(file, "train")
+    assert str(caught.value) == f"DATASET_DIR: expected a readable folder, found {file}: Not a directory"
+
+
+@pytest.mark.parametrize(("files", "size"), [(8, 1), (8, 2), (8, 3), (3, 3), (2, 3), (1, 4)])
+def test_every_record_goes_to_one_rank(files: int, size: int) -> None:
+    records = {(f"file{file}", record) for file in range(files) for record in range(10)}
+    dealt = []
+    for rank in range(size):
+        share = shards.share_of([f"file{file}" for file in range(files)], rank, size)
+        own = sorted(record for record in records if record[0] in share.files)
+        dealt += own[share.offset :: share.stride]
+    assert sorted(dealt) == sorted(records)

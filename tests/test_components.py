@@ -1,0 +1,288 @@
+"""The site options: what each changes, that they combine, and what keeps them from working."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager import components, yamlio
+from packager.components import BY_NAME, KEYS, OPTIONS, conflicts, faults, level, possible
+from packager.kubectl import kustomize
+from packager.package import OVERLAYS, opened
+from packager.verify import Checks, verify
+from tests import kubectls
+from tests.test_matrix import assert_alike
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pytest_golden.plugin import GoldenTestFixture
+
+    from tests.conftest import Outcome
+
+BOTH_ENDS = (kubectls.VERSIONS[0], kubectls.VERSIONS[-1])
+STORAGES = [option.name for option in OPTIONS if option.storage]
+REST = [option.name for option in OPTIONS if not option.storage and not option.needs]
+
+
+@pytest.fixture
+def build(mlpack: Callable[..., Outcome], tmp_path: Path) -> Callable[..., Path]:
+    """Builds hello-mpi with options on and an example for each value that they read; returns its folder."""
+
+    def run(*names: str, root: str = "/srv") -> Path:
+        switched = [word for name in names for word in ("--with", name)]
+        examples = [f"{key.name}={key.example}" for name in names if name in BY_NAME for key in BY_NAME[name].keys]
+        values = [word for example in examples for word in ("--site", example)]
+        done = mlpack("build", "hello-mpi", "--format", "dir", "--force", "--root", root, *switched, *values)
+        assert (done.code, done.stderr) == (0, "")
+        return tmp_path / done.stdout.strip()
+
+    return run
+
+
+def overlays(package: Path) -> Iterator[Path]:
+    yield from sorted((package / OVERLAYS).iterdir())
+
+
+@pytest.mark.golden_test("golden/components/*.yml")
+def test_what_an_option_changes(golden: GoldenTestFixture, build: Callable[..., Path], kubectl: Path) -> None:
+    before = {folder.name: rendered(folder, kubectl) for folder in overlays(build())}
+    after = {folder.name: rendered(folder, kubectl) for folder in overlays(build(*golden["with"]))}
+    assert {name: difference(before[name], after[name]) for name in before} == golden.out["differences"]
+
+
+def rendered(folder: Path, kubectl: Path) -> str:
+    return kustomize(folder, program=str(kubectl)).manifests
+
+
+def difference(before: str, after: str) -> str:
+    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2))[2:]
+    return "".join(f"{'@@' if line.startswith('@@') else line}\n" for line in lines)
+
+
+def test_each_option_has_a_golden() -> None:
+    goldens = (Path(__file__).parent / "golden/components").iterdir()
+    assert {golden.stem for golden in goldens} == set(BY_NAME)
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_an_option_is_sound_and_reaches_its_level(build: Callable[..., Path], name: str) -> None:
+    needed = BY_NAME[name].needs
+    kubectl_paths = tuple(str(kubectls.kubectl(version)) for version in BOTH_ENDS)
+    with opened(build(*([needed] if needed else []), name)) as package:
+        report = verify(package, Checks(kubectls=kubectl_paths))
+    assert report.problems == ()
+    assert {each.level.value for each in report.security} == {BY_NAME[name].level}
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_all_options_go_together(build: Callable[..., Path], storage: str) -> None:
+    for overlay in overlays(build(storage, *REST)):
+        assert f"mlpack/storage: {storage}\n" in assert_alike(overlay, BOTH_ENDS)
+
+
+def test_an_option_says_what_it_reads(build: Callable[..., Path]) -> None:
+    common = build() / "quickstart/common/mpi/k8s/mlops"
+    assert {path.name for path in common.iterdir()} == {"base", components.SITE, *BY_NAME}
+    for option in OPTIONS:
+        text = (common / option.name / "kustomization.yaml").read_text()
+        comment = re.match(r"(#.*\n)+", text)
+        assert comment is not None
+        assert comment[0].startswith(f"# {option.name}: ")
+        for key in (*(key.name for key in option.keys), *option.paths):
+            assert re.search(rf"\b{key}\b", comment[0]), f"{option.name} does not say that it reads {key}"
+        if option.level != "restricted":
+            assert f'"{option.level}"' in comment[0].replace("\n# ", " ")
+
+
+@pytest.mark.parametrize("names", [(name,) for name in REST] + [("pvc", "pvc-create"), ("nfs", "gpu", "queue")])
+def test_un_commenting_a_line_is_as_good_as_building_with_it(
+    build: Callable[..., Path], names: tuple[str, ...]
+) -> None:
+    files = [overlay / "kustomization.yaml" for overlay in overlays(build())]
+    edited = []
+    for file in files:
+        text = file.read_text()
+        for name in names:
+            text, count = re.subn(rf"^  # (- .*/{name})$", r"  \1", text, flags=re.MULTILINE)
+            assert count == 1
+        edited.append(text)
+    build(*names)
+    assert [file.read_text() for file in files] == edited
+
+
+@pytest.mark.parametrize("version", BOTH_ENDS)
+def test_two_storages_do_not_render(build: Callable[..., Path], version: str) -> None:
+    package = build("nfs")
+    for overlay in overlays(package):
+        file = overlay / "kustomization.yaml"
+        file.write_text(re.sub(r"^  # (- .*/host-path)$", r"  \1", file.read_text(), flags=re.MULTILINE))
+        with pytest.raises(Exception, match="test failed"):
+            kustomize(overlay, program=str(kubectls.kubectl(version)))
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS.values() if not key.usual], ids=lambda key: str(key.name))
+def test_a_value_that_only_the_site_knows_is_asked_for(
+    mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path, key: components.Key
+) -> None:
+    option = next(option for option in OPTIONS if key in option.keys)
+    needed = ["--with", option.needs] if option.needs else []
+    values = [f"--site={name}={other.example}" for name, other in KEYS.items() if other != key]
+    done = mlpack("build", "hello-mpi", "--format", "dir", *needed, "--with", option.name, *values)
+    assert done.code == 0
+    assert f"{option.name} does not render before site.env says {key.name}" in done.stderr
+    for overlay in overlays(tmp_path / "hello-mpi"):
+        with pytest.raises(Exception, match=f"`data.{key.name}` is missing"):
+            kustomize(overlay, program=str(kubectl))
+    verified = mlpack("verify", "hello-mpi", "--kubectl", kubectl)
+    assert verified.code == 5
+    assert f"{option.name} needs {key.name}, such as {key.example}" in verified.stdout + verified.stderr
+
+
+def test_options_that_do_not_go_together() -> None:
+    assert [conflict.names for conflict in conflicts(["pvc", "nfs", "gpu"])] == [("nfs", "pvc")]
+    assert [conflict.names for conflict in conflicts(["pvc-create"])] == [("pvc-create",)]
+    assert [conflict.names for conflict in conflicts(["pvc-create", "nfs"])] == [("pvc-create",)]
+    assert conflicts(["pvc", "pvc-create", *REST]) == []
+    assert conflicts(["no", "option"]) == []
+
+
+def test_the_level_is_the_lowest_of_all() -> None:
+    assert level([]) == "restricted"
+    assert level(["gpu", "root"]) == "baseline"
+    assert level(["host-network", "root"]) == "privileged"
+
+
+def test_every_two_options_are_tried_once() -> None:
+    found = list(possible())
+    assert len(found) == len(set(found))
+    assert {name for names in found for name in names} == set(BY_NAME)
+    assert ("gpu", "queue") in found
+    assert ("pvc", "pvc-create", "gpu") in found
+    assert ("pvc", "pvc-create", "root") in found
+    assert not any(conflicts(names) for names in found)
+
+
+PATHS = {"MODEL_DIR": "/srv/m", "OUTPUT_DIR": "/srv/m/output", "DATASET_DIR": "/data"}
+
+
+@pytest.mark.parametrize(
+    ("names", "site", "environment", "found"),
+    [
+        (["nfs"], {"NFS_SERVER": "10.0.0.1"}, {}, []),
+        (["nfs"], {"NFS_SERVER": "fd00::1"}, {}, []),
+        (["nfs"], {}, {}, [("NFS_SERVER", "nfs needs NFS_SERVER, such as nfs.example.com")]),
+        (["nfs"], {"NFS_SERVER": ""}, {}, [("NFS_SERVER", "nfs needs NFS_SERVER, such as nfs.example.com")]),
+        (
+            ["nfs"],
+            {"NFS_SERVER": "a server"},
+            {},
+            [("NFS_SERVER", "NFS_SERVER: expected a host's name or address, found 'a server'")],
+        ),
+        (["gpu"], {"GPU_COUNT": "0"}, {}, [("GPU_COUNT", "GPU_COUNT: expected a number from 1, found '0'")]),
+        (
+            ["queue"],
+            {"QUEUE": '"q"'},
+            {},
+            [("QUEUE", """QUEUE: expected the name of an object in Kubernetes, found '"q"'""")],
+        ),
+        (
+            ["host-path"],
+            {},
+            {"MODEL_DIR": "ROOT/m"},
+            [("MODEL_DIR", "host-path needs MODEL_DIR as an absolute path, found 'ROOT/m'")],
+        ),
+        (
+            ["host-path"],
+            {},
+            {"DATASET_DIR": "/srv/m/output/data"},
+            [("DATASET_DIR", "the dataset lies in OUTPUT_DIR, and would be writable there")],
+        ),
+        (["host-path"], {}, {"DATASET_DIR": "/srv/m/output-of-others"}, []),
+        ([], {"GPU_COUNT": "none"}, {"MODEL_DIR": "ROOT/m"}, []),
+    ],
+)
+def test_values_that_options_cannot_work_with(
+    names: list[str], site: dict[str, str], environment: dict[str, str], found: list[tuple[str, str]]
+) -> None:
+    assert [(fault.key, fault.message) for fault in faults(names, site, PATHS | environment)] == found
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=lambda key: str(key.name))
+def test_examples_would_do(key: components.Key) -> None:
+    assert key.complaint(key.example) is None
+    assert key.complaint("") is not None
+    assert key.complaint(f"{key.example}\nOTHER=1") is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--with", "nsf"], "--with nsf: there is no such option"),
+        (["--with", "nfs", "--with", "pvc"], "nfs and pvc do not go together: each says where results go"),
+        (["--with", "pvc-create"], "pvc-create adds to pvc, which is not on"),
+        (["--site", "NFS_SERVER"], "--site NFS_SERVER: expected KEY=VALUE"),
+        (["--site", "NFS_SEVER=x"], "no option reads 'NFS_SEVER'"),
+        (["--site", "GPU_COUNT=many"], "--site GPU_COUNT: expected a number from 1, found 'many'"),
+        (["--with", "./absent"], "--with ./absent: there is no such folder"),
+        (["--with", "./gpu"], "the name 'gpu' is a folder of every package"),
+        (["--with", "./Ours"], "the name 'Ours' is not lower-case letters, digits and '-'"),
+        (["--with", "./empty"], "expected one kustomization.yaml there, found none"),
+        (["--with", "./linked"], "link is a link, not a plain file"),
+        (["--with", "./large"], "the files are larger than 1,048,576 bytes together"),
+        (["--with", "./overlay"], "expected the kind Component, found 'Kustomization'"),
+        (["--with", "./broken"], "kustomization.yaml is not YAML"),
+        (["--with", "./ours", "--with", "./more/ours"], "two folders are called ours"),
+    ],
+)
+def test_what_is_refused_when_building(
+    mlpack: Callable[..., Outcome], tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    for name in ("gpu", "Ours", "empty", "linked", "large", "overlay", "broken", "ours", "more/ours"):
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        if name != "empty":
+            kind = "Kustomization" if name == "overlay" else "Component"
+            folder.joinpath("kustomization.yaml").write_text("kind: [" if name == "broken" else f"kind: {kind}\n")
+    tmp_path.joinpath("linked/link").symlink_to("/etc/passwd")
+    tmp_path.joinpath("large/data").write_bytes(bytes(2 << 20))
+    done = mlpack("build", "hello-mpi", *arguments)
+    assert (done.code, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert not list(tmp_path.glob("*.tar.gz"))
+
+
+OWN = """
+apiVersion: kustomize.config.k8s.io/v1alpha1
+kind: Component
+configMapGenerator:
+  - {name: ours, envs: [ours.env], options: {disableNameSuffixHash: true}}
+patches:
+  - target: {kind: Pod}
+    patch: |-
+      - {op: add, path: /metadata/annotations, value: {cost-center: NUMBER}}
+replacements:
+  - source: {kind: ConfigMap, name: ours, fieldPath: data.NUMBER}
+    targets: [{select: {kind: Pod}, fieldPaths: [metadata.annotations.cost-center]}]
+"""
+
+
+def test_a_component_of_ones_own(build: Callable[..., Path], tmp_path: Path) -> None:
+    ours = tmp_path / "site" / "ours"
+    ours.mkdir(parents=True)
+    ours.joinpath("kustomization.yaml").write_text(OWN)
+    ours.joinpath("ours.env").write_text("NUMBER=n4711\n")
+    package = build("gpu", "./site/ours")
+    shutil.rmtree(ours)
+    assert (package / "quickstart/common/mpi/k8s/mlops/ours/ours.env").read_text() == "NUMBER=n4711\n"
+    document, _ = yamlio.read(package / OVERLAYS / "single-node/kustomization.yaml")
+    data: Any = document.data
+    assert [entry.rpartition("/")[2] for entry in data["components"]] == ["gpu", "ours"]
+    assert "cost-center: n4711" in assert_alike(package / OVERLAYS / "single-node", BOTH_ENDS)
+    with opened(package) as found:
+        assert found.manifest["spec"]["with"] == ["gpu", "ours"]

@@ -1,0 +1,343 @@
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager import process
+from packager.cluster import heartbeat
+from tests.fake_cluster import FakeCluster, healthy, item, lease, node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+    Mlpack = Callable[..., Outcome]
+    Doctor = Callable[..., "Report"]
+
+ALL = ["kubectl", "server", "kinds", "operator", "namespace", "permissions", "admission", "quota", "nodes"]
+ALL += ["image", "references", "names", "apply"]
+
+
+class Report:
+    """What the doctor has said, by check."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.code = outcome.code
+        self.findings: list[dict[str, Any]] = outcome.json["findings"]
+
+    def not_ok(self) -> list[tuple[str, str]]:
+        return [(found["check"], found["state"]) for found in self.findings if found["state"] != "ok"]
+
+    def of(self, check: str) -> list[tuple[str, str | None]]:
+        return [(found["message"], found["fix"]) for found in self.findings if found["check"] == check]
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return healthy()
+
+
+@pytest.fixture
+def doctor(mlpack: Mlpack, kubectl: Path, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Doctor:
+    """Examines hello-mpi, configured as is said, for the cluster."""
+    assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
+    monkeypatch.setattr("packager.kubectl.run", process.run)  # overlays are really rendered
+    monkeypatch.setattr(process, "run", cluster.run)
+    monkeypatch.setattr(time, "sleep", lambda _seconds: None)
+
+    def examine(*configured: str, overlay: str = "multi-node") -> Report:
+        if configured:
+            assert mlpack("configure", "hello-mpi", *configured).code == 0
+        arguments = ("-n", "team", "--overlay", overlay, "--kubectl", kubectl, "-o", "json")
+        return Report(mlpack("doctor", "hello-mpi", *arguments))
+
+    return examine
+
+
+def test_in_a_healthy_cluster_everything_is_looked_at_and_well(doctor: Doctor, cluster: FakeCluster) -> None:
+    report = doctor()
+    assert (report.code, report.not_ok()) == (0, [])
+    assert [found["check"] for found in report.findings] == ALL
+    assert all("--dry-run=server" in call for call in cluster.calls if call.startswith("apply"))
+    created = [call for call in cluster.calls if call.startswith("create") and "--dry-run=server" not in call]
+    assert len(created) == 1, "a review of permissions, which is not kept"
+
+
+def test_for_people_it_is_a_line_each(mlpack: Mlpack, doctor: Doctor, cluster: FakeCluster, kubectl: Path) -> None:
+    cluster.objects = [each for each in cluster.objects if each["kind"] != "Namespace"]
+    assert doctor().code == 1
+    done = mlpack("doctor", "hello-mpi", "-n", "team", "--kubectl", kubectl)
+    assert "fails   namespace    there is no namespace team; fix: kubectl create namespace team" in done.stdout
+    assert done.stderr == "1 of these would make it fail\n"
+    assert len(done.stdout.splitlines()) == len(ALL)
+
+
+def test_an_old_kubectl(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.version = (21, 34)
+    assert doctor().not_ok() == [("kubectl", "fails")]
+
+
+def test_a_server_that_does_not_answer_is_not_a_fault_of_the_package(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.version = (34, None)
+    report = doctor()
+    assert (report.code, report.not_ok()) == (6, [("server", "unknown")])
+
+
+def test_a_kind_that_is_not_served(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.served["kubeflow.org/v1"] = cluster.served.pop("kubeflow.org/v2beta1")
+    found = doctor().of("kinds")
+    assert found == [("MPIJob is not served in kubeflow.org/v2beta1, only v1", "mlpack operator install mpi")]
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        ([], "there is neither a Deployment nor a lease of it"),
+        (
+            [lease(datetime(2020, 1, 1, tzinfo=UTC))],
+            "its lease mpi-operator/mpi-operator was last renewed at 2020-01-01",
+        ),
+        ([item("Deployment", "mpi-operator", status={})], "its Deployment team/mpi-operator is not available"),
+    ],
+)
+def test_an_operator_that_is_installed_and_dead(
+    doctor: Doctor, cluster: FakeCluster, there: list[dict[str, Any]], said: str
+) -> None:
+    cluster.objects = [each for each in cluster.objects if each["kind"] != "Lease"] + there
+    report = doctor()
+    assert report.not_ok() == [("operator", "fails")]
+    assert said in report.of("operator")[0][0]
+
+
+def test_an_operator_that_cannot_be_seen(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.objects = [each for each in cluster.objects if each["kind"] != "Lease"]
+    cluster.denied = {"list deployments", "list leases"}
+    report = doctor()
+    assert (report.code, report.not_ok()) == (6, [("operator", "unknown")])
+
+
+def test_a_pod_needs_no_operator(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.objects = [each for each in cluster.objects if each["kind"] != "Lease"]
+    report = doctor(overlay="single-node")
+    assert (report.code, report.of("operator")) == (0, [])
+
+
+def test_a_lease_counts_when_the_clocks_differ_and_it_is_renewed() -> None:
+    old = lease(datetime(2020, 1, 1, tzinfo=UTC))
+    cluster = FakeCluster([old])
+
+    def renew(_seconds: float) -> None:
+        cluster.objects[0] = lease(datetime(2020, 1, 1, tzinfo=UTC) + timedelta(seconds=3))
+
+    from packager.cluster.client import Kubectl
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "run", cluster.run)
+        assert heartbeat.listen(Kubectl(), "mpi-operator", sleep=renew).alive == "yes"
+
+
+def test_a_namespace_that_enforces_more_than_the_overlay_meets(doctor: Doctor) -> None:
+    message, fix = doctor("--with", "root").of("namespace")[0]
+    assert message.startswith("team enforces Pod Security restricted, and the overlay needs baseline: spec.")
+    assert fix == "kubectl label --overwrite namespace team pod-security.kubernetes.io/enforce=baseline"
+
+
+def test_a_namespace_that_is_going(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.objects[0]["status"]["phase"] = "Terminating"
+    assert doctor().of("namespace")[0][0] == "team is being deleted"
+
+
+def test_permissions_that_are_missing(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.denied = {"create mpijobs", "patch mpijobs", "get pods/log"}
+    grant = "kubectl create rolebinding mlpack-{0} --clusterrole={0} --user=YOU -n team"
+    assert doctor().of("permissions") == [
+        ("you may not create, patch mpijobs.kubeflow.org in team", grant.format("kubeflow-mpijobs-edit")),
+        ("you may not get pods/log in team", grant.format("edit")),
+    ]
+
+
+def test_a_policy_that_refuses_the_pods(doctor: Doctor, cluster: FakeCluster) -> None:
+    said = 'Error from server: error when creating "/x/object.json": admission webhook "policy" denied the request: no'
+    cluster.refused["create"] = said
+    report = doctor()
+    assert report.not_ok() == [("admission", "fails")]
+    assert report.of("admission")[0][0] == (
+        'the pods of launcher and worker are refused: admission webhook "policy" denied the request: no'
+    )
+
+
+@pytest.mark.parametrize(
+    ("hard", "used", "said"),
+    [
+        ({"pods": "2"}, {"pods": "0"}, "tight: pods: the workload asks for 3, and 2 of 2 is left"),
+        ({"requests.cpu": "1"}, {"requests.cpu": "900m"}, "and 100m of 1 is left"),
+        ({"cpu": "1"}, {"cpu": "1"}, "and nothing of 1 is left"),
+    ],
+)
+def test_a_quota_with_too_little_left(
+    doctor: Doctor, cluster: FakeCluster, hard: dict[str, str], used: dict[str, str], said: str
+) -> None:
+    cluster.objects.append(item("ResourceQuota", "tight", spec={"hard": hard}, status={"hard": hard, "used": used}))
+    report = doctor()
+    assert report.not_ok() == [("quota", "fails")]
+    assert said in report.of("quota")[0][0]
+    assert report.of("quota")[0][1] == "kubectl describe resourcequota tight -n team"
+
+
+def test_a_quota_of_other_pods_does_not_count(doctor: Doctor, cluster: FakeCluster) -> None:
+    spec = {"hard": {"pods": "0"}, "scopes": ["BestEffort"]}
+    cluster.objects.append(item("ResourceQuota", "other", spec=spec, status=spec))
+    assert doctor().code == 0
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        (
+            node(cpu="10m"),
+            "even if nothing else ran, no node could take launcher: node-1: 10m cpu left, 100m asked for",
+        ),
+        (node(unschedulable=True), "node-1: cordoned"),
+        (node(taints=[{"key": "gpu", "effect": "NoSchedule"}]), "node-1: tainted gpu"),
+    ],
+)
+def test_nodes_that_could_never_take_it(doctor: Doctor, cluster: FakeCluster, there: dict[str, Any], said: str) -> None:
+    cluster.objects = [there if each["kind"] == "Node" else each for each in cluster.objects]
+    report = doctor()
+    assert report.not_ok() == [("nodes", "fails")]
+    assert said in report.of("nodes")[0][0]
+
+
+def test_nodes_that_are_full(doctor: Doctor, cluster: FakeCluster) -> None:
+    other = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "3900m"}}}]}
+    cluster.objects.append(item("Pod", "other", spec=other, status={"phase": "Running"}))
+    report = doctor()
+    assert report.not_ok() == [("nodes", "fails")]
+    assert report.of("nodes")[0][0].startswith("no room now for 1 launcher of 100m cpu and 64Mi memory, 2 workers of")
+
+
+def test_an_earlier_run_of_the_same_workload_does_not_take_its_own_place(doctor: Doctor, cluster: FakeCluster) -> None:
+    earlier = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "3900m"}}}]}
+    labels = {"training.kubeflow.org/job-name": "hello-mpi-multi-node"}
+    cluster.objects.append(item("Pod", "w", metadata={"labels": labels}, spec=earlier, status={"phase": "Running"}))
+    assert doctor().of("nodes")[0][0].startswith("room for")
+
+
+def test_nodes_that_may_not_be_looked_at(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.denied = {"list nodes"}
+    report = doctor()
+    assert (report.code, report.not_ok()) == (6, [("nodes", "unknown")])
+    assert report.of("nodes") == [("you may not list nodes", "kubectl auth can-i list nodes -A")]
+
+
+def test_an_image_that_only_this_machine_has(doctor: Doctor, cluster: FakeCluster) -> None:
+    image = "localhost/mpioperator/mpi-pi:openmpi"
+    report = doctor("--registry", "localhost")
+    assert report.not_ok() == [("image", "fails")]
+    message = f"{image} is on no node, and names no registry to pull it from"
+    assert report.of("image") == [(message, "mlpack configure hello-mpi --registry HOST")]
+    cluster.objects[1]["status"]["images"] = [{"names": [image]}]
+    assert doctor().of("image") == [(f"{image} is on 1 of 1 node", None)]
+    cluster.denied = {"list nodes"}
+    assert ("image", "unknown") in doctor().not_ok()
+
+
+CLAIMS = ("--storage", "pvc", "--set", "OUTPUT_CLAIM=results", "--set", "DATASET_CLAIM=data")
+
+
+def claim(name: str, *modes: str, phase: str = "Bound", storage_class: str | None = None) -> dict[str, Any]:
+    spec = {"accessModes": list(modes)} | ({"storageClassName": storage_class} if storage_class else {})
+    return item("PersistentVolumeClaim", name, spec=spec, status={"phase": phase})
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (None, "there is no claim results in team"),
+        (
+            claim("results", "ReadWriteOnce"),
+            "results is ReadWriteOnce, and 2 pods mount it: they fit on one node at best",
+        ),
+        (claim("results", "ReadWriteMany", phase="Pending"), "results names no storage class, and the cluster has no"),
+        (claim("results", "ReadWriteMany", phase="Lost"), "results has lost its volume"),
+        (
+            claim("results", "ReadWriteMany", phase="Pending", storage_class="x"),
+            "names the storage class 'x', and there",
+        ),
+    ],
+)
+def test_claims_that_would_keep_it_waiting(
+    doctor: Doctor, cluster: FakeCluster, output: dict[str, Any] | None, said: str
+) -> None:
+    cluster.objects += [claim("data", "ReadOnlyMany"), *([output] if output else [])]
+    report = doctor(*CLAIMS)
+    assert report.not_ok() == [("claims", "fails")]
+    assert any(said in message for message, _ in report.of("claims"))
+
+
+def test_claims_that_are_bound_or_will_be(doctor: Doctor, cluster: FakeCluster) -> None:
+    waits = item("StorageClass", "late", volumeBindingMode="WaitForFirstConsumer")
+    pending = claim("results", "ReadWriteMany", phase="Pending", storage_class="late")
+    cluster.objects += [claim("data", "ReadOnlyMany"), pending, waits]
+    assert doctor(*CLAIMS).not_ok() == []
+
+
+def test_a_secret_for_pulling_that_is_missing_or_of_another_type(doctor: Doctor, cluster: FakeCluster) -> None:
+    report = doctor("--with", "pull-secret", "--set", "PULL_SECRET=registry")
+    assert report.of("references")[0][0] == "there is no secret registry to pull images with"
+    cluster.objects.append(item("Secret", "registry", type="Opaque"))
+    assert "of the type Opaque, with which no image is pulled" in doctor().of("references")[0][0]
+    cluster.objects[-1]["type"] = "kubernetes.io/dockerconfigjson"
+    assert doctor().not_ok() == []
+
+
+def test_a_service_account_that_is_missing(doctor: Doctor) -> None:
+    report = doctor("--with", "service-account", "--set", "SERVICE_ACCOUNT=trainer")
+    assert report.of("references") == [
+        (
+            "the launcher names the ServiceAccount trainer, and there is none",
+            "kubectl create serviceaccount trainer -n team",
+        )
+    ]
+
+
+def test_names_that_others_have_taken(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.objects += [item("ConfigMap", "hello-mpi-env-multi-node"), item("Secret", "hello-mpi-multi-node-ssh")]
+    assert doctor().of("names") == [
+        (
+            "configmap/hello-mpi-env-multi-node is there already, and not of this package",
+            "kubectl delete configmap/hello-mpi-env-multi-node -n team",
+        ),
+        (
+            "secret/hello-mpi-multi-node-ssh is there already, and not of this package",
+            "kubectl delete secret/hello-mpi-multi-node-ssh -n team",
+        ),
+    ]
+
+
+def test_a_run_that_has_ended_stands_in_the_way(doctor: Doctor, cluster: FakeCluster) -> None:
+    ended = {"conditions": [{"type": "Succeeded", "status": "True"}]}
+    cluster.objects.append(
+        item(
+            "MPIJob",
+            "hello-mpi-multi-node",
+            spec={"mpiReplicaSpecs": {}},
+            status=ended,
+            apiVersion="kubeflow.org/v2beta1",
+        )
+    )
+    message, fix = doctor().of("names")[0]
+    assert message == "hello-mpi-multi-node has run already"
+    assert fix == "kubectl delete mpijobs.kubeflow.org/hello-mpi-multi-node -n team"
+
+
+def test_the_servers_own_word(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.refused["apply"] = 'Error from server: admission webhook "names.example" denied the request: not this one'
+    report = doctor()
+    assert report.not_ok() == [("apply", "fails")]
+    assert "not this one" in report.of("apply")[0][0]

@@ -1,0 +1,394 @@
+"""Archives and folders that were made to do harm: one clear line, nothing outside, memory bounded."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import re
+import resource
+import socket
+import subprocess
+import sys
+import tarfile
+import unicodedata
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager import archive, tree
+from packager.contents import Limits
+from packager.errors import MlpackError, UsageError, VerificationError
+from packager.package import opened
+from tests.broken import build
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+Member = tarfile.TarInfo | tuple[tarfile.TarInfo, bytes]
+
+
+def _file(name: str, content: bytes = b"", mode: int = 0o644) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = len(content), mode
+    return info, content
+
+
+def _of_type(kind: bytes, target: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo("p/harmless")
+    info.type, info.linkname = kind, target
+    return info
+
+
+def _tar(*members: Member, form: int = tarfile.PAX_FORMAT) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=form, errors="surrogateescape") as tar:
+        for member in members:
+            info, content = member if isinstance(member, tuple) else (member, b"")
+            tar.addfile(info, io.BytesIO(content))
+    return stream.getvalue()
+
+
+def _refused(path: Path, folder: Path, limits: Limits | None = None) -> str:
+    """Unpack `path` below `folder`, and return the one line that it is refused with."""
+    inside = folder / "inside"
+    inside.mkdir(parents=True)
+    with pytest.raises(VerificationError) as caught:
+        archive.extract(path, inside, limits or Limits())
+    assert sorted(entry.name for entry in folder.iterdir()) == ["inside"], "something was written outside"
+    assert not any(entry.is_symlink() for entry in inside.rglob("*"))
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith(str(path))
+    return message.removeprefix(str(path))
+
+
+OUTSIDE = [
+    (_file("../evil"), "leads out of the package"),
+    (_file("p/../../evil"), "leads out of the package"),
+    (_file("p/a/../../../evil"), "leads out of the package"),
+    (_file("/tmp/evil"), "the path is absolute"),
+    (_file("//evil"), "the path is absolute"),
+    (_of_type(tarfile.SYMTYPE, "../../evil"), "is a link"),
+    (_of_type(tarfile.SYMTYPE, "inside"), "is a link"),
+    (_of_type(tarfile.LNKTYPE, "/etc/passwd"), "is a hard link"),
+    (_of_type(tarfile.LNKTYPE, "p/other"), "is a hard link"),
+    (_of_type(tarfile.CHRTYPE), "is a device"),
+    (_of_type(tarfile.BLKTYPE), "is a device"),
+    (_of_type(tarfile.FIFOTYPE), "is a pipe"),
+    (_of_type(b"V"), "of an unusual type"),
+    (_of_type(tarfile.CONTTYPE), "of an unusual type"),
+    (_file("p/suid", b"#!/bin/sh\n", 0o4755), "has the mode 4755"),
+    (_file("p/bell\x07"), "control characters"),
+    (_file("p/new\nline"), "control characters"),
+    (_file("p/" + "a" * 300), "too long or too deep"),
+    (_file("p/" + "a/" * 100 + "b"), "too long or too deep"),
+    (_file("."), "a file has no name"),
+]
+
+
+@pytest.mark.parametrize(
+    ("member", "reason"), OUTSIDE, ids=[f"{index}-{case[1]}" for index, case in enumerate(OUTSIDE)]
+)
+def test_a_member_that_no_package_holds(member: Member, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "hostile.tar.gz"
+    path.write_bytes(gzip.compress(_tar(_file("p/first", b"fine"), member)))
+    assert reason in _refused(path, tmp_path / "work")
+
+
+NAMES = [
+    (["p/a", "p/a"], "p/a is there twice"),
+    (["p/a", "p/./a"], "p/a is there twice"),
+    (["p/a", "p//a"], "p/a is there twice"),
+    (["p/Readme", "p/README"], "the same where case does not count"),
+    (["p/Scripts/a", "p/scripts/b"], "the same where case does not count"),
+    (["p/\u00e9", "p/e\u0301"], "the same where case does not count"),
+    (["p/stra\u00dfe", "p/STRASSE"], "the same where case does not count"),
+    (["p/a", "p/a/b"], "is both a file and a folder"),
+    (["p/a/b", "p/a"], "is both a file and a folder"),
+]
+
+
+@pytest.mark.parametrize(("names", "reason"), NAMES, ids=lambda value: str(value).encode("ascii", "replace").decode())
+def test_names_that_meet(names: list[str], reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "hostile.tar.gz"
+    path.write_bytes(gzip.compress(_tar(*(_file(name) for name in names))))
+    assert reason in _refused(path, tmp_path / "work")
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_a_name_that_is_not_utf_8(form: int, tmp_path: Path) -> None:
+    path = tmp_path / "hostile.tar.gz"
+    path.write_bytes(gzip.compress(_tar(_file("p/\udcff"), form=form)))
+    assert "the name is not UTF-8" in _refused(path, tmp_path / "work")
+
+
+def test_every_way_to_cut_an_archive_short_is_told(tmp_path: Path) -> None:
+    whole = gzip.compress(_tar(_file("p/a", b"a" * 3000), _file("p/b", b"b" * 3000)), mtime=0)
+    path = tmp_path / "cut.tar.gz"
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        message = _refused(path, tmp_path / f"work{length}")
+        assert re.search("ends too early|not a gzip archive|not a tar archive|is damaged", message), message
+
+
+def test_every_block_that_a_tar_may_lack_is_told(tmp_path: Path) -> None:
+    """Python's reader takes a bad header for the end; another reader would go on, and see more files."""
+    whole = _tar(_file("p/a", b"a" * 3000), _file("p/b", b"b" * 3000))
+    used = whole.rstrip(b"\0")
+    path = tmp_path / "cut.tar.gz"
+    for length in range(0, len(used) + 1, 512):
+        path.write_bytes(gzip.compress(whole[:length]))
+        _refused(path, tmp_path / f"work{length}")
+    second = whole.index(b"p/b")
+    path.write_bytes(gzip.compress(whole[:second] + b"X" * 512 + whole[second + 512 :]))
+    assert "damaged" in _refused(path, tmp_path / "header")
+
+
+@pytest.mark.parametrize(
+    ("tail", "reason"),
+    [(_tar(_file("p/late")), "there is more behind the end"), (b"\0" * 511 + b"x", "there is more behind the end")],
+)
+def test_a_second_archive_behind_the_end(tail: bytes, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "hostile.tar.gz"
+    path.write_bytes(gzip.compress(_tar(_file("p/a")) + tail))
+    assert reason in _refused(path, tmp_path / "work")
+
+
+def test_a_changed_byte_anywhere_is_told_or_harmless(tmp_path: Path) -> None:
+    """gzip's own checksum covers the content; many a run of zeros can be written in more than one way."""
+    content = _tar(_file("p/a", b"content"))
+    whole = bytearray(gzip.compress(content, mtime=0))
+    path = tmp_path / "changed.tar.gz"
+    header = 10
+    refused = 0
+    for index in range(header, len(whole)):
+        changed = whole.copy()
+        changed[index] ^= 0x10
+        path.write_bytes(changed)
+        if _content(changed) != content:
+            _refused(path, tmp_path / f"work{index}")
+            refused += 1
+    assert refused > 0.9 * (len(whole) - header)
+
+
+def _content(compressed: bytes | bytearray) -> bytes | None:
+    try:
+        return gzip.decompress(compressed)
+    except (OSError, EOFError, zlib.error):
+        return None
+
+
+BOMBS = [
+    (_tar(_file("p/zeros", bytes(64 << 20))), Limits(), "unpacks to more than 200 times its size"),
+    (
+        _tar(_file("p/a", bytes(5000)), _file("p/b", bytes(5000))),
+        Limits(size=9_999),
+        "larger than 9,999 bytes together",
+    ),
+    (_tar(*(_file(f"p/{index}") for index in range(50))), Limits(files=49), "more than 49 files and folders"),
+    (_tar(_file("p/a")) + bytes(64 << 20), Limits(), "unpacks to more than 200 times its size"),
+]
+
+
+@pytest.mark.parametrize(("content", "limits", "reason"), BOMBS, ids=[case[2] for case in BOMBS])
+def test_a_bomb(content: bytes, limits: Limits, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "bomb.tar.gz"
+    path.write_bytes(gzip.compress(content, 9))
+    assert reason in _refused(path, tmp_path / "work", limits)
+
+
+def _huge_header(kind: bytes, size: int) -> bytes:
+    """Return a header that claims `size` bytes of extension, and the beginning of them."""
+    info = tarfile.TarInfo("p/x")
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.GNU_FORMAT) + b"9" * (4 << 20)
+
+
+def test_a_size_that_lies(tmp_path: Path) -> None:
+    info = tarfile.TarInfo("p/x")
+    info.size = 1 << 50
+    path = tmp_path / "hostile.tar.gz"
+    path.write_bytes(gzip.compress(info.tobuf(tarfile.GNU_FORMAT) + b"x" * 1024))
+    assert "larger than" in _refused(path, tmp_path / "work")
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+def test_a_header_without_end(kind: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "hostile.tar.gz"
+    path.write_bytes(gzip.compress(_huge_header(kind, 1 << 40)))
+    assert "a header is larger than any file's" in _refused(path, tmp_path / "work")
+
+
+def test_headers_on_headers(tmp_path: Path) -> None:
+    """Each extension is followed by another one, and Python's reader calls itself for each."""
+    info = tarfile.TarInfo("p/x")
+    info.type, info.size = tarfile.XHDTYPE, 0
+    path = tmp_path / "hostile.tar.gz"
+    path.write_bytes(gzip.compress(info.tobuf(tarfile.USTAR_FORMAT) * 20_000))
+    _refused(path, tmp_path / "work")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"not gzip", gzip.compress(b""), gzip.compress(b"not tar" * 1000), b"\x1f\x8b"]
+)
+def test_what_is_no_archive_at_all(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "none.tar.gz"
+    path.write_bytes(content)
+    _refused(path, tmp_path / "work")
+
+
+def test_memory_stays_bounded_whatever_comes(tmp_path: Path) -> None:
+    """A gigabyte of zeros, with all limits lifted, is unpacked in 64 MiB more than Python itself takes."""
+    info = tarfile.TarInfo("p/zeros")
+    info.size = 256 << 20
+    path = tmp_path / "large.tar.gz"
+    with gzip.open(path, "wb", 1) as stream:
+        stream.write(info.tobuf(tarfile.PAX_FORMAT))
+        for _ in range(256):
+            stream.write(bytes(1 << 20))
+        stream.write(bytes(1024))
+    program = (
+        "import resource, sys; from pathlib import Path\n"
+        "from packager import archive; from packager.contents import Limits\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "archive.extract(Path(sys.argv[1]), Path(sys.argv[2]), Limits(ratio=2000))\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    (tmp_path / "out").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", program, path, tmp_path / "out"], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) < 64 << 10, "KiB"
+    assert (tmp_path / "out/p/zeros").stat().st_size == 256 << 20
+
+
+def _link(folder: Path) -> None:
+    (folder / "quickstart/scripts/data").symlink_to("/etc")
+
+
+def _link_to_root(folder: Path) -> None:
+    (folder / "manifest.json").rename(folder.parent / "elsewhere.json")
+    (folder / "manifest.json").symlink_to(folder.parent / "elsewhere.json")
+
+
+def _pipe(folder: Path) -> None:
+    os.mkfifo(folder / "quickstart/scripts/pipe")
+
+
+def _socket(folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as bound:
+        here = os.open(folder, os.O_RDONLY)
+        bound.bind(f"/proc/self/fd/{here}/socket")
+        os.close(here)
+
+
+def _not_utf_8(folder: Path) -> None:
+    (folder / os.fsdecode(b"\xff")).write_bytes(b"")
+
+
+def _case(folder: Path) -> None:
+    (folder / "readme.MD").write_bytes(b"")
+
+
+def _unicode(folder: Path) -> None:
+    (folder / unicodedata.normalize("NFC", "\u00e9")).write_bytes(b"")
+    (folder / unicodedata.normalize("NFD", "\u00e9")).write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [
+        (_link, "quickstart/scripts/data is a link"),
+        (_link_to_root, "is not a plain file"),
+        (_pipe, "is a pipe"),
+        (_socket, "is a socket"),
+        (_not_utf_8, "the name is not UTF-8"),
+        (_case, "the same where case does not count"),
+        (_unicode, "the same where case does not count"),
+    ],
+)
+def test_a_folder_that_is_no_plain_package(harm: Callable[[Path], None], reason: str, tmp_path: Path) -> None:
+    folder = build(tmp_path / "package")
+    harm(folder)
+    with pytest.raises(VerificationError, match=re.escape(reason)), opened(folder) as package:
+        tree.read(package.folder)
+
+
+def test_a_folder_of_too_much(tmp_path: Path) -> None:
+    folder = build(tmp_path / "package")
+    with pytest.raises(VerificationError, match="more than 5 files"):
+        tree.read(folder, Limits(files=5))
+    with pytest.raises(VerificationError, match="larger than 100 bytes"):
+        tree.read(folder, Limits(size=100))
+
+
+MANIFESTS = [
+    (b"", "Expecting value"),
+    (b"[]", "expected an object"),
+    (b"{}", "expected version 1, found None"),
+    (b'{"manifest": true}', "expected version 1, found True"),
+    (b'{"manifest": 2}', "expected version 1, found 2"),
+    (b'{"manifest": 1}', "expected the package's name"),
+    (b'{"manifest": 1, "package": "../x"}', "expected the package's name"),
+    (b'{"manifest": 1, "package": "x"}', "expected digests"),
+    (b'{"manifest": 1, "package": "x", "files": {"../a": {}}}', "leads out of the package"),
+    (b'{"manifest": 1, "package": "x", "files": {"a/./b": {}}}', "is not a plain path"),
+    (b'{"manifest": 1, "package": "x", "files": {"\\ud800": {}}}', "not UTF-8"),
+    (b'{"manifest": 1, "package": "x", "files": {"a": 1}}', "expected a mode of 0644 or 0755 and a sha256"),
+    (
+        b'{"manifest": 1, "package": "x", "files": {"a": {"mode": "4755", "sha256": "%s"}}}' % (b"0" * 64),
+        "expected a mode",
+    ),
+    (b'{"manifest": 1, "manifest": 1}', "a key stands there twice"),
+    (b"[" * 100_000, "not a manifest"),
+    (b"\xff", "not a manifest"),
+    (b"9" * 5000, "not a manifest"),
+]
+
+
+@pytest.mark.parametrize(("content", "reason"), MANIFESTS, ids=range(len(MANIFESTS)))
+def test_a_manifest_that_lies(content: bytes, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_bytes(content)
+    with pytest.raises(VerificationError, match=re.escape(reason)) as caught, opened(tmp_path):
+        pass
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["nothing", "pipe", "/dev/null"])
+def test_what_is_neither_file_nor_folder(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError), opened(tmp_path / name):
+        pass
+
+
+def test_no_room_to_unpack(tmp_path: Path) -> None:
+    path = tmp_path / "large.tar.gz"
+    path.write_bytes(gzip.compress(_tar(_file("p/a", os.urandom(4 << 20)))))
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from packager.errors import ToolError; from packager.package import opened\n"
+        "try:\n    opened(Path(sys.argv[1])).__enter__()\nexcept ToolError as error:\n    print(error)"
+    )
+
+    def little_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, path], capture_output=True, text=True, check=True, preexec_fn=little_room
+    )
+    assert done.stdout == f"{path} cannot be unpacked: file too large\n"
+
+
+def test_every_refusal_has_a_code_of_the_table(tmp_path: Path) -> None:
+    path = tmp_path / "hostile.tar.gz"
+    path.write_bytes(gzip.compress(_tar(_file("../evil"))))
+    done = subprocess.run(
+        [sys.executable, "-m", "packager", "verify", path], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == VerificationError.exit_code
+    assert done.stdout == ""
+    assert done.stderr == f"error: {path}: ../evil: the path leads out of the package\n"
+    assert issubclass(VerificationError, MlpackError)

@@ -1,0 +1,157 @@
+"""Builds that cannot end as they meant to: killed, interrupted, no room, no permission, nobody who listens."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from packager.contents import DEFAULT
+from packager.package import opened
+from packager.verify import files
+from tests.kill import SCENARIOS, Scenario, Trial
+
+MLPACK = (sys.executable, "-m", "packager")
+
+
+def _mlpack(*arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # type: ignore[call-overload, no-any-return]
+        [*MLPACK, *arguments], stderr=subprocess.PIPE, text=True, check=False, **{"stdout": subprocess.PIPE, **options}
+    )
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_a_killed_build_leaves_the_old_or_the_new(scenario: Scenario, tmp_path: Path) -> None:
+    """A few moments of each; `python -m tests.kill` tries a thousand."""
+    trial = Trial(scenario, tmp_path / "trial")
+    random = Random(scenario.name)
+    assert [trial.kill(random) for _ in range(4)] == [None] * 4
+
+
+def test_what_a_killed_build_left_among_the_compiled_templates_is_swept(tmp_path: Path) -> None:
+    """Found by a thousand kills: the library that compiles them leaves its temporary file there for ever."""
+    cache = tmp_path / "mlpack/templates"
+    build = (*MLPACK, "build", "hello-mpi", "--force", "-d", str(tmp_path / "out"))
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    subprocess.run(build, env=environment, check=True, capture_output=True)
+    compiled = sorted(path.name for path in cache.iterdir())
+    assert compiled
+    assert not any(name.startswith(".") or name.endswith(".tmp") for name in compiled)
+    (cache / ".mlpack-left").mkdir()
+    (cache / ".mlpack-left/file").touch()
+    subprocess.run(build, env=environment, check=True, capture_output=True)
+    assert sorted(path.name for path in cache.iterdir()) == compiled
+
+
+def test_work_in_progress_of_a_living_build_is_left_alone(tmp_path: Path) -> None:
+    """Two builds into one folder: neither sweeps away what the other one is at."""
+    argv = [*MLPACK, "build", "--all", "--force", "-d", str(tmp_path)]
+    builds = [subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [(build.communicate()[1], build.returncode) for build in builds] == [("", 0)] * 3
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    for path in tmp_path.iterdir():
+        with opened(path) as package:
+            assert files.check(package, DEFAULT) == ([], [])
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_build_says_one_line_and_leaves_nothing_half_done(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    specs = tmp_path / "specs"
+    for index in range(300):
+        shutil.copytree("model_specs/hello-mpi", specs / f"m{index}", symlinks=True)
+        spec = specs / f"m{index}/spec.yaml"
+        spec.write_text(spec.read_text().replace("name: hello-mpi", f"name: hello-{index}", 1))
+    out = tmp_path / "out"
+    argv = [*MLPACK, "build", "--all", "--specs", str(specs), "-d", str(out)]
+    build = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while len(list(out.glob("*.tar.gz"))) < 5:
+        assert build.poll() is None
+        time.sleep(0.01)
+    build.send_signal(number)
+    _, said = build.communicate()
+    assert (build.returncode, said) == (code, f"mlpack: stopped by {number.name}\n")
+    assert 5 <= len(list(out.iterdir())) < 300
+    for path in out.iterdir():
+        assert not path.name.startswith(".")
+        with opened(path) as package:
+            assert files.check(package, DEFAULT) == ([], [])
+
+
+def _inside_mount(mount: str, script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run `script` where `folder` is a file system of its own, which nobody else sees."""
+    folder.mkdir()
+    unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    if subprocess.run([*unshare, "mount -t tmpfs none /mnt"], capture_output=True, check=False).returncode:
+        pytest.skip("no user namespaces on this machine, and so no file system of our own")
+    whole = f"mount -t tmpfs {mount} none '{folder}' && {{ {script}; }}"
+    return subprocess.run([*unshare, whole], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("form", ["tar.gz", "dir"])
+def test_a_full_disk(form: str, tmp_path: Path) -> None:
+    folder = tmp_path / "small"
+    command = f"{sys.executable} -m packager build hello-mpi -d '{folder}' --format {form}"
+    done = _inside_mount("-o size=8k", f"{command}; code=$?; ls -A '{folder}'; exit $code", folder)
+    name = "hello-mpi" if form == "dir" else "hello-mpi.tar.gz"
+    assert done.stdout == "", "something was left"
+    assert done.returncode == 6
+    assert done.stderr.startswith(f"error: {folder}/{name} cannot be written: no space left on device")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_full_disk_keeps_the_old_package(tmp_path: Path) -> None:
+    folder = tmp_path / "small"
+    build = f"{sys.executable} -m packager build hello-mpi -d '{folder}'"
+    script = (
+        f"{build} >/dev/null && cd '{folder}' && sha256sum *.gz >../before && head -c 1M /dev/zero >fill;"
+        f" {build} --force; code=$?; rm fill; sha256sum -c ../before && ls -A; exit $code"
+    )
+    done = _inside_mount("-o size=64k", script, folder)
+    assert done.returncode == 6
+    assert done.stdout == "hello-mpi.tar.gz: OK\nhello-mpi.tar.gz\n"
+    assert "cannot be written: no space left on device" in done.stderr
+
+
+def test_a_read_only_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "fixed"
+    done = _inside_mount("-o ro", f"{sys.executable} -m packager build hello-mpi -d '{folder}'", folder)
+    assert (done.returncode, done.stdout) == (6, "")
+    assert done.stderr.startswith(f"error: {folder}/hello-mpi.tar.gz cannot be written: read-only file system")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
+    tmp_path.chmod(0o555)
+    # Without these two even root has to respect the mode.
+    humble = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--"] if os.geteuid() == 0 else []
+    command = [*humble, *MLPACK, "build", "hello-mpi", "-d", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    tmp_path.chmod(0o755)
+    assert (done.returncode, done.stdout) == (6, "")
+    assert done.stderr == f"error: {tmp_path}/hello-mpi.tar.gz cannot be written: permission denied\n"
+
+
+@pytest.mark.parametrize("arguments", [("list",), ("schema",), ("show", "resnet50"), ("version",)])
+def test_nobody_listens(arguments: tuple[str, ...]) -> None:
+    """`mlpack schema | head -1`, at the moment when head is gone."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = _mlpack(*arguments, stdout=writing)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def test_stdout_on_a_full_disk() -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = _mlpack("list", stdout=full)
+    assert done.returncode == 6
+    assert done.stderr == "error: stdout cannot be written: no space left on device\n"

@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import hashlib
+import http.server
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from packager import process
+from packager.cluster import releases
+from packager.cluster.client import Kubectl
+from packager.cluster.operator import settle
+from packager.errors import ClusterError
+from tests.fake_cluster import FakeCluster, item, lease
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+    Mlpack = Callable[..., Outcome]
+
+MPI = releases.RELEASES["mpi"]
+LABELS = {"app": "mpi-operator"}
+
+
+def crd(*served: str) -> dict[str, Any]:
+    versions = [{"name": version, "served": True} for version in served]
+    conditions = [{"type": "Established", "status": "True"}]
+    return item("CustomResourceDefinition", MPI.crd, spec={"versions": versions}, status={"conditions": conditions})
+
+
+def deployment(available: int = 1, updated: int = 1, **status: Any) -> dict[str, Any]:
+    spec = {
+        "replicas": 1,
+        "selector": {"matchLabels": LABELS},
+        "template": {"spec": {"containers": [{"image": "mpioperator/mpi-operator:0.8.0"}]}},
+    }
+    said = {"replicas": 1, "availableReplicas": available, "updatedReplicas": updated, **status}
+    if available:
+        said["conditions"] = [{"type": "Available", "status": "True"}]
+    return item("Deployment", MPI.name, metadata={"namespace": MPI.name}, spec=spec, status=said)
+
+
+def job(name: str, *conditions: str) -> dict[str, Any]:
+    return item("MPIJob", name, status={"conditions": [{"type": each, "status": "True"} for each in conditions]})
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    cluster = FakeCluster([crd("v2beta1"), deployment(), lease()])
+    monkeypatch.setattr(process, "run", cluster.run)
+    monkeypatch.setattr(time, "sleep", lambda _seconds: None)
+    return cluster
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    """The operator's manifest as a site has changed it."""
+    path = tmp_path / "operator.yaml"
+    path.write_text(yaml.safe_dump_all([crd("v2beta1"), deployment()]))
+    return path
+
+
+def test_it_is_applied_on_the_servers_side_and_waited_for(mlpack: Mlpack, cluster: FakeCluster, manifest: Path) -> None:
+    done = mlpack("operator", "install", "mpi", "--from", manifest)
+    assert done.code == 0
+    assert "mpi-operator is installed and serves MPIJob (v2beta1)" in done.stderr
+    assert f"note: {manifest} is not upstream's manifest of v0.8.0 as it is; its bytes differ" in done.stderr
+    applied = [call for call in cluster.calls if call.startswith("apply")]
+    assert len(applied) == 1
+    assert applied[0].startswith("apply --server-side --field-manager=mlpack --filename=")
+
+
+@pytest.mark.parametrize("who", ["server", "client"])
+def test_a_dry_run_applies_nothing(mlpack: Mlpack, cluster: FakeCluster, manifest: Path, who: str) -> None:
+    assert mlpack("operator", "install", "mpi", "--from", manifest, "--dry-run", who).code == 0
+    applied = [call for call in cluster.calls if call.startswith("apply")]
+    assert [f"--dry-run={who}" in call for call in applied] == [True]
+    assert all(("--server-side" in call) is (who == "server") for call in applied)
+
+
+def test_another_operator_with_the_same_crd_is_left_alone(mlpack: Mlpack, cluster: FakeCluster, manifest: Path) -> None:
+    cluster.objects[0] = crd("v1")
+    done = mlpack("operator", "install", "mpi", "--from", manifest)
+    assert done.code == 7
+    assert "is there already, and serves v1: training-operator's, most likely" in done.stderr
+    assert not any(call.startswith("apply") for call in cluster.calls)
+
+
+def test_the_old_pod_of_an_upgrade_does_not_count(cluster: FakeCluster, manifest: Path) -> None:
+    cluster.objects[1] = deployment(available=1, updated=1, replicas=2)
+    waiting = settle(Kubectl(), releases.bundle(MPI, manifest))
+    assert next(waiting) == "deployment/mpi-operator: not all of its pods are available yet"
+    cluster.objects[1] = deployment()
+    assert list(waiting) == []
+
+
+def test_a_crd_is_waited_for(cluster: FakeCluster, manifest: Path) -> None:
+    established = cluster.objects[0].pop("status")
+    waiting = settle(Kubectl(), releases.bundle(MPI, manifest))
+    assert next(waiting) == "mpijobs.kubeflow.org is not established yet"
+    cluster.objects[0]["status"] = established
+    assert list(waiting) == []
+
+
+def test_a_cluster_that_is_away_for_a_moment_is_waited_for(cluster: FakeCluster, manifest: Path) -> None:
+    cluster.version = (34, None)
+    waiting = settle(Kubectl(), releases.bundle(MPI, manifest))
+    assert next(waiting).startswith("the cluster does not answer: ")
+    cluster.version = (34, 34)
+    assert list(waiting) == []
+
+
+def test_an_image_that_cannot_be_pulled_ends_the_wait_within_seconds(cluster: FakeCluster, manifest: Path) -> None:
+    cluster.objects[1] = deployment(available=0)
+    state = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+    statuses = [{"name": "mpi-operator", "image": "x:1", "state": state}]
+    cluster.objects.append(item("Pod", "mpi-operator-1", status={"phase": "Pending", "containerStatuses": statuses}))
+    clock = iter(range(0, 1000, 5))
+    waiting = settle(Kubectl(), releases.bundle(MPI, manifest), clock=lambda: next(clock))
+    with pytest.raises(ClusterError) as error:
+        list(waiting)
+    assert str(error.value) == (
+        "the operator does not start: pod/mpi-operator-1: the image x:1 cannot be pulled: not found"
+    )
+    assert error.value.hint == "--from FILE takes a manifest whose image is in a registry that the nodes reach"
+    assert next(clock) < 60
+
+
+def test_pods_that_may_not_be_made_end_the_wait(cluster: FakeCluster, manifest: Path) -> None:
+    cluster.objects[1] = deployment(available=0)
+    refused = {"type": "ReplicaFailure", "status": "True", "message": "pods is forbidden: exceeded quota"}
+    cluster.objects[1]["status"]["conditions"] = [refused]
+    with pytest.raises(ClusterError, match="cannot make its pods: pods is forbidden: exceeded quota"):
+        list(settle(Kubectl(), releases.bundle(MPI, manifest)))
+
+
+def test_a_wait_ends_when_the_user_has_waited_enough(mlpack: Mlpack, cluster: FakeCluster, manifest: Path) -> None:
+    cluster.objects[1] = deployment(available=0)
+    done = mlpack("operator", "install", "mpi", "--from", manifest, "--timeout", "0s")
+    assert done.code == 8
+    assert "the operator does not serve after 0 s: deployment/mpi-operator: not all" in done.stderr
+
+
+def test_status_says_what_is_served_and_that_it_lives(mlpack: Mlpack, cluster: FakeCluster) -> None:
+    cluster.objects += [job("one", "Running"), job("two", "Succeeded"), job("three", "Failed")]
+    done = mlpack("operator", "status", "mpi")
+    assert done.code == 0
+    assert done.stdout.splitlines() == [
+        "serves  mpijobs.kubeflow.org v2beta1 (as packages need it)",
+        "alive   yes: its lease mpi-operator/mpi-operator is renewed by operator-1",
+        "image   mpioperator/mpi-operator:0.8.0; tried with v0.8.0",
+        "jobs    1 running, 2 ended",
+    ]
+    said = mlpack("operator", "status", "mpi", "-o", "json").json
+    assert (said["served"], said["alive"], said["jobs"]) == (["v2beta1"], "yes", {"running": 1, "ended": 2})
+
+
+def test_status_of_nothing_is_no_success(mlpack: Mlpack, cluster: FakeCluster) -> None:
+    cluster.objects.clear()
+    done = mlpack("operator", "status", "mpi")
+    assert done.code == 7
+    assert "serves  nothing: there is no mpijobs.kubeflow.org" in done.stdout
+    assert done.stderr == "hint: mlpack operator install mpi\n"
+
+
+def test_a_crd_without_an_operator_is_no_success(mlpack: Mlpack, cluster: FakeCluster) -> None:
+    cluster.objects = [crd("v2beta1")]
+    done = mlpack("operator", "status", "mpi")
+    assert done.code == 7
+    assert "alive   no: there is neither a Deployment nor a lease of it" in done.stdout
+
+
+def test_status_that_cannot_be_found_out(mlpack: Mlpack, cluster: FakeCluster) -> None:
+    cluster.objects = [crd("v2beta1")]
+    cluster.denied = {"list deployments", "list leases"}
+    assert mlpack("operator", "status", "mpi").code == 6
+
+
+def test_it_is_not_removed_under_running_jobs(mlpack: Mlpack, cluster: FakeCluster) -> None:
+    cluster.objects += [job("one", "Running"), job("two", "Succeeded")]
+    done = mlpack("operator", "uninstall", "mpi", "-y")
+    assert done.code == 7
+    assert "1 job runs under it: team/one" in done.stderr
+    assert not any(call.startswith("delete") for call in cluster.calls)
+    assert mlpack("operator", "uninstall", "mpi", "-y", "--force").code == 0
+
+
+def test_without_a_yes_nothing_is_removed(mlpack: Mlpack, cluster: FakeCluster) -> None:
+    cluster.objects.append(job("two", "Succeeded"))
+    done = mlpack("operator", "uninstall", "mpi")
+    assert done.code == 1
+    assert "with the CRD: 0 jobs run and 1 ended; all of them go" in done.stderr
+    assert not any(call.startswith("delete") for call in cluster.calls)
+
+
+def test_what_acts_goes_first_and_what_holds_the_rest_last(mlpack: Mlpack, cluster: FakeCluster) -> None:
+    assert mlpack("operator", "uninstall", "mpi", "-y").code == 0
+    deleted = [call.split()[1] for call in cluster.calls if call.startswith("delete")]
+    assert (deleted[0], deleted[-1]) == ("deployment/mpi-operator", "namespace/mpi-operator")
+    assert "customresourcedefinition/mpijobs.kubeflow.org" in deleted
+    assert len(deleted) == len(MPI.brings)
+
+
+def test_the_crd_can_stay_and_the_jobs_with_it(mlpack: Mlpack, cluster: FakeCluster) -> None:
+    assert mlpack("operator", "uninstall", "mpi", "-y", "--keep-crds").code == 0
+    assert not any("customresourcedefinition" in call for call in cluster.calls if call.startswith("delete"))
+
+
+def test_a_name_of_no_operator(mlpack: Mlpack) -> None:
+    assert mlpack("operator", "status", "jobset").code == 2
+
+
+@pytest.fixture
+def upstream(monkeypatch: pytest.MonkeyPatch, manifest: Path) -> Iterator[Callable[[bytes], None]]:
+    """An upstream that serves what it is told to, in the place of the real one."""
+    content = [manifest.read_bytes()]
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(content[0])
+
+        def log_message(self, *_arguments: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        digest = hashlib.sha256(content[0]).hexdigest()
+        release = replace(MPI, url=f"http://127.0.0.1:{server.server_port}/operator.yaml", sha256=digest)
+        monkeypatch.setitem(releases.RELEASES, "mpi", release)
+        yield lambda other: content.__setitem__(0, other)
+        server.shutdown()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_upstreams_manifest_is_taken_when_it_is_the_pinned_one(
+    mlpack: Mlpack, upstream: Callable[[bytes], None], manifest: Path
+) -> None:
+    done = mlpack("operator", "install", "mpi")
+    assert done.code == 0
+    assert "note:" not in done.stderr
+    upstream(manifest.read_bytes() + b"\n")
+    done = mlpack("operator", "install", "mpi")
+    assert done.code == 5
+    assert "has changed: expected sha256 " in done.stderr
+
+
+@pytest.mark.usefixtures("cluster")
+def test_an_upstream_that_is_not_there_says_what_else_to_do(mlpack: Mlpack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(releases.RELEASES, "mpi", replace(MPI, url="http://127.0.0.1:1/operator.yaml"))
+    done = mlpack("operator", "install", "mpi")
+    assert done.code == 6
+    assert "could not be fetched" in done.stderr
+    assert "hint: bring the file here some other way, and give it with --from FILE" in done.stderr
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("text", ["just words", "a: [", ""])
+def test_a_file_without_manifests_is_refused(mlpack: Mlpack, tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.yaml").write_text(text)
+    done = mlpack("operator", "install", "mpi", "--from", "x.yaml")
+    assert done.code == 2
+    assert "x.yaml holds no manifests" in done.stderr

@@ -1,0 +1,232 @@
+"""No value that validation lets through changes the structure of anything that is written.
+
+A package is built with hostile values wherever a spec or the command line takes one, and compared with a package of
+plain values: the same files, of the same structure to every YAML, with the values where the plain ones were.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+import ruamel.yaml
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from packager import tree
+from packager.errors import UsageError
+from packager.kubectl import kustomize
+from packager.plan import Options, check_options, plan
+from packager.render import render
+from packager.spec.fields import EnvironmentText, OneLine, QuantityText, Registry, Text
+from packager.spec.load import load
+from tests import demo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from packager.tree import Tree
+
+# What people, templates, shells and YAML trip over.
+NASTY = [
+    *("yes", "no", "~", "null", "1.10", "010", "0x1f", "1e3", "12:30", "2020-01-01", ".inf", "=", "<<", "true"),
+    *(
+        "",
+        " ",
+        "  x",
+        "x  ",
+        "# x",
+        "x # y",
+        "x: y",
+        "x:",
+        "- x",
+        "? x",
+        "| x",
+        "> x",
+        "@x",
+        "`x`",
+        "%x",
+        "!x",
+        "&x",
+    ),
+    *("'", '"', "''", '"x"', "\\", "\\n", "{{ x }}", "{% x %}", "{x}", "[x]", "$(MODEL_DIR)", "$MODEL_DIR", "${X:-y}"),
+    *("a=b", "$$x", "`id`", "$(id)", "; id", "x | y", "|", "<b>&amp;", "\u00a0", "\ufeff", "é", "漢字", "\U0001f600"),
+    *("...", "---", "\t", "x\ty", "#", "export X=1", "REGISTRY", "ROOT", "ROOT/x", "/quickstart", "/demo", "x" * 300),
+]
+
+
+def valid(kind: Any, values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Return those of `values` that the type lets through."""
+
+    def accepts(value: str) -> bool:
+        try:
+            msgspec.convert(value, kind)
+        except msgspec.ValidationError:
+            return False
+        return True
+
+    return values.filter(accepts)
+
+
+TEXTS = st.sampled_from(NASTY) | st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+PATHS = st.builds(lambda text: f"/{text}", TEXTS)
+
+SPECS = st.fixed_dictionaries(
+    {
+        "title": valid(OneLine, TEXTS),
+        "description": valid(Text, TEXTS),
+        "value": valid(EnvironmentText, TEXTS),
+        "about": valid(OneLine, TEXTS),
+        "registry": valid(Registry, st.from_regex(r"[a-z0-9.:/_-]{1,20}", fullmatch=True)),
+        "quantity": valid(QuantityText, st.sampled_from(["1e3", "1E3", ".5", "5.", "0", "010", "1_0", "2Gi", "100m"])),
+        "root": PATHS,
+    }
+)
+PLAIN = {
+    "title": "title",
+    "description": "description",
+    "value": "value",
+    "about": "about",
+    "registry": "registry",
+    "quantity": "1",
+    "root": "/root",
+}
+
+
+def built(folder: Path, values: dict[str, str]) -> Tree | None:
+    """Return the package with these values; None when the command line refuses the root."""
+    spec: dict[str, Any] = yaml.safe_load(demo.SPEC)
+    spec |= {"title": values["title"], "description": values["description"]}
+    spec["environment"] = {"KEY": {"value": values["value"], "description": values["about"]}, "OTHER": values["value"]}
+    spec["overlays"]["single-node"]["resources"] = {"limits": {"memory": values["quantity"]}}
+    options = Options(root=values["root"], registry=values["registry"])
+    try:
+        check_options(options)
+    except UsageError:
+        return None
+    loaded = load(demo.write(folder, yaml.safe_dump(spec)))
+    return render(plan(loaded, loaded.spec.variants[0], options))
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Tree:
+    package = built(tmp_path_factory.mktemp("plain"), PLAIN)
+    assert package is not None
+    return package
+
+
+def texts(package: Tree) -> dict[str, str]:
+    """Return the YAML files that are written out of templates."""
+    return {
+        entry.path: entry.content.decode()
+        for entry in package.entries
+        if entry.path.endswith(".yaml") and entry.path != "spec.yaml" and isinstance(entry.content, bytes)
+    }
+
+
+def documents(text: str) -> list[Any]:
+    """Return the documents of a YAML file, which YAML 1.1 and 1.2 have to read as the same."""
+    old = list(yaml.load_all(text, Loader=yaml.SafeLoader))
+    assert old == list(ruamel.yaml.YAML(typ="safe", pure=True).load_all(io.StringIO(text)))
+    return old
+
+
+def env(text: str) -> dict[str, str]:
+    """Read an env file by kustomize's rules (api/kv): only what leads is trimmed, and the value is what it is."""
+    values = {}
+    for line in text.split("\n"):
+        stripped = line.removesuffix("\r").lstrip()
+        if stripped and not stripped.startswith("#"):
+            key, _, value = stripped.partition("=")
+            assert key not in values
+            assert re.fullmatch("[A-Z_]+", key)
+            values[key] = value
+    return values
+
+
+def test_every_yaml_reads_a_package_alike(plain: Tree) -> None:
+    for path, text in texts(plain).items():
+        assert documents(text), path
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@given(values=SPECS)
+def test_hostile_values_change_no_structure(
+    tmp_path_factory: pytest.TempPathFactory, plain: Tree, values: dict[str, str]
+) -> None:
+    package = built(tmp_path_factory.getbasetemp() / "hostile", values)
+    if package is None:
+        return
+    assert [entry.path for entry in package.entries] == [entry.path for entry in plain.entries]
+    expected = texts(plain)
+    for path, text in texts(package).items():
+        if text != expected[path]:
+            found, same = documents(text), documents(expected[path])
+            assert _without(found, values["quantity"]) == _without(same, PLAIN["quantity"]), path
+    root = values["root"].rstrip("/")
+    for overlay in ("single-node", "multi-node"):
+        (entry,) = [each for each in package.entries if each.path == f"quickstart/k8s/mlops/{overlay}/mlops.env"]
+        assert isinstance(entry.content, bytes)
+        assert env(entry.content.decode()) == {
+            "REGISTRY": values["registry"],
+            "DATASET_DIR": "/dataset",
+            "MODEL_DIR": f"{root}/demo-fp32-training",
+            "OUTPUT_DIR": f"{root}/demo-fp32-training/output",
+            "KEY": _rooted(values["value"], root),
+            "OTHER": _rooted(values["value"], root),
+        }
+
+
+def _rooted(value: str, root: str) -> str:
+    return f"{root}/{value.removeprefix('ROOT/')}" if value.startswith("ROOT/") else value
+
+
+def _without(node: Any, quantity: str) -> Any:
+    """Return `node` with a mark in place of the quantity, which has to be this text to every YAML."""
+    if isinstance(node, list):
+        return [_without(item, quantity) for item in node]
+    if not isinstance(node, dict):
+        return node
+    marked = {**node, "memory": "MARK"} if node.get("memory") == quantity else node
+    return {key: _without(value, quantity) for key, value in marked.items()}
+
+
+VALUES = ["yes", "#x", "  'x' ", "$(MODEL_DIR)", "a=b: {c}", '\\n"', "ROOT/x", "{{ é }}", ""]
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_hostile_values_reach_the_cluster_as_they_are(tmp_path: Path, kubectl: Path, value: str) -> None:
+    hostile = {**PLAIN, "value": value, "about": value.strip() or "x", "title": "x: #y"}
+    package = built(tmp_path / "model", hostile)
+    assert package is not None
+    (tmp_path / "package").mkdir()
+    tree.write(package, tmp_path / "package")
+    for overlay in ("single-node", "multi-node"):
+        said = kustomize(tmp_path / "package/quickstart/k8s/mlops" / overlay, program=str(kubectl))
+        maps = [each for each in yaml.safe_load_all(said.manifests) if each["kind"] == "ConfigMap"]
+        (data,) = [each["data"] for each in maps if each["metadata"]["name"] == f"demo-fp32-training-env-{overlay}"]
+        assert data["KEY"] == _rooted(value, "/root")
+        assert data["MODEL_DIR"] == "/root/demo-fp32-training"
+
+
+@pytest.mark.parametrize("word", ["on", "yes", "y", "null", "true"])
+def test_names_that_are_words_of_yaml_stay_names(tmp_path: Path, kubectl: Path, word: str) -> None:
+    spec = demo.changed(
+        f"name: demo => name: '{word}'",
+        f"framework: mpi => framework: '{word}'",
+        f"single-node: => '{word}':",
+        f'name: demo, tag: "1.0" => name: "{word}", tag: "{word}"',
+        f"use_case: '{word}'",
+    )
+    loaded = load(demo.write(tmp_path / "model", spec))
+    (tmp_path / "package").mkdir()
+    tree.write(render(plan(loaded, loaded.spec.variants[0], Options())), tmp_path / "package")
+    said = kustomize(tmp_path / "package/quickstart/k8s/mlops" / word, program=str(kubectl))
+    (pod,) = [each for each in yaml.safe_load_all(said.manifests) if each["kind"] == "Pod"]
+    assert pod["metadata"]["name"] == f"{word}-fp32-training-{word}"
+    assert pod["metadata"]["labels"]["app.kubernetes.io/part-of"] == word
+    assert pod["spec"]["containers"][0]["image"] == f"docker.io/{word}:{word}"

@@ -1,0 +1,184 @@
+"""The files that a spec names: what is missing, leaves the folder or is too much is said before anything is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.errors import SpecError
+from packager.spec import configmap
+from packager.spec.load import load
+from tests import demo
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+def said(folder: Path, spec: str = demo.SPEC, files: Mapping[str, str | bytes] | None = None) -> list[str]:
+    try:
+        load(demo.write(folder, spec, files))
+    except SpecError as error:
+        return [str(problem).removeprefix(f"{folder}/") for problem in error.problems]
+    return []
+
+
+WITH_OTHER = demo.changed("[train.sh] => [train.sh, other]")
+
+
+def test_a_link_inside_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "other").symlink_to("train.sh")
+    sources = load(demo.write(tmp_path, WITH_OTHER)).sources
+    assert [(file.name, file.path.name) for file in sources.files] == [("train.sh", "train.sh"), ("other", "train.sh")]
+
+
+@pytest.mark.parametrize("target", ["/etc/hostname", "../outside", "."])
+def test_a_link_that_leaves_is_refused(tmp_path: Path, target: str) -> None:
+    (tmp_path / "outside").write_text("x")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "other").symlink_to(target)
+    message = (
+        "expected a file, found a folder: other" if target == "." else "other is a link that leaves the spec's folder"
+    )
+    assert said(folder, WITH_OTHER) == [f"spec.yaml:5:19: {message}"]
+
+
+def test_a_folder_that_is_a_link_is_no_way_out(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("x")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "sub").symlink_to(outside)
+    spec = demo.changed("[train.sh] => [train.sh, sub/secret]", "assets: [sub]")
+    assert said(folder, spec) == [
+        "spec.yaml:5:19: sub/secret is a link that leaves the spec's folder",
+        "spec.yaml:11:10: sub is a link that leaves the spec's folder",
+    ]
+
+
+def test_links_in_a_circle(tmp_path: Path) -> None:
+    (tmp_path / "other").symlink_to("other")
+    (found,) = said(tmp_path, WITH_OTHER)
+    assert found.startswith("spec.yaml:5:19: other cannot be read: ")
+
+
+def test_neither_folders_nor_devices_are_files(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    assert said(tmp_path, WITH_OTHER) == ["spec.yaml:5:19: expected a file, found a folder: other"]
+    (tmp_path / "other").rmdir()
+    os.mkfifo(tmp_path / "other")
+    assert said(tmp_path, WITH_OTHER) == ["spec.yaml:5:19: expected a file, found a special file: other"]
+
+
+def test_an_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: not str(path).endswith("other") or mode != os.R_OK)
+    assert said(tmp_path, WITH_OTHER, {"other": "x"}) == ["spec.yaml:5:19: other cannot be read: permission denied"]
+
+
+def test_scripts_say_what_runs_them(tmp_path: Path) -> None:
+    spec = demo.changed("[train.sh] => [train.sh, lib.sh, run, data, binary, dos.sh]")
+    spec += "  - {mode: a, script: run}\n  - {mode: b, script: binary}\n"
+    files: dict[str, str | bytes] = {
+        "lib.sh": "x=1\n",
+        "run": "print(1)\n",
+        "data": "1",
+        "binary": b"\x7fELF\0",
+        "dos.sh": "#!/bin/sh\r\n",
+    }
+    assert said(tmp_path, spec, files) == [
+        "spec.yaml:5:19: lib.sh does not say what runs it (begin it with #!/bin/sh)",
+        "spec.yaml:5:27: run does not say what runs it (begin it with #!/bin/sh)",
+        "spec.yaml:5:46: dos.sh has the line ends of Windows (convert it with dos2unix)",
+    ]
+
+
+def test_more_code_than_a_configmap_takes(tmp_path: Path) -> None:
+    largest = configmap.CODE_BYTES - len(demo.SCRIPT)
+    assert said(tmp_path, WITH_OTHER, {"other": "x" * largest}) == []
+    (found,) = said(tmp_path, WITH_OTHER, {"other": "x" * (largest + 1)})
+    assert found == (
+        "spec.yaml:5:1: the files are 201 KiB; at most 200 KiB go into a ConfigMap (the largest is other, 200 KiB) "
+        "(put large files into the image, or list them under `assets`)"
+    )
+
+
+@pytest.mark.parametrize("content", ['"' * (130 << 10), "<" * (45 << 10), b"\xff" * (195 << 10)])
+def test_code_that_grows_as_json(tmp_path: Path, content: str | bytes) -> None:
+    (found,) = said(tmp_path, WITH_OTHER, {"other": content})
+    assert "KiB as JSON, where quotes, line ends and <, >, & take more room; at most 252 KiB fit" in found
+
+
+def test_kubectl_keeps_a_copy_of_the_size_that_is_counted(tmp_path: Path, kubectl: Path) -> None:
+    data = {
+        "text": '<a href="x">&\t\u2028é\0\x1f\\'.encode() * 500,
+        "code": b"if x < y:\n    pass\n" * 500,
+        "binary": b"\xff\0" * 501,
+    }
+    arguments = []
+    for key, content in data.items():
+        (tmp_path / key).write_bytes(content)
+        arguments.append(f"--from-file={tmp_path / key}")
+    made = subprocess.run(
+        [kubectl, "create", "configmap", "x", *arguments, "--save-config", "--dry-run=client", "-o", "json"],
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    (copy,) = json.loads(made.stdout)["metadata"]["annotations"].values()
+    assert 0 < len(copy.encode()) - configmap.size(data) < 200
+
+
+def test_more_values_than_a_configmap_takes(tmp_path: Path) -> None:
+    values = "".join(f"  K{index}: '{'x' * 60_000}'\n" for index in range(5))
+    assert said(tmp_path, f"{demo.SPEC}environment:\n{values}") == [
+        "spec.yaml:11:1: the environment is 294 KiB; a ConfigMap takes at most 252 KiB (bring large values as files)"
+    ]
+
+
+def test_a_line_that_kustomize_would_drop(tmp_path: Path) -> None:
+    longest = (64 << 10) - 1 - len("KEY=")
+    assert said(tmp_path, demo.changed(f"environment: {{KEY: '{'x' * longest}'}}")) == []
+    (found,) = said(tmp_path, demo.changed(f"environment: {{KEY: '{'é' * (longest // 2 + 1)}'}}"))
+    assert found == (
+        "spec.yaml:11:20: the value takes 64 KiB, and kustomize drops a line of 64 KiB and all after it "
+        "(bring it as a file)"
+    )
+
+
+def test_assets_are_files_and_folders(tmp_path: Path) -> None:
+    files = {"data/b": "2", "data/a/c": "1", "data/.hidden": "3", "one": "4"}
+    sources = load(demo.write(tmp_path, demo.changed("assets: [data, one]"), files)).sources
+    assert [asset.name for asset in sources.assets] == ["data/.hidden", "data/a/c", "data/b", "one"]
+
+
+def test_assets_that_no_package_may_have(tmp_path: Path) -> None:
+    spec = demo.changed("assets: [data, empty]")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "gone").symlink_to("nowhere")
+    (tmp_path / "data" / "sub").symlink_to("../empty")
+    assert said(tmp_path, spec, {"data/A": "1", "data/a": "2", "data/x\ny": "3"}) == [
+        "spec.yaml:11:10: expected a file, found none: data/gone",
+        "spec.yaml:11:10: expected a file, found a folder: data/sub",
+        "spec.yaml:11:10: assets/data/a and assets/data/A are the same where case does not count (rename it)",
+        r"spec.yaml:11:10: 'assets/data/x\ny': the name holds control characters (rename it)",
+        "spec.yaml:11:16: expected files, found an empty folder: empty",
+    ]
+
+
+def test_a_folder_of_assets_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def scandir(path: str) -> object:
+        raise PermissionError(13, "Permission denied", path)
+
+    path = demo.write(tmp_path, demo.changed("assets: [data]"), {"data/a": "1"})
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(SpecError) as refused:
+        load(path)
+    assert [problem.message for problem in refused.value.problems] == [
+        f"{tmp_path}/data cannot be read: permission denied"
+    ]

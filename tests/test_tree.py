@@ -1,0 +1,118 @@
+"""A package as files: written, sealed, archived, and read back as it was."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import tarfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager import archive, tree
+from packager.errors import ToolError, VerificationError
+from packager.tree import Entry, Tree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ABOUT = {"manifest": 1, "package": "demo", "spec": {"name": "é"}}
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Tree:
+    large = tmp_path / "large"
+    large.write_bytes(bytes(range(256)) * 20_000)
+    entries = (
+        Entry("a/b.sh", b"#!/bin/sh\n", 10, executable=True),
+        Entry("z/" + "long/" * 40 + "large", large, large.stat().st_size),
+        Entry("ä", b"text", 4),
+    )
+    return Tree("demo", entries, ABOUT)
+
+
+def test_the_manifest_holds_every_digest_and_mode(package: Tree, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    sealed = tree.write(package, folder)
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    assert {key: manifest[key] for key in ABOUT} == ABOUT
+    assert list(manifest["files"]) == [entry.path for entry in package.entries]
+    for path, said in manifest["files"].items():
+        assert said["sha256"] == hashlib.sha256((folder / path).read_bytes()).hexdigest()
+        assert said["mode"] == f"{(folder / path).stat().st_mode & 0o777:04o}"
+    assert tree.digest(sealed) == f"sha256:{hashlib.sha256((folder / 'manifest.json').read_bytes()).hexdigest()}"
+
+
+def test_folder_and_archive_are_the_same_package(package: Tree, tmp_path: Path) -> None:
+    folder, unpacked = tmp_path / "out", tmp_path / "unpacked"
+    folder.mkdir()
+    unpacked.mkdir()
+    with (tmp_path / "out.tar.gz").open("wb") as stream:
+        from_archive = archive.write(package, stream)
+    assert from_archive == tree.write(package, folder)
+    archive.extract(tmp_path / "out.tar.gz", unpacked)
+    for root in (folder, unpacked / "demo"):
+        back = tree.read(root)
+        assert (back.name, back.about) == ("demo", ABOUT)
+        assert [(entry.path, entry.mode, entry.size) for entry in back.entries] == [
+            (entry.path, entry.mode, entry.size) for entry in package.entries
+        ]
+        assert [b"".join(tree.chunks(entry)) for entry in back.entries] == [
+            b"".join(tree.chunks(entry)) for entry in package.entries
+        ]
+
+
+def test_the_archive_says_nothing_of_who_built_it(package: Tree, tmp_path: Path) -> None:
+    path = tmp_path / "out.tar.gz"
+    with path.open("wb") as stream:
+        archive.write(package, stream, mtime=7)
+    assert path.read_bytes()[:8] == b"\x1f\x8b\x08\0\0\0\0\0"  # no name, no time
+    with tarfile.open(path) as opened:
+        members = opened.getmembers()
+    assert [member.name for member in members] == [
+        *(f"demo/{entry.path}" for entry in package.entries),
+        "demo/manifest.json",
+    ]
+    owners = {(member.uid, member.gid, member.uname, member.gname, member.mtime) for member in members}
+    assert owners == {(0, 0, "", "", 7)}
+    assert {member.mode for member in members} == {0o644, 0o755}
+
+
+@pytest.mark.parametrize(("content", "changed"), [(b"12", "shorter"), (b"1234", "longer")])
+def test_a_file_that_changes_while_it_is_packed(tmp_path: Path, content: bytes, changed: str) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(content)
+    package = Tree("demo", (Entry("x", path, 3),), ABOUT)
+    with (
+        pytest.raises(ToolError, match=f"x became {changed} while it was packed"),
+        (tmp_path / "out").open("wb") as stream,
+    ):
+        archive.write(package, stream)
+
+
+def test_a_file_that_is_gone(tmp_path: Path) -> None:
+    package = Tree("demo", (Entry("x", tmp_path / "gone", 3),), ABOUT)
+    with (
+        (tmp_path / "out").open("wb") as stream,
+        pytest.raises(ToolError, match="gone cannot be read: no such file or directory"),
+    ):
+        archive.write(package, stream)
+
+
+def test_a_large_package_is_compressed_the_same_with_and_without_isal(
+    package: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unzipped = []
+    for fast in (True, False):
+        monkeypatch.setattr(archive, "_LARGE", 1000 if fast else 1 << 40)
+        with (tmp_path / "out").open("wb") as stream:
+            archive.write(package, stream)
+        unzipped.append(gzip.decompress((tmp_path / "out").read_bytes()))
+    assert unzipped[0] == unzipped[1]
+
+
+def test_what_is_no_package(tmp_path: Path) -> None:
+    with pytest.raises(VerificationError, match="is not a package: it holds no manifest"):
+        tree.read(tmp_path)

@@ -1,0 +1,80 @@
+"""The table of verbs: complete, its lines whole, and only the verb that runs is imported."""
+
+from __future__ import annotations
+
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+import packager.cli
+from packager.cli import verbs
+
+
+def registering_modules() -> set[str]:
+    modules = (info.name for info in pkgutil.iter_modules(packager.cli.__path__, "packager.cli."))
+    return {name.rpartition(".")[2] for name in modules if hasattr(__import__(name, fromlist=["register"]), "register")}
+
+
+def test_every_module_that_registers_a_verb_is_in_the_table() -> None:
+    assert {verb.module for verb in verbs.VERBS.values()} == registering_modules()
+
+
+@pytest.mark.parametrize("name", verbs.VERBS)
+def test_every_verb_loads_under_its_name(name: str) -> None:
+    command = verbs.load(name)
+
+    assert command.name == name
+    assert command.help
+
+
+def test_help_shows_every_summary_whole_at_80_columns() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "packager", "--help"], capture_output=True, text=True, check=True, env={"COLUMNS": "80"}
+    )
+    rows = [line.split(maxsplit=1) for line in done.stdout.partition("Commands:\n")[2].splitlines()]
+
+    assert rows == [[name, verb.summary] for name, verb in verbs.VERBS.items()]
+
+
+@pytest.mark.parametrize(("arguments", "loaded"), [(["--help"], set()), (["version"], {"packager.cli.version"})])
+def test_only_the_verb_that_runs_is_imported(arguments: list[str], loaded: set[str]) -> None:
+    program = (
+        "import sys\nfrom packager.cli import main, verbs\n"
+        "try:\n    main()\nfinally:\n"
+        "    modules = {f'packager.cli.{verb.module}' for verb in verbs.VERBS.values()}\n"
+        "    print(*sorted(modules & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+
+    assert set(done.stderr.split()) == loaded
+
+
+@pytest.mark.parametrize(
+    ("shell", "typed"),
+    [
+        ("bash", {"COMP_WORDS": "mlpack ver", "COMP_CWORD": "1"}),
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "mlpack ver"}),
+        ("fish", {"_TYPER_COMPLETE_ARGS": "mlpack ver", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}),
+    ],
+)
+def test_every_shell_completes_verbs(shell: str, typed: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.argv = ['mlpack']; from packager.cli import main; main()"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"_MLPACK_COMPLETE": f"complete_{shell}", **typed},
+    )
+
+    assert "verify" in done.stdout
+    assert "version" in done.stdout
+    assert "build" not in done.stdout
+
+
+def test_a_misspelt_verb_is_told_from_a_close_one() -> None:
+    done = subprocess.run([sys.executable, "-m", "packager", "biuld"], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert "Did you mean 'build'?" in done.stderr

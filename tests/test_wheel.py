@@ -1,0 +1,50 @@
+"""The wheel, installed into an empty environment, does what the checkout does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import demo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run([sys.executable, *PIP, "wheel", "--no-deps", "--wheel-dir", folder, demo.CHECKOUT], check=True)
+    (wheel,) = folder.iterdir()
+    return wheel
+
+
+def test_it_holds_what_the_command_needs_and_no_more(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    argv = ["git", "ls-files", "packager", "model_specs"]
+    tracked = subprocess.run(argv, cwd=demo.CHECKOUT, stdout=subprocess.PIPE, text=True, check=False).stdout.split()
+    expected = {path if path.startswith("packager/") else f"packager/{path}" for path in tracked}
+    assert expected - names == set()
+    assert [name for name in names if "cache" in name or name.endswith(".pyc")] == []
+    assert {name.partition("/")[0] for name in names} == {"packager"}
+
+
+def test_it_builds_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
+    environment = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    subprocess.run([sys.executable, *PIP, "--python", environment, "install", wheel], check=True)
+    by_wheel = _built([environment / "bin" / "mlpack"], tmp_path / "wheel", tmp_path)
+    assert len(by_wheel) == 4
+    assert by_wheel == _built([sys.executable, "-m", "packager"], tmp_path / "checkout", demo.CHECKOUT)
+
+
+def _built(command: list[str | Path], out: Path, cwd: Path) -> dict[str, bytes]:
+    subprocess.run([*command, "build", "--all", "-d", out], check=True, stdout=subprocess.DEVNULL, cwd=cwd)
+    return {path.name: path.read_bytes() for path in out.iterdir()}
