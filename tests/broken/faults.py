@@ -199,7 +199,11 @@ FAULTS = (
     Fault(
         "missing-field",
         "the API server refuses the pod",
-        _edit(f"{SINGLE}/pod.yaml", "        defaultMode: 0555\n", "        items:\n          - key: hello.sh\n"),
+        _edit(
+            f"{SINGLE}/pod.yaml",
+            "        defaultMode: 365 #",
+            "        items:\n          - key: hello.sh\n        defaultMode: 365 #",
+        ),
         f"{SINGLE}/pod.yaml",
         "- key: hello.sh",
     ),

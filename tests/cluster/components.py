@@ -20,6 +20,7 @@ _OPERATORS = "/run/bin/operators"
 
 _PATIENCE = 180.0
 """Long enough for a machine that is busy with everything else; a component that ends is noticed at once."""
+_LOOKS = 5
 _LINES_SHOWN = 15
 
 
@@ -91,8 +92,11 @@ class Component:
             ClusterError: it ended, or takes far too long.
         """
         deadline = time.monotonic() + _PATIENCE
+        missed = 0
         while not self.is_up(node):
-            ended = self.pid(node) is None
+            # In the middle of an exec a process has no arguments to be known by: one look that misses it proves little.
+            missed = 0 if self.pid(node) else missed + 1
+            ended = missed > _LOOKS
             if ended or time.monotonic() > deadline:
                 what = "has ended" if ended else f"is not up after {_PATIENCE:.0f} s"
                 lines = self.log.read_text(errors="replace").splitlines()[-_LINES_SHOWN:]

@@ -19,16 +19,30 @@ import pytest
 from tests.e2e.site import CHECKOUT, Images, Site
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
 MPI_IMAGE = "docker.io/mpioperator/mpi-pi:openmpi"
 TENSORFLOW_IMAGE = "localhost/tensorflow-mpi:2.21.0"
+
+SITES = pytest.StashKey[list[Site]]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "e2e" in Path(item.fspath).parts:
             item.add_marker("e2e")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds to the report of a failure what the cluster knew at that moment: the namespaces are gone afterwards."""
+    report = yield
+    if report.failed and call.when == "call":
+        for site in item.stash.get(SITES, []):
+            report.sections.append((f"namespace {site.namespace}", site.state()))
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -61,9 +75,9 @@ def images() -> Images:
 
 
 @pytest.fixture
-def new_site(kubeconfig: Path, tmp_path: Path) -> Iterator[Callable[[str], Site]]:
+def new_site(kubeconfig: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Site]]:
     """Makes namespaces that enforce a Pod Security level; they are deleted when the test is over."""
-    made: list[Site] = []
+    made = request.node.stash.setdefault(SITES, [])
 
     def make(level: str) -> Site:
         site = Site.create(f"e2e-{secrets.token_hex(4)}", level, kubeconfig, tmp_path)

@@ -120,8 +120,12 @@ class Site:
             if value := condition():
                 return value
             time.sleep(0.25)
-        state = self.shell("kubectl get pods,events,mpijobs").stdout
-        raise AssertionError(f"waited {timeout:g} s for {what}\n{state}")
+        raise AssertionError(f"waited {timeout:g} s for {what}")
+
+    def state(self) -> str:
+        """Return what somebody who looks for the reason of a failure would ask the cluster."""
+        events = "kubectl get events --sort-by=.lastTimestamp | tail -n 60"
+        return self.shell(f"kubectl get nodes,mpijobs,pods,endpointslices -o wide; {events}; date").stdout
 
     def log(self, pod: str, container: str = "") -> str:
         return self.run(f"kubectl logs {pod} {container}")

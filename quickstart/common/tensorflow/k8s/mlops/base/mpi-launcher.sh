@@ -89,13 +89,27 @@ while :; do
   kill -0 "$mpirun" 2>/dev/null || break
 done
 
+# had_ranks HOST: whether HOST still is the worker that ranks ran on. It is asked again, for a minute, where it cannot be
+# reached: a network or a name service that stumbles just now takes nothing from what was trained.
+had_ranks() {
+  tries=0
+  while :; do
+    answer=0
+    ssh -F "$run/ssh_config" -E "$run/ended.log" "$1" joined || answer=$?
+    tries=$((tries + 1))
+    [ "$answer" -eq 255 ] && [ "$tries" -lt 30 ] || return "$answer"
+    sleep 2
+  done
+}
+
 # Open MPI 5 may end with 0 when a worker was taken away with its ranks. A worker that the operator has made in its
 # place answers, but has had no ranks.
 if [ "$status" -eq 0 ]; then
   for host in $hosts; do
     # With fewer processes than slots some workers may have none.
     [ -e "$run/reached-$host" ] || continue
-    if ! ssh -F "$run/ssh_config" -o ConnectionAttempts=3 "$host" joined; then
+    if ! had_ranks "$host"; then
+      tail -n 1 "$run/ended.log" >&2
       echo "mpi-launcher.sh: $host was lost on the way: what mpirun calls a success is none" >&2
       status=1
     fi
