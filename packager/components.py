@@ -42,6 +42,8 @@ HOST = Form(rf"{_SUBDOMAIN}|[0-9a-fA-F:]+", "a host's name or address")
 SIZE = Form(r"[0-9]+(\.[0-9]+)?([kMGTPE]i?)?", "a quantity such as 10Gi")
 COUNT = Form("[1-9][0-9]{0,3}", "a number from 1")
 LABEL_KEY = Form(rf"({_SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", "a label's key")
+VENDOR = Form(_SUBDOMAIN, "a domain such as nvidia.com")
+RESOURCE = Form(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", "a resource's name without its vendor, such as gpu")
 ACCESS_MODE = Form("ReadWriteOnce|ReadWriteMany|ReadWriteOncePod", "ReadWriteMany, ReadWriteOnce or ReadWriteOncePod")
 UNSATISFIABLE = Form("ScheduleAnyway|DoNotSchedule", "ScheduleAnyway or DoNotSchedule")
 
@@ -150,7 +152,17 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "gpu",
         "GPUs for each pod that computes, none for a launcher",
-        (Key("GPU_COUNT", "How many GPUs each of them gets.", COUNT, "1", usual=True),),
+        (
+            Key("GPU_COUNT", "How many GPUs each of them gets.", COUNT, "1", usual=True),
+            Key(
+                "GPU_VENDOR",
+                "What the nodes call them (`kubectl describe node`), up to the slash: amd.com, gpu.intel.com.",
+                VENDOR,
+                "nvidia.com",
+                usual=True,
+            ),
+            Key("GPU_RESOURCE", "The same, after the slash.", RESOURCE, "gpu", usual=True),
+        ),
     ),
     Option(
         "queue",
