@@ -86,6 +86,58 @@ def test_all_options_go_together(build: Callable[..., Path], storage: str) -> No
         assert f"mlpack/storage: {storage}\n" in assert_alike(overlay, BOTH_ENDS)
 
 
+def edited(package: Path, file: str, before: str, after: str) -> None:
+    path = package / file
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after, 1))
+
+
+def test_queue_and_suspend_do_not_go_together(
+    build: Callable[..., Path], mlpack: Callable[..., Outcome], kubectl: Path
+) -> None:
+    package = build("queue")
+    job = "quickstart/k8s/mlops/multi-node/mpi-job.yaml"
+    edited(package, job, "    cleanPodPolicy: Running\n", "    cleanPodPolicy: Running\n    suspend: false\n")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    line = (package / job).read_text().splitlines().index("    suspend: false") + 1
+    why = "queue and suspend do not go together: Kueue itself suspends the workload, and resumes it (leave suspend out)"
+    assert f"{package}/{job}:{line}:5: {why}\n" in done.stdout
+
+
+def test_a_level_that_is_asked_for_is_kept_or_the_line_is_named(
+    build: Callable[..., Path], mlpack: Callable[..., Outcome], kubectl: Path
+) -> None:
+    package = build("host-path")
+    asked = [mlpack("verify", package, "--kubectl", kubectl, "--pod-security", level) for level in components.LEVELS]
+    assert [done.code for done in asked] == [5, 5, 0]
+    assert all(
+        re.search(
+            r'/host-path/kustomization\.yaml:\d+:\d+: .* a folder of the node, which Pod Security "\w+" forbids', said
+        )
+        for said in asked[0].stdout.splitlines()
+    )
+    assert mlpack("verify", build(), "--kubectl", kubectl, "--pod-security", "restricted").code == 0
+    unknown = mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "strict")
+    assert (unknown.code, unknown.stderr) == (
+        2,
+        "error: --pod-security strict: expected restricted, baseline, privileged\n",
+    )
+
+
+def test_gpus_have_the_name_that_the_site_gives_them(
+    build: Callable[..., Path], mlpack: Callable[..., Outcome]
+) -> None:
+    package = build("gpu")
+    values = ("--set", "GPU_VENDOR=amd.com", "--set", "GPU_RESOURCE=gpu.large", "--set", "GPU_COUNT=4")
+    assert mlpack("configure", package, *values).code == 0
+    for overlay in overlays(package):
+        rendered = assert_alike(overlay, BOTH_ENDS)
+        assert rendered.count('amd.com/gpu.large: "4"') == 1
+        assert "nvidia" not in rendered
+
+
 def test_an_option_says_what_it_reads(build: Callable[..., Path]) -> None:
     common = build() / "quickstart/common/mpi/k8s/mlops"
     assert {path.name for path in common.iterdir()} == {"base", components.SITE, *BY_NAME}
@@ -184,7 +236,15 @@ PATHS = {"MODEL_DIR": "/srv/m", "OUTPUT_DIR": "/srv/m/output", "DATASET_DIR": "/
             {},
             [("NFS_SERVER", "NFS_SERVER: expected a host's name or address, found 'a server'")],
         ),
-        (["gpu"], {"GPU_COUNT": "0"}, {}, [("GPU_COUNT", "GPU_COUNT: expected a number from 1, found '0'")]),
+        (
+            ["gpu"],
+            {"GPU_COUNT": "0", "GPU_VENDOR": "amd.com/gpu", "GPU_RESOURCE": "gpu"},
+            {},
+            [
+                ("GPU_COUNT", "GPU_COUNT: expected a number from 1, found '0'"),
+                ("GPU_VENDOR", "GPU_VENDOR: expected a domain such as nvidia.com, found 'amd.com/gpu'"),
+            ],
+        ),
         (
             ["queue"],
             {"QUEUE": '"q"'},

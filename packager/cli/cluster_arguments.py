@@ -35,7 +35,10 @@ Context = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Which of the kubeconfig's contexts.", show_default=False),
 ]
-Kubeconfig = Annotated[Path | None, typer.Option(metavar="PATH", help="In place of $KUBECONFIG.", show_default=False)]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(metavar="PATH", exists=True, dir_okay=False, help="In place of $KUBECONFIG.", show_default=False),
+]
 Program = Annotated[str, typer.Option("--kubectl", metavar="PATH", envvar="KUBECTL", help="Which kubectl works.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show each kubectl command that is run.")]
 Worker = Annotated[

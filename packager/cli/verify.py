@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from packager.cli.cluster_arguments import Context, Kubeconfig, Namespace, PackagePath, reach
 from packager.cli.console import Machine, emit, emit_json, say
 from packager.errors import ToolError, UsageError, VerificationError
 
 if TYPE_CHECKING:
     from packager.contents import Limits
     from packager.verify.report import Report
+    from packager.verify.security import Level
 
 
 def register(app: typer.Typer) -> None:
@@ -22,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def verify(
-    package: Annotated[Path, typer.Argument(help="A package: its tarball, or its folder.", show_default=False)],
+    package: PackagePath,
     kubectl: Annotated[
         list[str],
         typer.Option(
@@ -35,14 +36,14 @@ def verify(
             metavar="1.N", help="Check against this version of Kubernetes, not all. Repeatable.", show_default=False
         ),
     ] = [],  # noqa: B006
+    pod_security: Annotated[
+        str | None,
+        typer.Option(metavar="LEVEL", help="Every overlay has to keep within it: restricted, say.", show_default=False),
+    ] = None,
     server: Annotated[bool, typer.Option("--server", help="Ask a cluster too, by a server-side dry run.")] = False,
-    context: Annotated[str | None, typer.Option(metavar="NAME", help="Which cluster.", show_default=False)] = None,
-    namespace: Annotated[
-        str | None, typer.Option("-n", "--namespace", metavar="NAME", help="Which namespace.", show_default=False)
-    ] = None,
-    kubeconfig: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Which kubeconfig.", show_default=False)
-    ] = None,
+    context: Context = None,
+    namespace: Namespace = None,
+    kubeconfig: Kubeconfig = None,
     max_size: Annotated[str, typer.Option(metavar="SIZE", help="Refuse an archive with more in it.")] = "64Gi",
     max_files: Annotated[int, typer.Option(metavar="N", min=1, help="Refuse more files and folders.")] = 50_000,
     max_ratio: Annotated[
@@ -57,7 +58,6 @@ def verify(
 
     Ends with 5 when something is wrong, and with 6 when nothing is but something could not be checked.
     """
-    from packager.cluster.client import Kubectl
     from packager.package import opened
     from packager.verify import Checks
     from packager.verify import verify as judge
@@ -65,8 +65,8 @@ def verify(
     if (context or namespace or kubeconfig) and not server:
         raise UsageError("--context, --namespace and --kubeconfig say which cluster --server asks", hint="add --server")
     limits = _limits(max_size, max_files, max_ratio)
-    cluster = Kubectl(kubectl[0], namespace, context, kubeconfig) if server else None
-    checks = Checks(tuple(dict.fromkeys(kubectl)), _versions(kubernetes_version), cluster, limits)
+    cluster = reach(kubectl[0], namespace, context, kubeconfig, verbose=False) if server else None
+    checks = Checks(tuple(dict.fromkeys(kubectl)), _versions(kubernetes_version), _level(pod_security), cluster, limits)
     with opened(package, limits=limits) as found:
         report = judge(found, checks)
     if output is Machine.json:
@@ -110,6 +110,14 @@ def _as_json(report: Report) -> dict[str, Any]:
         for field in security["exceeded"]:
             field["place"] = field["place"]._asdict()
     return {"valid": valid, **content}
+
+
+def _level(name: str | None) -> Level | None:
+    from packager.verify.security import Level
+
+    if name is not None and name not in list(Level):
+        raise UsageError(f"--pod-security {name}: expected {', '.join(Level)}")
+    return Level(name) if name is not None else None
 
 
 def _limits(size: str, files: int, ratio: int) -> Limits:

@@ -5,7 +5,7 @@
     rendering     each overlay, by each kubectl
     schema        each manifest, by the fields that each version of Kubernetes has
     names, references, containers, mpi, options: whether it makes sense
-    security      the Pod Security level, stated rather than judged
+    security      the Pod Security level: stated, and judged when one is asked for
     server        a cluster's own word, when it is asked
 
 What could not be checked is neither good nor bad, and never mixed up with either.
@@ -39,12 +39,14 @@ class Checks:
     Attributes:
         kubectls: What renders; more than one have to agree.
         kubernetes: Minor versions whose schemas count; none means all that there are.
+        level: The Pod Security level that every overlay has to keep within; None only states which each reaches.
         server: The cluster to ask; None asks none.
         limits: How much the package may hold.
     """
 
     kubectls: tuple[str, ...] = ("kubectl",)
     kubernetes: tuple[str, ...] = ()
+    level: security.Level | None = None
     server: Kubectl | None = None
     limits: Limits = DEFAULT
 
@@ -73,6 +75,8 @@ def verify(package: Package, checks: Checks) -> Report:
         unchecked += _unknown(outcome.overlay)
         exceeded = security.exceeded(outcome.overlay)
         levels.append(Security(name, security.level(exceeded), exceeded))
+        if checks.level is not None:
+            problems += security.breaches(exceeded, checks.level)
         if checks.server is not None:
             try:
                 said, unsaid = server.check(package, outcome, checks.server)

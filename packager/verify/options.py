@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packager import envfile
 from packager.components import BY_NAME, KEYS, SITE, conflicts, faults
 from packager.problems import Problem
-from packager.verify.origins import Place
+from packager.verify.origins import Place, Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +32,23 @@ def check(sources: Sources, overlay: str) -> Iterator[Problem]:
     places = {name: listed[folder] for name, folder in on.items()}
     for conflict in conflicts(on):
         yield Problem(*places[conflict.names[-1]], conflict.message, conflict.hint)
+    if "queue" in on:
+        yield from _suspended(sources)
     for common in {posixpath.dirname(folder) for folder in on.values()}:
         yield from _values(sources, places, f"{common}/{SITE}/{SITE}.env", f"{overlay}/mlops.env")
+
+
+def _suspended(sources: Sources) -> Iterator[Problem]:
+    """Yield a finding for every manifest or patch that says itself whether the workload is suspended."""
+    for origin in sources.origins:
+        if isinstance(origin, Written):
+            for location in (("spec", "suspend"), ("spec", "runPolicy", "suspend")):
+                value: Any = origin.document.data
+                for key in location:
+                    value = value.get(key) if isinstance(value, dict) else None
+                if value is not None:
+                    message = "queue and suspend do not go together: Kueue itself suspends the workload, and resumes it"
+                    yield origin.document.problem(location, message, hint="leave suspend out", at_key=True)
 
 
 def _values(sources: Sources, on: dict[str, Place], site: str, environment: str) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from packager.problems import Problem
 from packager.verify.origins import Place
 from packager.verify.overlay import dotted, listing, mapping, text
 
@@ -90,6 +91,16 @@ def exceeded(overlay: Overlay) -> tuple[Exceeded, ...]:
 def level(fields: tuple[Exceeded, ...]) -> Level:
     """Return the level that is reached when these fields exceed the stricter ones."""
     return max((field.level for field in fields), key=list(Level).index, default=Level.restricted)
+
+
+def breaches(fields: tuple[Exceeded, ...], wanted: Level) -> Iterator[Problem]:
+    """Yield a finding for every field that the level `wanted` forbids, with the option that may go in its place."""
+    order = list(Level)
+    for field in fields:
+        if order.index(field.level) > order.index(wanted):
+            message = f'{field.manifest}: {field.field}: {field.reason}, which Pod Security "{wanted}" forbids'
+            hint = f'"{field.level}" allows it: use such a namespace, or leave the option out that brings it'
+            yield Problem(*field.place, message, hint)
 
 
 def _exceeded(overlay: Overlay, pods: Pods, needed: Level, location: Location, reason: str) -> Exceeded:
