@@ -213,6 +213,39 @@ def test_nodes_that_could_never_take_it(doctor: Doctor, cluster: FakeCluster, th
     assert said in report.of("nodes")[0][0]
 
 
+STRICT = ("--with", "placement", "--set", "SPREAD_ELSE=DoNotSchedule")
+
+
+def hosts(cluster: FakeCluster, *found: tuple[str, str]) -> None:
+    """Gives the cluster other nodes: the CPUs of each, and its label for hosts (none when empty)."""
+    cluster.objects = [each for each in cluster.objects if each["kind"] != "Node"]
+    for number, (cpu, host) in enumerate(found):
+        there = node(f"node-{number}", cpu=cpu)
+        label = {"kubernetes.io/hostname": host} if host else {}
+        there["metadata"]["labels"] = {"kubernetes.io/os": "linux", **label}
+        cluster.objects.append(there)
+
+
+def test_workers_that_spread_over_hosts_with_room(doctor: Doctor, cluster: FakeCluster) -> None:
+    hosts(cluster, ("4", "a"), ("4", "b"))
+    assert doctor(*STRICT).of("nodes")[0][0].startswith("room for")
+
+
+def test_workers_that_must_spread_do_not_all_go_where_there_is_room(doctor: Doctor, cluster: FakeCluster) -> None:
+    hosts(cluster, ("4", "a"), ("10m", "b"))
+    assert doctor().code == 0
+    report = doctor(*STRICT)
+    assert report.not_ok() == [("nodes", "fails")]
+    assert "node-0: room for some of the 2, not for all; node-1: 10m cpu left" in report.of("nodes")[0][0]
+
+
+def test_workers_that_must_spread_over_hosts_without_a_label(doctor: Doctor, cluster: FakeCluster) -> None:
+    hosts(cluster, ("4", ""))
+    report = doctor(*STRICT)
+    assert report.not_ok() == [("nodes", "fails")]
+    assert "node-0: not labelled kubernetes.io/hostname, by which they must spread" in report.of("nodes")[0][0]
+
+
 def test_nodes_that_are_full(doctor: Doctor, cluster: FakeCluster) -> None:
     other = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "3900m"}}}]}
     cluster.objects.append(item("Pod", "other", spec=other, status={"phase": "Running"}))

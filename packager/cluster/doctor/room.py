@@ -118,13 +118,50 @@ def _place(demands: tuple[Demand, ...], rooms: list[_Room]) -> Demand | None:
     """Place every pod, the largest first, on the fullest node that takes it; return one that finds no place."""
     trial = [_copy(room) for room in rooms]
     for demand in sorted(demands, key=lambda each: each.requests.get("cpu", Decimal(0)), reverse=True):
+        spreads = [_Spread(constraint, demand, trial) for constraint in _strict_spreads(demand)]
         for _ in range(demand.count):
-            fitting = [room for room in trial if room.lacks(demand) is None]
+            fitting = [
+                room
+                for room in trial
+                if room.lacks(demand) is None and all(spread.takes(room.node) for spread in spreads)
+            ]
             if not fitting:
                 return demand
             fullest = min(fitting, key=lambda room: room.left.get("cpu", Decimal(0)))
             fullest.take({**demand.requests, "pods": Decimal(1)})
+            for spread in spreads:
+                spread.add(fullest.node)
     return None
+
+
+class _Spread:
+    """How many of the pods that are alike stand in each domain of a spread constraint: on each host, in each zone.
+
+    Domains are those of the nodes that the pods' node selector leaves (nodeAffinityPolicy: Honor, the default).
+    """
+
+    def __init__(self, constraint: Mapping[str, Any], demand: Demand, rooms: list[_Room]) -> None:
+        self._key = constraint["topologyKey"]
+        self._skew = int(constraint["maxSkew"])
+        wanted = mapping(demand.spec.get("nodeSelector")).items()
+        self._pods = {
+            labels(room.node)[self._key]: 0
+            for room in rooms
+            if self._key in labels(room.node) and all(labels(room.node).get(key) == str(value) for key, value in wanted)
+        }
+
+    def takes(self, node: Object) -> bool:
+        """Whether one more pod may stand on the node; one without the label is in no domain, and takes none."""
+        domain = labels(node).get(self._key)
+        return domain in self._pods and self._pods[domain] + 1 - min(self._pods.values()) <= self._skew
+
+    def add(self, node: Object) -> None:
+        self._pods[labels(node)[self._key]] += 1
+
+
+def _strict_spreads(demand: Demand) -> list[Mapping[str, Any]]:
+    constraints = [mapping(each) for each in listing(demand.spec.get("topologySpreadConstraints"))]
+    return [each for each in constraints if each.get("whenUnsatisfiable") == "DoNotSchedule"]
 
 
 def _copy(room: _Room) -> _Room:
@@ -138,10 +175,18 @@ def _why(demand: Demand, rooms: list[_Room]) -> str:
         return "there are no nodes"
     reasons: dict[str, list[str]] = {}
     for room in rooms:
-        reason = room.lacks(demand) or f"room for some of the {demand.count}, not for all"
+        reason = room.lacks(demand) or _unspread(demand, room) or f"room for some of the {demand.count}, not for all"
         reasons.setdefault(reason, []).append(name(room.node))
     parts = [f"{where[0] if len(where) == 1 else f'{len(where)} nodes'}: {reason}" for reason, where in reasons.items()]
     return "; ".join(parts[:3]) + (f"; and {len(parts) - 3} more reasons" if len(parts) > 3 else "")
+
+
+def _unspread(demand: Demand, room: _Room) -> str | None:
+    for constraint in _strict_spreads(demand):
+        key = constraint["topologyKey"]
+        if key not in labels(room.node):
+            return f"not labelled {key}, by which they must spread"
+    return None
 
 
 def _tolerates(spec: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
