@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from packager import process
-from packager.errors import ClusterError, UnreachableError
+from packager.errors import ClusterError, MlpackError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,9 +22,14 @@ _UNREACHABLE = re.compile(
     r"connection refused|unable to connect|i/o timeout|no route to host|network is unreachable|no such host"
     r"|tls handshake timeout|context deadline exceeded|client rate limiter|connection reset|unexpected eof|: eof"
     r"|server is currently unable to handle|etcdserver|did not end within|apiserver not ready|serviceunavailable"
-    r"|http2: client connection lost|server was refused",
+    r"|http2: client connection lost|server \S+ was refused",
     re.IGNORECASE,
 )
+
+_NO_CONTEXT = re.compile(
+    r"not found for specified context: (\S+)|context \"(\S+)\" does not exist|cannot locate context (\S+)"
+)
+"""Each verb of kubectl says it in words of its own."""
 
 
 def _ignore(_argv: list[str]) -> None:
@@ -131,11 +136,14 @@ class Kubectl:
         return done.stdout.strip() or "default"
 
 
-def failed(stderr: str) -> ClusterError:
-    """Return the error that kubectl's words on stderr mean."""
+def failed(stderr: str) -> MlpackError:
+    """Return the error that kubectl's words on stderr mean: a UsageError when they are about the context asked for."""
     said = " ".join(line for line in stderr.split("\n") if line and not re.match(r"[EW]\d{4} ", line))
     said = " ".join(said.split()) or " ".join(stderr.split())
     said = said.removeprefix("error: ").removeprefix("Error from server: ")
+    if found := _NO_CONTEXT.search(said):
+        name = found[found.lastindex or 0]
+        return UsageError(f"there is no context {name!r} in the kubeconfig", hint="kubectl config get-contexts")
     if _UNREACHABLE.search(said):
         return UnreachableError(f"the cluster does not answer: {said}", hint="kubectl cluster-info")
     return ClusterError(said or "kubectl failed and did not say why")

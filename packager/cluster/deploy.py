@@ -10,12 +10,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packager.cluster.client import failed
 from packager.cluster.differences import Difference, differences
 from packager.cluster.manifests import DEPLOYED_BY, RENDERED
 from packager.cluster.objects import annotation, is_going, name
 from packager.cluster.refusals import refusal
 from packager.cluster.snapshot import Snapshot
-from packager.errors import ClusterError, TimedOutError
+from packager.errors import ClusterError, MlpackError, TimedOutError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -175,7 +176,7 @@ def _run(kubectl: Kubectl, arguments: list[str], *, timeout: float | None = None
     return str(done.stdout)
 
 
-def explained(stderr: str) -> ClusterError:
+def explained(stderr: str) -> MlpackError:
     """Return the error that kubectl's words on stderr mean, with what mends it."""
     said = " ".join(stderr.split())
     conflicts = re.findall(r'conflicts? with "([^"]+)"[^:]*:((?:\s+-?\s*\.\S+)+)', stderr)
@@ -194,7 +195,7 @@ def explained(stderr: str) -> ClusterError:
         return ClusterError(f"the cluster knows no {kind[1]} ({kind[2]}): its operator is not installed", hint=hint)
     if namespace := re.search(r'namespaces "([^"]+)" not found', said):
         return ClusterError(f"there is no namespace {namespace[1]}", hint=f"kubectl create namespace {namespace[1]}")
-    return ClusterError(said.removeprefix("error: ") or "kubectl failed and did not say why")
+    return failed(stderr)
 
 
 def _changes(kubectl: Kubectl, manifests: Manifests) -> Iterator[tuple[str, Difference]]:

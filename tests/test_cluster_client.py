@@ -1,0 +1,73 @@
+"""The kubeconfig and its contexts, as a real kubectl sees them: no cluster is needed to get these wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.cluster.client import failed
+from packager.errors import ClusterError, UnreachableError, UsageError
+from tests import kubectls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+clusters: [{name: here, cluster: {server: "https://127.0.0.1:1"}}]
+contexts: [{name: here, context: {cluster: here, user: me}}]
+users: [{name: me, user: {}}]
+current-context: here
+"""
+
+VERBS = (
+    ("status",),
+    ("deploy",),
+    ("deploy", "--dry-run=client"),
+    ("doctor",),
+    ("delete",),
+    ("logs",),
+    ("results", "here"),
+    ("history",),
+)
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+@pytest.mark.parametrize("version", [kubectls.VERSIONS[0], kubectls.VERSIONS[-1]])
+def test_a_context_that_does_not_exist(
+    mlpack: Callable[..., Outcome], tmp_path: Path, verb: tuple[str, ...], version: str
+) -> None:
+    (tmp_path / "kubeconfig").write_text(KUBECONFIG)
+    assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
+    name, *rest = verb
+    where = ("--kubeconfig", tmp_path / "kubeconfig", "--context", "there", "--kubectl", kubectls.kubectl(version))
+    done = mlpack(name, "hello-mpi", *rest, *where)
+    assert done.code == 2
+    assert done.stderr == ("error: there is no context 'there' in the kubeconfig\nhint: kubectl config get-contexts\n")
+
+
+def test_a_kubeconfig_that_does_not_exist(mlpack: Callable[..., Outcome]) -> None:
+    done = mlpack("status", "hello-mpi", "--kubeconfig", "nowhere")
+    assert done.code == 2
+    assert "'--kubeconfig': File 'nowhere' does not exist" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "message"),
+    [
+        ("The connection to the server h:1 was refused", UnreachableError, "the cluster does not answer: "),
+        ("Error from server: etcdserver: request timed out", UnreachableError, "the cluster does not answer: "),
+        ("error: no such thing", ClusterError, "no such thing"),
+        ("", ClusterError, "kubectl failed and did not say why"),
+        ('W1121 1:2 a warning\nerror: context "x" does not exist', UsageError, "there is no context 'x'"),
+    ],
+)
+def test_what_kubectl_says_is_understood(said: str, kind: type[Exception], message: str) -> None:
+    error = failed(said)
+    assert type(error) is kind
+    assert str(error).startswith(message)
