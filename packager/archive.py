@@ -6,20 +6,20 @@ The only importer of tarfile.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import os
 import tarfile
 import zlib
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from packager.contents import DEFAULT, ContentError, Contents, normal, shown
 from packager.errors import ToolError, VerificationError
-from packager.tree import Entry, Hashing, seal
+from packager.tree import Entry, chunks, seal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from packager.contents import Limits
@@ -72,27 +72,28 @@ def write(
         OSError: The stream cannot be written.
     """
     digests = {}
-    with ExitStack() as stack:
-        compressed = stack.enter_context(_compressor(stream, large=tree.size > _LARGE))
-        tar = stack.enter_context(
-            tarfile.TarFile(
-                fileobj=cast("IO[bytes]", _Sink(compressed)), mode="w", format=tarfile.PAX_FORMAT, copybufsize=_BUFFER
-            ),
-        )
+    written = 0
+    compressor = _compressor(stream, large=tree.size > _LARGE)
+    with io.BufferedWriter(cast("io.RawIOBase", compressor), _BUFFER) as tar:
 
         def add(entry: Entry) -> None:
+            nonlocal written
             info = tarfile.TarInfo(f"{tree.name}/{entry.path}")
             info.size, info.mode, info.mtime = entry.size, entry.mode, mtime
-            with _open(entry) as source:
-                hashed = Hashing(source)
-                try:
-                    tar.addfile(info, cast("IO[bytes]", hashed))
-                except OSError as error:
-                    if "unexpected end of data" in str(error):
-                        raise ToolError(f"{entry.path} became shorter while it was packed") from None
-                    raise
-                if source.read(1):
+            header = info.tobuf(tarfile.PAX_FORMAT)
+            tar.write(header)
+            hashed, left = hashlib.sha256(), entry.size
+            for chunk in _chunks(entry):
+                left -= len(chunk)
+                if left < 0:
                     raise ToolError(f"{entry.path} became longer while it was packed")
+                hashed.update(chunk)
+                tar.write(chunk)
+            if left:
+                raise ToolError(f"{entry.path} became shorter while it was packed")
+            padding = bytes(-entry.size % tarfile.BLOCKSIZE)
+            tar.write(padding)
+            written += len(header) + entry.size + len(padding)
             digests[entry.path] = hashed.hexdigest()
             advance(entry.size)
 
@@ -100,6 +101,9 @@ def write(
             add(entry)
         manifest = sealed or seal(tree, digests)
         add(manifest)
+        # Two empty blocks are the end, and what follows fills the last record (POSIX pax, ustar Interchange Format).
+        end = written + 2 * tarfile.BLOCKSIZE
+        tar.write(bytes(end - written + -end % tarfile.RECORDSIZE))
     return manifest
 
 
@@ -192,13 +196,11 @@ def is_large(tree: Tree) -> bool:
     return tree.size > _LARGE
 
 
-def _open(entry: Entry) -> IO[bytes]:
-    if isinstance(entry.content, bytes):
-        return io.BytesIO(entry.content)
+def _chunks(entry: Entry) -> Iterator[bytes]:
     try:
-        return entry.content.open("rb", buffering=0)
+        yield from chunks(entry)
     except OSError as error:
-        raise ToolError(f"{entry.content} cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise ToolError(f"{entry.content!s} cannot be read: {(error.strerror or str(error)).lower()}") from None
 
 
 def _compressor(stream: IO[bytes], *, large: bool) -> IO[bytes]:
@@ -209,16 +211,6 @@ def _compressor(stream: IO[bytes], *, large: bool) -> IO[bytes]:
         threaded: Any = igzip_threaded.open  # it has no types
         return cast("IO[bytes]", threaded(stream, "wb", compresslevel=_ISAL_LEVEL, threads=1, block_size=_ISAL_BLOCK))
     return cast("IO[bytes]", gzip.GzipFile("", "wb", _ZLIB_LEVEL, stream, mtime=0))
-
-
-class _Sink:
-    """What tarfile writes to. It asks where it begins, and a stream that a thread compresses cannot tell."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self.write = stream.write
-
-    def tell(self) -> int:
-        return 0
 
 
 def _open_archive(path: Path) -> IO[bytes]:

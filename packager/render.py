@@ -45,6 +45,8 @@ _PLAIN = re.compile(r"[A-Za-z/$][A-Za-z0-9_./()$=-]*(:[A-Za-z0-9_./()$=-]+)*")
 # JSON leaves these as they are; in YAML they end a line, or may not stand in a file at all.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
+_BLANK_LINES = re.compile(r"^[ \t]*\n", re.MULTILINE)
+
 
 @dataclass(frozen=True, slots=True)
 class Base:
@@ -191,5 +193,5 @@ def _fill(template: str, **context: object) -> str:
         raise RenderError(f"template {place}: {error.message}") from None
     if template.endswith(".yaml") and not template.startswith("scaffold/"):
         # A macro ends with its last line's newline, and so does the line that calls it.
-        content = "".join(f"{line}\n" for line in content.split("\n") if line.strip())
+        content = _BLANK_LINES.sub("", content)
     return content

@@ -7,7 +7,7 @@ import json
 import os
 import stat
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from packager import manifest
 from packager.contents import DEFAULT, ContentError, Contents, shown
@@ -88,24 +88,6 @@ def chunks(entry: Entry) -> Iterator[bytes]:
     with entry.content.open("rb") as stream:
         while chunk := stream.read(_CHUNK):
             yield chunk
-
-
-class Hashing:
-    """A readable stream over an entry that computes the sha256 of what is read from it."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self._hash = hashlib.sha256()
-
-    def read(self, size: int = -1) -> bytes:
-        """Read up to `size` bytes."""
-        data = self._stream.read(size)
-        self._hash.update(data)
-        return data
-
-    def hexdigest(self) -> str:
-        """Return the sha256 of all that was read."""
-        return self._hash.hexdigest()
 
 
 def write(tree: Tree, folder: Path) -> Entry:
