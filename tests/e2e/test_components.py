@@ -127,6 +127,10 @@ def delete(site: Site, package: Path, overlay: str) -> None:
     site.until(lambda: not site.run("kubectl get pods -o name"), "the pods to be gone")
 
 
+def workers_of(site: Site) -> list[dict[str, Any]]:
+    return list(site.get("pods -l training.kubeflow.org/job-role=worker")["items"])
+
+
 def test_claims_keep_results_and_protect_the_dataset(site: Site, volumes: str) -> None:
     for name in ("results", "dataset"):
         claim(site, name, volumes)
@@ -155,6 +159,48 @@ def test_a_claim_of_the_overlay_comes_and_goes_with_it(site: Site, volumes: str)
     assert made["spec"]["accessModes"] == ["ReadWriteMany"]
     delete(site, package, "single-node")
     site.until(lambda: site.left() == ["persistentvolumeclaim/dataset"], "the claim to be gone")
+
+
+def test_a_claim_of_the_overlay_stays_when_its_results_are_to_be_kept(site: Site, volumes: str) -> None:
+    claim(site, "dataset", volumes)
+    values = {"OUTPUT_CLAIM": "results", "DATASET_CLAIM": "dataset", "CLAIM_CLASS": volumes, "CLAIM_SIZE": "1Gi"}
+    given = " ".join(f"--site {key}={value}" for key, value in values.items())
+    package = site.build(str(SPEC), f"--with pvc --with pvc-create --root /srv {given}")
+    site.run(f"mlpack deploy {package.name}")
+    kept = site.shell(f"mlpack delete {package.name} --keep-results")
+    assert (kept.returncode, kept.stdout) == (0, ""), kept.stderr
+    assert "kept: persistentvolumeclaim/results-multi-node\n" in kept.stderr
+    assert site.left() == ["persistentvolumeclaim/dataset", "persistentvolumeclaim/results-multi-node"]
+    site.run(f"mlpack results {package.name} here")
+    read = {path.name for path in (site.folder / "here").iterdir()}
+    assert read == {f"left-by-storage-multi-node-worker-{number}" for number in (0, 1)}
+
+    site.run(f"mlpack deploy {package.name}")
+    workers = "storage-multi-node-worker-0 storage-multi-node-worker-1"
+    assert f"found in output: {workers}" in site.run(f"mlpack logs {package.name}")
+    site.run(f"mlpack delete {package.name}")
+    assert site.left() == ["persistentvolumeclaim/dataset"]
+
+
+def test_gpus_of_any_vendor_go_to_those_that_compute(site: Site) -> None:
+    [node] = [item["metadata"]["name"] for item in site.get("nodes")["items"]]
+    vendor = f"{site.namespace}.example"
+    there = json.dumps({"status": {"capacity": {f"{vendor}/gpu.large": "4"}}})
+    site.run(f"kubectl patch node {node} --subresource=status --patch '{there}'")
+    site.until(lambda: f"{vendor}/gpu.large" in site.get(f"node {node}")["status"]["allocatable"], "the devices")
+    try:
+        values = {"GPU_VENDOR": vendor, "GPU_RESOURCE": "gpu.large", "GPU_COUNT": "2"}
+        given = " ".join(f"--site {key}={value}" for key, value in values.items())
+        package = site.build(str(SPEC), f"--with gpu {given}")
+        site.run(commands(package, "multi-node")[0], cwd=package)
+        workers = site.until(lambda: len(found := workers_of(site)) == 2 and found, "both workers")
+        asked = [pod["spec"]["containers"][0]["resources"]["limits"] for pod in workers]
+        assert [limits.get(f"{vendor}/gpu.large") for limits in asked] == ["2", "2"]
+        assert site.end_of("storage-multi-node") == "Succeeded", site.log(site.launcher())
+        assert vendor not in json.dumps(site.get(f"pod {site.launcher()}")["spec"])
+    finally:
+        gone = json.dumps([{"op": "remove", "path": f"/status/capacity/{vendor}~1gpu.large"}])
+        site.run(f"kubectl patch node {node} --subresource=status --type=json --patch '{gone}'")
 
 
 def test_folders_of_the_nodes_at_the_same_paths(new_site: Callable[[str], Site], node: NodeFolder) -> None:
@@ -196,8 +242,7 @@ def test_shared_memory(site: Site) -> None:
 def test_placement(site: Site) -> None:
     package = site.build(str(SPEC), "--with placement --site SPREAD_ELSE=DoNotSchedule")
     site.run(commands(package, "multi-node")[0], cwd=package)
-    workers = "pods -l training.kubeflow.org/job-role=worker"
-    for worker in site.until(lambda: len(found := site.get(workers)["items"]) == 2 and found, "both workers"):
+    for worker in site.until(lambda: len(found := workers_of(site)) == 2 and found, "both workers"):
         spec = worker["spec"]
         [spread] = spec["topologySpreadConstraints"]
         assert spread["whenUnsatisfiable"] == "DoNotSchedule"

@@ -135,6 +135,22 @@ def test_logs_wait_for_a_pod_and_end_with_it(site: Site) -> None:
     assert sorted(line for line in followed.out.splitlines() if "slept" in line) == ["rank 0: slept", "rank 1: slept"]
 
 
+def test_status_as_json_goes_on_until_it_has_ended(site: Site) -> None:
+    package = faulty(site, "sleep:3")
+    assert package.run("deploy", "--no-wait").code == 0
+    watched = package.run("status", "--watch", "-o", "json")
+    assert watched.code == 0, watched.err
+    said, rest = [], watched.out
+    while rest.strip():
+        document, end = json.JSONDecoder().raw_decode(rest.lstrip())
+        said.append(document)
+        rest = rest.lstrip()[end:]
+    assert {document["workload"] for document in said} == {"mpijob/fault-multi-node"}
+    assert "running" in [document["phase"] for document in said]
+    assert said[-1]["phase"] == "succeeded"
+    assert watched.err == ""
+
+
 def test_exec_reaches_each_worker_and_passes_its_exit_code_on(site: Site) -> None:
     package = faulty(site, "sleep:60")
     assert package.run("deploy", "--no-wait").code == 0

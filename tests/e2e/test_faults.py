@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.e2e.faults import component, faulty
+from tests.e2e.network import line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -181,6 +183,20 @@ def test_the_api_server_killed_and_restarted(site: Site, outage: Callable[[str],
     assert "the cluster answers again" in said
     assert sorted(line for line in out.splitlines() if line.endswith("slept")) == ["rank 0: slept", "rank 1: slept"]
     delete(package)
+
+
+def test_the_connection_lost_for_20_seconds(site: Site) -> None:
+    package = faulty(site, "sleep:30")
+    with line(Path(site.environment["KUBECONFIG"])) as connection:
+        with package.running("deploy", "--follow") as deploy:
+            package.until_running()
+            connection.whole.clear()
+            time.sleep(20)
+            connection.whole.set()
+            out, said = deploy.communicate(timeout=120)
+        assert deploy.returncode == 0, said
+        assert sorted(said for said in out.splitlines() if said.endswith("slept")) == ["rank 0: slept", "rank 1: slept"]
+        delete(package)
 
 
 def test_the_operator_stopped_and_back(site: Site, outage: Callable[[str], None]) -> None:

@@ -1,0 +1,80 @@
+"""A connection to the API server that can be cut: packets that vanish, which no process says anything about."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Line:
+    """Passes bytes between clients on this machine and the API server, while it is whole.
+
+    Attributes:
+        port: Where it listens.
+        whole: While this is not set, nothing passes in either direction, and no connection is closed or refused.
+    """
+
+    def __init__(self, server: tuple[str, int]) -> None:
+        self.whole = threading.Event()
+        self.whole.set()
+        self._server = server
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        """Take no more connections; those that are open end with their peers."""
+        self.whole.set()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._pass, args=(client,), daemon=True).start()
+
+    def _pass(self, client: socket.socket) -> None:
+        self.whole.wait()
+        with client, socket.create_connection(self._server) as server, selectors.DefaultSelector() as ready:
+            ready.register(client, selectors.EVENT_READ, server)
+            ready.register(server, selectors.EVENT_READ, client)
+            while True:
+                for key, _ in ready.select():
+                    self.whole.wait()
+                    try:
+                        data = key.fileobj.recv(65536)  # type: ignore[union-attr]
+                        key.data.sendall(data)
+                    except OSError:
+                        return
+                    if not data:
+                        return
+
+
+@contextmanager
+def line(kubeconfig: Path) -> Iterator[Line]:
+    """Change a kubeconfig so that it reaches its cluster by a line, for as long as the block lasts."""
+    text = kubeconfig.read_text(encoding="utf-8")
+    config = yaml.safe_load(text)
+    [entry] = config["clusters"]
+    server = urlsplit(entry["cluster"]["server"])
+    assert server.hostname
+    found = Line((server.hostname, server.port or 443))
+    entry["cluster"] |= {"server": f"https://127.0.0.1:{found.port}", "tls-server-name": server.hostname}
+    kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
+    try:
+        yield found
+    finally:
+        found.close()
+        kubeconfig.write_text(text, encoding="utf-8")
