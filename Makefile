@@ -31,7 +31,7 @@ package: setup ## build the resnet50 fp32 package, show what is in it and what t
 	@tools/show-package $(PACKAGE)
 
 test: setup ## run the tests that need neither a cluster nor every kubectl
-	$(WITH_KUBECTL) python -m pytest -m "not e2e and not matrix"
+	$(WITH_KUBECTL) python -m pytest -m "not e2e and not matrix" --numprocesses auto
 
 lint: setup ## check the sources: ruff, and shellcheck for scripts
 	ruff check
@@ -65,7 +65,9 @@ cluster-down: setup ## take it away again
 	@python -m tests.cluster down
 
 e2e: setup ## run packages on the cluster of `make cluster`, or on that of CONTEXT=name
-	$(WITH_KUBECTL) $(WITH_CLUSTER) python -m pytest tests/e2e
+	@$(WITH_KUBECTL) && export PATH $(WITH_CLUSTER) && ended=0 && \
+	{ python -m pytest tests/e2e -m "not alone" --numprocesses 4 --dist worksteal || ended=$$?; } && \
+	{ python -m pytest tests/e2e -m alone || ended=$$?; } && exit $$ended
 
 bench: setup ## measure what building costs, in time and memory
 	python -m benchmarks

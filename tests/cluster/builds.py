@@ -61,6 +61,16 @@ OPERATORS = Build(
         ("sigs.k8s.io/jobset", "config/components/webhook"),
     ),
 )
+# A module of its own: it needs another age of Kubernetes' libraries than the operators do.
+KUEUE = Build(
+    "kueue",
+    ("sigs.k8s.io/kueue/cmd/kueue",),
+    "about 2 minutes",
+    manifests=(
+        ("sigs.k8s.io/kueue", "config/components/crd"),
+        ("sigs.k8s.io/kueue", "config/components/webhook"),
+    ),
+)
 KUBERNETES = Build(
     "kubernetes",
     tuple(
@@ -76,7 +86,7 @@ KUBERNETES = Build(
         (f"{_STAMP}.gitTreeState", "clean"),
     ),
 )
-BUILDS = (PAUSE, COREDNS, OPERATORS, KUBERNETES)
+BUILDS = (PAUSE, COREDNS, OPERATORS, KUEUE, KUBERNETES)
 
 
 def build_all() -> None:

@@ -34,8 +34,9 @@ def write_credentials(folder: Path, *, inside: str, outside: str) -> None:
     _certify(folder, "ca", "/CN=mlpack-test", "basicConstraints=critical,CA:TRUE")
     addresses = f"IP:{inside},IP:{outside},IP:127.0.0.1"
     _certify(folder, "kube-apiserver", "/CN=kube-apiserver", f"subjectAltName={addresses},DNS:kubernetes.default.svc")
-    (folder / "jobset").mkdir()
-    _certify(folder, "jobset/tls", "/CN=jobset-webhook", "subjectAltName=IP:127.0.0.1")
+    for operator in ("jobset", "kueue"):
+        (folder / operator).mkdir()
+        _certify(folder, f"{operator}/tls", f"/CN={operator}-webhook", "subjectAltName=IP:127.0.0.1")
     for client, subject in _SUBJECTS.items():
         _certify(folder, client, subject, "extendedKeyUsage=clientAuth")
         (folder / f"{client}.conf").write_text(kubeconfig(folder, client, inside))

@@ -205,6 +205,11 @@ JOBSET = Component(
     (f"{_OPERATORS}/jobset", "--config=/run/config/jobset.yaml", f"--kubeconfig={_CREDENTIALS}/admin.conf"),
     port=9443,
 )
+KUEUE = Component(
+    "kueue",
+    ("/run/bin/kueue/kueue", "--config=/run/config/kueue.yaml", f"--kubeconfig={_CREDENTIALS}/admin.conf"),
+    port=9444,
+)
 
 COMPONENTS = (
     ETCD,
@@ -216,4 +221,5 @@ COMPONENTS = (
     COREDNS,
     MPI_OPERATOR,
     JOBSET,
+    KUEUE,
 )

@@ -17,6 +17,10 @@ from tests.cluster.progress import step
 
 _IMAGES = CACHE / "images"
 
+_UNSEALED = "sealing memfd"
+"""Buildah starts itself anew from a copy in memory, and a kernel that is moving just those pages does not let it seal
+the copy (EBUSY, memfd_wait_for_pins in mm/memfd.c). It is so rare that a second time does it."""
+
 _PIP_CONFIGURATION = "/etc/pip.conf"
 _CERTIFICATES = "/run/certificates-of-the-machine.crt"
 """Not below /etc/ssl/certs, where the package ca-certificates would trip over it."""
@@ -63,7 +67,14 @@ def _forget_interrupted_builds() -> None:
 def _buildah(*arguments: str | Path) -> str:
     # A storage of its own. Its mounts, which buildah leaves behind, are bound to the command.
     storage = [f"--root={_IMAGES / 'storage'}", f"--runroot={_IMAGES / 'storage-run'}", "--storage-driver=overlay"]
-    return run(bound("buildah", *storage, *arguments))
+    command = bound("buildah", *storage, *arguments)
+    for _ in range(2):
+        try:
+            return run(command)
+        except ToolError as error:
+            if _UNSEALED not in str(error):
+                raise
+    return run(command)
 
 
 def _bud(folder: Path) -> str:

@@ -19,6 +19,7 @@ from tests.cluster.components import (
     ETCD,
     JOBSET,
     KUBELET,
+    KUEUE,
     MPI_OPERATOR,
     SCHEDULER,
     Component,
@@ -150,7 +151,7 @@ def _start_all(running: Node) -> None:
             operators.install()
     if not MPI_OPERATOR.pid(running):
         operators.release_lease()
-    _wait(running, [*started, *_start(running, MPI_OPERATOR, JOBSET)])
+    _wait(running, [*started, *_start(running, MPI_OPERATOR, JOBSET, KUEUE)])
 
 
 def _start(running: Node, *components: Component) -> list[Component]:

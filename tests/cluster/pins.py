@@ -15,6 +15,7 @@ _REQUIRED = {
         "github.com/kubeflow/mpi-operator": versions.MPI_OPERATOR,
         "sigs.k8s.io/jobset": versions.JOBSET,
     },
+    "kueue": {"sigs.k8s.io/kueue": versions.KUEUE},
     "kubernetes": {"k8s.io/kubernetes": versions.KUBERNETES},
 }
 

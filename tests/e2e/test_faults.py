@@ -170,6 +170,7 @@ def test_a_worker_that_is_taken_away(site: Site, how: str) -> None:
     delete(package)
 
 
+@pytest.mark.alone
 def test_the_api_server_killed_and_restarted(site: Site, outage: Callable[[str], None]) -> None:
     package = faulty(site, "sleep:25")
     with package.running("deploy", "--follow") as deploy:
@@ -199,6 +200,7 @@ def test_the_connection_lost_for_20_seconds(site: Site) -> None:
         delete(package)
 
 
+@pytest.mark.alone
 def test_the_operator_stopped_and_back(site: Site, outage: Callable[[str], None]) -> None:
     package = faulty(site, "none")
     outage("mpi-operator")

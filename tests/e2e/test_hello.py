@@ -5,10 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.e2e.site import commands, last_json
 
 if TYPE_CHECKING:
     from tests.e2e.site import Site
+
+pytestmark = pytest.mark.alone  # half a minute is half a minute of a machine that does nothing else
 
 
 def test_every_rank_says_who_and_where_it_is_in_half_a_minute(site: Site, mpi_image: str) -> None:

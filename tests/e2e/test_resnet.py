@@ -13,7 +13,7 @@ from tests.e2e.test_mpi import become
 if TYPE_CHECKING:
     from tests.e2e.site import Site
 
-pytestmark = pytest.mark.usefixtures("tensorflow_image")
+pytestmark = [pytest.mark.usefixtures("tensorflow_image"), pytest.mark.alone]  # it takes all the CPUs there are
 
 
 def test_both_overlays_unedited_at_the_same_time(site: Site) -> None:

@@ -27,6 +27,10 @@ mkdir -p "$folder/var/log" "$folder/var/lib" "$folder/var/tmp"
 ln -sfn /run "$folder/var/run"
 mkdir "$run/var"
 mount --bind "$folder/var" "$run/var"
+# Kueue looks for the certificate of its metrics below /etc and nowhere else; the machine's own /etc stays as it is.
+mkdir -p "$run/etc/upper/kueue/metrics" "$run/etc/work"
+ln -s /run/credentials/kueue "$run/etc/upper/kueue/metrics/certs"
+mount -t overlay -o "lowerdir=/etc,upperdir=$run/etc/upper,workdir=$run/etc/work" node /etc
 mount --rbind "$run" /run
 mount --bind /run/var /var
 

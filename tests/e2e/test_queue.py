@@ -1,0 +1,79 @@
+"""The option `queue` with Kueue: a workload waits for room in its queue, and then runs to its end."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cluster.operators import QUEUES
+from tests.e2e.site import commands
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.site import Site
+
+pytestmark = [
+    pytest.mark.usefixtures("mpi_image"),
+    pytest.mark.skipif("MLPACK_E2E_CONTEXT" in os.environ, reason="another cluster may have no Kueue"),
+]
+
+API = "kueue.x-k8s.io/v1beta2"
+
+
+@pytest.fixture
+def queue(site: Site) -> Iterator[str]:
+    """A LocalQueue of the site, whose ClusterQueue lets nothing start yet; returns the name of both."""
+    site.run(f"kubectl label namespace {site.namespace} {QUEUES}=true")
+    name = site.namespace
+    quotas = [{"name": resource, "nominalQuota": quota} for resource, quota in (("cpu", "2"), ("memory", "4Gi"))]
+    group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": name, "resources": quotas}]}
+    cluster_queue = {"namespaceSelector": {}, "resourceGroups": [group], "stopPolicy": "Hold"}
+    objects: list[dict[str, Any]] = [
+        {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": name}},
+        {"apiVersion": API, "kind": "ClusterQueue", "metadata": {"name": name}, "spec": cluster_queue},
+        {"apiVersion": API, "kind": "LocalQueue", "metadata": {"name": name}, "spec": {"clusterQueue": name}},
+    ]
+    (site.folder / "queue.json").write_text("\n".join(map(json.dumps, objects)))
+    site.run("kubectl apply -f queue.json")
+    yield name
+    site.run("kubectl delete --wait=false -f queue.json")
+
+
+def open_queue(site: Site, queue: str) -> None:
+    site.run(
+        f"kubectl patch clusterqueue {queue} --type=merge --patch '{json.dumps({'spec': {'stopPolicy': 'None'}})}'"
+    )
+
+
+def workload(site: Site) -> dict[str, Any]:
+    [found] = site.until(lambda: site.get("workloads.kueue.x-k8s.io")["items"], "Kueue to know of the workload")
+    assert isinstance(found, dict)
+    return found
+
+
+def test_an_mpijob_is_suspended_until_its_queue_has_room(site: Site, queue: str) -> None:
+    package = site.build("hello-mpi", f"--with queue --site QUEUE={queue}")
+    site.run(commands(package, "multi-node")[0], cwd=package)
+    assert workload(site)["spec"]["queueName"] == queue
+    assert site.get("mpijob hello-mpi-multi-node")["spec"]["runPolicy"]["suspend"] is True
+    status = site.shell(f"mlpack status {package.name}")
+    assert "suspended: a queue, or a person, holds it back" in status.stdout
+    assert site.run("kubectl get pods -o name") == ""
+    open_queue(site, queue)
+    assert site.end_of("hello-mpi-multi-node") == "Succeeded", site.log(site.launcher())
+    asked = {each["name"]: each["count"] for each in workload(site)["spec"]["podSets"]}
+    assert asked == {"launcher": 1, "worker": 2}
+
+
+def test_a_pod_is_gated_until_its_queue_has_room(site: Site, queue: str) -> None:
+    package = site.build("hello-mpi", f"--with queue --site QUEUE={queue}")
+    site.run(commands(package, "single-node")[0], cwd=package)
+    assert workload(site)["spec"]["queueName"] == queue
+    pod = site.get("pod hello-mpi-single-node")
+    assert [gate["name"] for gate in pod["spec"]["schedulingGates"]] == ["kueue.x-k8s.io/admission"]
+    open_queue(site, queue)
+    assert site.end_of_pod("hello-mpi-single-node") == "Succeeded", site.log("hello-mpi-single-node")
