@@ -40,7 +40,10 @@ class Image(Fields, frozen=True):
     )
     dockerfile: Annotated[
         RelativePath | None,
-        Meta(description="The Dockerfile that builds the image; it travels in the package."),
+        Meta(
+            description="The Dockerfile that builds the image. It travels in the package, whose root is its context: "
+            "the model's files are in quickstart/scripts."
+        ),
     ] = None
 
 
