@@ -89,15 +89,15 @@ while :; do
   kill -0 "$mpirun" 2>/dev/null || break
 done
 
-# had_ranks HOST: whether HOST still is the worker that ranks ran on. It is asked again, for a minute, where it cannot be
-# reached: a network or a name service that stumbles just now takes nothing from what was trained.
+# had_ranks HOST: whether HOST still is the worker that ranks ran on. It is asked again, for half a minute, where it cannot
+# be reached: a network or a name service that stumbles just now takes nothing from what was trained.
 had_ranks() {
   tries=0
   while :; do
     answer=0
     ssh -F "$run/ssh_config" -E "$run/ended.log" "$1" joined || answer=$?
     tries=$((tries + 1))
-    [ "$answer" -eq 255 ] && [ "$tries" -lt 30 ] || return "$answer"
+    [ "$answer" -eq 255 ] && [ "$tries" -lt 15 ] || return "$answer"
     sleep 2
   done
 }
