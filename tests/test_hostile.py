@@ -232,7 +232,9 @@ def test_headers_on_headers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"not gzip", gzip.compress(b""), gzip.compress(b"not tar" * 1000), b"\x1f\x8b"]
+    "content",
+    [b"", b"not gzip", gzip.compress(b""), gzip.compress(b"not tar" * 1000), b"\x1f\x8b"],
+    ids=["nothing", "no gzip", "nothing in gzip", "no tar in gzip", "gzip's first bytes"],
 )
 def test_what_is_no_archive_at_all(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "none.tar.gz"
