@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.cluster.client import failed
+from packager import process
+from packager.cluster.client import Kubectl, failed
 from packager.errors import ClusterError, UnreachableError, UsageError
 from tests import kubectls
 
@@ -71,3 +72,10 @@ def test_what_kubectl_says_is_understood(said: str, kind: type[Exception], messa
     error = failed(said)
     assert type(error) is kind
     assert str(error).startswith(message)
+
+
+@pytest.mark.parametrize("ask", [lambda kubectl: kubectl.json("get", "pods"), lambda kubectl: kubectl.raw("/apis")])
+def test_an_answer_that_breaks_off(ask: Callable[[Kubectl], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "run", lambda *_arguments, **_options: process.Finished(0, '{"items": [', ""))
+    with pytest.raises(UnreachableError, match="the cluster's answer broke off"):
+        ask(Kubectl())

@@ -1,0 +1,120 @@
+"""Each finding that `tests/broken` has no package for, in its own words."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+import yaml
+
+from packager.kubectl import Rendered
+from packager.package import opened
+from packager.verify import Checks, containers, kustomization, references, verify
+from packager.verify.overlay import Manifest, Overlay
+from tests.broken import build
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SINGLE = "quickstart/k8s/mlops/single-node"
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("package") / "hello-mpi")
+
+
+def of_container(**fields: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda pod: pod["spec"]["containers"][0].update(fields)
+
+
+def mounted(*paths: str) -> Callable[[dict[str, Any]], object]:
+    return of_container(volumeMounts=[{"name": "output", "mountPath": path} for path in paths])
+
+
+def doubled(key: str) -> Callable[[dict[str, Any]], object]:
+    return lambda pod: pod["spec"][key].append(deepcopy(pod["spec"][key][0]))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (of_container(image=None), "the container has no image"),
+        (of_container(image="a b"), "'a b' is no image"),
+        (of_container(image="example/a"), "has neither tag nor digest: tomorrow it is another image (name a tag)"),
+        (of_container(resources={"requests": {"cpu": "-1"}}), "-1 is negative"),
+        (of_container(resources={"limits": {"cpu": "much"}}), "expected a quantity such as 500m or 4Gi, found 'much'"),
+        (of_container(securityContext={"runAsUser": 0}), "(choose another user)"),
+        (of_container(securityContext={"runAsUser": -5}), "expected 0 to 2147483647, found -5"),
+        (doubled("containers"), "there are two containers 'main'"),
+        (doubled("volumes"), "there are two volumes 'output'"),
+        (mounted("/a", "/a"), "/a is mounted over twice"),
+        (mounted("/a:b"), "'/a:b' holds a ':', which no mountPath may"),
+        (of_container(volumeMounts=[{"name": "outputs", "mountPath": "/a"}]), "there is no volume 'outputs'"),
+        (of_container(envFrom=[{"configMapRef": {"name": "mine"}}]), "the overlay has no ConfigMap 'mine'"),
+    ],
+)
+def test_a_pod(change: Callable[[dict[str, Any]], object], said: str, package: Path) -> None:
+    pod = yaml.safe_load((package / SINGLE / "pod.yaml").read_text(encoding="utf-8"))
+    with opened(package) as found:
+        sources = kustomization.read(found, SINGLE)
+    change(pod)
+    overlay = Overlay("single-node", (Manifest(pod),), sources)
+    problems = [str(problem) for check in (containers.check, references.check) for problem in check(overlay)]
+    assert any(said in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("kib", "said"),
+    [
+        (300, "KiB, and `kubectl apply` takes 256 KiB (put large files into the image or on storage)"),
+        (1100, "KiB, and Kubernetes takes 1,024 KiB"),
+    ],
+)
+def test_a_config_map_that_is_too_large(kib: int, said: str, package: Path) -> None:
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "x" * (kib << 10)}}
+    with opened(package) as found:
+        overlay = Overlay("single-node", (Manifest(config),), kustomization.read(found, SINGLE))
+    [problem] = containers.check(overlay)
+    assert said in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ([], "expected one mapping"),
+        ({"vars": []}, "vars is deprecated, and later versions of kustomize drop it (use `replacements`)"),
+        ({"helmCharts": []}, "helmCharts needs more than kubectl"),
+        (
+            {"configMapGenerator": [{"name": "c", "env": "mlops.env"}]},
+            "env is deprecated, and later versions of kustomize drop it (use `envs`)",
+        ),
+        ({"configMapGenerator": [{"literals": ["A=1"]}]}, "expected a name, and what to generate from"),
+        ({"patches": ["a.yaml"]}, "expected a mapping with `path` or `patch`"),
+        ({"resources": ["https://example.com/a.yaml"]}, "is fetched from elsewhere, and a package brings all it needs"),
+        (
+            {"patches": [{"path": "../multi-node/mlops.env"}]},
+            "kustomize reads no file from outside the kustomization's",
+        ),
+        ({"resources": ["text.yaml"]}, "expected a manifest"),
+        ({"resource": []}, "there is no field 'resource' here (did you mean 'resources'?)"),
+    ],
+    ids=str,
+)
+def test_a_kustomization(content: Any, said: str, tmp_path: Path) -> None:
+    package = build(tmp_path / "package")
+    (package / SINGLE / "text.yaml").write_text("text\n", encoding="utf-8")
+    (package / SINGLE / "kustomization.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    with opened(package) as found:
+        sources = kustomization.read(found, SINGLE)
+    assert any(said in str(problem) for problem in sources.problems), sources.problems
+
+
+def test_what_kubectl_renders_and_nobody_can_read(package: Path) -> None:
+    rendered = mock.patch("packager.verify.rendering.kustomize", return_value=Rendered("a: [", ()))
+    with opened(package) as found, rendered:
+        problems = [str(problem) for problem in verify(found, Checks()).problems]
+    assert any("what it renders to: " in problem for problem in problems), problems
