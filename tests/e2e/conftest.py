@@ -69,8 +69,9 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def images() -> Images:
-    """Builds images out of packages' Dockerfiles and brings them to the cluster."""
+def images(kubeconfig: Path) -> Images:
+    """Builds images out of packages' Dockerfiles and brings them to the cluster, which has to be up for that."""
+    assert kubeconfig.exists()
     return Images(own_cluster="MLPACK_E2E_CONTEXT" not in os.environ)
 
 
