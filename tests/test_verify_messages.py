@@ -11,7 +11,7 @@ import yaml
 
 from packager.kubectl import Rendered
 from packager.package import opened
-from packager.verify import Checks, containers, kustomization, references, verify
+from packager.verify import Checks, containers, kustomization, mpi, names, options, references, verify
 from packager.verify.overlay import Manifest, Overlay
 from tests.broken import build
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SINGLE = "quickstart/k8s/mlops/single-node"
+MULTI = "quickstart/k8s/mlops/multi-node"
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +66,58 @@ def test_a_pod(change: Callable[[dict[str, Any]], object], said: str, package: P
     overlay = Overlay("single-node", (Manifest(pod),), sources)
     problems = [str(problem) for check in (containers.check, references.check) for problem in check(overlay)]
     assert any(said in problem for problem in problems), problems
+
+
+def replica(role: str, count: int) -> Callable[[dict[str, Any]], object]:
+    return lambda job: job["spec"]["mpiReplicaSpecs"][role].update(replicas=count)
+
+
+def renamed(before: str, after: str) -> Callable[[dict[str, Any]], object]:
+    def change(job: dict[str, Any]) -> None:
+        job["spec"]["mpiReplicaSpecs"][after] = job["spec"]["mpiReplicaSpecs"].pop(before)
+
+    return change
+
+
+def processes(count: str) -> Callable[[dict[str, Any]], object]:
+    def change(job: dict[str, Any]) -> None:
+        command = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"]
+        command[command.index("all")] = count
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda job: job["spec"]["mpiReplicaSpecs"].pop("Launcher"), "there is no Launcher"),
+        (renamed("Worker", "Workers"), "there is no role 'Workers' in an MPIJob (did you mean 'Worker'?)"),
+        (replica("Launcher", 2), "expected 1, found 2"),
+        (replica("Worker", 0), "expected at least 1, found 0"),
+        (processes("0"), "expected at least 1 process, found 0"),
+        (processes("3"), "3 processes, and 2 workers x 1 slots hold 2"),
+        (lambda job: job["metadata"].update(name="a" * 300), "300 characters, and at most "),
+    ],
+)
+def test_an_mpijob(change: Callable[[dict[str, Any]], object], said: str, package: Path) -> None:
+    job = yaml.safe_load((package / MULTI / "mpi-job.yaml").read_text(encoding="utf-8"))
+    with opened(package) as found:
+        sources = kustomization.read(found, MULTI)
+    change(job)
+    overlay = Overlay("multi-node", (Manifest(job),), sources)
+    problems = [str(problem) for check in (mpi.check, names.check) for problem in check(overlay)]
+    assert any(said in problem for problem in problems), problems
+
+
+def test_an_option_that_is_listed_twice(tmp_path: Path) -> None:
+    package = build(tmp_path / "package")
+    path = package / SINGLE / "kustomization.yaml"
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    queue = "../../../common/mpi/k8s/mlops/queue"
+    path.write_text(yaml.safe_dump({**content, "components": [queue, queue]}), encoding="utf-8")
+    with opened(package) as found:
+        problems = [str(problem) for problem in options.check(kustomization.read(found, SINGLE), SINGLE)]
+    assert any("this component is listed twice (keep one of them)" in problem for problem in problems), problems
 
 
 @pytest.mark.parametrize(
