@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager import envfile
 from packager.components import BY_NAME, KEYS, SITE, conflicts, faults
 from packager.problems import Problem
 from packager.verify.origins import Place, Written
+from packager.verify.overlay import at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,10 +44,7 @@ def _suspended(sources: Sources) -> Iterator[Problem]:
     for origin in sources.origins:
         if isinstance(origin, Written):
             for location in (("spec", "suspend"), ("spec", "runPolicy", "suspend")):
-                value: Any = origin.document.data
-                for key in location:
-                    value = value.get(key) if isinstance(value, dict) else None
-                if value is not None:
+                if at(origin.document.data, location) is not None:
                     message = "queue and suspend do not go together: Kueue itself suspends the workload, and resumes it"
                     yield origin.document.problem(location, message, hint="leave suspend out", at_key=True)
 

@@ -101,9 +101,8 @@ class _Room:
             return "not ready"
         if spec.get("unschedulable"):
             return "cordoned"
-        for key, value in mapping(demand.spec.get("nodeSelector")).items():
-            if labels(self.node).get(key) != str(value):
-                return f"not labelled {key}={value}"
+        if label := _unselected(self.node, demand):
+            return f"not labelled {label}"
         for taint in listing(spec.get("taints")):
             if taint["effect"] != "PreferNoSchedule" and not _tolerates(demand.spec, taint):
                 return f"tainted {taint['key']}"
@@ -143,11 +142,10 @@ class _Spread:
     def __init__(self, constraint: Mapping[str, Any], demand: Demand, rooms: list[_Room]) -> None:
         self._key = constraint["topologyKey"]
         self._skew = int(constraint["maxSkew"])
-        wanted = mapping(demand.spec.get("nodeSelector")).items()
         self._pods = {
             labels(room.node)[self._key]: 0
             for room in rooms
-            if self._key in labels(room.node) and all(labels(room.node).get(key) == str(value) for key, value in wanted)
+            if self._key in labels(room.node) and not _unselected(room.node, demand)
         }
 
     def takes(self, node: Object) -> bool:
@@ -157,6 +155,12 @@ class _Spread:
 
     def add(self, node: Object) -> None:
         self._pods[labels(node)[self._key]] += 1
+
+
+def _unselected(node: Object, demand: Demand) -> str | None:
+    """Return a label that the pods' node selector wants and the node has not; None when it has all."""
+    wanted = mapping(demand.spec.get("nodeSelector")).items()
+    return next((f"{key}={value}" for key, value in wanted if labels(node).get(key) != str(value)), None)
 
 
 def _strict_spreads(demand: Demand) -> list[Mapping[str, Any]]:
