@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from packager.contents import DEFAULT, ContentError, Contents, normal, shown
-from packager.errors import ToolError, VerificationError
+from packager.errors import ToolError, VerificationError, reason
 from packager.tree import Entry, chunks, seal
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _chunks(entry: Entry) -> Iterator[bytes]:
     try:
         yield from chunks(entry)
     except OSError as error:
-        raise ToolError(f"{entry.content!s} cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise ToolError(f"{entry.content!s} cannot be read: {reason(error)}") from None
 
 
 def _compressor(stream: IO[bytes], *, large: bool) -> IO[bytes]:
@@ -217,7 +217,7 @@ def _open_archive(path: Path) -> IO[bytes]:
     try:
         return path.open("rb")
     except OSError as error:
-        raise ToolError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise ToolError(f"{path} cannot be read: {reason(error)}") from None
 
 
 def _unpack(tar: tarfile.TarFile, info: tarfile.TarInfo, folder: Path, contents: Contents) -> None:
@@ -339,7 +339,7 @@ class _Source:
         except gzip.BadGzipFile:
             raise
         except OSError as error:
-            raise _SourceError((error.strerror or str(error)).lower()) from None
+            raise _SourceError(reason(error)) from None
         self._position += len(data)
         if self._position > _FREE_BYTES and self._position > self._limits.ratio * self._compressed.tell():
             raise ContentError(f"it unpacks to more than {self._limits.ratio} times its size")

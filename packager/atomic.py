@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from packager.errors import ToolError
+from packager.errors import ToolError, reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,4 +154,4 @@ def _said_clearly(destination: Path) -> Iterator[None]:
         if isinstance(error, BrokenPipeError):
             raise
         place = f" ({error.filename})" if error.filename and Path(error.filename).parent != destination.parent else ""
-        raise ToolError(f"{destination} cannot be written: {(error.strerror or str(error)).lower()}{place}") from None
+        raise ToolError(f"{destination} cannot be written: {reason(error)}{place}") from None

@@ -84,3 +84,8 @@ class TimedOutError(MlpackError):
     """It took longer than the user wanted to wait."""
 
     exit_code = 8
+
+
+def reason(error: OSError) -> str:
+    """Return what the system had against it, to end a sentence of ours: `permission denied`."""
+    return (error.strerror or str(error)).lower()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager import archive, manifest
 from packager.contents import DEFAULT
-from packager.errors import ToolError, UsageError, VerificationError
+from packager.errors import ToolError, UsageError, VerificationError, reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -93,7 +93,7 @@ def _extracted(path: Path, limits: Limits) -> Iterator[Path]:
         try:
             archive.extract(path, Path(work), limits)
         except OSError as error:
-            raise ToolError(f"{path} cannot be unpacked: {(error.strerror or str(error)).lower()}") from None
+            raise ToolError(f"{path} cannot be unpacked: {reason(error)}") from None
         yield _root(path, Path(work))
 
 

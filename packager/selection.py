@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from packager import tree, yamlio
 from packager.components import BY_NAME, KEYS, OPTIONS, SITE, conflicts
 from packager.contents import Limits
-from packager.errors import ToolError, UsageError, VerificationError
+from packager.errors import ToolError, UsageError, VerificationError, reason
 from packager.problems import similar
 from packager.spec.fields import LABEL
 
@@ -102,8 +102,8 @@ def _component(given: str) -> OwnComponent:
         raise UsageError(f"--with {given}: there is no such folder")
     name = folder.resolve().name
     if name in _TAKEN or not re.fullmatch(LABEL, name):
-        reason = "is a folder of every package" if name in _TAKEN else "is not lower-case letters, digits and '-'"
-        raise UsageError(f"--with {given}: the name {name!r} {reason}", hint="give the folder another name")
+        why = "is a folder of every package" if name in _TAKEN else "is not lower-case letters, digits and '-'"
+        raise UsageError(f"--with {given}: the name {name!r} {why}", hint="give the folder another name")
     try:
         files = tuple(tree.walk(folder, _LIMITS))
     except VerificationError as error:
@@ -119,7 +119,7 @@ def _check_kind(path: Path) -> None:
     try:
         document, problems = yamlio.read(path)
     except OSError as error:
-        raise ToolError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise ToolError(f"{path} cannot be read: {reason(error)}") from None
     if problems:
         raise UsageError(f"--with: {path} is not YAML", problems=problems)
     kind = document.data.get("kind") if isinstance(document.data, dict) else None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from packager import edits, envfile, yamlio
 from packager.components import KEYS, SITE, faults
-from packager.errors import UsageError
+from packager.errors import UsageError, reason
 from packager.package import OVERLAYS
 from packager.problems import Problem
 
@@ -34,8 +34,7 @@ class Files:
         try:
             return (self.package.folder / path).read_bytes()
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise UsageError(f"{self.package.shown(path)} cannot be read: {reason}") from None
+            raise UsageError(f"{self.package.shown(path)} cannot be read: {reason(error)}") from None
 
     def write(self, path: str, content: bytes) -> None:
         """Change a file; nothing is written to disk."""

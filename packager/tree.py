@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager import manifest
 from packager.contents import DEFAULT, ContentError, Contents, shown
-from packager.errors import ToolError, VerificationError
+from packager.errors import ToolError, VerificationError, reason
 from packager.manifest import MANIFEST
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _list(folder: Path) -> list[tuple[str, os.stat_result]]:
         with os.scandir(folder) as listing:
             return [(item.name, item.stat(follow_symlinks=False)) for item in listing]
     except OSError as error:
-        raise ToolError(f"{folder} cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise ToolError(f"{folder} cannot be read: {reason(error)}") from None
 
 
 def _kind(mode: int) -> str:

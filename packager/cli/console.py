@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from packager.errors import ToolError
+from packager.errors import ToolError, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,7 +57,7 @@ def emit(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             raise typer.Exit(128 + signal.SIGPIPE) from None
-        raise ToolError(f"stdout cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise ToolError(f"stdout cannot be written: {reason(error)}") from None
 
 
 def emit_json(value: Any) -> None:

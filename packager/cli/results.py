@@ -19,7 +19,7 @@ from packager.cli.cluster_arguments import (
     reach,
 )
 from packager.cli.console import say
-from packager.errors import ClusterError, ToolError, UsageError
+from packager.errors import ClusterError, ToolError, UsageError, reason
 
 if TYPE_CHECKING:
     from packager.cli.target import Target
@@ -96,7 +96,7 @@ def _copy(of: Target, place: Place, folder: Path) -> None:
     try:
         received = copy(of.kubectl, place, folder)
     except OSError as error:
-        raise ToolError(f"{folder} cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise ToolError(f"{folder} cannot be written: {reason(error)}") from None
     for path in received.skipped:
         say(f"{path} is no plain file, and was left out")
     say(f"{received.files} files, {received.size:,} bytes, from {place.pod}:{place.path} in {folder}")

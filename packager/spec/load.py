@@ -12,7 +12,7 @@ import msgspec
 
 from packager import yamlio
 from packager.contents import shown
-from packager.errors import SpecError, UsageError
+from packager.errors import SpecError, UsageError, reason
 from packager.problems import Problem, show
 from packager.spec import check
 from packager.spec.files import Sources, collect
@@ -99,7 +99,7 @@ def load(path: Path, settings: Sequence[Setting] = ()) -> LoadedSpec:
         with path.open("rb") as stream:
             text = stream.read(yamlio.MAX_BYTES + 1)
     except OSError as error:
-        raise SpecError(f"{name}: {(error.strerror or str(error)).lower()}") from None
+        raise SpecError(f"{name}: {reason(error)}") from None
     document, problems = yamlio.load(text, name)
     if document.root is None:
         raise _invalid(name, problems or [Problem(name, 1, 1, "the file is empty", "`mlpack init NAME` writes one")])

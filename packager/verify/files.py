@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from packager import tree
-from packager.errors import ToolError
+from packager.errors import ToolError, reason
 from packager.manifest import MANIFEST
 from packager.problems import Problem
 
@@ -62,7 +62,7 @@ def _digest(entry: tree.Entry) -> str:
         for chunk in tree.chunks(entry):
             hashed.update(chunk)
     except OSError as error:
-        raise ToolError(f"{entry.content!s} cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise ToolError(f"{entry.content!s} cannot be read: {reason(error)}") from None
     return hashed.hexdigest()
 
 
