@@ -28,6 +28,14 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("package") / "hello-mpi")
 
 
+def changed(package: Path, folder: str, file: str, change: Callable[[dict[str, Any]], object]) -> Overlay:
+    """Return an overlay of one manifest, that of `file` with a change."""
+    manifest = yaml.safe_load((package / folder / file).read_text(encoding="utf-8"))
+    change(manifest)
+    with opened(package) as found:
+        return Overlay(folder.rpartition("/")[2], (Manifest(manifest),), kustomization.read(found, folder))
+
+
 def of_container(**fields: Any) -> Callable[[dict[str, Any]], object]:
     return lambda pod: pod["spec"]["containers"][0].update(fields)
 
@@ -59,11 +67,7 @@ def doubled(key: str) -> Callable[[dict[str, Any]], object]:
     ],
 )
 def test_a_pod(change: Callable[[dict[str, Any]], object], said: str, package: Path) -> None:
-    pod = yaml.safe_load((package / SINGLE / "pod.yaml").read_text(encoding="utf-8"))
-    with opened(package) as found:
-        sources = kustomization.read(found, SINGLE)
-    change(pod)
-    overlay = Overlay("single-node", (Manifest(pod),), sources)
+    overlay = changed(package, SINGLE, "pod.yaml", change)
     problems = [str(problem) for check in (containers.check, references.check) for problem in check(overlay)]
     assert any(said in problem for problem in problems), problems
 
@@ -100,11 +104,7 @@ def processes(count: str) -> Callable[[dict[str, Any]], object]:
     ],
 )
 def test_an_mpijob(change: Callable[[dict[str, Any]], object], said: str, package: Path) -> None:
-    job = yaml.safe_load((package / MULTI / "mpi-job.yaml").read_text(encoding="utf-8"))
-    with opened(package) as found:
-        sources = kustomization.read(found, MULTI)
-    change(job)
-    overlay = Overlay("multi-node", (Manifest(job),), sources)
+    overlay = changed(package, MULTI, "mpi-job.yaml", change)
     problems = [str(problem) for check in (mpi.check, names.check) for problem in check(overlay)]
     assert any(said in problem for problem in problems), problems
 
