@@ -16,9 +16,11 @@ memory)
     tail /dev/zero
     ;;
 flaky:*)
+    # Rank 0 alone: the first rank to fail takes the others down, perhaps before they have said a word.
+    [[ $rank -eq 0 ]] || exit 0
     # A worker outlives the launcher's attempts, and its OUTPUT_DIR with it.
-    echo x >>"$OUTPUT_DIR/attempts-$rank"
-    attempt=$(wc -l <"$OUTPUT_DIR/attempts-$rank")
+    echo x >>"$OUTPUT_DIR/attempts"
+    attempt=$(wc -l <"$OUTPUT_DIR/attempts")
     echo "rank $rank: attempt $attempt"
     [[ $attempt -gt ${FAULT#flaky:} ]]
     ;;
