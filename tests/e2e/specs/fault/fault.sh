@@ -3,11 +3,17 @@
 set -euo pipefail
 rank=${OMPI_COMM_WORLD_RANK:-0}
 
+# fails_alone: rank 0 goes on. The first rank to fail takes the others down, perhaps before they have said a word.
+fails_alone() {
+    [[ $rank -eq 0 ]] || exit 0
+}
+
 case $FAULT in
 none)
     echo "rank $rank: done"
     ;;
 exit:*)
+    fails_alone
     echo "rank $rank: this script ends with ${FAULT#exit:}"
     exit "${FAULT#exit:}"
     ;;
@@ -16,8 +22,7 @@ memory)
     tail /dev/zero
     ;;
 flaky:*)
-    # Rank 0 alone: the first rank to fail takes the others down, perhaps before they have said a word.
-    [[ $rank -eq 0 ]] || exit 0
+    fails_alone
     # A worker outlives the launcher's attempts, and its OUTPUT_DIR with it.
     echo x >>"$OUTPUT_DIR/attempts"
     attempt=$(wc -l <"$OUTPUT_DIR/attempts")
