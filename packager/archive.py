@@ -16,14 +16,14 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from packager.contents import DEFAULT, ContentError, Contents, normal, shown
 from packager.errors import ToolError, VerificationError, reason
-from packager.tree import Entry, chunks, seal
+from packager.tree import chunks, seal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from packager.contents import Limits
-    from packager.tree import Tree
+    from packager.tree import Entry, Tree
 
 # Below this, zlib takes less time than the import of isal and the start of its thread are worth.
 _LARGE = 32 << 20
@@ -68,7 +68,7 @@ def write(
         sealed: The manifest of a package that was built before and is packed again; None makes a new one.
 
     Raises:
-        ToolError: A file on disk is gone, or is no longer as long as it was.
+        ToolError: A file on disk cannot be read, or is no longer as long as it was.
         OSError: The stream cannot be written.
     """
     digests = {}
@@ -83,7 +83,7 @@ def write(
             header = info.tobuf(tarfile.PAX_FORMAT)
             tar.write(header)
             hashed, left = hashlib.sha256(), entry.size
-            for chunk in _chunks(entry):
+            for chunk in chunks(entry):
                 left -= len(chunk)
                 if left < 0:
                     raise ToolError(f"{entry.path} became longer while it was packed")
@@ -194,13 +194,6 @@ def fast() -> bool:
 def is_large(tree: Tree) -> bool:
     """Whether `tree` is so large that the speed of the compressor matters."""
     return tree.size > _LARGE
-
-
-def _chunks(entry: Entry) -> Iterator[bytes]:
-    try:
-        yield from chunks(entry)
-    except OSError as error:
-        raise ToolError(f"{entry.content!s} cannot be read: {reason(error)}") from None
 
 
 def _compressor(stream: IO[bytes], *, large: bool) -> IO[bytes]:

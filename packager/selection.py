@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from packager import tree, yamlio
 from packager.components import BY_NAME, KEYS, OPTIONS, SITE, conflicts
 from packager.contents import Limits
-from packager.errors import ToolError, UsageError, VerificationError, reason
+from packager.errors import UsageError, VerificationError
 from packager.problems import similar
 from packager.spec.fields import LABEL
 
@@ -108,18 +108,16 @@ def _component(given: str) -> OwnComponent:
         files = tuple(tree.walk(folder, _LIMITS))
     except VerificationError as error:
         raise UsageError(f"--with {error}") from None
-    found = [entry.path for entry in files if entry.path in _KUSTOMIZATIONS]
+    found = [entry for entry in files if entry.path in _KUSTOMIZATIONS]
     if len(found) != 1:
         raise UsageError(f"--with {given}: expected one kustomization.yaml there, found {len(found) or 'none'}")
-    _check_kind(folder / found[0])
+    _check_kind(found[0])
     return OwnComponent(name, files)
 
 
-def _check_kind(path: Path) -> None:
-    try:
-        document, problems = yamlio.read(path)
-    except OSError as error:
-        raise ToolError(f"{path} cannot be read: {reason(error)}") from None
+def _check_kind(entry: tree.Entry) -> None:
+    path = str(entry.content)
+    document, problems = yamlio.load(b"".join(tree.chunks(entry)), path)
     if problems:
         raise UsageError(f"--with: {path} is not YAML", problems=problems)
     kind = document.data.get("kind") if isinstance(document.data, dict) else None

@@ -81,17 +81,25 @@ def digest(manifest: Entry) -> str:
 
 
 def chunks(entry: Entry) -> Iterator[bytes]:
-    """Yield the content of `entry`, at most 1 MiB at a time. Raises OSError when it cannot be read."""
+    """Yield the content of `entry`, at most 1 MiB at a time. Raises ToolError when it cannot be read."""
     if isinstance(entry.content, bytes):
         yield entry.content
         return
-    with entry.content.open("rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            yield chunk
+    try:
+        with entry.content.open("rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                yield chunk
+    except OSError as error:
+        raise ToolError(f"{entry.content} cannot be read: {reason(error)}") from None
 
 
 def write(tree: Tree, folder: Path) -> Entry:
-    """Write the tree's files and its manifest into the empty `folder`, and return the manifest."""
+    """Write the tree's files and its manifest into the empty `folder`, and return the manifest.
+
+    Raises:
+        ToolError: A file on disk cannot be read.
+        OSError: `folder` cannot be written.
+    """
     digests = {}
     for entry in tree.entries:
         hashed = hashlib.sha256()

@@ -15,6 +15,7 @@ from packager.errors import ToolError, VerificationError
 from packager.tree import Entry, Tree
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 ABOUT = {"manifest": 1, "package": "demo", "spec": {"name": "é"}}
@@ -92,13 +93,38 @@ def test_a_file_that_changes_while_it_is_packed(tmp_path: Path, content: bytes, 
         archive.write(package, stream)
 
 
-def test_a_file_that_is_gone(tmp_path: Path) -> None:
-    package = Tree("demo", (Entry("x", tmp_path / "gone", 3),), ABOUT)
-    with (
-        (tmp_path / "out").open("wb") as stream,
-        pytest.raises(ToolError, match="gone cannot be read: no such file or directory"),
-    ):
+def archived(package: Tree, out: Path) -> None:
+    with out.open("wb") as stream:
         archive.write(package, stream)
+
+
+def unpacked(package: Tree, out: Path) -> None:
+    out.mkdir()
+    tree.write(package, out)
+
+
+@pytest.mark.parametrize("write", [archived, unpacked])
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [("gone", "no such file or directory"), ("file/below", "not a directory"), (".", "is a directory")],
+)
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, write: Callable[[Tree, Path], None], file: str, said: str
+) -> None:
+    (tmp_path / "file").touch()
+    package = Tree("demo", (Entry("x", tmp_path / file, 3),), ABOUT)
+    with pytest.raises(ToolError) as refused:
+        write(package, tmp_path / "out")
+    assert str(refused.value) == f"{tmp_path / file} cannot be read: {said}"
+    assert refused.value.exit_code == 6
+
+
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ToolError) as refused:
+        tree.walk(tmp_path / "file")
+    assert str(refused.value) == f"{tmp_path / 'file'} cannot be read: not a directory"
+    assert refused.value.exit_code == 6
 
 
 def test_a_large_package_is_compressed_the_same_with_and_without_isal(
