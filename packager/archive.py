@@ -121,7 +121,7 @@ def extract(archive: Path, folder: Path, limits: Limits = DEFAULT) -> None:
     contents = Contents(limits)
     try:
         with _open_archive(archive) as compressed, gzip.GzipFile(fileobj=compressed) as unzipped:
-            source = _Source(cast("IO[bytes]", unzipped), compressed, limits)
+            source = _Source(cast("IO[bytes]", unzipped), compressed, archive, limits)
             with tarfile.open(fileobj=cast("IO[bytes]", source), mode="r:", encoding="utf-8") as tar:
                 while (info := tar.next()) is not None:
                     _unpack(tar, info, folder, contents)
@@ -129,8 +129,6 @@ def extract(archive: Path, folder: Path, limits: Limits = DEFAULT) -> None:
                     tar.members.clear()  # type: ignore[attr-defined, unused-ignore]
                     tar.pax_headers = {}
             source.finish()
-    except _SourceError as error:
-        raise ToolError(f"{archive} cannot be read: {error}") from None
     except ContentError as error:
         raise VerificationError(f"{archive}: {error}") from None
     except EOFError:
@@ -224,12 +222,8 @@ def _unpack(tar: tarfile.TarFile, info: tarfile.TarInfo, folder: Path, contents:
     path = folder / contents.add_file(info.name, info.size)
     _make(folder, path.parent.relative_to(folder).as_posix())
     with cast("IO[bytes]", tar.extractfile(info)) as member, path.open("xb") as file:
-        left = info.size
-        while chunk := member.read(min(left, _BUFFER)):
+        while chunk := member.read(_BUFFER):  # all of it: tarfile raises ReadError when the archive ends before
             file.write(chunk)
-            left -= len(chunk)
-    if left:
-        raise EOFError
     path.chmod(0o755 if info.mode & 0o100 else 0o644)
 
 
@@ -278,16 +272,13 @@ def _kind(info: tarfile.TarInfo) -> str:
     return kinds.get(info.type, "a sparse file" if info.issparse() else "of an unusual type")
 
 
-class _SourceError(Exception):
-    """The archive's file could not be read, which says nothing about the archive."""
-
-
 class _Source:
     """What tarfile reads an archive from: forwards only, in small pieces, and not more than the limits allow."""
 
-    def __init__(self, unzipped: IO[bytes], compressed: IO[bytes], limits: Limits) -> None:
+    def __init__(self, unzipped: IO[bytes], compressed: IO[bytes], path: Path, limits: Limits) -> None:
         self._unzipped = unzipped
         self._compressed = compressed
+        self._path = path
         self._limits = limits
         self._most = limits.size + limits.files * _FILE_OVERHEAD + _HEADER_BYTES
         self._position = 0
@@ -332,7 +323,7 @@ class _Source:
         except gzip.BadGzipFile:
             raise
         except OSError as error:
-            raise _SourceError(reason(error)) from None
+            raise ToolError(f"{self._path} cannot be read: {reason(error)}") from None
         self._position += len(data)
         if self._position > _FREE_BYTES and self._position > self._limits.ratio * self._compressed.tell():
             raise ContentError(f"it unpacks to more than {self._limits.ratio} times its size")

@@ -8,24 +8,25 @@ import os
 import re
 import resource
 import socket
+import stat
 import subprocess
 import sys
 import tarfile
 import unicodedata
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from packager import archive, tree
 from packager.contents import Limits
-from packager.errors import MlpackError, UsageError, VerificationError
+from packager.errors import MlpackError, ToolError, UsageError, VerificationError
 from packager.package import opened
 from tests.broken import build
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 Member = tarfile.TarInfo | tuple[tarfile.TarInfo, bytes]
 
@@ -148,6 +149,41 @@ def test_every_block_that_a_tar_may_lack_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("length", "reason"),
+    [
+        (512 + 1000, "is not a tar archive, or is damaged: unexpected end of data"),
+        (512 + 3000, "the archive ends too early"),
+    ],
+    ids=["in a file", "behind its last byte"],
+)
+def test_a_tar_that_breaks_off_in_a_whole_gzip(length: int, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "cut.tar.gz"
+    path.write_bytes(gzip.compress(_tar(_file("p/a", b"a" * 3000), form=tarfile.GNU_FORMAT)[:length]))
+    assert reason in _refused(path, tmp_path / "work")
+
+
+def test_a_header_that_points_backwards(tmp_path: Path) -> None:
+    """Python's reader takes what follows this folder's header for its content, and then for the next header."""
+    info = _of_type(tarfile.DIRTYPE)
+    info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}
+    path = tmp_path / "hostile.tar.gz"
+    path.write_bytes(gzip.compress(info.tobuf(tarfile.PAX_FORMAT) + b"0\n".ljust(512, b"\0") + bytes(1024)))
+    assert _refused(path, tmp_path / "work") == ": a header points backwards"
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("/proc/self", "is a directory"), ("/proc/self/mem", "input/output error")],
+    ids=["when it is opened", "later"],
+)
+def test_an_archive_that_cannot_be_read_is_not_called_damaged(path: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ToolError) as refused:
+        archive.extract(Path(path), tmp_path)
+    assert str(refused.value) == f"{path} cannot be read: {said}"
+    assert refused.value.exit_code == 6
+
+
+@pytest.mark.parametrize(
     ("tail", "reason"),
     [(_tar(_file("p/late")), "there is more behind the end"), (b"\0" * 511 + b"x", "there is more behind the end")],
 )
@@ -190,6 +226,7 @@ BOMBS = [
     ),
     (_tar(*(_file(f"p/{index}") for index in range(50))), Limits(files=49), "more than 49 files and folders"),
     (_tar(_file("p/a")) + bytes(64 << 20), Limits(), "unpacks to more than 200 times its size"),
+    (_tar(_file("p/a")) + bytes(2 << 20), Limits(size=1000, files=2), "unpacks to more than 1,000 bytes"),
 ]
 
 
@@ -287,6 +324,10 @@ def _socket(folder: Path) -> None:
         os.close(here)
 
 
+def _device(folder: Path) -> None:
+    os.mknod(folder / "device", stat.S_IFCHR, os.makedev(0, 0))  # the one that Linux lets anybody make
+
+
 def _not_utf_8(folder: Path) -> None:
     (folder / os.fsdecode(b"\xff")).write_bytes(b"")
 
@@ -307,6 +348,7 @@ def _unicode(folder: Path) -> None:
         (_link_to_root, "is not a plain file"),
         (_pipe, "is a pipe"),
         (_socket, "is a socket"),
+        (_device, "device is a device, not a plain file"),
         (_not_utf_8, "the name is not UTF-8"),
         (_case, "the same where case does not count"),
         (_unicode, "the same where case does not count"),
@@ -348,6 +390,7 @@ MANIFESTS = [
     (b"[" * 100_000, "not a manifest"),
     (b"\xff", "not a manifest"),
     (b"9" * 5000, "not a manifest"),
+    (b" " * ((16 << 20) + 1), "manifest.json is larger than any manifest"),
 ]
 
 
@@ -357,6 +400,14 @@ def test_a_manifest_that_lies(content: bytes, reason: str, tmp_path: Path) -> No
     with pytest.raises(VerificationError, match=re.escape(reason)) as caught, opened(tmp_path):
         pass
     assert "\n" not in str(caught.value)
+
+
+def test_a_manifest_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ToolError) as refused:
+        tree.read(tmp_path / "file")
+    assert str(refused.value) == f"{tmp_path}/file/manifest.json cannot be read: not a directory"
+    assert refused.value.exit_code == 6
 
 
 @pytest.mark.parametrize("name", ["nothing", "pipe", "/dev/null"])
