@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,6 +99,28 @@ def test_where_nothing_can_be_written(
     assert str(refused.value).startswith(message)
     assert refused.value.exit_code == 6
     assert names(tmp_path) == ["file"]
+
+
+def test_a_folder_where_all_that_is_begun_is_taken_away_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = tempfile.mkdtemp
+
+    def swept(**where: Any) -> str:
+        """Make a folder that another process takes for one that was left, before it has a lock."""
+        made = make(**where)
+        Path(made).rmdir()
+        return made
+
+    monkeypatch.setattr(tempfile, "mkdtemp", swept)
+    with pytest.raises(ToolError) as refused, atomic.file(tmp_path / "a"):
+        pass
+    assert str(refused.value) == f"other processes of mlpack take away what this one begins in {tmp_path}"
+    assert refused.value.exit_code == 6
+
+
+def test_a_reader_that_has_gone_is_not_taken_for_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(BrokenPipeError), atomic.file(tmp_path / "a"):
+        raise BrokenPipeError(32, "Broken pipe")
+    assert names(tmp_path) == []
 
 
 def test_a_full_disk_is_said(tmp_path: Path) -> None:
