@@ -49,7 +49,7 @@ def lines(text: bytes) -> Iterator[Line]:
 def complaints(text: bytes) -> Iterator[Complaint]:
     """Yield what is wrong with an env file."""
     readable = list(_until_too_long(text))
-    every = text.removesuffix(b"\n").split(b"\n") if text else []
+    every = text.removesuffix(b"\n").split(b"\n")
     if len(readable) < len(every):
         number = len(readable) + 1
         lost = len(every) - number
@@ -98,7 +98,7 @@ def _of_line(key: str, equals: str, value: str) -> Iterator[tuple[str, str | Non
 
 def _until_too_long(text: bytes) -> Iterator[tuple[int, bytes]]:
     body = text.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n")
-    for number, line in enumerate(body.split(b"\n") if body else (), start=1):
+    for number, line in enumerate(body.split(b"\n"), start=1):
         if len(line) >= _LINE_BYTES:
             return
         yield number, line.removesuffix(b"\r")
