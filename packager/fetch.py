@@ -7,7 +7,7 @@ import http.client
 import urllib.error
 import urllib.request
 
-from packager.errors import ToolError, VerificationError
+from packager.errors import ToolError, VerificationError, reason
 
 _SECONDS = 60.0
 _MAX_BYTES = 16 << 20
@@ -29,9 +29,17 @@ def fetch(url: str, sha256: str, *, otherwise: str | None = None) -> bytes:
         with urllib.request.urlopen(url, timeout=_SECONDS) as answer:  # noqa: S310 - https, from our own table
             content = answer.read(_MAX_BYTES + 1)
     except urllib.error.URLError as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()  # it is an answer too, and holds a connection
         raise ToolError(f"{url} could not be fetched: {error.reason}", hint=otherwise) from None
-    except (OSError, http.client.HTTPException) as error:
-        raise ToolError(f"{url} could not be fetched: {error or type(error).__name__}", hint=otherwise) from None
+    except OSError as error:
+        raise ToolError(f"{url} could not be fetched: {reason(error)}", hint=otherwise) from None
+    except http.client.HTTPException as error:
+        is_cut = isinstance(error, http.client.IncompleteRead)
+        said = "broke off" if is_cut else f"is broken: {' '.join(str(error).split())}"
+        raise ToolError(f"{url} could not be fetched: the answer {said}", hint=otherwise) from None
+    if answer.length and len(content) <= _MAX_BYTES:  # a read of so many bytes at most does not say so itself
+        raise ToolError(f"{url} could not be fetched: the answer broke off", hint=otherwise)
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
         raise VerificationError(f"{url} has changed: expected sha256 {sha256}, found {found}")
