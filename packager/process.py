@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
-from packager.errors import ToolError
+from packager.errors import ToolError, reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,22 +40,19 @@ def run(argv: Sequence[str], *, timeout: float | None = None) -> Finished:
         ToolError: The program is missing, cannot be started, or did not end in time.
     """
     try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=timeout,
-            check=False,
-        )
-    except FileNotFoundError:
-        raise ToolError(f"{argv[0]}: no such program", hint=f"install {argv[0]}, or put it on PATH") from None
+        with _started(argv[0]):
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=timeout,
+                check=False,
+            )
     except subprocess.TimeoutExpired:
         raise ToolError(f"{argv[0]} did not end within {timeout:g} seconds") from None
-    except OSError as error:
-        raise ToolError(f"{argv[0]} could not be started: {error.strerror}") from None
     return Finished(done.returncode, done.stdout, done.stderr)
 
 
@@ -87,12 +84,8 @@ def stream(argv: Sequence[str]) -> Iterator[Running]:
         ToolError: The program is missing, or cannot be started.
     """
     with tempfile.TemporaryFile() as errors:
-        try:
+        with _started(argv[0]):
             started = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
-        except FileNotFoundError:
-            raise ToolError(f"{argv[0]}: no such program", hint=f"install {argv[0]}, or put it on PATH") from None
-        except OSError as error:
-            raise ToolError(f"{argv[0]} could not be started: {error.strerror}") from None
         try:
             yield Running(started, errors)
         finally:
@@ -112,9 +105,16 @@ def attached(argv: Sequence[str], *, stdout_to_stderr: bool = False) -> int:
     Raises:
         ToolError: The program is missing, or cannot be started.
     """
-    try:
+    with _started(argv[0]):
         return subprocess.run(argv, stdout=2 if stdout_to_stderr else None, check=False).returncode
+
+
+@contextmanager
+def _started(program: str) -> Iterator[None]:
+    """Say why a program does not start."""
+    try:
+        yield
     except FileNotFoundError:
-        raise ToolError(f"{argv[0]}: no such program", hint=f"install {argv[0]}, or put it on PATH") from None
+        raise ToolError(f"{program}: no such program", hint=f"install {program}, or put it on PATH") from None
     except OSError as error:
-        raise ToolError(f"{argv[0]} could not be started: {error.strerror}") from None
+        raise ToolError(f"{program} could not be started: {reason(error)}") from None

@@ -106,7 +106,7 @@ def test_a_folder_where_all_that_is_begun_is_taken_away_again(tmp_path: Path, mo
 
     def swept(**where: Any) -> str:
         """Make a folder that another process takes for one that was left, before it has a lock."""
-        made = make(**where)
+        made: str = make(**where)
         Path(made).rmdir()
         return made
 
