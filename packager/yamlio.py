@@ -150,8 +150,6 @@ def _compose(
     except yaml.reader.ReaderError as error:
         place = _place(source.encode(), error.position)
         message = f"not valid YAML: {error.reason}"
-    except yaml.YAMLError as error:
-        message = f"not valid YAML: {str(error).splitlines()[0]}"
     except RecursionError:
         pass  # PyYAML's own parser, where libyaml's is missing
     return [], [Problem(name, *place, message)]
