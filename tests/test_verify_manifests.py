@@ -79,6 +79,15 @@ def test_a_name_that_something_would_refuse(text: str, problem: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "place"),
+    [("kind: Job\nmetadata: {}\n", "file.yaml:2:11: Job"), ("metadata: {}\n", "file.yaml:1:11: a manifest")],
+)
+def test_a_manifest_without_a_name(text: str, place: str) -> None:
+    form = "lower-case letters, digits and '-', beginning and ending with one of the first"
+    assert found(names.check, text) == [f"{place}: metadata.name: '' is no name: {form}"]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         f"kind: StatefulSet\nmetadata: {{name: {'a' * 61}}}\nspec: {{replicas: 10}}\n",

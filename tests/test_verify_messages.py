@@ -9,6 +9,9 @@ from unittest import mock
 import pytest
 import yaml
 
+from packager import process
+from packager.cluster.client import Kubectl
+from packager.errors import ToolError
 from packager.kubectl import Rendered
 from packager.package import opened
 from packager.verify import Checks, containers, kustomization, mpi, names, options, references, verify
@@ -109,15 +112,29 @@ def test_an_mpijob(change: Callable[[dict[str, Any]], object], said: str, packag
     assert any(said in problem for problem in problems), problems
 
 
-def test_an_option_that_is_listed_twice(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("listed", "line", "said"),
+    [
+        (("queue", "queue"), 8, "this component is listed twice (keep one of them)"),
+        (
+            ("scratch", "gpu", "nfs"),
+            9,
+            "scratch and nfs do not go together: each says where results go (keep one of them)",
+        ),
+        (("gpu", "pvc-create"), 8, "pvc-create adds to pvc, which is not on (switch pvc on too)"),
+    ],
+    ids=["twice", "two storages", "alone"],
+)
+def test_options_that_are_listed(listed: tuple[str, ...], line: int, said: str, tmp_path: Path) -> None:
     package = build(tmp_path / "package")
     path = package / SINGLE / "kustomization.yaml"
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    queue = "../../../common/mpi/k8s/mlops/queue"
-    path.write_text(yaml.safe_dump({**content, "components": [queue, queue]}), encoding="utf-8")
+    before, components, after = path.read_text(encoding="utf-8").partition("components:\n")
+    head = "".join(line for line in before.splitlines(keepends=True) if not line.startswith("#"))
+    lines = [f"  - ../../../common/mpi/k8s/mlops/{name}\n" for name in listed]
+    path.write_text("".join((head, components, *lines, after)), encoding="utf-8")
     with opened(package) as found:
         problems = [str(problem) for problem in options.check(kustomization.read(found, SINGLE), SINGLE)]
-    assert any("this component is listed twice (keep one of them)" in problem for problem in problems), problems
+    assert f"{path}:{line}:5: {said}" in problems
 
 
 @pytest.mark.parametrize(
@@ -146,6 +163,8 @@ def test_a_config_map_that_is_too_large(kib: int, said: str, package: Path) -> N
             "env is deprecated, and later versions of kustomize drop it (use `envs`)",
         ),
         ({"configMapGenerator": [{"literals": ["A=1"]}]}, "expected a name, and what to generate from"),
+        ({"configMapGenerator": [{"name": "c", "files": ["folder"]}]}, "folder is a folder"),
+        ({"patches": [{"path": "folder"}]}, "folder is a folder"),
         ({"patches": ["a.yaml"]}, "expected a mapping with `path` or `patch`"),
         ({"resources": ["https://example.com/a.yaml"]}, "is fetched from elsewhere, and a package brings all it needs"),
         (
@@ -159,11 +178,64 @@ def test_a_config_map_that_is_too_large(kib: int, said: str, package: Path) -> N
 )
 def test_a_kustomization(content: Any, said: str, tmp_path: Path) -> None:
     package = build(tmp_path / "package")
+    (package / SINGLE / "folder").mkdir()
     (package / SINGLE / "text.yaml").write_text("text\n", encoding="utf-8")
     (package / SINGLE / "kustomization.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     with opened(package) as found:
         sources = kustomization.read(found, SINGLE)
     assert any(said in str(problem) for problem in sources.problems), sources.problems
+
+
+def test_a_literal_is_where_a_finding_about_its_key_points(tmp_path: Path) -> None:
+    package = build(tmp_path / "package")
+    path = package / SINGLE / "kustomization.yaml"
+    path.write_text("configMapGenerator:\n  - name: c\n    literals:\n      - A=1\n      - B=2\n", encoding="utf-8")
+    config = Manifest({"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"A": "1", "B": "2"}})
+    with opened(package) as found:
+        overlay = Overlay("single-node", (config,), kustomization.read(found, SINGLE))
+    assert str(overlay.problem(config, ("data", "B"), "wrong")) == f"{path}:5:9: ConfigMap c: data.B: wrong"
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ("kind: A\nmetadata:\n  name: a\nspec: {}\n", "one of them has more lines"),
+        ("kind: A\nmetadata:\n  name: b\n", "line 3 is 'name: b' instead of 'name: a'"),
+    ],
+)
+def test_what_two_kubectls_render(other: str, said: str, package: Path) -> None:
+    texts = {"old": "kind: A\nmetadata:\n  name: a\n", "new": other}
+    rendered = mock.patch(
+        "packager.verify.rendering.kustomize", side_effect=lambda _folder, program: Rendered(texts[program], ())
+    )
+    with opened(package) as found, rendered:
+        problems = [str(problem) for problem in verify(found, Checks(kubectls=("old", "new"))).problems]
+    assert problems == [
+        f"{package}/{folder}/kustomization.yaml:1:1: new renders something else than old: {said}"
+        for folder in (MULTI, SINGLE)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (process.Finished(3, "", ""), "kubectl ended with 3 and no word"),
+        (
+            process.Finished(1, "", "E1121 10:00:00.000000       1 memcache.go:1] \n"),
+            "kubectl ended with 1 and no word",
+        ),
+        (ToolError("kubectl did not end within 120 seconds"), "kubectl did not end within 120 seconds"),
+    ],
+    ids=["no word", "an empty log line", "no end"],
+)
+def test_a_cluster_that_says_nothing(answer: process.Finished | ToolError, said: str, package: Path) -> None:
+    rendered = mock.patch("packager.verify.rendering.kustomize", return_value=Rendered("kind: List\n", ()))
+    asked = mock.patch.object(process, "run", side_effect=[answer, answer])
+    with opened(package) as found, rendered, asked:
+        report = verify(found, Checks(server=Kubectl()))
+    assert [line for line in report.unchecked if "cluster" in line] == [
+        f"the cluster could not judge {name}: {said}" for name in ("multi-node", "single-node")
+    ]
 
 
 def test_what_kubectl_renders_and_nobody_can_read(package: Path) -> None:

@@ -80,7 +80,7 @@ class Manifest:
         return mapping(self.data.get("spec"))
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
+        return f"{self.kind} {self.name}".strip() or "a manifest"
 
 
 @dataclass(frozen=True)
