@@ -88,6 +88,7 @@ def configure(package: Package, overlays: Sequence[str], answers: Answers) -> di
 
     Raises:
         UsageError: An answer does not fit this package.
+        ToolError: A file that would be edited cannot be read.
     """
     files = Files(package)
     for overlay in overlays:

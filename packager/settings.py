@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from packager import edits, envfile, yamlio
 from packager.components import KEYS, SITE, faults
-from packager.errors import UsageError, reason
+from packager.errors import ToolError, UsageError, reason
 from packager.package import OVERLAYS
 from packager.problems import Problem
 
@@ -28,13 +28,13 @@ class Files:
         self._changed: dict[str, bytes] = {}
 
     def read(self, path: str) -> bytes:
-        """Return the content of a file, by its path below the package's root. Raises UsageError."""
+        """Return the content of a file, by its path below the package's root. Raises ToolError."""
         if path in self._changed:
             return self._changed[path]
         try:
             return (self.package.folder / path).read_bytes()
         except OSError as error:
-            raise UsageError(f"{self.package.shown(path)} cannot be read: {reason(error)}") from None
+            raise ToolError(f"{self.package.shown(path)} cannot be read: {reason(error)}") from None
 
     def write(self, path: str, content: bytes) -> None:
         """Change a file; nothing is written to disk."""
@@ -70,12 +70,13 @@ def patches(files: Files, overlay: str) -> list[str]:
     """Return the paths of the patches that lie in the overlay's folder.
 
     Raises:
-        UsageError: Its kustomization cannot be read.
+        UsageError: Its kustomization is no YAML.
+        ToolError: It cannot be read.
     """
     shown = files.package.shown(kustomization(overlay))
     document, problems = yamlio.load(files.read(kustomization(overlay)), shown)
     if problems:
-        raise UsageError(f"{shown} cannot be read", problems=problems)
+        raise UsageError(f"{shown} is not YAML", problems=problems)
     entries = document.data.get("patches") if isinstance(document.data, dict) else None
     names = [entry.get("path") for entry in entries or () if isinstance(entry, dict)]
     plain = [name for name in names if isinstance(name, str) and re.fullmatch(r"[^/]+", name)]
