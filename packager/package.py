@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packager import archive, manifest
+from packager import archive, manifest, paths
 from packager.contents import DEFAULT
 from packager.errors import ToolError, UsageError, VerificationError, reason
 
@@ -67,9 +67,9 @@ def opened(path: Path, *, limits: Limits = DEFAULT) -> Iterator[Package]:
         VerificationError: It is no package, or an archive that must not be unpacked.
         ToolError: It cannot be read, or there is no room to unpack it.
     """
-    if not path.exists():
+    if not paths.exists(path):
         raise UsageError(f"there is no {path}")
-    with _unpacked(path, limits) if not path.is_dir() else nullcontext(path) as folder:
+    with nullcontext(path) if paths.is_folder(path) else _unpacked(path, limits) as folder:
         said = manifest.read(folder)
         yield Package(
             name=said["package"],
@@ -82,7 +82,7 @@ def opened(path: Path, *, limits: Limits = DEFAULT) -> Iterator[Package]:
 
 
 def _unpacked(path: Path, limits: Limits) -> AbstractContextManager[Path]:
-    if not path.is_file():
+    if not paths.is_file(path):
         raise UsageError(f"{path} is neither a file nor a folder")
     return _extracted(path, limits)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from packager import tree, yamlio
+from packager import paths, tree, yamlio
 from packager.components import BY_NAME, KEYS, OPTIONS, SITE, conflicts
 from packager.contents import Limits
 from packager.errors import UsageError, VerificationError
@@ -98,7 +98,7 @@ def _value(setting: str) -> tuple[str, str]:
 def _component(given: str) -> OwnComponent:
     """Read the component in the folder `given`."""
     folder = Path(given)
-    if not folder.is_dir():
+    if not paths.is_folder(folder):
         raise UsageError(f"--with {given}: there is no such folder")
     name = folder.resolve().name
     if name in _TAKEN or not re.fullmatch(LABEL, name):

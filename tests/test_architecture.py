@@ -30,7 +30,19 @@ OWNERS = {
 
 # From the ground up; a module may import what stands on its own line or above.
 LAYERS = (
-    ("errors", "problems", "contents", "yamlio", "envfile", "quantity", "process", "fetch", "atomic", "__init__"),
+    (
+        "errors",
+        "problems",
+        "paths",
+        "contents",
+        "yamlio",
+        "envfile",
+        "quantity",
+        "process",
+        "fetch",
+        "atomic",
+        "__init__",
+    ),
     ("manifest", "tree", "archive", "package", "kubectl", "components"),
     ("spec", "kinds", "selection"),
     ("plan",),

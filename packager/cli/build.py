@@ -179,17 +179,17 @@ class _Writer:
         }
 
     def _folder(self, package: Tree, path: Path) -> Entry:
-        from packager import atomic, tree
+        from packager import atomic, paths, tree
 
-        if path.exists() and not path.is_dir():
+        if paths.exists(path) and not paths.is_folder(path):
             raise UsageError(f"{path} is not a folder")
         with atomic.folder(path) as folder:
             return tree.write(package, folder)
 
     def _archive(self, package: Tree, path: Path) -> Entry:
-        from packager import archive, atomic
+        from packager import archive, atomic, paths
 
-        if path.is_dir():
+        if paths.is_folder(path):
             raise UsageError(f"{path} is a folder")
         large = archive.is_large(package)
         if large and not archive.fast():

@@ -207,7 +207,7 @@ def _edit(package: Package, changed: Mapping[str, bytes]) -> None:
 
 def _pack(package: Package, changed: Mapping[str, bytes], destination: Path | None, *, force: bool) -> Path:
     """Write the package with its changes as a new tarball, and return its path: the old one's when nothing changes."""
-    from packager import archive, atomic
+    from packager import archive, atomic, paths
     from packager.configure import edited
 
     if destination is None and not changed:
@@ -215,7 +215,7 @@ def _pack(package: Package, changed: Mapping[str, bytes], destination: Path | No
     name = package.source.name
     stem = name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz").removesuffix(".configured")
     path = destination or package.source.with_name(f"{stem}.configured.tar.gz")
-    if path.is_dir():
+    if paths.is_folder(path):
         raise UsageError(f"{path} is a folder")
     contents, manifest = edited(package, changed)
     with atomic.file(path) as stream:

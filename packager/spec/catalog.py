@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packager import yamlio
-from packager.errors import UsageError
+from packager import paths, yamlio
+from packager.errors import ToolError, UsageError
 from packager.problems import similar
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def specs(folders: Sequence[Path]) -> Iterator[Path]:
             raise UsageError(f"{folder}: {(error.strerror or 'cannot be read').lower()}") from None
         for name in names:
             path = folder / name / "spec.yaml"
-            if name not in seen and path.is_file():
+            if name not in seen and _is_there(path):
                 seen.add(name)
                 yield path
 
@@ -45,13 +45,14 @@ def find(model: str, folders: Sequence[Path]) -> Path:
 
     Raises:
         UsageError: No spec has that name; the message says which come close.
+        ToolError: What is at the path cannot be told.
     """
     if "/" in model or model in (".", "..") or model.endswith((".yaml", ".yml")):
         path = Path(model)
-        return path / "spec.yaml" if path.is_dir() else path
+        return path / "spec.yaml" if paths.is_folder(path) else path
     for folder in folders:
         path = folder / model / "spec.yaml"
-        if path.is_file() and model in names(path):
+        if _is_there(path) and model in names(path):
             return path
     known: list[str] = []
     for path in specs(folders):
@@ -60,8 +61,15 @@ def find(model: str, folders: Sequence[Path]) -> Path:
             return path
         known.extend(called)
     hint = similar(model, known) or "`mlpack list` shows the models"
-    where = "; a path has a slash: ./" + model if Path(model).exists() else ""
+    where = "; a path has a slash: ./" + model if paths.exists(Path(model)) else ""
     raise UsageError(f"there is no model {model!r}{where}", hint=hint)
+
+
+def _is_there(spec: Path) -> bool:
+    try:
+        return paths.is_file(spec)
+    except ToolError:  # a folder of somebody else's keeps no one from the models beside it
+        return False
 
 
 def names(path: Path) -> list[str]:
