@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -66,6 +66,30 @@ def test_links_in_a_circle(tmp_path: Path) -> None:
     (tmp_path / "other").symlink_to("other")
     (found,) = said(tmp_path, WITH_OTHER)
     assert found.startswith("spec.yaml:5:19: other cannot be read: ")
+
+
+def test_a_link_to_nothing_is_not_what_was_meant(tmp_path: Path) -> None:
+    (tmp_path / "other").symlink_to("nowhere")
+    assert said(tmp_path, WITH_OTHER) == ["spec.yaml:5:19: expected a file, found none: other"]
+
+
+def test_a_folder_that_may_not_be_entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    look = os.stat
+
+    def stat(path: str | Path, **how: Any) -> os.stat_result:
+        if "/shut/" in str(path):
+            raise PermissionError(13, "Permission denied", path)
+        return look(path, **how)
+
+    spec = demo.changed("[train.sh] => [train.sh, shut/other]", "assets: [shut/data]")
+    path = demo.write(tmp_path, spec, {"shut/other": "x", "shut/data/a": "1"})
+    monkeypatch.setattr(os, "stat", stat)
+    with pytest.raises(SpecError) as refused:
+        load(path)
+    assert [str(problem).removeprefix(f"{tmp_path}/") for problem in refused.value.problems] == [
+        "spec.yaml:5:19: shut/other cannot be read: permission denied",
+        "spec.yaml:11:10: shut/data cannot be read: permission denied",
+    ]
 
 
 def test_neither_folders_nor_devices_are_files(tmp_path: Path) -> None:

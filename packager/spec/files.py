@@ -104,16 +104,23 @@ def _utf8(name: str) -> str:
 def _likely(root: Path, name: str) -> str | None:
     """Return a hint for a file that is not there: the one beside it with nearly this name."""
     path = root / name
-    if path.exists() or not path.parent.is_dir():
+    try:
+        beside = [entry.name for entry in path.parent.iterdir()]
+    except OSError:  # no folder, or one that may not be listed
+        return None
+    if path.name in beside:
         return None
     above = name.rpartition("/")[0]
-    names = (f"{above}/{entry.name}" if above else entry.name for entry in path.parent.iterdir())
-    return similar(name, names)
+    return similar(name, [f"{above}/{entry}" if above else entry for entry in beside])
 
 
 def _walk(root: Path, name: str) -> Iterator[SourceFile | str]:
     top = root / name
-    if not top.is_dir() or not top.resolve().is_relative_to(root):
+    try:
+        is_inside = top.is_dir() and top.resolve().is_relative_to(root)
+    except OSError:
+        is_inside = False
+    if not is_inside:
         yield _look(root, name)
         return
     unread: list[OSError] = []
