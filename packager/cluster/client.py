@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from packager import process
 from packager.errors import ClusterError, MlpackError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
 REQUEST_TIMEOUT = 20.0
@@ -112,10 +111,6 @@ class Kubectl:
         except ValueError:
             raise UnreachableError("the cluster's answer broke off") from None
 
-    def stream(self, *arguments: str) -> AbstractContextManager[Iterator[str]]:
-        """Return kubectl's output line by line while it runs; see `bytes_of` for bytes."""
-        return _lines(self.start(*arguments))
-
     def start(self, *arguments: str) -> AbstractContextManager[process.Running]:
         """Start kubectl; its output is read while it runs."""
         argv = self.argv(*arguments)
@@ -147,9 +142,3 @@ def failed(stderr: str) -> MlpackError:
     if _UNREACHABLE.search(said):
         return UnreachableError(f"the cluster does not answer: {said}", hint="kubectl cluster-info")
     return ClusterError(said or "kubectl failed and did not say why")
-
-
-@contextmanager
-def _lines(starting: AbstractContextManager[process.Running]) -> Iterator[Iterator[str]]:
-    with starting as running:
-        yield (line.decode(errors="replace") for line in running.stdout)
