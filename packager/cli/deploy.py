@@ -139,7 +139,7 @@ def _make_room(to: Target, situation: Situation, *, replace: bool, yes: bool) ->
     if state is State.SAME and not replace:
         say(f"{to.shown} is there already, just as the package says")
         return
-    if state is not State.GOING:
+    if state not in (State.SAME, State.GOING):
         question = _describe(to, situation)
         if not (replace or yes):
             if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -161,8 +161,6 @@ def _describe(to: Target, situation: Situation) -> str:
         say(f"  and {len(situation.differences) - 20} more differences")
     if situation.state is State.ENDED:
         return f"{to.shown}{by} has run already, and a finished job does not run again"
-    if situation.state is State.SAME:
-        return f"{to.shown}{by} is there already"
     return f"{to.shown}{by} is there already and is different; its pods cannot be changed while it exists"
 
 
