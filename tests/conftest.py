@@ -6,6 +6,7 @@ import json
 import shutil
 import signal
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-from packager import cli
+from packager import cli, process
 from tests import demo, kubectls
+from tests.life import Life
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,3 +86,29 @@ def kubectl() -> Path:
         if found is None:
             pytest.fail(f"there is no kubectl: {error}")
         return Path(found)
+
+
+@pytest.fixture(scope="session")
+def hello_mpi(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """hello-mpi as delivered, for all tests to copy."""
+    from tests.broken import build
+
+    return build(tmp_path_factory.mktemp("package") / "hello-mpi")
+
+
+@pytest.fixture
+def life(mlpack: Callable[..., Outcome], hello_mpi: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Life:
+    """A cluster that is made up, in the place of every program; hello-mpi is in the current folder.
+
+    Waits take no time.
+    """
+    assert callable(mlpack)
+    shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
+    life = Life()
+    monkeypatch.setattr(process, "run", life.run)
+    monkeypatch.setattr("packager.kubectl.run", life.run)
+    monkeypatch.setattr(process, "stream", life.stream)
+    monkeypatch.setattr(process, "attached", life.attach)
+    monkeypatch.setattr("packager.cluster.follow.EVERY", 0.0)
+    monkeypatch.setattr(time, "sleep", lambda _seconds: None)
+    return life
