@@ -135,10 +135,11 @@ def failed(stderr: str) -> MlpackError:
     """Return the error that kubectl's words on stderr mean: a UsageError when they are about the context asked for."""
     said = " ".join(line for line in stderr.split("\n") if line and not re.match(r"[EW]\d{4} ", line))
     said = " ".join(said.split()) or " ".join(stderr.split())
-    said = said.removeprefix("error: ").removeprefix("Error from server: ")
+    said = said.removeprefix("error: ")
     if found := _NO_CONTEXT.search(said):
         name = found[found.lastindex or 0]
         return UsageError(f"there is no context {name!r} in the kubeconfig", hint="kubectl config get-contexts")
     if _UNREACHABLE.search(said):
         return UnreachableError(f"the cluster does not answer: {said}", hint="kubectl cluster-info")
+    said = re.sub(r"^Error from server( \(\w+\))?: ", "", said)
     return ClusterError(said or "kubectl failed and did not say why")
