@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import sys
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from tests.fake_cluster import FakeCluster, Object, item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    import pytest
 
 JOB = "hello-mpi-multi-node"
 POD = "hello-mpi-single-node"
@@ -69,9 +72,27 @@ def pod(name: str, role: str, index: int, *, state: Object | None = None, **stat
     return item("Pod", name, metadata=metadata, spec={"containers": [{"name": role, "image": "a:1"}]}, status=said)
 
 
+class _Typed(io.StringIO):
+    """A terminal on which somebody types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def at_a_terminal(monkeypatch: pytest.MonkeyPatch, typed: str = "") -> None:
+    """Let there be a terminal without colours for the rest of the test, on which `typed` is the answer to everything.
+
+    It is called in a test, not in a fixture: pytest gives each of them a stderr of its own.
+    """
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(sys, "stdin", _Typed(typed))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+
+
 @dataclass
 class Life(FakeCluster):
-    """A cluster in which things happen. `refused` also takes `delete mpijobs`: what it says to that alone.
+    """A cluster in which things happen. `refused` also takes `get mpijobs`: what is said to that alone.
 
     Attributes:
         overlays: What kubectl renders, by overlay.
@@ -103,7 +124,7 @@ class Life(FakeCluster):
         assert len(self.calls) < ENOUGH, "it is waited for what never comes"
         if verb == "get" and self.moments and any(self._is_there(name) for name in what):
             self.moments.pop(0)()
-        if verb == "delete" and (said := self.refused.get(f"delete {what[0].partition('.')[0]}")):
+        if what and (said := self.refused.get(f"{verb} {what[0].partition('/')[0].partition('.')[0]}")):
             return Finished(1, "", said)
         done = super().run(argv, timeout=timeout)
         if done.returncode == 0 and not any(word.startswith("--dry-run") for word in argv):
@@ -142,6 +163,14 @@ class Life(FakeCluster):
     def end(self, how: str = "Succeeded", **condition: str) -> None:
         """Let the MPIJob end."""
         self.find("MPIJob", JOB)["status"] = {"conditions": [{"type": how, "status": "True", **condition}]}
+
+    def lose(self) -> None:
+        """Let the server answer no more."""
+        self.version = (34, None)
+
+    def answer(self) -> None:
+        """Let it answer again."""
+        self.version = (34, 34)
 
     def vanish(self) -> None:
         """Let everything be gone."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import re
 import signal
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.cluster import deploy as deploying
-from tests.life import ENDED_WITH_3, JOB, POD, launcher
+from tests.life import ENDED_WITH_3, JOB, POD, at_a_terminal, launcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,25 +129,12 @@ def test_of_many_differences_twenty_are_shown(mlpack: Mlpack, life: Life) -> Non
     assert shown[20] == "  and 3 more differences"
 
 
-class Terminal(io.StringIO):
-    """A person at a terminal, who types."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def at_a_terminal(monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
-    monkeypatch.setattr(sys, "stdin", Terminal(typed))
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-
-
 def test_on_a_terminal_it_asks_and_takes_no_for_an_answer(
     mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
     life.deploy()
     life.end()
-    at_a_terminal(monkeypatch, "\n")
+    at_a_terminal(monkeypatch, typed="\n")
     done = mlpack(*DEPLOY)
     assert done.code == 1
     assert done.stderr.startswith(f"{MPIJOB} has run already, and a finished job does not run again.\n")

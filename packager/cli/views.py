@@ -58,7 +58,8 @@ class Lines:
         """Say what has changed since the last update."""
         if update.silence:
             if not self._is_lost:
-                self._say(f"the cluster does not answer ({update.error}); asking again until it does")
+                why = str(update.error).removeprefix("the cluster does not answer: ")
+                self._say(f"the cluster does not answer ({why}); asking again until it does")
             self._is_lost = True
             return
         if self._is_lost:
