@@ -101,6 +101,8 @@ class Life(FakeCluster):
         archive: What a command in a container writes: the tar of its results.
         broke: What kubectl says when it ends, of a command in a container, and its exit code.
         attached: What was run on the user's own terminal.
+        readers: The pods that were made to read results.
+        reader_status: What becomes of them; None when somebody deletes them at once.
     """
 
     overlays: dict[str, list[Object]] = field(
@@ -111,6 +113,8 @@ class Life(FakeCluster):
     archive: bytes = b""
     broke: tuple[int, str] = (0, "")
     attached: list[str] = field(default_factory=list)
+    readers: list[Object] = field(default_factory=list)
+    reader_status: Object | None = field(default_factory=lambda: {"phase": "Running"})
 
     def run(self, argv: Sequence[str], *, timeout: float | None = None) -> Finished:
         """As `packager.process.run`."""
@@ -129,8 +133,11 @@ class Life(FakeCluster):
         done = super().run(argv, timeout=timeout)
         if done.returncode == 0 and not any(word.startswith("--dry-run") for word in argv):
             if verb == "apply":
-                file = next(word for word in argv if word.startswith("--filename=")).partition("=")[2]
-                self._make(json.loads(Path(file).read_text(encoding="utf-8"))["items"])
+                self._make(_given(argv)["items"])
+            elif verb == "create":
+                self.readers.append(_given(argv))
+                if self.reader_status is not None:
+                    self._make([{**self.readers[-1], "status": self.reader_status}])
             elif verb == "delete":
                 self.objects = [each for each in self.objects if not any(_names(name, each) for name in what)]
         return done
@@ -199,6 +206,12 @@ class _Running:
 
     def wait(self) -> Finished:
         return self.end
+
+
+def _given(argv: Sequence[str]) -> Object:
+    """Return what a command is given in a file."""
+    file = next(word for word in argv if word.startswith("--filename=")).partition("=")[2]
+    return dict(json.loads(Path(file).read_text(encoding="utf-8")))
 
 
 def _names(what: str, each: Object) -> bool:

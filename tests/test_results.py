@@ -41,7 +41,8 @@ def test_a_claim_outlives_the_pods() -> None:
 
 
 def test_without_a_volume_it_is_the_containers_own() -> None:
-    assert not output_of(spec(), [ENV]).outlives_pods
+    output = output_of(spec(), [ENV])
+    assert (output.storage, output.outlives_pods) == ("the container's own file system", False)
 
 
 def test_without_an_output_dir_there_are_no_results() -> None:

@@ -99,7 +99,8 @@ def _copy(of: Target, place: Place, folder: Path) -> None:
         raise ToolError(f"{folder} cannot be written: {reason(error)}") from None
     for path in received.skipped:
         say(f"{path} is no plain file, and was left out")
-    say(f"{received.files} files, {received.size:,} bytes, from {place.pod}:{place.path} in {folder}")
+    count = f"{received.files} file{'s' if received.files != 1 else ''}"
+    say(f"{count}, {received.size:,} bytes, from {place.pod}:{place.path} in {folder}")
 
 
 def _gone(of: Target, snapshot: Snapshot | None, output: Output) -> ClusterError:

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from packager import archive
+from packager.cluster.deploy import explained
 from packager.cluster.objects import name, status
 from packager.cluster.pods import failure, obstacles
 from packager.errors import ClusterError, TimedOutError, VerificationError
@@ -143,7 +144,8 @@ def reader(kubectl: Kubectl, workload: str, pod_spec: Object, output: Output) ->
             file.write_text(json.dumps(pod), encoding="utf-8")
             done = kubectl.run("create", f"--filename={file}")
         if done.returncode != 0:
-            raise ClusterError(f"the pod that reads the results cannot be made: {' '.join(done.stderr.split())}")
+            refused = explained(done.stderr)
+            raise ClusterError(f"the pod that reads the results cannot be made: {refused}", hint=refused.hint)
         _await(kubectl, pod_name)
         yield pod_name
     finally:
