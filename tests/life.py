@@ -92,7 +92,7 @@ def at_a_terminal(monkeypatch: pytest.MonkeyPatch, typed: str = "") -> None:
 
 @dataclass
 class Life(FakeCluster):
-    """A cluster in which things happen. `refused` also takes `get mpijobs`: what is said to that alone.
+    """A cluster in which things happen. `refused` also takes `get mpijobs`: what is said to that.
 
     Attributes:
         overlays: What kubectl renders, by overlay.
@@ -128,13 +128,15 @@ class Life(FakeCluster):
         assert len(self.calls) < ENOUGH, "it is waited for what never comes"
         if verb == "get" and self.moments and any(self._is_there(name) for name in what):
             self.moments.pop(0)()
-        if what and (said := self.refused.get(f"{verb} {what[0].partition('/')[0].partition('.')[0]}")):
+        about = what[0].partition("/")[0].partition(".")[0] if what else ""
+        about = _given(argv)["kind"].lower() if verb == "create" else about
+        if said := self.refused.get(f"{verb} {about}".strip()):
             return Finished(1, "", said)
         done = super().run(argv, timeout=timeout)
         if done.returncode == 0 and not any(word.startswith("--dry-run") for word in argv):
             if verb == "apply":
                 self._make(_given(argv)["items"])
-            elif verb == "create":
+            elif verb == "create" and about == "pod":
                 self.readers.append(_given(argv))
                 if self.reader_status is not None:
                     self._make([{**self.readers[-1], "status": self.reader_status}])

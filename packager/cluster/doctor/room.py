@@ -66,19 +66,20 @@ def nodes(case: Case) -> Iterator[Finding]:
         f"{demand.count} {demand.name}{'s' if demand.count != 1 else ''} of {_listed(demand.requests)}"
         for demand in case.demands
     )
+    count = f"{len(found)} node{'s' if len(found) != 1 else ''}"
     if homeless := _place(case.demands, empty):
         why = _why(homeless, empty)
         yield fails(
             "nodes", f"even if nothing else ran, no node could take {homeless.name}: {why}", "kubectl get nodes"
         )
     elif running is None:
-        message = f"{len(found)} nodes could take {needed}; what runs on them may not be read"
+        message = f"{count} could take {needed}; what runs on them may not be read"
         yield unknown("nodes", message, "kubectl auth can-i list pods -A")
     elif homeless := _place(case.demands, now):
         message = f"no room now for {needed}: the {homeless.name} would wait: {_why(homeless, now)}"
         yield fails("nodes", message, "kubectl describe nodes")
     else:
-        yield ok("nodes", f"room for {needed}, on {len(found)} node{'s' if len(found) != 1 else ''}")
+        yield ok("nodes", f"room for {needed}, on {count}")
 
 
 class _Room:

@@ -1,0 +1,158 @@
+"""What the doctor says in cases that are seldom met, and how each is told from a cluster that is away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager import process
+from packager.cluster import heartbeat
+from packager.cluster.client import Kubectl
+from packager.errors import UnreachableError
+from tests.fake_cluster import healthy, item, lease, node
+from tests.test_doctor import Report, claim
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tests.conftest import Outcome
+    from tests.life import Life
+
+    Mlpack = Callable[..., Outcome]
+
+AWAY = "Unable to connect to the server: EOF"
+NO_ANSWER = (f"the cluster does not answer: {AWAY}", "kubectl cluster-info")
+
+
+@pytest.fixture
+def doctor(mlpack: Mlpack, life: Life) -> Callable[[], Report]:
+    """Examines hello-mpi in a healthy cluster."""
+    life.objects = healthy().objects
+    return lambda: Report(mlpack("doctor", "hello-mpi", "-n", "team", "-o", "json"))
+
+
+def with_nodes(life: Life, *nodes: dict[str, Any]) -> None:
+    life.objects = [*(each for each in life.objects if each["kind"] != "Node"), *nodes]
+
+
+@pytest.mark.parametrize(
+    ("asked", "unknown"),
+    [
+        ("version", {"server"}),
+        ("get nodes", {"image", "nodes"}),
+        ("get pods", {"nodes"}),
+        ("create list", {"permissions"}),
+        ("create", {"admission"}),
+        ("apply", {"apply"}),
+        ("get resourcequotas", {"quota"}),
+    ],
+)
+def test_a_cluster_that_goes_away_in_between_is_unknown_and_no_fault(
+    doctor: Callable[[], Report], life: Life, asked: str, unknown: set[str]
+) -> None:
+    life.refused[asked] = AWAY
+    report = doctor()
+    assert (report.code, set(report.not_ok())) == (6, {(check, "unknown") for check in unknown})
+    assert all(report.of(check)[-1] == NO_ANSWER for check in unknown)
+
+
+def test_permissions_that_nobody_may_ask_for(doctor: Callable[[], Report], life: Life) -> None:
+    life.refused["create list"] = "Error from server (Forbidden): you may not ask"
+    report = doctor()
+    assert (report.code, report.not_ok()) == (6, [("permissions", "unknown")])
+    assert report.of("permissions") == [("you may not ask", None)]
+
+
+def test_an_answer_about_permissions_that_breaks_off(
+    doctor: Callable[[], Report], life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(argv: Sequence[str], *, timeout: float | None = None) -> process.Finished:
+        done = life.run(argv, timeout=timeout)
+        is_review = "create" in argv and done.stdout.startswith("{")
+        return process.Finished(0, done.stdout[:-5], "") if is_review else done
+
+    monkeypatch.setattr(process, "run", run)
+    report = doctor()
+    assert (report.code, report.not_ok()) == (6, [("permissions", "unknown")])
+    assert report.of("permissions") == [("the cluster's answer broke off", None)]
+
+
+def test_a_namespace_that_enforces_what_is_no_level(doctor: Callable[[], Report], life: Life) -> None:
+    life.objects[0]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "strict"
+    report = doctor()
+    assert report.code == 0
+    assert report.of("namespace") == [("team; it enforces strict, which is no level", None)]
+
+
+def test_a_job_that_is_there_as_the_package_says(
+    mlpack: Mlpack, doctor: Callable[[], Report], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("packager.cli.target.who", lambda: "ann@desk")
+    assert mlpack("deploy", "hello-mpi", "-n", "team", "--no-wait").code == 0
+    report = doctor()
+    assert report.code == 0
+    message = "hello-mpi-multi-node is there already by ann@desk, as the package says"
+    assert report.of("names") == [(message, None)]
+
+
+def test_a_claim_that_waits_for_its_volume(doctor: Callable[[], Report], life: Life) -> None:
+    workload = next(each for each in life.overlays["multi-node"] if each["kind"] == "MPIJob")
+    volumes = workload["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["volumes"]
+    volumes.append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
+    pending = claim("data", "ReadOnlyMany", phase="Pending")
+    pending["spec"]["volumeName"] = "disk-1"
+    life.objects.append(pending)
+    report = doctor()
+    assert (report.code, report.not_ok()) == (1, [("claims", "fails")])
+    assert report.of("claims") == [("data waits for its volume", "kubectl describe pvc data -n team")]
+
+
+def unready() -> dict[str, Any]:
+    there = node()
+    there["status"]["conditions"][0]["status"] = "False"
+    return there
+
+
+@pytest.mark.parametrize(
+    ("nodes", "why"),
+    [([], "there are no nodes"), ([unready()], "node-1: not ready"), ([node()], "node-1: not labelled disk=fast")],
+    ids=["none", "not ready", "not labelled"],
+)
+def test_why_no_node_could_take_it(
+    doctor: Callable[[], Report], life: Life, nodes: list[dict[str, Any]], why: str
+) -> None:
+    with_nodes(life, *nodes)
+    if "disk" in why:
+        workload = next(each for each in life.overlays["multi-node"] if each["kind"] == "MPIJob")
+        for replica in workload["spec"]["mpiReplicaSpecs"].values():
+            replica["template"]["spec"]["nodeSelector"] = {"disk": "fast"}
+    report = doctor()
+    assert (report.code, report.not_ok()) == (1, [("nodes", "fails")])
+    assert report.of("nodes") == [
+        (f"even if nothing else ran, no node could take launcher: {why}", "kubectl get nodes")
+    ]
+
+
+def test_nodes_with_pods_that_may_not_be_seen(doctor: Callable[[], Report], life: Life) -> None:
+    life.denied = {"list pods"}
+    report = doctor()
+    assert ("nodes", "unknown") in report.not_ok()
+    message, fix = report.of("nodes")[0]
+    assert message.startswith("1 node could take 1 launcher of ")
+    assert message.endswith("; what runs on them may not be read")
+    assert fix == "kubectl auth can-i list pods -A"
+
+
+def test_an_operator_without_a_lease_counts_by_its_deployment(doctor: Callable[[], Report], life: Life) -> None:
+    available = {"conditions": [{"type": "Available", "status": "True"}]}
+    life.objects = [each for each in life.objects if each["kind"] != "Lease"]
+    life.objects.append(item("Deployment", "mpi-operator", status=available))
+    assert doctor().of("operator") == [("mpi-operator is at work: its Deployment team/mpi-operator is available", None)]
+
+
+def test_an_operator_is_not_called_unseen_when_the_cluster_is_away(life: Life) -> None:
+    life.objects.append(lease())
+    life.refused["get deployments"] = AWAY
+    with pytest.raises(UnreachableError, match="the cluster does not answer: Unable to connect"):
+        heartbeat.listen(Kubectl(), "mpi-operator")
