@@ -16,6 +16,7 @@ from packager.cluster.client import Kubectl
 from packager.cluster.operator import settle
 from packager.errors import ClusterError
 from tests.fake_cluster import FakeCluster, item, lease
+from tests.life import at_a_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -95,15 +96,23 @@ def test_another_operator_with_the_same_crd_is_left_alone(mlpack: Mlpack, cluste
 
 def test_the_old_pod_of_an_upgrade_does_not_count(cluster: FakeCluster, manifest: Path) -> None:
     cluster.objects[1] = deployment(available=1, updated=1, replicas=2)
-    waiting = settle(Kubectl(), releases.bundle(MPI, manifest))
+    waiting = settle(Kubectl(), releases.bundle(MPI, manifest), sleep=time.sleep)
     assert next(waiting) == "deployment/mpi-operator: not all of its pods are available yet"
     cluster.objects[1] = deployment()
     assert list(waiting) == []
 
 
+def test_a_deployment_is_waited_for(cluster: FakeCluster, manifest: Path) -> None:
+    there = cluster.objects.pop(1)
+    waiting = settle(Kubectl(), releases.bundle(MPI, manifest), sleep=time.sleep)
+    assert next(waiting) == "deployment/mpi-operator is not there yet"
+    cluster.objects.append(there)
+    assert list(waiting) == []
+
+
 def test_a_crd_is_waited_for(cluster: FakeCluster, manifest: Path) -> None:
     established = cluster.objects[0].pop("status")
-    waiting = settle(Kubectl(), releases.bundle(MPI, manifest))
+    waiting = settle(Kubectl(), releases.bundle(MPI, manifest), sleep=time.sleep)
     assert next(waiting) == "mpijobs.kubeflow.org is not established yet"
     cluster.objects[0]["status"] = established
     assert list(waiting) == []
@@ -111,7 +120,7 @@ def test_a_crd_is_waited_for(cluster: FakeCluster, manifest: Path) -> None:
 
 def test_a_cluster_that_is_away_for_a_moment_is_waited_for(cluster: FakeCluster, manifest: Path) -> None:
     cluster.version = (34, None)
-    waiting = settle(Kubectl(), releases.bundle(MPI, manifest))
+    waiting = settle(Kubectl(), releases.bundle(MPI, manifest), sleep=time.sleep)
     assert next(waiting).startswith("the cluster does not answer: ")
     cluster.version = (34, 34)
     assert list(waiting) == []
@@ -123,7 +132,7 @@ def test_an_image_that_cannot_be_pulled_ends_the_wait_within_seconds(cluster: Fa
     statuses = [{"name": "mpi-operator", "image": "x:1", "state": state}]
     cluster.objects.append(item("Pod", "mpi-operator-1", status={"phase": "Pending", "containerStatuses": statuses}))
     clock = iter(range(0, 1000, 5))
-    waiting = settle(Kubectl(), releases.bundle(MPI, manifest), clock=lambda: next(clock))
+    waiting = settle(Kubectl(), releases.bundle(MPI, manifest), clock=lambda: next(clock), sleep=time.sleep)
     with pytest.raises(ClusterError) as error:
         list(waiting)
     assert str(error.value) == (
@@ -138,7 +147,7 @@ def test_pods_that_may_not_be_made_end_the_wait(cluster: FakeCluster, manifest: 
     refused = {"type": "ReplicaFailure", "status": "True", "message": "pods is forbidden: exceeded quota"}
     cluster.objects[1]["status"]["conditions"] = [refused]
     with pytest.raises(ClusterError, match="cannot make its pods: pods is forbidden: exceeded quota"):
-        list(settle(Kubectl(), releases.bundle(MPI, manifest)))
+        list(settle(Kubectl(), releases.bundle(MPI, manifest), sleep=time.sleep))
 
 
 def test_a_wait_ends_when_the_user_has_waited_enough(mlpack: Mlpack, cluster: FakeCluster, manifest: Path) -> None:
@@ -198,6 +207,28 @@ def test_without_a_yes_nothing_is_removed(mlpack: Mlpack, cluster: FakeCluster) 
     assert done.code == 1
     assert "with the CRD: 0 jobs run and 1 ended; all of them go" in done.stderr
     assert not any(call.startswith("delete") for call in cluster.calls)
+
+
+def test_a_no_on_a_terminal_removes_nothing(
+    mlpack: Mlpack, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_a_terminal(monkeypatch, typed="n\n")
+    done = mlpack("operator", "uninstall", "mpi")
+    assert done.code == 1
+    assert "Delete mpi-operator from the cluster? [y/N]:" in done.stderr
+    assert done.stderr.endswith("error: nothing was deleted\n")
+    assert not any(call.startswith("delete") for call in cluster.calls)
+
+
+@pytest.mark.parametrize(("verb", "asked"), [("apply", ("install", "mpi")), ("delete", ("uninstall", "mpi", "-y"))])
+def test_what_the_server_refuses_is_7(
+    mlpack: Mlpack, cluster: FakeCluster, manifest: Path, verb: str, asked: tuple[str, ...]
+) -> None:
+    said = 'clusterroles "mpi-operator" is forbidden: User "me" may not'
+    cluster.refused[verb] = f"Error from server (Forbidden): {said}"
+    done = mlpack("operator", *asked, "--from", manifest)
+    assert done.code == 7
+    assert done.stderr.splitlines()[-1] == f"error: the cluster refuses it: {said}"
 
 
 def test_what_acts_goes_first_and_what_holds_the_rest_last(mlpack: Mlpack, cluster: FakeCluster) -> None:
@@ -269,3 +300,9 @@ def test_a_file_without_manifests_is_refused(mlpack: Mlpack, tmp_path: Path, tex
     done = mlpack("operator", "install", "mpi", "--from", "x.yaml")
     assert done.code == 2
     assert "x.yaml holds no manifests" in done.stderr
+
+
+def test_a_file_that_cannot_be_read_is_6(mlpack: Mlpack, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    done = mlpack("operator", "install", "mpi", "--from", "folder")
+    assert (done.code, done.stderr) == (6, "error: folder cannot be read: is a directory\n")

@@ -12,7 +12,9 @@ from typing import IO
 
 import pytest
 
+from packager.cli.console import progress
 from tests import demo
+from tests.life import at_a_terminal
 
 MLPACK = (sys.executable, "-m", "packager")
 
@@ -136,3 +138,18 @@ def test_bash_completes_verbs_and_options() -> None:
     for words, position, expected in (("mlpack bu", 1, "build"), ("mlpack build --for", 2, "--force\n--format")):
         complete = {"COMP_WORDS": words, "COMP_CWORD": str(position), "_MLPACK_COMPLETE": "complete_bash"}
         assert sorted(run(**complete).stdout.decode().split()) == sorted(expected.split())
+
+
+def test_a_bar_shows_how_far_it_is_on_a_terminal_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with progress("building", 2, unit="models") as advance:
+        advance(1)
+    assert capsys.readouterr() == ("", "")
+    at_a_terminal(monkeypatch)
+    with progress("building", 2, unit="models") as advance:
+        advance(2)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "building" in shown.err
+    assert "2/2" in shown.err

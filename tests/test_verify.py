@@ -126,6 +126,21 @@ def test_verbose_says_what_was_checked_and_reached(mlpack: Run, package: Path, k
     assert done.stderr.endswith("multi-node: Pod Security restricted\nsingle-node: Pod Security restricted\n")
 
 
+def test_verbose_says_what_keeps_an_overlay_from_a_stricter_level(mlpack: Run, package: Path, kubectl: Path) -> None:
+    pod = package / SINGLE / "pod.yaml"
+    _replace(pod, "allowPrivilegeEscalation: false", "allowPrivilegeEscalation: true")
+    with opened(package) as found:
+        seal(found)
+    done = mlpack("verify", package, "--kubectl", kubectl, "-v", "--pod-security", "baseline")
+    assert (done.code, done.stdout) == (0, "")
+    head, line = done.stderr.splitlines()[-2:]
+    assert head == "single-node: Pod Security baseline"
+    row, column = _line(pod, "allowPrivilegeEscalation: true").split(":")
+    place = f"{pod}:{row}:{int(column) + len('allowPrivilegeEscalation: ')}"
+    field = "spec.initContainers[0].securityContext.allowPrivilegeEscalation"
+    assert line == f"  {place}: Pod hello-mpi-single-node: {field}: expected false"
+
+
 def test_no_kubectl_is_neither_good_nor_bad(mlpack: Run, package: Path) -> None:
     done = mlpack("verify", package, "--kubectl", "no-such-kubectl")
     assert (done.code, done.stdout) == (6, "")
