@@ -120,13 +120,22 @@ def test_a_different_job_is_shown_and_left_alone(mlpack: Mlpack, life: Life) -> 
     assert applied(life) == []
 
 
-def test_of_many_differences_twenty_are_shown(mlpack: Mlpack, life: Life) -> None:
+def test_an_object_that_is_new_is_shown_as_such(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
-    edit(life, 23)
+    life.objects = [each for each in life.objects if not each["metadata"]["name"].startswith("hello-mpi-env")]
+    done = mlpack(*DEPLOY)
+    assert done.code == 1
+    assert done.stderr.startswith("  configmap/hello-mpi-env-multi-node  is new\n")
+
+
+@pytest.mark.parametrize(("count", "more"), [(21, "  and 1 more difference"), (23, "  and 3 more differences")])
+def test_of_many_differences_twenty_are_shown(mlpack: Mlpack, life: Life, count: int, more: str) -> None:
+    life.deploy()
+    edit(life, count)
     done = mlpack(*DEPLOY)
     shown = done.stderr.splitlines()
     assert shown[19].startswith("  configmap/hello-mpi-env-multi-node  data.KEY_19: ")
-    assert shown[20] == "  and 3 more differences"
+    assert shown[20] == more
 
 
 def test_on_a_terminal_it_asks_and_takes_no_for_an_answer(

@@ -157,8 +157,8 @@ def _describe(to: Target, situation: Situation) -> str:
     by = f", deployed by {situation.deployed_by}," if situation.deployed_by else ""
     for subject, difference in situation.differences[:20]:
         say(f"  {subject}  {difference}")
-    if len(situation.differences) > 20:
-        say(f"  and {len(situation.differences) - 20} more differences")
+    if (more := len(situation.differences) - 20) > 0:
+        say(f"  and {more} more difference{'s' if more > 1 else ''}")
     if situation.state is State.ENDED:
         return f"{to.shown}{by} has run already, and a finished job does not run again"
     return f"{to.shown}{by} is there already and is different; its pods cannot be changed while it exists"

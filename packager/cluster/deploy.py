@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 from dataclasses import dataclass
@@ -205,7 +204,7 @@ def _changes(kubectl: Kubectl, manifests: Manifests) -> Iterator[tuple[str, Diff
         live = there.get((each["kind"], name(each)))
         subject = f"{each['kind'].lower()}/{name(each)}"
         if live is None:
-            yield subject, Difference("", None, json.dumps("a new object"))
+            yield subject, Difference("", None, each)
             continue
         for difference in differences(each, live):
             yield subject, difference

@@ -21,7 +21,7 @@ class Difference:
     """One value.
 
     Attributes:
-        path: Where: `spec.containers[main].image`.
+        path: Where: `spec.containers[main].image`; empty for an object that is not there at all.
         before: What is there; None for nothing.
         after: What the manifest says.
     """
@@ -31,6 +31,8 @@ class Difference:
     after: Any
 
     def __str__(self) -> str:
+        if not self.path:
+            return "is new"
         return f"{self.path}: {_short(self.before)} -> {_short(self.after)}"
 
 
