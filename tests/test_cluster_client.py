@@ -82,3 +82,11 @@ def test_an_answer_that_breaks_off(ask: Callable[[Kubectl], object], monkeypatch
     monkeypatch.setattr(process, "run", lambda *_arguments, **_options: process.Finished(0, '{"items": [', ""))
     with pytest.raises(UnreachableError, match="the cluster's answer broke off"):
         ask(Kubectl())
+
+
+def test_a_namespace_that_cannot_be_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "error: the kubeconfig is a folder"
+    monkeypatch.setattr(process, "run", lambda *_arguments, **_options: process.Finished(1, "", said))
+    with pytest.raises(ClusterError, match=r"^the kubeconfig is a folder$"):
+        Kubectl().default_namespace()
+    assert Kubectl(namespace="team").default_namespace() == "team"

@@ -11,6 +11,7 @@ from packager.cluster import heartbeat
 from packager.cluster.client import Kubectl
 from packager.errors import UnreachableError
 from tests.fake_cluster import healthy, item, lease, node
+from tests.life import JOB
 from tests.test_doctor import Report, claim
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def with_nodes(life: Life, *nodes: dict[str, Any]) -> None:
     ("asked", "unknown"),
     [
         ("version", {"server"}),
+        ("get", {"kinds", "permissions"}),
         ("get nodes", {"image", "nodes"}),
         ("get pods", {"nodes"}),
         ("create list", {"permissions"}),
@@ -96,16 +98,48 @@ def test_a_job_that_is_there_as_the_package_says(
     assert report.of("names") == [(message, None)]
 
 
-def test_a_claim_that_waits_for_its_volume(doctor: Callable[[], Report], life: Life) -> None:
+@pytest.mark.parametrize(
+    ("happens", "how"),
+    [
+        (lambda life: life.end(), "has run already"),
+        (lambda life: life.overlays["multi-node"][0]["data"].update(A="1"), "is there already, and different"),
+        (lambda life: life.find("MPIJob", JOB)["metadata"].update(deletionTimestamp="x"), "is being deleted"),
+    ],
+    ids=["ended", "changed", "going"],
+)
+def test_a_job_that_stands_in_the_way(
+    mlpack: Mlpack,
+    doctor: Callable[[], Report],
+    life: Life,
+    monkeypatch: pytest.MonkeyPatch,
+    happens: Callable[[Life], object],
+    how: str,
+) -> None:
+    monkeypatch.setattr("packager.cli.target.who", lambda: "ann@desk")
+    assert mlpack("deploy", "hello-mpi", "-n", "team", "--no-wait").code == 0
+    happens(life)
+    report = doctor()
+    assert (report.code, report.not_ok()) == (1, [("names", "fails")])
+    fix = f"kubectl delete mpijobs.kubeflow.org/{JOB} -n team"
+    assert report.of("names") == [(f"{JOB} {how}, deployed by ann@desk", fix)]
+
+
+@pytest.mark.parametrize(
+    ("volume", "storage_class", "why"),
+    [("disk-1", None, "waits for its volume"), (None, "now", "is not bound yet")],
+)
+def test_a_claim_that_is_not_bound(
+    doctor: Callable[[], Report], life: Life, volume: str | None, storage_class: str | None, why: str
+) -> None:
     workload = next(each for each in life.overlays["multi-node"] if each["kind"] == "MPIJob")
     volumes = workload["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["volumes"]
     volumes.append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
-    pending = claim("data", "ReadOnlyMany", phase="Pending")
-    pending["spec"]["volumeName"] = "disk-1"
-    life.objects.append(pending)
+    pending = claim("data", "ReadOnlyMany", phase="Pending", storage_class=storage_class)
+    pending["spec"]["volumeName"] = volume
+    life.objects += [pending, item("StorageClass", "now", volumeBindingMode="Immediate")]
     report = doctor()
     assert (report.code, report.not_ok()) == (1, [("claims", "fails")])
-    assert report.of("claims") == [("data waits for its volume", "kubectl describe pvc data -n team")]
+    assert report.of("claims") == [(f"data {why}", "kubectl describe pvc data -n team")]
 
 
 def unready() -> dict[str, Any]:
@@ -149,6 +183,13 @@ def test_an_operator_without_a_lease_counts_by_its_deployment(doctor: Callable[[
     life.objects = [each for each in life.objects if each["kind"] != "Lease"]
     life.objects.append(item("Deployment", "mpi-operator", status=available))
     assert doctor().of("operator") == [("mpi-operator is at work: its Deployment team/mpi-operator is available", None)]
+
+
+def test_an_operator_whose_lease_was_never_renewed(doctor: Callable[[], Report], life: Life) -> None:
+    held = next(each for each in life.objects if each["kind"] == "Lease")
+    del held["spec"]["renewTime"]
+    message = "mpi-operator is not at work: its lease mpi-operator/mpi-operator was last renewed at no time"
+    assert doctor().of("operator") == [(message, "mlpack operator install mpi")]
 
 
 def test_an_operator_is_not_called_unseen_when_the_cluster_is_away(life: Life) -> None:
