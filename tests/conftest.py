@@ -105,8 +105,8 @@ def life(mlpack: Callable[..., Outcome], hello_mpi: Path, tmp_path: Path, monkey
     assert callable(mlpack)
     shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
     life = Life()
+    monkeypatch.setattr("packager.kubectl.run", life.run)  # first: what it imports by name is the real one then
     monkeypatch.setattr(process, "run", life.run)
-    monkeypatch.setattr("packager.kubectl.run", life.run)
     monkeypatch.setattr(process, "stream", life.stream)
     monkeypatch.setattr(process, "attached", life.attach)
     monkeypatch.setattr("packager.cluster.follow.EVERY", 0.0)

@@ -198,6 +198,20 @@ def test_a_suspended_job_waits_for_a_person_or_a_queue() -> None:
     assert said.findings[0].final_after == NEVER
 
 
+def test_a_launcher_that_may_not_be_made_is_told_by_the_word_on_its_job() -> None:
+    child = item("Job", "j-launcher", status={})
+    event = {
+        "metadata": {"name": "e"},
+        "involvedObject": {"uid": child["metadata"]["uid"]},
+        "type": "Warning",
+        "reason": "FailedCreate",
+        "message": "Error creating: admission webhook denied the request: no launchers here",
+    }
+    said = diagnose(ENGINES["MPIJob"], Snapshot(job(), children=(child,), events=(event,)))
+    assert (said.phase, said.findings[0].subject) == (Phase.STUCK, "job/j-launcher")
+    assert said.summary == "admission webhook denied the request: no launchers here"
+
+
 @pytest.mark.parametrize("end", ["Complete", "Failed"])
 def test_an_end_that_the_operator_does_not_see_is_told_and_stops_nobody(end: str) -> None:
     child = item("Job", "j-launcher", status={"active": 1, "conditions": [{"type": end, "status": "True"}]})
