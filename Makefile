@@ -10,6 +10,12 @@ VENV := .venv/.made
 SHELL := /bin/sh
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
+# The tests start the command thousands of times: its modules are compiled once, whatever the caller's habits are.
+unexport PYTHONDONTWRITEBYTECODE
+
+# A kubectl spends a fifth of its time on collecting garbage, and there are thousands; memory is what there is more of.
+export GOGC ?= 400
+
 # The tests' own kubectl before any that the machine has, so that they mean the same everywhere.
 WITH_KUBECTL = kubectl="$$(python -m tests.kubectls)" && PATH="$${kubectl%/*}:$$PATH"
 # KUBECONFIG of the test cluster, unless CONTEXT names one of the user's own contexts.

@@ -99,7 +99,20 @@ class Faulty:
 
     def until_running(self) -> None:
         """Wait until the main pod runs."""
-        self.site.until(lambda: "running" in self.run("status").out.splitlines()[0], f"{self.workload} to run", 60)
+        if self.overlay == "multi-node":
+            job = f"{self.folder.name}-multi-node"
+            pod = f"pods --selector=training.kubeflow.org/job-name={job},training.kubeflow.org/job-role=launcher"
+        else:
+            pod = self.workload
+        wait = f"kubectl wait {pod} --for=condition=Ready --timeout=60s"
+        self.site.until(lambda: self.site.shell(wait).returncode == 0, f"{self.workload} to run", 60)
+
+    def let_end(self) -> None:
+        """Tell the ranks that wait for somebody to tell them so."""
+        name = f"{self.folder.name}-{self.overlay}"
+        pods = [f"{name}-worker-{index}" for index in (0, 1)] if self.overlay == "multi-node" else [name]
+        for pod in pods:
+            self.site.run(f"kubectl exec {pod} -- sh -c 'touch \"$OUTPUT_DIR/enough\"'")
 
 
 def faulty(site: Site, fault: str, *settings: str, overlay: str = "multi-node") -> Faulty:

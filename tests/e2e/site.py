@@ -119,7 +119,7 @@ class Site:
         while time.monotonic() < deadline:
             if value := condition():
                 return value
-            time.sleep(0.25)
+            time.sleep(0.5)
         raise AssertionError(f"waited {timeout:g} s for {what}")
 
     def state(self) -> str:

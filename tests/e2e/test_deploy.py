@@ -162,7 +162,7 @@ def test_exec_reaches_each_worker_and_passes_its_exit_code_on(site: Site) -> Non
 
 @BOTH
 def test_results_come_out_while_it_runs_and_not_after(site: Site, overlay: str) -> None:
-    package = faulty(site, "results:12", overlay=overlay)
+    package = faulty(site, "results-until-told", overlay=overlay)
     assert package.run("deploy", "--no-wait").code == 0
     package.until_running()
     here = site.folder / "results"
@@ -172,7 +172,8 @@ def test_results_come_out_while_it_runs_and_not_after(site: Site, overlay: str) 
         lambda: (package.run("results", str(here)), (here / "deep/rank-0.bin").stat().st_size == 300_000)[1], "all"
     )
     assert not (here / "link-out").exists()
-    assert package.run("deploy").code == 0
+    package.let_end()
+    assert package.run("status", "--watch").code == 0
     gone = package.run("results", str(here))
     assert gone.code == 7
     assert "its results went with its pods" in gone.err
@@ -223,7 +224,7 @@ def test_results_on_a_claim_come_out_after_the_end(site: Site, new_site: Callabl
     try:
         site.run("kubectl apply -f claim.yaml -f opened.yaml")
         privileged.end_of_pod("opened")
-        package = faulty(site, "results:0", overlay="single-node")
+        package = faulty(site, "results", overlay="single-node")
         package.edit("pod.yaml", r"(- name: output.*\n *)emptyDir: {}", CLAIMED)
         deployed = package.run("deploy")
         assert deployed.code == 0, deployed.err

@@ -8,6 +8,15 @@ fails_alone() {
     [[ $rank -eq 0 ]] || exit 0
 }
 
+write_results() {
+    echo "rank $rank: writes"
+    mkdir -p "$OUTPUT_DIR/deep"
+    echo "by rank $rank" >"$OUTPUT_DIR/rank-$rank.txt"
+    head -c 300000 /dev/urandom >"$OUTPUT_DIR/deep/rank-$rank.bin"
+    ln -sf /etc/passwd "$OUTPUT_DIR/link-out"
+    echo "rank $rank: wrote"
+}
+
 case $FAULT in
 none)
     echo "rank $rank: done"
@@ -37,17 +46,15 @@ sleep:*)
     wait $!
     echo "rank $rank: slept"
     ;;
-results:*)
-    echo "rank $rank: writes"
-    mkdir -p "$OUTPUT_DIR/deep"
-    echo "by rank $rank" >"$OUTPUT_DIR/rank-$rank.txt"
-    head -c 300000 /dev/urandom >"$OUTPUT_DIR/deep/rank-$rank.bin"
-    ln -sf /etc/passwd "$OUTPUT_DIR/link-out"
-    echo "rank $rank: wrote"
-    sleep "${FAULT#results:}"
+results)
+    write_results
+    ;;
+results-until-told)
+    write_results
+    until [[ -e $OUTPUT_DIR/enough ]]; do sleep 0.2; done
     ;;
 *)
-    echo "FAULT=$FAULT: not one of none, exit:N, memory, flaky:N, sleep:N, results:N" >&2
+    echo "FAULT=$FAULT: not one of none, exit:N, memory, flaky:N, sleep:N, results, results-until-told" >&2
     exit 2
     ;;
 esac
