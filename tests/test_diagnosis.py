@@ -169,22 +169,106 @@ def test_a_missing_config_map_says_what_to_create() -> None:
     )
 
 
+def starting(*events: tuple[str, str], last: str = "FailedMount") -> list[Finding]:
+    """Return what is found of a pod that does not start and has these events; `last` is the reason of the last."""
+    pod = deepcopy(recorded("pod-image").workload)
+    for container in [*pod["status"]["initContainerStatuses"], *pod["status"]["containerStatuses"]]:
+        container["state"] = {"waiting": {"reason": "ContainerCreating"}}
+    told = [
+        {
+            "metadata": {"name": "e", "creationTimestamp": time},
+            "involvedObject": {"uid": pod["metadata"]["uid"]},
+            "type": "Warning",
+            "reason": "FailedMount",
+            "message": message,
+        }
+        for time, message in events
+    ]
+    told[-1]["reason"] = last
+    return list(verdict(Snapshot(pod, pods=(pod,), events=tuple(told))).findings)
+
+
 @pytest.mark.parametrize(
     ("said", "reported"), [("failed to sync configmap cache", False), ('configmap "x" not found', True)]
 )
 def test_a_mount_that_only_takes_a_moment_is_no_finding(said: str, reported: bool) -> None:  # noqa: FBT001
-    pod = deepcopy(recorded("pod-image").workload)
-    for container in [*pod["status"]["initContainerStatuses"], *pod["status"]["containerStatuses"]]:
-        container["state"] = {"waiting": {"reason": "ContainerCreating"}}
-    event = {
-        "metadata": {"name": "e", "creationTimestamp": "2026-11-21T00:00:00Z"},
-        "involvedObject": {"uid": pod["metadata"]["uid"]},
-        "type": "Warning",
-        "reason": "FailedMount",
-        "message": f'MountVolume.SetUp failed for volume "env" : {said}',
-    }
-    found = verdict(Snapshot(pod, pods=(pod,), events=(event,))).findings
+    found = starting(("2026-11-21T00:00:00Z", f'MountVolume.SetUp failed for volume "env" : {said}'))
     assert bool(found) is reported
+
+
+def mount_failed(arguments: str, output: str, volume: str = "output") -> str:
+    """Return what a kubelet of 1.34 says when mount(8) fails; TARGET is the place in the pod."""
+    target = f"/var/lib/kubelet/pods/353baff3-91df-4c94-afb1-9b7ca3f72f31/volumes/kubernetes.io~nfs/{volume}"
+    said = (
+        f'MountVolume.SetUp failed for volume "{volume}" : mount failed: exit status 32\nMounting command: mount\n'
+        f"Mounting arguments: {arguments} TARGET\nOutput: {output}\n"
+    )
+    return said.replace("TARGET", target)
+
+
+NO_HELPER = "bad option; for several filesystems (e.g. nfs, cifs) you might need a /sbin/mount.<type> helper program."
+
+
+@pytest.mark.parametrize(
+    ("output", "why", "hint"),
+    [
+        ("mount.nfs: access denied by server while mounting nas:/a b", "access denied by server", "has to export it"),
+        (
+            "mount.nfs: mounting nas:/a b failed, reason given by server: No such file or directory",
+            "mounting nas:/a b failed, reason given by server: No such file or directory",
+            "the folder has to be on the server",
+        ),
+        (
+            "Running scope as unit: run-r6b6f.scope\nmount.nfs: Connection timed out",
+            "Connection timed out",
+            "NFS_SERVER in site.env",
+        ),
+        (
+            "mount.nfs: Failed to resolve server nas: Name or service not known",
+            "Failed to resolve server nas: Name or service not known",
+            "NFS_SERVER in site.env",
+        ),
+        ("mount: TARGET: unknown filesystem type 'nfs'.", "unknown filesystem type 'nfs'.", "nfs-common"),
+        (f"mount: TARGET: {NO_HELPER}", NO_HELPER, "nfs-common"),
+    ],
+)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "-t nfs nas:/a b",
+        "-t nfs -o ro,vers=3 nas:/a b",
+        "--description=Kubernetes transient mount for TARGET --scope -- mount -t nfs nas:/a b",
+    ],
+)
+def test_a_share_that_cannot_be_mounted(arguments: str, output: str, why: str, hint: str) -> None:
+    [finding] = starting(("2026-11-21T00:00:00Z", mount_failed(arguments, output)))
+    assert (finding.reason, finding.message) == ("FailedMount", f"nas:/a b cannot be mounted: {why}")
+    assert hint in str(finding.hint)
+
+
+def test_every_volume_that_cannot_be_mounted_is_told_and_none_that_is_there_by_now() -> None:
+    dataset, model, output = (mount_failed(f"-t nfs nas:/{folder}", "mount.nfs: no") for folder in "dmo")
+    found = starting(
+        ("2026-11-21T00:00:00Z", output),
+        ("2026-11-21T00:01:10Z", model),
+        ("2026-11-21T00:02:40Z", dataset),
+        ("2026-11-21T00:02:41Z", "Unable to attach or mount volumes: unmounted volumes=[dataset model output]"),
+    )
+    assert [finding.message for finding in found] == [f"nas:/{folder} cannot be mounted: no" for folder in "dm"]
+
+
+def test_a_share_that_was_mounted_after_all_is_no_finding() -> None:
+    [finding] = starting(
+        ("2026-11-21T00:00:00Z", mount_failed("-t nfs nas:/o", "mount.nfs: no")),
+        ("2026-11-21T00:00:01Z", "failed to set up the network"),
+        last="FailedCreatePodSandBox",
+    )
+    assert (finding.reason, finding.message) == ("FailedCreatePodSandBox", "failed to set up the network")
+
+
+def test_what_cannot_be_mounted_otherwise_has_no_hint_about_a_server() -> None:
+    [finding] = starting(("2026-11-21T00:00:00Z", mount_failed("-t ext4 /dev/sdb", "mount: TARGET: no medium found.")))
+    assert (finding.message, finding.hint) == ("/dev/sdb cannot be mounted: no medium found.", None)
 
 
 def test_events_of_an_earlier_job_of_the_same_name_are_not_believed() -> None:
