@@ -50,6 +50,7 @@ class Build:
 
 
 PAUSE = Build("pause", (".",), "seconds")
+MOUNT_NFS = Build("mount.nfs", (".",), "seconds")
 COREDNS = Build("coredns", (".",), "about a minute")
 OPERATORS = Build(
     "operators",
@@ -86,7 +87,7 @@ KUBERNETES = Build(
         (f"{_STAMP}.gitTreeState", "clean"),
     ),
 )
-BUILDS = (PAUSE, COREDNS, OPERATORS, KUEUE, KUBERNETES)
+BUILDS = (PAUSE, MOUNT_NFS, COREDNS, OPERATORS, KUEUE, KUBERNETES)
 
 
 def build_all() -> None:

@@ -21,6 +21,8 @@ _OPERATORS = "/run/bin/operators"
 _PATIENCE = 180.0
 """Long enough for a machine that is busy with everything else; a component that ends is noticed at once."""
 _LOOKS = 5
+_MOUNT_PROGRAM = "100005"
+"""Its number among the programs of RPC (RFC 1813); not every machine has a list that names it."""
 _LINES_SHOWN = 15
 
 
@@ -108,6 +110,11 @@ def _containerd_answers(node: Node) -> bool:
     return bool(run(node.enter("ctr", "version")))
 
 
+def _folders_can_be_mounted(node: Node) -> bool:
+    """rpcbind knows the program that a client asks for a folder before all else, and that program answers."""
+    return bool(run(node.enter("rpcinfo", "-T", "tcp", "127.0.0.1", _MOUNT_PROGRAM, "3")))
+
+
 def _api_server_is_ready(_: Node) -> bool:
     return bool(kubectl("get", "--raw=/readyz"))
 
@@ -139,6 +146,12 @@ ETCD = Component(
 )
 CONTAINERD = Component(
     "containerd", ("/usr/bin/containerd", "--config=/run/config/containerd.toml"), ready=_containerd_answers
+)
+NFS_SERVER = Component(
+    "nfs-server",
+    ("/usr/bin/ganesha.nfsd", "-F", "-f", "/run/config/ganesha", "-L", "STDERR", "-p", "/run/nfs-server.pid"),
+    port=2049,
+    ready=_folders_can_be_mounted,
 )
 API_SERVER = Component(
     "kube-apiserver",
@@ -214,6 +227,7 @@ KUEUE = Component(
 COMPONENTS = (
     ETCD,
     CONTAINERD,
+    NFS_SERVER,
     API_SERVER,
     CONTROLLER_MANAGER,
     SCHEDULER,

@@ -21,6 +21,7 @@ from tests.cluster.components import (
     KUBELET,
     KUEUE,
     MPI_OPERATOR,
+    NFS_SERVER,
     SCHEDULER,
     Component,
 )
@@ -140,7 +141,7 @@ def _definition() -> str:
 
 def _start_all(running: Node) -> None:
     """Starts all that nobody stopped, in the order in which one needs the other."""
-    _wait(running, _start(running, ETCD, CONTAINERD))
+    _wait(running, _start(running, ETCD, CONTAINERD, NFS_SERVER))
     images.load_pause(running)
     _wait(running, _start(running, API_SERVER))
     started = _start(running, CONTROLLER_MANAGER, SCHEDULER, KUBELET, COREDNS)

@@ -14,7 +14,10 @@ NODE = {
     "containernetworking-plugins": "/usr/lib/cni/bridge",
     "etcd-server": "etcd",
     "iproute2": "ip",
+    "nfs-ganesha": "ganesha.nfsd",
+    "nfs-ganesha-vfs": "/usr/share/doc/nfs-ganesha-vfs",  # what is in it lies in a folder for each architecture
     "openssl": "openssl",
+    "rpcbind": "rpcbind",
     "runc": "runc",
     "util-linux": "nsenter",
 }
@@ -52,7 +55,7 @@ def _found(sign: str) -> bool:
 
 @contextmanager
 def _no_service_starts() -> Iterator[None]:
-    """Keeps the packages of etcd and containerd from starting those as services of the machine.
+    """Keeps packages from starting what they bring, etcd or an NFS server, as services of the machine.
 
     Debian's way to say so is a program `policy-rc.d` that answers 101 (invoke-rc.d(8)). One that is there stays.
     """

@@ -16,6 +16,10 @@ _REQUIRED = {
         "sigs.k8s.io/jobset": versions.JOBSET,
     },
     "kueue": {"sigs.k8s.io/kueue": versions.KUEUE},
+    "mount.nfs": {
+        "github.com/hanwen/go-fuse/v2": versions.GO_FUSE,
+        "github.com/willscott/go-nfs-client": versions.GO_NFS_CLIENT,
+    },
     "kubernetes": {"k8s.io/kubernetes": versions.KUBERNETES},
 }
 

