@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from packager.components import BY_NAME, KEYS
 from tests.e2e.site import commands
+from tests.e2e.storage import SPEC, NodeFolder, apply, delete, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,49 +19,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("mpi_image")
 
-SPEC = Path(__file__).parent / "specs" / "storage"
-IMAGE = "docker.io/mpioperator/mpi-pi:openmpi"
-
-
-class NodeFolder:
-    """A folder of the cluster's only node, made and looked into by pods."""
-
-    def __init__(self, keeper: Site) -> None:
-        self.path = f"/tmp/mlpack-{keeper.namespace}"
-        self._keeper = keeper
-
-    def run(self, script: str) -> str:
-        """Run a shell script on the node as root, in a pod that has the node's /tmp, and return its output."""
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "keeper"},
-            "spec": {
-                "restartPolicy": "Never",
-                "containers": [
-                    {
-                        "name": "keeper",
-                        "image": IMAGE,
-                        "imagePullPolicy": "IfNotPresent",
-                        "command": ["sh", "-euc", script],
-                        "securityContext": {"runAsUser": 0},
-                        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
-                    }
-                ],
-                "volumes": [{"name": "tmp", "hostPath": {"path": "/tmp"}}],
-            },
-        }
-        apply(self._keeper, pod)
-        assert self._keeper.end_of_pod("keeper") == "Succeeded", self._keeper.log("keeper")
-        output = self._keeper.log("keeper")
-        self._keeper.run("kubectl delete pod keeper")
-        return output
-
 
 @pytest.fixture
 def node(new_site: Callable[[str], Site]) -> Iterator[NodeFolder]:
     """A folder of the node with a dataset, and a place for results that everybody may write into."""
-    folder = NodeFolder(new_site("privileged"))
+    folder = NodeFolder(new_site("privileged"), "/tmp")
     folder.run(
         f"mkdir -p {folder.path}/dataset {folder.path}/storage/output {folder.path}/storage/quickstart/scripts\n"
         f"chmod 777 {folder.path}/storage/output {folder.path}/dataset\n"
@@ -94,12 +56,6 @@ def volumes(site: Site, node: NodeFolder) -> Iterator[str]:
     site.run("kubectl delete pv --wait=false " + " ".join(f"{name}-{site.namespace}" for name in folders))
 
 
-def apply(site: Site, manifest: dict[str, Any]) -> None:
-    file = site.folder / "manifest.json"
-    file.write_text(json.dumps(manifest))
-    site.run(f"kubectl apply -f {file.name}")
-
-
 def claim(site: Site, name: str, storage_class: str) -> None:
     spec = {
         "accessModes": ["ReadWriteMany"],
@@ -109,22 +65,6 @@ def claim(site: Site, name: str, storage_class: str) -> None:
     }
     metadata = {"name": name}
     apply(site, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
-
-
-def run(site: Site, package: Path, overlay: str) -> str:
-    """Apply an overlay, wait for its success, and return the log of the pod that says all."""
-    site.run(commands(package, overlay)[0], cwd=package)
-    name = f"{package.name}-{overlay}"
-    if overlay == "single-node":
-        assert site.end_of_pod(name) == "Succeeded", site.log(name)
-        return site.log(name)
-    assert site.end_of(name) == "Succeeded", site.log(site.launcher())
-    return site.log(site.launcher())
-
-
-def delete(site: Site, package: Path, overlay: str) -> None:
-    site.run(commands(package, overlay)[-1], cwd=package)
-    site.until(lambda: not site.run("kubectl get pods -o name"), "the pods to be gone")
 
 
 def workers_of(site: Site) -> list[dict[str, Any]]:

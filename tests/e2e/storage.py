@@ -1,0 +1,79 @@
+"""What the tests of folders have in common: a package that says what it finds in them, and a folder of the node."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tests.e2e.site import CHECKOUT, commands
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.e2e.site import Site
+
+SPEC = CHECKOUT / "tests/e2e/specs/storage"
+
+_IMAGE = "docker.io/mpioperator/mpi-pi:openmpi"
+
+
+class NodeFolder:
+    """A folder of the cluster's only node, made and looked into by pods.
+
+    Attributes:
+        path: Where it is, in `parent`.
+    """
+
+    def __init__(self, keeper: Site, parent: str) -> None:
+        self.path = f"{parent}/mlpack-{keeper.namespace}"
+        self._parent = parent
+        self._keeper = keeper
+
+    def run(self, script: str) -> str:
+        """Run a shell script on the node as root, in a pod that has the parent folder, and return its output."""
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "keeper"},
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [
+                    {
+                        "name": "keeper",
+                        "image": _IMAGE,
+                        "imagePullPolicy": "IfNotPresent",
+                        "command": ["sh", "-euc", script],
+                        "securityContext": {"runAsUser": 0},
+                        "volumeMounts": [{"name": "parent", "mountPath": self._parent}],
+                    }
+                ],
+                "volumes": [{"name": "parent", "hostPath": {"path": self._parent}}],
+            },
+        }
+        apply(self._keeper, pod)
+        assert self._keeper.end_of_pod("keeper") == "Succeeded", self._keeper.log("keeper")
+        output = self._keeper.log("keeper")
+        self._keeper.run("kubectl delete pod keeper")
+        return output
+
+
+def apply(site: Site, manifest: dict[str, Any]) -> None:
+    file = site.folder / "manifest.json"
+    file.write_text(json.dumps(manifest))
+    site.run(f"kubectl apply -f {file.name}")
+
+
+def run(site: Site, package: Path, overlay: str) -> str:
+    """Apply an overlay, wait for its success, and return the log of the pod that says all."""
+    site.run(commands(package, overlay)[0], cwd=package)
+    name = f"{package.name}-{overlay}"
+    if overlay == "single-node":
+        assert site.end_of_pod(name) == "Succeeded", site.log(name)
+        return site.log(name)
+    assert site.end_of(name) == "Succeeded", site.log(site.launcher())
+    return site.log(site.launcher())
+
+
+def delete(site: Site, package: Path, overlay: str) -> None:
+    site.run(commands(package, overlay)[-1], cwd=package)
+    site.until(lambda: not site.run("kubectl get pods -o name"), "the pods to be gone")

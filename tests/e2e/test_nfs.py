@@ -1,0 +1,141 @@
+"""The option `nfs`, with a real server: what pods write arrives there as theirs, and what goes wrong is told."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster import node as cluster_node
+from tests.cluster.node import ADDRESS
+from tests.e2e.faults import Faulty
+from tests.e2e.storage import SPEC, NodeFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.e2e.site import Site
+
+pytestmark = pytest.mark.usefixtures("mpi_image")
+
+UID, GID = 12345, 12346
+WORKERS = ("storage-multi-node-worker-0", "storage-multi-node-worker-1")
+
+
+@pytest.fixture
+def share(new_site: Callable[[str], Site]) -> Iterator[NodeFolder]:
+    """A folder that the cluster's NFS server exports, in which one user may write, and nobody else, root included."""
+    if "MLPACK_E2E_CONTEXT" in os.environ:
+        pytest.skip("only the cluster of tests/cluster has an NFS server")
+    folder = NodeFolder(new_site("privileged"), "/var/export")
+    folder.run(
+        f"mkdir -p {folder.path}/dataset {folder.path}/storage/output {folder.path}/storage/quickstart/scripts\n"
+        f"chmod 777 {folder.path}/dataset\n"
+        f"chown {UID}:{GID} {folder.path}/storage/output\n"
+        f"chmod 700 {folder.path}/storage/output\n"
+        f"echo images > {folder.path}/dataset/data"
+    )
+    yield folder
+    folder.run(f"rm -r {folder.path}")
+
+
+def mounts(share: NodeFolder) -> list[str]:
+    """Return what the node has mounted of the share, and the clients that serve such mounts."""
+    node = cluster_node.find()
+    assert node
+    of_share = f"{ADDRESS}:{share.path}/"
+    lines = (node.root / "proc/1/mounts").read_text(encoding="utf-8").splitlines()
+    clients = [" ".join(argv) for _, argv in node.processes() if argv[0].endswith("mount.nfs")]
+    return [found for found in (*lines, *clients) if of_share in found]
+
+
+def built(site: Site, folder: str, *options: str, server: str = ADDRESS, overlay: str = "multi-node") -> Faulty:
+    """Build a package whose folders are in a folder of an NFS server, for the user who may write there."""
+    package = site.build(str(SPEC), f"--with nfs --site NFS_SERVER={server} --root {folder}", *options)
+    site.run(f"mlpack configure {package.name} --uid {UID} --gid {GID}")
+    return Faulty(site, package, overlay)
+
+
+def delete(package: Faulty) -> None:
+    assert package.run("delete").code == 0
+    assert package.site.left() == []
+
+
+def test_results_are_on_the_server_and_stay_there(new_site: Callable[[str], Site], share: NodeFolder) -> None:
+    site = new_site("baseline")
+    package = built(site, share.path)
+    with package.running("deploy") as deploy:
+        site.until(lambda: mounts(share), "the node to mount the share")
+        _, said = deploy.communicate(timeout=180)
+    assert deploy.returncode == 0, said
+    log = package.run("logs").out
+    for rank in (0, 1):
+        assert f"rank {rank}: uid {UID}, gid {GID}" in log
+        assert f"rank {rank}: output is of type fuse.nfs from {ADDRESS}:{share.path}/storage/output\n" in log
+        assert f"rank {rank}: found in dataset: images\n" in log
+        [refused] = [
+            line for line in log.splitlines() if line.startswith(f"rank {rank}: may not write into the dataset")
+        ]
+        assert refused.endswith("Read-only file system")
+    delete(package)
+    site.until(lambda: not mounts(share), "the node to unmount the share")
+    assert left_on(share) == {worker: (f"{UID}:{GID}", worker) for worker in WORKERS}
+
+    package = replace(package, overlay="single-node")
+    deployed = package.run("deploy")
+    assert deployed.code == 0, deployed.err
+    assert f"rank 0: found in output: {' '.join(WORKERS)}" in package.run("logs").out
+    delete(package)
+    site.until(lambda: not mounts(share), "the node to unmount the share")
+    assert left_on(share).keys() == {*WORKERS, "storage-single-node"}
+    assert share.run(f"ls {share.path}/dataset") == "data\n"
+
+
+def left_on(share: NodeFolder) -> dict[str, tuple[str, str]]:
+    """Return who left something in the folder of results on the server: the file's owner and contents."""
+    script = (
+        f"cd {share.path}/storage/output\nfor file in $(ls); do echo $file $(stat -c %u:%g $file) $(cat $file); done"
+    )
+    lines = [line.split() for line in share.run(script).splitlines()]
+    return {file.removeprefix("left-by-"): (owner, contents) for file, owner, contents in lines}
+
+
+def test_root_is_nobody_to_the_server(new_site: Callable[[str], Site], share: NodeFolder) -> None:
+    site = new_site("baseline")
+    package = built(site, share.path, "--with root", overlay="single-node")
+    site.run(f"mlpack configure {package.folder.name} --uid 0 --gid 0")
+    failed = package.run("deploy")
+    assert failed.code == 7
+    assert "storage/output/left-by-storage-single-node: Permission denied" in failed.err
+    delete(package)
+    assert left_on(share) == {}
+
+
+@pytest.mark.parametrize("overlay", ["multi-node", "single-node"])
+def test_a_folder_that_is_not_yet_on_the_server(
+    new_site: Callable[[str], Site], share: NodeFolder, overlay: str
+) -> None:
+    site = new_site("baseline")
+    package = built(site, f"{share.path}/new", overlay=overlay)
+    failed = package.run("deploy", "--patience", "10s")
+    assert failed.code == 7
+    missing = f"{ADDRESS}:{share.path}/new/storage/output cannot be mounted: access denied by server"
+    assert failed.seen_after(missing) <= 12
+    assert missing in package.run("status").out
+    share.run(f"cd {share.path}\nmkdir new\nmv dataset storage new")
+    deployed = package.run("deploy")
+    assert deployed.code == 0, deployed.err
+    delete(package)
+
+
+def test_a_server_that_nobody_knows(new_site: Callable[[str], Site], share: NodeFolder) -> None:
+    site = new_site("baseline")
+    package = built(site, share.path, server="nfs.example.com", overlay="single-node")
+    failed = package.run("deploy", "--patience", "10s")
+    assert failed.code == 7
+    unknown = "cannot be mounted: Failed to resolve server nfs.example.com: Name or service not known"
+    assert failed.seen_after(f"nfs.example.com:{share.path}/storage/output {unknown}") <= 12
+    assert "NFS_SERVER in site.env" in failed.err
+    delete(package)
