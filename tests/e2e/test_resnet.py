@@ -13,6 +13,9 @@ from tests.e2e.test_mpi import become
 if TYPE_CHECKING:
     from tests.e2e.site import Site
 
+SMALL = "--set environment.IMAGE_SIZE=64"
+"""Where it is not about how long it takes."""
+
 pytestmark = [pytest.mark.usefixtures("tensorflow_image"), pytest.mark.alone]  # it takes all the CPUs there are
 
 
@@ -49,7 +52,7 @@ def test_both_overlays_unedited_at_the_same_time(site: Site) -> None:
 
 
 def test_the_checkpoint_is_there_while_it_trains(site: Site) -> None:
-    package = site.build("resnet50", "--set environment.STEPS=100000", "--set environment.CHECKPOINT_EVERY=2")
+    package = site.build("resnet50", SMALL, "--set environment.STEPS=100000", "--set environment.CHECKPOINT_EVERY=2")
     become(package, 12345, 12346, 12347)
     site.run(commands(package, "single-node")[0], cwd=package)
     pod = "resnet50v1-5-fp32-training-single-node"
@@ -66,7 +69,7 @@ def test_the_checkpoint_is_there_while_it_trains(site: Site) -> None:
     [("bf16", "training", "multi-node"), ("bf16", "training", "single-node"), ("fp32", "inference", "single-node")],
 )
 def test_every_other_variant(site: Site, precision: str, mode: str, overlay: str) -> None:
-    package = site.build("resnet50", f"--precision {precision}", f"--mode {mode}", "--set environment.STEPS=3")
+    package = site.build("resnet50", SMALL, f"--precision {precision}", f"--mode {mode}", "--set environment.STEPS=3")
     site.run(commands(package, overlay)[0], cwd=package)
     name = f"{package.name}-{overlay}"
     if overlay == "multi-node":
