@@ -56,6 +56,21 @@ def test_it_ends_with_the_workload() -> None:
     assert seen[-1][1].is_last
 
 
+@pytest.mark.parametrize(("takes", "every"), [(0.0, 1.0), (0.4, 1.0), (0.7, 1.4), (3.0, 6.0)])
+def test_looks_that_take_long_are_taken_less_often(takes: float, every: float) -> None:
+    time, looks = Time(), list[float]()
+
+    def read(*, events: bool) -> Snapshot:
+        assert isinstance(events, bool)
+        looks.append(time.now)
+        time.now += takes
+        return recorded("mpijob-succeeded" if len(looks) == 4 else "mpijob-quota")
+
+    updates = list(follow(read, ENGINES["MPIJob"], clock=time, sleep=time.sleep))
+    assert len(updates) == 4
+    assert looks == pytest.approx([0, every, 2 * every, 3 * every])
+
+
 @pytest.mark.parametrize(
     ("case", "kind", "ends"),
     [("mpijob-rejected", "MPIJob", 0), ("pod-image", "Pod", 15), ("mpijob-image", "MPIJob", 15)],

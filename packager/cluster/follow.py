@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from packager.cluster.snapshot import Snapshot
 
 EVERY = 1.0
-"""Seconds between two looks."""
+"""Seconds from one look to the next, unless they take more than half of that."""
 
 SILENCE = 300.0
 """Seconds without an answer after which the cluster counts as gone."""
@@ -101,7 +101,9 @@ def follow(
             yield last
             if last.is_last:
                 return
-        sleep(max(0.0, EVERY - (clock() - begin)))
+        took = clock() - begin
+        # Where a look takes long, the machine is busy or the cluster is: half of the time is left to others.
+        sleep(max(EVERY - took, took))
 
 
 class _Judge:

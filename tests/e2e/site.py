@@ -116,10 +116,10 @@ class Site:
     def until(self, condition: Any, what: str, timeout: float = 120) -> Any:
         """Return the first true value of `condition()`; fail, with the state of the namespace, after `timeout`."""
         deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline:
+        while (begin := time.monotonic()) < deadline:
             if value := condition():
                 return value
-            time.sleep(0.5)
+            time.sleep(max(0.4, time.monotonic() - begin))
         raise AssertionError(f"waited {timeout:g} s for {what}")
 
     def state(self) -> str:
