@@ -90,13 +90,11 @@ def test_overlay(packages: Path, package: str, overlay: str) -> None:
     assert f"name: {package}-{overlay}\n" in rendered
 
 
-@pytest.mark.parametrize("package", dict.fromkeys(package for package, _ in OVERLAYS))
-def test_an_overlay_of_ones_own_over_all(packages: Path, tmp_path: Path, package: str) -> None:
-    mine = [overlay for owner, overlay in OVERLAYS if owner == package]
-    bases = [os.path.relpath(packages / package / "quickstart/k8s/mlops" / overlay, tmp_path) for overlay in mine]
-    write(tmp_path, *bases, prefix="alice-", namespace="team")
+def test_an_overlay_of_ones_own_over_all(packages: Path, tmp_path: Path) -> None:
+    overlays = [packages / package / "quickstart/k8s/mlops" / overlay for package, overlay in OVERLAYS]
+    write(tmp_path, *(os.path.relpath(overlay, tmp_path) for overlay in overlays), prefix="alice-", namespace="team")
     rendered = assert_alike(tmp_path)
-    for overlay in mine:
+    for package, overlay in OVERLAYS:
         assert f"name: alice-{package}-{overlay}\n" in rendered
     assert "namespace: team\n" in rendered
 
