@@ -220,6 +220,13 @@ def test_what_mpi_operator_would_misread(old: str, new: str, problem: str) -> No
     assert found(mpi.check, MPI_JOB.replace(old, new)) == [problem]
 
 
+def test_another_mpi_is_found_where_the_number_of_workers_is_not_said() -> None:
+    job = MPI_JOB.replace("Worker: {replicas: 1}", "Worker: {}")
+    assert found(mpi.check, job) == []
+    [problem] = found(mpi.check, job.replace("Implementation: OpenMPI", "Implementation: Intel"))
+    assert problem.endswith("the launcher runs 'openmpi', and the job's mpiImplementation is 'Intel'")
+
+
 @pytest.mark.parametrize(
     ("field", "value", "message", "hint"),
     [

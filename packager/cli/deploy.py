@@ -99,6 +99,7 @@ def deploy(
             return
         is_applied = False
         try:
+            namespace_there = to.kubectl.default_namespace()
             situation = deploying.meet(to.kubectl, to.manifests)
             _make_room(to, situation, replace=replace, yes=yes)
             stamped = to.manifests.stamped(to.package.digest, _author(situation) or who())
@@ -106,7 +107,7 @@ def deploy(
             is_applied = True
             if output:
                 emit(printed)
-            say(f"{to.shown} is deployed in the namespace {to.kubectl.default_namespace()}")
+            say(f"{to.shown} is deployed in the namespace {namespace_there}")
             if not wait:
                 say(f"how it goes: {to.command('status')}")
                 return

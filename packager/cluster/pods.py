@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from packager.cluster import mounts
 from packager.cluster.objects import (
     concerning,
     condition,
     container_statuses,
     holds,
     is_going,
-    last_seen,
-    moment,
     shown,
     status,
 )
@@ -47,16 +46,6 @@ _EXIT = {
 }
 
 _NOT_READY = {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"}
-
-# What a kubelet says of a mount that failed (k8s.io/mount-utils, mount_linux.go), its lines made one. Where there is
-# systemd, that says something of its own first; mount(8) begins with its name and, often, with the place in the pod.
-_MOUNT = re.compile(
-    r"Mounting arguments: .*?-t (?P<kind>\S+) (?:-o \S+ )?(?P<source>.+) /\S+ "
-    r"Output: (?:Running (?:scope )?as unit: \S+ )?(?:mount[.\w]*: )?(?:/\S+: )?(?P<why>.+)"
-)
-
-MOUNT_AGAIN = 150.0
-"""A kubelet tries again after two minutes at most: a volume of which it has said nothing for longer is there by now."""
 
 _NODE_TROUBLE = {
     "Evicted": "ask for more of what it lacked, in the overlay's resources",
@@ -205,10 +194,10 @@ def _mounts(pod: Object, events: Sequence[Object]) -> Iterator[Finding]:
     if started or status(pod).get("phase") != "Pending":
         return
     told = [event for event in concerning(events, pod) if event.get("reason") in _NOT_READY]
-    if refused := _refused_mounts(told):
-        for source, (kind, why) in sorted(refused.items()):
-            message = f"{source} cannot be mounted: {why}"
-            yield Finding("FailedMount", shown(pod), message, _mount_hint(kind, why))
+    if refused := mounts.refused(told):
+        for mount in refused:
+            message = f"{mount.source} cannot be mounted: {mount.why}"
+            yield Finding("FailedMount", shown(pod), message, mount.hint)
         return
     for event in reversed(told):
         said = _sentence(event.get("message", ""))
@@ -218,29 +207,6 @@ def _mounts(pod: Object, events: Sequence[Object]) -> Iterator[Finding]:
         patience = CONFIG_PATIENCE if missing else float("inf")
         yield Finding(str(event["reason"]), shown(pod), said, _config_hint(said), final_after=patience)
         return
-
-
-def _refused_mounts(told: Sequence[Object]) -> dict[str, tuple[str, str]]:
-    """Return what mount(8) on the pod's node does not mount: its kind, and what is said of it last."""
-    if not told or told[-1]["reason"] != "FailedMount":
-        return {}  # what comes after the mounts, a sandbox say, fails when they are there
-    found = {}
-    for event in told:
-        mount = _MOUNT.search(_sentence(event.get("message", "")))
-        if mount and (moment(last_seen(told[-1])) - moment(last_seen(event))).total_seconds() < MOUNT_AGAIN:
-            why = mount["why"].removesuffix(f" while mounting {mount['source']}")
-            found[mount["source"]] = (mount["kind"], why)
-    return found
-
-
-def _mount_hint(kind: str, why: str) -> str | None:
-    if not kind.startswith("nfs"):
-        return None
-    if "unknown filesystem type" in why or "helper program" in why:
-        return "its node has no NFS client: install one on all nodes (nfs-common, say)"
-    if re.search(r"denied|reason given by server|not a directory", why):
-        return "the folder has to be on the server, which has to export it to the nodes"
-    return "does its node know and reach the server? With the option nfs, it is NFS_SERVER in site.env"
 
 
 def _config_hint(said: str) -> str | None:

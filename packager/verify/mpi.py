@@ -77,12 +77,12 @@ def _processes(overlay: Overlay, job: Manifest) -> Iterator[Problem]:
     workers = integer(at(job.data, (*_REPLICAS, "Worker", "replicas"))) or 0
     slots = workers * (integer(job.spec.get("slotsPerWorker")) or 1)
     for pods in overlay.pods:
-        if pods.manifest is not job or pods.role != "Launcher" or not workers:
+        if pods.manifest is not job or pods.role != "Launcher":
             continue
         for location, container in pods.containers():
             words = [((*location, field, i), str(word)) for field, i, word in _words(container)]
             for here, count in _counts(words):
-                if count > slots:
+                if workers and count > slots:
                     message = f"{count} processes, and {workers} workers x {slots // workers} slots hold {slots}"
                     yield overlay.problem(job, here, message)
                 elif count < 1:
