@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from packager.contents import DEFAULT, ContentError, Contents, normal, shown
-from packager.errors import ToolError, VerificationError, reason
+from packager.errors import ToolError, VerificationError, unreadable
 from packager.tree import chunks, seal
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def _open_archive(path: Path) -> IO[bytes]:
     try:
         return path.open("rb")
     except OSError as error:
-        raise ToolError(f"{path} cannot be read: {reason(error)}") from None
+        raise unreadable(path, error) from None
 
 
 def _unpack(tar: tarfile.TarFile, info: tarfile.TarInfo, folder: Path, contents: Contents) -> None:
@@ -323,7 +323,7 @@ class _Source:
         except gzip.BadGzipFile:
             raise
         except OSError as error:
-            raise ToolError(f"{self._path} cannot be read: {reason(error)}") from None
+            raise unreadable(self._path, error) from None
         self._position += len(data)
         if self._position > _FREE_BYTES and self._position > self._limits.ratio * self._compressed.tell():
             raise ContentError(f"it unpacks to more than {self._limits.ratio} times its size")

@@ -86,6 +86,11 @@ class TimedOutError(MlpackError):
     exit_code = 8
 
 
+def unreadable(shown: object, error: OSError) -> ToolError:
+    """Return the error that something cannot be read: `shown` is what the user calls it."""
+    return ToolError(f"{shown} cannot be read: {reason(error)}")
+
+
 def reason(error: OSError) -> str:
     """Return what the system had against it, to end a sentence of ours: `permission denied`."""
     return (error.strerror or str(error)).lower()

@@ -8,7 +8,7 @@ import stat
 from typing import TYPE_CHECKING, Any
 
 from packager.contents import ContentError, normal, shown
-from packager.errors import ToolError, VerificationError, reason
+from packager.errors import VerificationError, unreadable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def read(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise VerificationError(f"{folder} is not a package: it holds no {MANIFEST}") from None
     except OSError as error:
-        raise ToolError(f"{path} cannot be read: {reason(error)}") from None
+        raise unreadable(path, error) from None
     if len(content) > _MAX_BYTES:
         raise VerificationError(f"{path} is larger than any manifest")
     try:

@@ -6,7 +6,7 @@ import errno
 import stat
 from typing import TYPE_CHECKING
 
-from packager.errors import ToolError, reason
+from packager.errors import unreadable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,4 +37,4 @@ def _mode(path: Path) -> int:
     except OSError as error:
         if error.errno in _NOTHING:
             return 0
-        raise ToolError(f"{path} cannot be read: {reason(error)}") from None
+        raise unreadable(path, error) from None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from packager import edits, envfile, yamlio
 from packager.components import KEYS, SITE, faults
-from packager.errors import ToolError, UsageError, reason
+from packager.errors import UsageError, unreadable
 from packager.package import OVERLAYS
 from packager.problems import Problem
 
@@ -34,7 +34,7 @@ class Files:
         try:
             return (self.package.folder / path).read_bytes()
         except OSError as error:
-            raise ToolError(f"{self.package.shown(path)} cannot be read: {reason(error)}") from None
+            raise unreadable(self.package.shown(path), error) from None
 
     def write(self, path: str, content: bytes) -> None:
         """Change a file; nothing is written to disk."""

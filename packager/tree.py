@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager import manifest
 from packager.contents import DEFAULT, ContentError, Contents, shown
-from packager.errors import ToolError, VerificationError, reason
+from packager.errors import VerificationError, unreadable
 from packager.manifest import MANIFEST
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def chunks(entry: Entry) -> Iterator[bytes]:
             while chunk := stream.read(_CHUNK):
                 yield chunk
     except OSError as error:
-        raise ToolError(f"{entry.content} cannot be read: {reason(error)}") from None
+        raise unreadable(entry.content, error) from None
 
 
 def write(tree: Tree, folder: Path) -> Entry:
@@ -171,7 +171,7 @@ def _list(folder: Path) -> list[tuple[str, os.stat_result]]:
         with os.scandir(folder) as listing:
             return [(item.name, item.stat(follow_symlinks=False)) for item in listing]
     except OSError as error:
-        raise ToolError(f"{folder} cannot be read: {reason(error)}") from None
+        raise unreadable(folder, error) from None
 
 
 def _kind(mode: int) -> str:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from packager.cluster.objects import last_seen, moment
+from packager.cluster.objects import last_seen, moment, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +57,7 @@ def refused(told: Sequence[Object]) -> list[Refused]:
     newest = moment(last_seen(told[-1]))
     found = {}
     for event in told:
-        failed = _FAILED.search(" ".join(event.get("message", "").split()))
+        failed = _FAILED.search(sentence(event))
         if failed and (newest - moment(last_seen(event))).total_seconds() < AGAIN:
             source, why = failed["source"], failed["why"]
             found[source] = Refused(source, failed["kind"], why.removesuffix(f" while mounting {source}"))

@@ -107,6 +107,11 @@ def concerning(events: Iterable[Object], item: Object) -> list[Object]:
     return sorted(found, key=last_seen)
 
 
+def sentence(item: Object) -> str:
+    """Return what an event or a container's state says, its lines made one; nothing when it says nothing."""
+    return " ".join(item.get("message", "").split())
+
+
 def last_seen(event: Object) -> str:
     """Return when the event happened last (core/v1 and events.k8s.io/v1 keep it in different fields)."""
     series = event.get("series") or {}

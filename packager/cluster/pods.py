@@ -6,15 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from packager.cluster import mounts
-from packager.cluster.objects import (
-    concerning,
-    condition,
-    container_statuses,
-    holds,
-    is_going,
-    shown,
-    status,
-)
+from packager.cluster.objects import concerning, condition, container_statuses, holds, is_going, sentence, shown, status
 from packager.cluster.verdict import Finding
 
 if TYPE_CHECKING:
@@ -121,7 +113,7 @@ def obstacles(pod: Object, events: Sequence[Object]) -> Iterator[Finding]:
         yield Finding("NodeLost", shown(pod), "its node does not answer any more", "kubectl get nodes")
     for container in container_statuses(pod):
         waiting = container["state"].get("waiting") or {}
-        reason, said = waiting.get("reason", ""), _sentence(waiting.get("message", ""))
+        reason, said = waiting.get("reason", ""), sentence(waiting)
         if reason in _IMAGE:
             yield _image(pod, container["image"], reason, said, events)
             return
@@ -173,7 +165,7 @@ def _image(pod: Object, image: str, reason: str, said: str, events: Sequence[Obj
     if not said or said.startswith("Back-off"):  # the kubelet's own words are in the event
         for event in reversed(concerning(events, pod)):
             if event.get("message", "").startswith("Failed to pull image"):
-                said = _sentence(event["message"])
+                said = sentence(event)
                 break
     cause = said.rpartition("failed to do request: ")[2].removeprefix(f'Failed to pull image "{image}": ')
     if re.search(r"not ?found|manifest unknown", said, re.IGNORECASE):
@@ -200,7 +192,7 @@ def _mounts(pod: Object, events: Sequence[Object]) -> Iterator[Finding]:
             yield Finding("FailedMount", shown(pod), message, mount.hint)
         return
     for event in reversed(told):
-        said = _sentence(event.get("message", ""))
+        said = sentence(event)
         if "failed to sync" in said and "cache" in said:
             continue  # the kubelet has not heard of the object yet; it asks again
         missing = re.search(r'(configmap|secret|persistentvolumeclaim) "[^"]+" not found', said)
@@ -231,10 +223,6 @@ def last_lines(text: str) -> tuple[str, ...]:
     """Return the end of a log, without the lines that only divide it."""
     lines = [line.rstrip() for line in text.replace("\0", "").splitlines()]
     return tuple([line for line in lines if line.strip("-= ")][-LAST_LINES:])
-
-
-def _sentence(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _spaced(word: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packager import yamlio
-from packager.errors import ToolError, UsageError, reason
+from packager.errors import UsageError, unreadable
 from packager.fetch import fetch
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def bundle(release: Release, file: Path | None = None) -> Bundle:
         try:
             text = file.read_bytes()
         except OSError as error:
-            raise ToolError(f"{file} cannot be read: {reason(error)}") from None
+            raise unreadable(file, error) from None
     documents, problems = yamlio.load_all(text, str(file or release.url), max_bytes=_MAX_BYTES)
     if problems:
         raise UsageError(f"{file or release.url} holds no manifests", problems=problems)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packager import paths, yamlio
-from packager.errors import ToolError, UsageError
+from packager.errors import ToolError, UsageError, reason
 from packager.problems import similar
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def specs(folders: Sequence[Path]) -> Iterator[Path]:
         try:
             names = sorted(entry.name for entry in folder.iterdir())
         except OSError as error:
-            raise UsageError(f"{folder}: {(error.strerror or 'cannot be read').lower()}") from None
+            raise UsageError(f"{folder}: {reason(error)}") from None
         for name in names:
             path = folder / name / "spec.yaml"
             if name not in seen and _is_there(path):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packager.errors import reason
 from packager.problems import similar
 from packager.spec.check import Fault
 
@@ -130,6 +131,6 @@ def _walk(root: Path, name: str) -> Iterator[SourceFile | str]:
         for entry in sorted([*names, *(entry for entry in folders if (Path(folder) / entry).is_symlink())]):
             empty = False
             yield _look(root, (Path(folder) / entry).relative_to(root).as_posix())
-    yield from (f"{error.filename} cannot be read: {(error.strerror or '').lower()}" for error in unread)
+    yield from (f"{error.filename} cannot be read: {reason(error)}" for error in unread)
     if empty and not unread:
         yield f"expected files, found an empty folder: {name}"

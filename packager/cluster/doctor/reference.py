@@ -87,8 +87,12 @@ def names(case: Case) -> Iterator[Finding]:
     by = f" by {met.deployed_by}" if met.deployed_by else ""
     match met.state:
         case Met.ENDED | Met.CHANGED | Met.GOING:
-            how = {Met.ENDED: "has run already", Met.CHANGED: "is there already, and different"}
-            message = f"{case.manifests.name} {how.get(met.state, 'is being deleted')}{f', deployed{by}' if by else ''}"
+            how = {
+                Met.ENDED: "has run already",
+                Met.CHANGED: "is there already, and different",
+                Met.GOING: "is being deleted",
+            }
+            message = f"{case.manifests.name} {how[met.state]}{f', deployed{by}' if by else ''}"
             yield fails("names", message, _delete(case, f"{case.manifests.engine.resource}/{case.manifests.name}"))
         case Met.SAME:
             yield ok("names", f"{case.manifests.name} is there already{by}, as the package says")
