@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.site import CHECKOUT, Images, Site
+from tests.e2e.site import CHECKOUT, MPI_IMAGE, Images, Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-MPI_IMAGE = "docker.io/mpioperator/mpi-pi:openmpi"
 TENSORFLOW_IMAGE = "localhost/tensorflow-mpi:2.21.0"
 
 SITES = pytest.StashKey[list[Site]]()

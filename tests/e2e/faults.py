@@ -107,6 +107,11 @@ class Faulty:
         wait = f"kubectl wait {pod} --for=condition=Ready --timeout=60s"
         self.site.until(lambda: self.site.shell(wait).returncode == 0, f"{self.workload} to run", 60)
 
+    def delete(self) -> None:
+        """Delete it; nothing is left of it."""
+        assert self.run("delete").code == 0
+        assert self.site.left() == []
+
     def let_end(self) -> None:
         """Tell the ranks that wait for somebody to tell them so."""
         name = f"{self.folder.name}-{self.overlay}"

@@ -15,6 +15,9 @@ from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
+MPI_IMAGE = "docker.io/mpioperator/mpi-pi:openmpi"
+"""The image of hello-mpi."""
+
 
 @dataclass(frozen=True)
 class Site:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tests.e2e.site import CHECKOUT, commands
+from tests.e2e.site import CHECKOUT, MPI_IMAGE, commands
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from tests.e2e.site import Site
 
 SPEC = CHECKOUT / "tests/e2e/specs/storage"
-
-_IMAGE = "docker.io/mpioperator/mpi-pi:openmpi"
 
 
 class NodeFolder:
@@ -40,7 +38,7 @@ class NodeFolder:
                 "containers": [
                     {
                         "name": "keeper",
-                        "image": _IMAGE,
+                        "image": MPI_IMAGE,
                         "imagePullPolicy": "IfNotPresent",
                         "command": ["sh", "-euc", script],
                         "securityContext": {"runAsUser": 0},

@@ -15,7 +15,6 @@ from tests.e2e.network import line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.e2e.faults import Faulty
     from tests.e2e.site import Site
 
 pytestmark = pytest.mark.usefixtures("mpi_image")
@@ -39,11 +38,6 @@ def outage() -> Iterator[Callable[[str], None]]:
         component("start", name)
 
 
-def delete(package: Faulty) -> None:
-    assert package.run("delete").code == 0
-    assert package.site.left() == []
-
-
 @BOTH
 def test_a_script_that_fails(site: Site, overlay: str) -> None:
     package = faulty(site, "exit:3", overlay=overlay)
@@ -52,7 +46,7 @@ def test_a_script_that_fails(site: Site, overlay: str) -> None:
     assert "ended with exit code 3" in failed.err
     assert "  | rank 0: this script ends with 3" in failed.err
     assert package.run("status").code == 7
-    delete(package)
+    package.delete()
 
 
 @BOTH
@@ -62,7 +56,7 @@ def test_a_pod_that_is_killed_for_its_memory(site: Site, overlay: str) -> None:
     assert failed.code == 7
     assert "memory" in failed.err
     assert "64Mi" in failed.err
-    delete(package)
+    package.delete()
 
 
 @BOTH
@@ -72,7 +66,7 @@ def test_an_image_that_does_not_exist(site: Site, overlay: str) -> None:
     assert failed.code == 7
     assert failed.seen_after("the image docker.io/mpioperator/mpi-pi:nope cannot be pulled") <= 12
     assert failed.seconds < 60
-    delete(package)
+    package.delete()
 
 
 @BOTH
@@ -81,7 +75,7 @@ def test_a_node_that_is_too_small(site: Site, overlay: str) -> None:
     failed = package.run("deploy", "--patience", "5s")
     assert failed.code == 7
     assert failed.seen_after("Insufficient cpu") <= 8
-    delete(package)
+    package.delete()
 
 
 def test_a_full_quota_refuses_a_pod_and_leaves_nothing(site: Site) -> None:
@@ -101,7 +95,7 @@ def test_a_full_quota_keeps_an_mpijob_waiting_until_there_is_room(site: Site) ->
     assert failed.seen_after("the quota full of the namespace does not allow another pod") <= 8
     site.run("kubectl delete quota full")
     assert package.run("deploy").code == 0
-    delete(package)
+    package.delete()
 
 
 @BOTH
@@ -115,7 +109,7 @@ def test_a_namespace_that_forbids(site: Site, overlay: str) -> None:
     assert failed.seconds < 30
     if overlay == "single-node":
         assert site.left() == []
-    delete(package)
+    package.delete()
 
 
 def test_a_job_that_the_operator_rejects_in_an_event_only(site: Site) -> None:
@@ -126,7 +120,7 @@ def test_a_job_that_the_operator_rejects_in_an_event_only(site: Site) -> None:
     assert "mpi-operator refuses the job" in failed.err
     assert "Sometimes" in failed.err
     assert failed.seconds < 20
-    delete(package)
+    package.delete()
 
 
 def test_a_config_map_that_is_missing(site: Site) -> None:
@@ -136,7 +130,7 @@ def test_a_config_map_that_is_missing(site: Site) -> None:
     assert failed.code == 7
     assert "create the configmap nowhere in this namespace" in failed.err
     assert failed.seconds < 60
-    delete(package)
+    package.delete()
 
 
 def test_a_launcher_that_fails_twice_before_it_succeeds(site: Site) -> None:
@@ -147,7 +141,7 @@ def test_a_launcher_that_fails_twice_before_it_succeeds(site: Site) -> None:
     assert "attempt 2 of 3" in deployed.err
     for attempt in (1, 2, 3):
         assert f"rank 0: attempt {attempt}" in deployed.out
-    delete(package)
+    package.delete()
 
 
 @pytest.mark.parametrize("how", ["delete", "evict"])
@@ -167,7 +161,7 @@ def test_a_worker_that_is_taken_away(site: Site, how: str) -> None:
         _, said = deploy.communicate(timeout=120)
     assert deploy.returncode == 7, said
     assert "has failed" in said
-    delete(package)
+    package.delete()
 
 
 @pytest.mark.alone
@@ -183,7 +177,7 @@ def test_the_api_server_killed_and_restarted(site: Site, outage: Callable[[str],
     assert "the cluster does not answer" in said
     assert "the cluster answers again" in said
     assert sorted(line for line in out.splitlines() if line.endswith("slept")) == ["rank 0: slept", "rank 1: slept"]
-    delete(package)
+    package.delete()
 
 
 def test_the_connection_lost_for_20_seconds(site: Site) -> None:
@@ -197,7 +191,7 @@ def test_the_connection_lost_for_20_seconds(site: Site) -> None:
             out, said = deploy.communicate(timeout=120)
         assert deploy.returncode == 0, said
         assert sorted(said for said in out.splitlines() if said.endswith("slept")) == ["rank 0: slept", "rank 1: slept"]
-        delete(package)
+        package.delete()
 
 
 @pytest.mark.alone
@@ -210,4 +204,4 @@ def test_the_operator_stopped_and_back(site: Site, outage: Callable[[str], None]
         _, said = deploy.communicate(timeout=120)
     assert deploy.returncode == 0, said
     assert "its operator is not there, or away" in said
-    delete(package)
+    package.delete()

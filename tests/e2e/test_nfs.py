@@ -58,11 +58,6 @@ def built(site: Site, folder: str, *options: str, server: str = ADDRESS, overlay
     return Faulty(site, package, overlay)
 
 
-def delete(package: Faulty) -> None:
-    assert package.run("delete").code == 0
-    assert package.site.left() == []
-
-
 def test_results_are_on_the_server_and_stay_there(new_site: Callable[[str], Site], share: NodeFolder) -> None:
     site = new_site("baseline")
     package = built(site, share.path)
@@ -79,7 +74,7 @@ def test_results_are_on_the_server_and_stay_there(new_site: Callable[[str], Site
             line for line in log.splitlines() if line.startswith(f"rank {rank}: may not write into the dataset")
         ]
         assert refused.endswith("Read-only file system")
-    delete(package)
+    package.delete()
     site.until(lambda: not mounts(share), "the node to unmount the share")
     assert left_on(share) == {worker: (f"{UID}:{GID}", worker) for worker in WORKERS}
 
@@ -87,7 +82,7 @@ def test_results_are_on_the_server_and_stay_there(new_site: Callable[[str], Site
     deployed = package.run("deploy")
     assert deployed.code == 0, deployed.err
     assert f"rank 0: found in output: {' '.join(WORKERS)}" in package.run("logs").out
-    delete(package)
+    package.delete()
     site.until(lambda: not mounts(share), "the node to unmount the share")
     assert left_on(share).keys() == {*WORKERS, "storage-single-node"}
     assert share.run(f"ls {share.path}/dataset") == "data\n"
@@ -109,7 +104,7 @@ def test_root_is_nobody_to_the_server(new_site: Callable[[str], Site], share: No
     failed = package.run("deploy")
     assert failed.code == 7
     assert "storage/output/left-by-storage-single-node: Permission denied" in failed.err
-    delete(package)
+    package.delete()
     assert left_on(share) == {}
 
 
@@ -127,7 +122,7 @@ def test_a_folder_that_is_not_yet_on_the_server(
     share.run(f"cd {share.path}\nmkdir new\nmv dataset storage new")
     deployed = package.run("deploy")
     assert deployed.code == 0, deployed.err
-    delete(package)
+    package.delete()
 
 
 def test_a_server_that_nobody_knows(new_site: Callable[[str], Site], share: NodeFolder) -> None:
@@ -138,4 +133,4 @@ def test_a_server_that_nobody_knows(new_site: Callable[[str], Site], share: Node
     unknown = "cannot be mounted: Failed to resolve server nfs.example.com: Name or service not known"
     assert failed.seen_after(f"nfs.example.com:{share.path}/storage/output {unknown}") <= 12
     assert "NFS_SERVER in site.env" in failed.err
-    delete(package)
+    package.delete()
