@@ -13,7 +13,8 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # The tests start the command thousands of times: its modules are compiled once, whatever the caller's habits are.
 unexport PYTHONDONTWRITEBYTECODE
 
-# A kubectl spends a fifth of its time on collecting garbage, and there are thousands; memory is what there is more of.
+# A kubectl spends a fifth of its time on collecting garbage, and there are thousands of them; the Go compiler spends an
+# eighth. Memory is what there is more of.
 export GOGC ?= 400
 
 # The tests' own kubectl before any that the machine has, so that they mean the same everywhere.

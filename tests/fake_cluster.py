@@ -39,6 +39,12 @@ _PLURALS = {
 _KINDS = {plural: kind for kind, plural in _PLURALS.items()}
 
 
+def kind_of(resource: str) -> str:
+    """Return the kind that a command line calls `mpijobs.kubeflow.org`, `mpijobs` or `mpijob`."""
+    plain = resource.partition(".")[0]
+    return _KINDS.get(plain) or _KINDS[f"{plain}s"]
+
+
 @dataclass
 class FakeCluster:
     """What `packager.process.run` is replaced by.
@@ -110,14 +116,13 @@ class FakeCluster:
         found = []
         for each in what:
             resource, _, wanted = each.partition("/")
-            plain = resource.partition(".")[0]
-            plain = plain if plain in _KINDS else f"{plain}s"
+            kind = kind_of(resource)
+            plain = _PLURALS[kind]
             verb = "get" if wanted else "list"
             if f"{verb} {plain}" in self.denied:
                 said = f'{resource} is forbidden: User "me" cannot {verb} resource "{plain}" in API group "" '
                 scope = "at the cluster scope" if plain == "nodes" or "all-namespaces" in flags else "in the namespace"
                 return Finished(1, "", f"Error from server (Forbidden): {said}{scope}\n")
-            kind = _KINDS[plain]
             found += [
                 item for item in self.objects if item["kind"] == kind and wanted in ("", item["metadata"]["name"])
             ]

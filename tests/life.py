@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import sys
 from contextlib import contextmanager
 from copy import deepcopy
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from packager.process import Finished
-from tests.fake_cluster import FakeCluster, Object, item
+from tests.fake_cluster import FakeCluster, Object, item, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -219,5 +218,4 @@ def _given(argv: Sequence[str]) -> Object:
 def _names(what: str, each: Object) -> bool:
     """Whether `resource/name` of a command line means an object."""
     resource, _, name = what.partition("/")
-    plain = resource.partition(".")[0]
-    return (name, re.sub("s$", "", plain)) == (each["metadata"]["name"], each["kind"].lower())
+    return (kind_of(resource), name) == (each["kind"], each["metadata"]["name"])

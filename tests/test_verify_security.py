@@ -31,7 +31,13 @@ def pod(old: str, new: str) -> str:
 def said(text: str) -> tuple[str, list[str]]:
     """Return the level that is reached, and each breach of the strictest."""
     fields = exceeded(written.overlay(text))
-    return level(fields), [str(breach) for breach in breaches(fields, Level.restricted)]
+    return level(fields), [str(each) for each in breaches(fields, Level.restricted)]
+
+
+def breach(allowed: str, place: str, field: str, why: str) -> str:
+    """Return what is said of a field that `allowed` is the strictest level to allow."""
+    hint = f'"{allowed}" allows it: use such a namespace, or leave the option out that brings it'
+    return f'file.yaml:{place}: Pod p: {field}: {why}, which Pod Security "restricted" forbids ({hint})'
 
 
 def test_a_pod_of_the_strictest_level_breaches_nothing() -> None:
@@ -100,9 +106,7 @@ CONTEXT = f"{CONTAINER}.securityContext"
     ],
 )
 def test_what_only_the_node_s_own_pods_may(old: str, new: str, place: str, field: str, why: str) -> None:
-    hint = '"privileged" allows it: use such a namespace, or leave the option out that brings it'
-    breach = f'file.yaml:{place}: Pod p: {field}: {why}, which Pod Security "restricted" forbids ({hint})'
-    assert said(pod(old, new)) == ("privileged", [breach])
+    assert said(pod(old, new)) == ("privileged", [breach("privileged", place, field, why)])
 
 
 @pytest.mark.parametrize(
@@ -130,9 +134,7 @@ def test_what_only_the_node_s_own_pods_may(old: str, new: str, place: str, field
     ],
 )
 def test_what_only_the_strictest_level_forbids(old: str, new: str, place: str, field: str, why: str) -> None:
-    hint = '"baseline" allows it: use such a namespace, or leave the option out that brings it'
-    breach = f'file.yaml:{place}: Pod p: {field}: {why}, which Pod Security "restricted" forbids ({hint})'
-    assert said(pod(old, new)) == ("baseline", [breach])
+    assert said(pod(old, new)) == ("baseline", [breach("baseline", place, field, why)])
 
 
 @pytest.mark.parametrize(

@@ -123,9 +123,6 @@ def toolchain() -> Path:
 def _build(build: Build, go: Path) -> None:
     # Static, since pause runs in an image that holds nothing else.
     env = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false"}
-    env["GOGC"] = (
-        "400"  # the compiler spends less time collecting garbage: an eighth of the whole, for some more memory
-    )
     linker = "-s -w" + "".join(f" -X {variable}={value}" for variable, value in build.variables)
     with cache_entry(build.entry) as folder:
         run(bound(go, "build", "-ldflags", linker, "-o", f"{folder}/", *build.packages), cwd=build.sources, env=env)
