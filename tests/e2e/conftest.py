@@ -46,7 +46,7 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session")
 def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A kubeconfig that holds nothing but the cluster of the proof."""
+    """A kubeconfig that holds nothing but the cluster of the proof, as JSON."""
     flags = []
     if context := os.environ.get("MLPACK_E2E_CONTEXT"):
         flags = ["--context", context]
@@ -57,7 +57,7 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         environment = {**os.environ, "KUBECONFIG": up.stdout.strip()}
     view = subprocess.run(
-        [Site.kubectl(), "config", "view", "--minify", "--flatten", *flags],
+        [Site.kubectl(), "config", "view", "--minify", "--flatten", "--output=json", *flags],
         env=environment,
         stdout=subprocess.PIPE,
         check=True,

@@ -8,12 +8,16 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+
+CONDITIONS = '{.status.conditions[?(@.status=="True")].type}'
+"""Of an MPIJob, those that hold, as a JSONPath."""
 
 MPI_IMAGE = "docker.io/mpioperator/mpi-pi:openmpi"
 """The image of hello-mpi."""
@@ -45,8 +49,10 @@ class Site:
 
     @classmethod
     def create(cls, namespace: str, level: str, kubeconfig: Path, folder: Path) -> Site:
+        config = json.loads(kubeconfig.read_text(encoding="utf-8"))
+        config["contexts"][0]["context"]["namespace"] = namespace
         own = folder / f"{namespace}.kubeconfig"
-        own.write_bytes(kubeconfig.read_bytes())
+        own.write_text(json.dumps(config), encoding="utf-8")
         tools = folder / f"{namespace}.bin"
         tools.mkdir()
         (tools / "kubectl").symlink_to(cls.kubectl())
@@ -54,11 +60,16 @@ class Site:
         work = folder / namespace
         work.mkdir()
         site = cls(namespace, {**os.environ, "KUBECONFIG": str(own), "PATH": path}, work)
-        site.run(f"kubectl create namespace {namespace}")
-        site.run(f"kubectl label namespace {namespace} pod-security.kubernetes.io/enforce={level}")
-        site.run(f"kubectl config set-context --current --namespace={namespace}")
-        # A pod is refused for as long as the namespace's default account is not there.
-        site.until(lambda: site.shell("kubectl get serviceaccount default").returncode == 0, "the default account")
+        labels = {"pod-security.kubernetes.io/enforce": level}
+        objects = [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}},
+            # Pods are refused for as long as it is not there, and the controller that makes it takes its time.
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}},
+        ]
+        manifest = work / "namespace.json"
+        manifest.write_text("\n".join(map(json.dumps, objects)), encoding="utf-8")
+        site.run(f"kubectl apply --server-side --force-conflicts -f {manifest.name}")
+        manifest.unlink()
         return site
 
     def remove(self) -> None:
@@ -97,24 +108,37 @@ class Site:
     def phase(self, pod: str) -> str:
         return str(self.get(f"pod {pod}")["status"]["phase"])
 
-    def condition(self, job: str) -> str | None:
-        """Return "Succeeded" or "Failed" when the MPIJob has ended, else None."""
-        conditions = self.get(f"mpijob {job}").get("status", {}).get("conditions", [])
-        ended = [
-            one["type"] for one in conditions if one["type"] in ("Succeeded", "Failed") and one["status"] == "True"
-        ]
-        return ended[0] if ended else None
+    def conditions(self, job: str) -> list[str]:
+        """Return the types of the MPIJob's conditions that hold."""
+        return self.run(f"kubectl get mpijob {job} -o jsonpath='{CONDITIONS}'").split()
 
     def end_of(self, job: str, *, timeout: float = 300) -> str:
-        """Wait for the MPIJob to end and return how; tell what the cluster knows when it does not."""
-        return str(self.until(lambda: self.condition(job), f"the end of {job}", timeout))
+        """Wait for the MPIJob to end and return how: "Succeeded" or "Failed"."""
+        return self._end(f"mpijob/{job}", CONDITIONS, timeout)
 
     def end_of_pod(self, pod: str, *, timeout: float = 300) -> str:
-        def ended() -> str | None:
-            phase = self.phase(pod)
-            return phase if phase in ("Succeeded", "Failed") else None
+        """Wait for the pod to end and return its phase: "Succeeded" or "Failed"."""
+        return self._end(f"pod/{pod}", "{.status.phase}", timeout)
 
-        return str(self.until(ended, f"the end of {pod}", timeout))
+    def _end(self, workload: str, path: str, timeout: float) -> str:
+        """Return which of the two words the JSONPath first yields; fail after `timeout`.
+
+        A kubectl that watches costs the start of one program, and one that is asked again and again many.
+        """
+        argv = ["kubectl", "get", workload, "--watch", f'--output=jsonpath={path}{{"\\n"}}']
+        said = ""
+        with subprocess.Popen(argv, env=self.environment, stdout=subprocess.PIPE, text=True) as watching:
+            patience = threading.Timer(timeout, watching.kill)
+            patience.start()
+            try:
+                assert watching.stdout
+                for said in watching.stdout:
+                    if ended := {"Succeeded", "Failed"}.intersection(said.split()):
+                        return ended.pop()
+            finally:
+                patience.cancel()
+                watching.kill()
+        raise AssertionError(f"no end of {workload} within {timeout:g} s; it was last {said!r}")
 
     def until(self, condition: Any, what: str, timeout: float = 120) -> Any:
         """Return the first true value of `condition()`; fail, with the state of the namespace, after `timeout`."""

@@ -77,7 +77,7 @@ def test_an_image_that_does_not_exist(site: Site) -> None:
         return {one["state"].get("waiting", {}).get("reason") for one in statuses}
 
     site.until(lambda: reasons() & {"ErrImagePull", "ImagePullBackOff"}, "the kubelet's word on the image")
-    assert site.condition(job) is None
+    assert not {"Succeeded", "Failed"}.intersection(site.conditions(job))
 
 
 def test_an_exhausted_quota(site: Site) -> None:
@@ -88,4 +88,4 @@ def test_an_exhausted_quota(site: Site) -> None:
         return "exceeded quota: small" in site.run(f"kubectl describe mpijob {job}; kubectl get events")
 
     site.until(refused, "the quota's word in the events")
-    assert site.condition(job) != "Succeeded"
+    assert "Succeeded" not in site.conditions(job)
