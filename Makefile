@@ -73,7 +73,7 @@ cluster-down: setup ## take it away again
 
 e2e: setup ## run packages on the cluster of `make cluster`, or on that of CONTEXT=name
 	@$(WITH_KUBECTL) && export PATH $(WITH_CLUSTER) && ended=0 && \
-	{ python -m pytest tests/e2e -m "not alone" --numprocesses 4 --dist worksteal || ended=$$?; } && \
+	{ python -m pytest tests/e2e -m "not alone" --numprocesses 5 --dist worksteal || ended=$$?; } && \
 	{ python -m pytest tests/e2e -m alone || ended=$$?; } && exit $$ended
 
 bench: setup ## measure what building costs, in time and memory

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from tests.e2e.site import Site
 
 
-pytestmark = pytest.mark.alone  # it counts the room that is left on the node
-
-
 def examine(site: Site, package: Path, *arguments: str) -> tuple[int, dict[str, list[dict[str, Any]]]]:
     """Return the doctor's exit code, and its findings by check."""
     done = site.shell(" ".join(["mlpack", "doctor", str(package), "-o", "json", *arguments]))

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from tests.e2e.site import Images, Site
 
-pytestmark = pytest.mark.alone  # an operator is not removed while anybody's job runs
-
 IMAGE = "docker.io/mpioperator/mpi-operator:0.8.0"
 
 
