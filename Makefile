@@ -22,7 +22,7 @@ WITH_KUBECTL = kubectl="$$(python -m tests.kubectls)" && PATH="$${kubectl%/*}:$$
 # KUBECONFIG of the test cluster, unless CONTEXT names one of the user's own contexts.
 WITH_CLUSTER = $(if $(CONTEXT),MLPACK_E2E_CONTEXT="$(CONTEXT)")
 
-.PHONY: help setup package test lint types fmt golden quickstart docs matrix cluster cluster-down e2e bench fuzz check lock
+.PHONY: help setup package test lint types fmt golden quickstart docs kubectls matrix cluster cluster-down e2e bench fuzz check lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ quickstart: setup ## build quickstart/ anew
 
 docs: setup ## write docs/spec.md anew
 	python -m tools.spec_reference > docs/spec.md.new && mv docs/spec.md.new docs/spec.md
+
+kubectls: setup ## fetch kubectl in every version from 1.22 to 1.36, which the tests else do one by one
+	@python -m tests.kubectls --all
 
 matrix: setup ## render every overlay with every kubectl from 1.22 to 1.36
 	python -m pytest -m matrix
