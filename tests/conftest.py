@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+from pytest_golden import plugin as golden
 
 from packager import cli, process
 from tests import demo, kubectls
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
 # The same examples in every run: a test that fails for one change fails for it again.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("repeatable")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let no plugin hear of assertions that hold, but when goldens are written: only then does one do anything with it.
+
+    For a plugin that listens, pytest spells out each of them with all its values: half of the tests' own time.
+    """
+    if not config.getoption("--update-goldens"):
+        config.hook.pytest_assertion_pass._remove_plugin(golden)  # noqa: SLF001 - no public way to drop a single hook
 
 
 @dataclass(frozen=True)

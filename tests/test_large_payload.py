@@ -49,7 +49,7 @@ def packed(payload: Path) -> bytes:
 
 
 def digest(content: bytes) -> str:
-    """What stands for so many bytes in an assertion, which pytest would spell out for minutes even when it holds."""
+    """What stands for so many bytes in an assertion, which pytest would spell out for minutes when it fails."""
     return hashlib.sha256(content).hexdigest()
 
 
