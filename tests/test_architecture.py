@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import typing
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,7 @@ def parsed(module: str) -> ast.Module:
     return ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
 
 
+@cache
 def imports(module: str) -> set[str]:
     """Return the full names of the modules that `module` imports, wherever in it, but for its types alone."""
     found: set[str] = set()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -128,6 +129,7 @@ def texts(package: Tree) -> dict[str, str]:
     }
 
 
+@cache
 def documents(text: str) -> list[Any]:
     """Return the documents of a YAML file, which YAML 1.1 and 1.2 have to read as the same."""
     old = list(yaml.load_all(text, Loader=yaml.SafeLoader))
