@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from packager import process
 from packager.cluster.client import Kubectl, failed
 from packager.errors import ClusterError, UnreachableError, UsageError
-from tests import kubectls
+from tests import kubectls, life
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Sequence
 
     from tests.conftest import Outcome
 
@@ -38,11 +39,23 @@ VERBS = (
 )
 
 
+def rendered(argv: Sequence[str], *, timeout: float | None = None) -> process.Finished:
+    """What every kubectl makes of an overlay: how it is rendered is another matter, which takes 1.22 a second."""
+    assert argv[1] == "kustomize"
+    assert timeout is not None
+    return process.Finished(0, yaml.safe_dump_all(life.rendered(Path(argv[-1]).name)), "")
+
+
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
 @pytest.mark.parametrize("version", [kubectls.VERSIONS[0], kubectls.VERSIONS[-1]])
 def test_a_context_that_does_not_exist(
-    mlpack: Callable[..., Outcome], tmp_path: Path, verb: tuple[str, ...], version: str
+    mlpack: Callable[..., Outcome],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    verb: tuple[str, ...],
+    version: str,
 ) -> None:
+    monkeypatch.setattr("packager.kubectl.run", rendered)
     (tmp_path / "kubeconfig").write_text(KUBECONFIG)
     assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
     name, *rest = verb
