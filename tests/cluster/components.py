@@ -206,7 +206,7 @@ KUBELET = Component(
     port=10250,
     ready=_node_is_ready,
 )
-COREDNS = Component("coredns", ("/run/bin/coredns/coredns", "-conf=/run/config/Corefile"), port=53)
+COREDNS = Component("coredns", (f"{_KUBERNETES}/coredns", "-conf=/run/config/Corefile"), port=53)
 MPI_OPERATOR = Component(
     "mpi-operator",
     (f"{_OPERATORS}/mpi-operator", f"-kubeConfig={_CREDENTIALS}/admin.conf"),
@@ -220,7 +220,7 @@ JOBSET = Component(
 )
 KUEUE = Component(
     "kueue",
-    ("/run/bin/kueue/kueue", "--config=/run/config/kueue.yaml", f"--kubeconfig={_CREDENTIALS}/admin.conf"),
+    (f"{_KUBERNETES}/kueue", "--config=/run/config/kueue.yaml", f"--kubeconfig={_CREDENTIALS}/admin.conf"),
     port=9444,
 )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from tests.cluster.builds import KUEUE, OPERATORS
+from tests.cluster.builds import KUBERNETES, OPERATORS
 from tests.cluster.errors import ToolError
 from tests.cluster.kubectl import kubectl
 from tests.cluster.places import RUN
@@ -33,7 +33,7 @@ def install() -> None:
     """Applies the CRDs and webhooks out of the operators' own modules."""
     own = ("kubeflow.org_mpijobs.yaml", "jobset.x-k8s.io_jobsets.yaml")
     crds = [yaml.safe_load((OPERATORS.entry / crd).read_text()) for crd in own]
-    for crd in _rendered(KUEUE.entry / "crd"):
+    for crd in _rendered(KUBERNETES.entry / "crd"):
         if conversion := crd["spec"].get("conversion"):
             _call(conversion["webhook"], _KUEUE)
         crds.append(crd)
@@ -46,7 +46,7 @@ def install() -> None:
         "apply", "--server-side", "--force-conflicts", "--filename=-", text=yaml.safe_dump_all([*crds, *namespaces])
     )
     webhooks = _webhooks("jobset", OPERATORS.entry / "webhook", _JOBSET)
-    queues = _webhooks("kueue", KUEUE.entry / "webhook", _KUEUE)
+    queues = _webhooks("kueue", KUBERNETES.entry / "webhook", _KUEUE)
     for configuration in queues:
         for webhook in configuration["webhooks"]:
             webhook["namespaceSelector"] = {"matchLabels": {QUEUES: "true"}}

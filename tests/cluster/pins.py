@@ -10,17 +10,19 @@ from tests.cluster.process import run
 from tests.cluster.progress import step
 
 _REQUIRED = {
-    "coredns": {"github.com/coredns/coredns": versions.COREDNS},
     "operators": {
         "github.com/kubeflow/mpi-operator": versions.MPI_OPERATOR,
         "sigs.k8s.io/jobset": versions.JOBSET,
     },
-    "kueue": {"sigs.k8s.io/kueue": versions.KUEUE},
     "mount.nfs": {
         "github.com/hanwen/go-fuse/v2": versions.GO_FUSE,
         "github.com/willscott/go-nfs-client": versions.GO_NFS_CLIENT,
     },
-    "kubernetes": {"k8s.io/kubernetes": versions.KUBERNETES},
+    "kubernetes": {
+        "k8s.io/kubernetes": versions.KUBERNETES,
+        "github.com/coredns/coredns": versions.COREDNS,
+        "sigs.k8s.io/kueue": versions.KUEUE,
+    },
 }
 
 

@@ -10,6 +10,7 @@ COREDNS = "1.12.4"
 MPI_OPERATOR = "0.8.0"
 JOBSET = "0.12.0"
 KUEUE = "0.15.0"
+"""It and CoreDNS are built with the libraries of KUBERNETES: releases for another one may not compile with them."""
 
 GO_FUSE = "2.12.1"
 GO_NFS_CLIENT = "0.0.0-20240104095149-b44639837b00"
