@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster.errors import ToolError
+from tests.cluster.places import CACHE, only_one
 from tests.cluster.process import PATH, run
 from tests.cluster.progress import step
 
@@ -33,8 +34,17 @@ _POLICY_TEXT = "#!/bin/sh\n# while tests/cluster installs packages\nexit 101\n"
 
 
 def install(packages: dict[str, str]) -> None:
-    """Installs those packages whose sign is missing."""
-    missing = [package for package, sign in packages.items() if not _found(sign)]
+    """Installs those packages whose sign is missing. Of several processes one does: apt-get does not wait for another."""
+    if _missing(packages):
+        with only_one(CACHE):
+            _install(_missing(packages))
+
+
+def _missing(packages: dict[str, str]) -> list[str]:
+    return [package for package, sign in packages.items() if not _found(sign)]
+
+
+def _install(missing: list[str]) -> None:
     if not missing:
         return
     if not shutil.which("apt-get"):
