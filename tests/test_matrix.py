@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager import render, tree
-from packager.components import KEYS, possible
+from packager.components import KEYS, OPTIONS, possible
+from packager.kubectl import kustomize
+from packager.package import OVERLAYS as FOLDER
 from packager.plan import Options, choose, plan
 from packager.selection import select
 from packager.spec import catalog, load
@@ -37,9 +39,20 @@ def overlays() -> Iterator[tuple[str, str]]:
 
 OVERLAYS = list(overlays())
 
-OPTIONS = list(possible())
+# The options of a site, by the name of a package with them: each, every two that go together, and for each storage all.
+SITES = {"-".join(options): options for options in possible()}
+ALL = {
+    f"all-on-{storage.name}": (storage.name, *(each.name for each in OPTIONS if not each.storage and not each.needs))
+    for storage in OPTIONS
+    if storage.storage
+}
 # A kubectl takes longest to start, and to resolve the names of many objects: these many at a time take least in all.
-BATCHES = [OPTIONS[start : start + 9] for start in range(0, len(OPTIONS), 9)]
+NAMES = [*SITES, *ALL]
+BATCHES = [NAMES[start : start + 17] for start in range(0, len(NAMES), 17)]
+
+EXAMPLES = {name: key.example for name, key in KEYS.items()}
+# What a path in a kustomization is most easily torn apart by: dots.
+DOTTED = {"GPU_VENDOR": "amd.com", "GPU_RESOURCE": "gpu.large", "GPU_COUNT": "4"}
 
 
 @pytest.fixture(scope="module")
@@ -84,36 +97,53 @@ def test_there_is_something_to_render() -> None:
     assert ("hello-mpi", "single-node") in OVERLAYS
 
 
-@pytest.mark.parametrize(("package", "overlay"), OVERLAYS, ids=["/".join(pair) for pair in OVERLAYS])
-def test_overlay(packages: Path, package: str, overlay: str) -> None:
-    rendered = assert_alike(packages / package / "quickstart/k8s/mlops" / overlay)
-    assert f"name: {package}-{overlay}\n" in rendered
+def below(folder: Path, packages: Path) -> list[str]:
+    """Return where the overlays are, seen from `folder`."""
+    return [os.path.relpath(packages / package / FOLDER / overlay, folder) for package, overlay in OVERLAYS]
+
+
+def documents(rendered: str) -> list[str]:
+    return rendered.removesuffix("\n").split("\n---\n")
+
+
+def test_every_overlay(packages: Path, tmp_path: Path, kubectl: Path) -> None:
+    """One kustomization over all of them, which renders what they do one by one: a start of each kubectl, not many."""
+    folders = below(tmp_path, packages)
+    write(tmp_path, *folders)
+    rendered = assert_alike(tmp_path)
+    alone = [kustomize(tmp_path / folder, program=str(kubectl)).manifests for folder in folders]
+    for (package, overlay), manifests in zip(OVERLAYS, alone, strict=True):
+        assert f"name: {package}-{overlay}\n" in manifests
+    assert sorted(documents(rendered)) == sorted(document for manifests in alone for document in documents(manifests))
 
 
 def test_an_overlay_of_ones_own_over_all(packages: Path, tmp_path: Path) -> None:
-    overlays = [packages / package / "quickstart/k8s/mlops" / overlay for package, overlay in OVERLAYS]
-    write(tmp_path, *(os.path.relpath(overlay, tmp_path) for overlay in overlays), prefix="alice-", namespace="team")
+    write(tmp_path, *below(tmp_path, packages), prefix="alice-", namespace="team")
     rendered = assert_alike(tmp_path)
     for package, overlay in OVERLAYS:
         assert f"name: alice-{package}-{overlay}\n" in rendered
     assert "namespace: team\n" in rendered
 
 
-@pytest.mark.parametrize("batch", BATCHES, ids=lambda batch: f"{'+'.join(batch[0])}...{'+'.join(batch[-1])}")
-def test_the_options_of_a_site(tmp_path: Path, batch: list[tuple[str, ...]]) -> None:
-    """Each option, and every two that go together, in both overlays of a package."""
-    loaded = load.load(catalog.find("hello-mpi", [catalog.bundled()]))
-    values = [f"{name}={key.example}" for name, key in KEYS.items()]
-    names = ["-".join(options) for options in batch]
-    for options, name in zip(batch, names, strict=True):
-        site = Options(root="/srv", site=select(options, values))
-        package = render.render(plan(loaded, choose(loaded.spec, None, None), site))
-        (tmp_path / name).mkdir()
-        tree.write(package, tmp_path / name)
-        overlays = [f"quickstart/k8s/mlops/{overlay}" for overlay in loaded.spec.overlays]
-        write(tmp_path / name, *overlays, prefix=f"{name}-")
-    write(tmp_path, *names)
-    rendered = assert_alike(tmp_path)
+@pytest.mark.parametrize("names", BATCHES, ids=lambda names: f"{names[0]}...{names[-1]}")
+def test_the_options_of_a_site(tmp_path: Path, names: list[str]) -> None:
+    """Each option, every two that go together, and all that do, in both overlays of a package."""
+    model = catalog.find("hello-mpi", [catalog.bundled()])
     for name in names:
-        for overlay in loaded.spec.overlays:
-            assert f"name: {name}-hello-mpi-{overlay}\n" in rendered
+        options, values = (ALL[name], EXAMPLES | DOTTED) if name in ALL else (SITES[name], EXAMPLES)
+        values = values | {
+            "OUTPUT_CLAIM": f"{name}-results"
+        }  # two packages below one kustomization must not create the same claim
+        site = Options(root="/srv", site=select(options, [f"{key}={value}" for key, value in values.items()]))
+        loaded = load.load(model, [load.parse_setting(f"name={name}")])
+        (tmp_path / name).mkdir()
+        tree.write(render.render(plan(loaded, choose(loaded.spec, None, None), site)), tmp_path / name)
+    overlays = [(name, overlay) for name in names for overlay in ("single-node", "multi-node")]
+    write(tmp_path, *(f"{name}/{FOLDER}/{overlay}" for name, overlay in overlays), prefix="alice-")
+    rendered = assert_alike(tmp_path)
+    for name, overlay in overlays:
+        (workload,) = [each for each in documents(rendered) if f"\n  name: alice-{name}-{overlay}\n" in each]
+        if name in ALL:
+            assert f"mlpack/storage: {ALL[name][0]}\n" in workload
+            assert workload.count('amd.com/gpu.large: "4"') == 1
+            assert "nvidia" not in workload
