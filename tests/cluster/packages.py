@@ -34,7 +34,7 @@ _POLICY_TEXT = "#!/bin/sh\n# while tests/cluster installs packages\nexit 101\n"
 
 
 def install(packages: dict[str, str]) -> None:
-    """Installs those packages whose sign is missing. Of several processes one does: apt-get does not wait for another."""
+    """Installs those packages whose sign is missing. One process does: apt-get does not wait for another."""
     if _missing(packages):
         with only_one(CACHE):
             _install(_missing(packages))
