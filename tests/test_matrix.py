@@ -46,8 +46,8 @@ ALL = {
     for storage in OPTIONS
     if storage.storage
 }
-# A kubectl takes longest to start, and to resolve the names of many objects: these many at a time take least in all.
 NAMES = [*SITES, *ALL]
+# A kubectl takes longest to start, and to resolve the names of many objects: these many at a time take least in all.
 BATCHES = [NAMES[start : start + 17] for start in range(0, len(NAMES), 17)]
 
 EXAMPLES = {name: key.example for name, key in KEYS.items()}
@@ -106,15 +106,17 @@ def documents(rendered: str) -> list[str]:
     return rendered.removesuffix("\n").split("\n---\n")
 
 
-def test_every_overlay(packages: Path, tmp_path: Path, kubectl: Path) -> None:
+def test_every_overlay(packages: Path, tmp_path: Path) -> None:
     """One kustomization over all of them, which renders what they do one by one: a start of each kubectl, not many."""
     folders = below(tmp_path, packages)
     write(tmp_path, *folders)
     rendered = assert_alike(tmp_path)
-    alone = [kustomize(tmp_path / folder, program=str(kubectl)).manifests for folder in folders]
-    for (package, overlay), manifests in zip(OVERLAYS, alone, strict=True):
-        assert f"name: {package}-{overlay}\n" in manifests
-    assert sorted(documents(rendered)) == sorted(document for manifests in alone for document in documents(manifests))
+    for version in (kubectls.VERSIONS[0], kubectls.VERSIONS[-1]):
+        program = str(kubectls.kubectl(version))
+        alone = [kustomize(tmp_path / folder, program=program).manifests for folder in folders]
+        for (package, overlay), manifests in zip(OVERLAYS, alone, strict=True):
+            assert f"name: {package}-{overlay}\n" in manifests
+        assert sorted(documents(rendered)) == sorted(each for manifests in alone for each in documents(manifests))
 
 
 def test_an_overlay_of_ones_own_over_all(packages: Path, tmp_path: Path) -> None:
@@ -131,10 +133,9 @@ def test_the_options_of_a_site(tmp_path: Path, names: list[str]) -> None:
     model = catalog.find("hello-mpi", [catalog.bundled()])
     for name in names:
         options, values = (ALL[name], EXAMPLES | DOTTED) if name in ALL else (SITES[name], EXAMPLES)
-        values = values | {
-            "OUTPUT_CLAIM": f"{name}-results"
-        }  # two packages below one kustomization must not create the same claim
-        site = Options(root="/srv", site=select(options, [f"{key}={value}" for key, value in values.items()]))
+        # Two packages below one kustomization must not create the same claim.
+        given = values | {"OUTPUT_CLAIM": f"{name}-results"}
+        site = Options(root="/srv", site=select(options, [f"{key}={value}" for key, value in given.items()]))
         loaded = load.load(model, [load.parse_setting(f"name={name}")])
         (tmp_path / name).mkdir()
         tree.write(render.render(plan(loaded, choose(loaded.spec, None, None), site)), tmp_path / name)

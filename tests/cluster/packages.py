@@ -35,18 +35,12 @@ _POLICY_TEXT = "#!/bin/sh\n# while tests/cluster installs packages\nexit 101\n"
 
 def install(packages: dict[str, str]) -> None:
     """Installs those packages whose sign is missing. One process does: apt-get does not wait for another."""
-    if _missing(packages):
-        with only_one(CACHE):
-            _install(_missing(packages))
-
-
-def _missing(packages: dict[str, str]) -> list[str]:
-    return [package for package, sign in packages.items() if not _found(sign)]
+    with only_one(CACHE):
+        if missing := [package for package, sign in packages.items() if not _found(sign)]:
+            _install(missing)
 
 
 def _install(missing: list[str]) -> None:
-    if not missing:
-        return
     if not shutil.which("apt-get"):
         raise ToolError(f"this machine lacks {', '.join(missing)} (Debian's names) and has no apt-get to install them")
     env = {"DEBIAN_FRONTEND": "noninteractive"}

@@ -19,6 +19,9 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 CONDITIONS = '{.status.conditions[?(@.status=="True")].type}'
 """Of an MPIJob, those that hold, as a JSONPath."""
 
+ENDS = {"Succeeded", "Failed"}
+"""The phases of a pod, and the conditions of an MPIJob, after which there are no others."""
+
 MPI_IMAGE = "docker.io/mpioperator/mpi-pi:openmpi"
 """The image of hello-mpi."""
 
@@ -61,15 +64,12 @@ class Site:
         work.mkdir()
         site = cls(namespace, {**os.environ, "KUBECONFIG": str(own), "PATH": path}, work)
         labels = {"pod-security.kubernetes.io/enforce": level}
-        objects = [
+        objects: list[dict[str, Any]] = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}},
             # Pods are refused for as long as it is not there, and the controller that makes it takes its time.
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}},
         ]
-        manifest = work / "namespace.json"
-        manifest.write_text("\n".join(map(json.dumps, objects)), encoding="utf-8")
-        site.run(f"kubectl apply --server-side --force-conflicts -f {manifest.name}")
-        manifest.unlink()
+        site.apply(*objects)
         return site
 
     def remove(self) -> None:
@@ -96,6 +96,13 @@ class Site:
     def get(self, what: str) -> Any:
         """Return what `kubectl get` says of `what`, as JSON."""
         return json.loads(self.run(f"kubectl get {what} -o json"))
+
+    def apply(self, *objects: dict[str, Any]) -> None:
+        """Make objects, or change those that somebody else has made meanwhile."""
+        manifest = self.folder / "manifest.json"
+        manifest.write_text("\n".join(map(json.dumps, objects)), encoding="utf-8")
+        self.run(f"kubectl apply --server-side --force-conflicts -f {manifest.name}")
+        manifest.unlink()
 
     def build(self, model: str, *options: str) -> Path:
         """Build the package of `model` into the working folder, unpack it as a receiver would, return its folder."""
@@ -133,7 +140,7 @@ class Site:
             try:
                 assert watching.stdout
                 for said in watching.stdout:
-                    if ended := {"Succeeded", "Failed"}.intersection(said.split()):
+                    if ended := ENDS.intersection(said.split()):
                         return ended.pop()
             finally:
                 patience.cancel()
@@ -148,6 +155,10 @@ class Site:
                 return value
             time.sleep(max(0.4, time.monotonic() - begin))
         raise AssertionError(f"waited {timeout:g} s for {what}")
+
+    def until_both_ranks_say(self, word: str) -> None:
+        """Wait until `word` stands twice in the launcher's log."""
+        self.until(lambda: self.shell(f"kubectl logs {self.launcher()}").stdout.count(word) == 2, f"{word!r}, twice")
 
     def state(self) -> str:
         """Return what somebody who looks for the reason of a failure would ask the cluster."""

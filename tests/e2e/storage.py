@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.e2e.site import CHECKOUT, MPI_IMAGE, commands
 
@@ -48,17 +47,11 @@ class NodeFolder:
                 "volumes": [{"name": "parent", "hostPath": {"path": self._parent}}],
             },
         }
-        apply(self._keeper, pod)
+        self._keeper.apply(pod)
         assert self._keeper.end_of_pod("keeper") == "Succeeded", self._keeper.log("keeper")
         output = self._keeper.log("keeper")
         self._keeper.run("kubectl delete pod keeper")
         return output
-
-
-def apply(site: Site, manifest: dict[str, Any]) -> None:
-    file = site.folder / "manifest.json"
-    file.write_text(json.dumps(manifest))
-    site.run(f"kubectl apply -f {file.name}")
 
 
 def run(site: Site, package: Path, overlay: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from packager.components import BY_NAME, KEYS
 from tests.e2e.site import commands
-from tests.e2e.storage import SPEC, NodeFolder, apply, delete, run
+from tests.e2e.storage import SPEC, NodeFolder, delete, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +51,7 @@ def volumes(site: Site, node: NodeFolder) -> Iterator[str]:
                 "hostPath": {"path": f"{node.path}/{folder}", "type": "Directory"},
             },
         }
-        apply(site, volume)
+        site.apply(volume)
     yield storage_class
     site.run("kubectl delete pv --wait=false " + " ".join(f"{name}-{site.namespace}" for name in folders))
 
@@ -64,7 +64,7 @@ def claim(site: Site, name: str, storage_class: str) -> None:
         "resources": {"requests": {"storage": "1Gi"}},
     }
     metadata = {"name": name}
-    apply(site, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
+    site.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
 
 
 def workers_of(site: Site) -> list[dict[str, Any]]:

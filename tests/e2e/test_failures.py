@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.e2e.site import ENDS
+
 if TYPE_CHECKING:
     from tests.e2e.site import Site
 
@@ -27,12 +29,6 @@ def terminated(site: Site, pod: str) -> dict[str, Any]:
     return state
 
 
-def working(site: Site, job: str) -> None:
-    """Wait until both ranks have begun."""
-    site.until(lambda: (name := site.launcher()) and site.phase(name) == "Running", f"the launcher of {job}")
-    site.until(lambda: site.shell(f"kubectl logs {site.launcher()}").stdout.count("works") == 2, "the ranks")
-
-
 def test_a_script_that_exits_3(site: Site) -> None:
     job = apply(site, "exit")
     assert site.end_of(job) == "Failed"
@@ -50,7 +46,7 @@ def test_a_pod_whose_script_exits_3(site: Site) -> None:
 
 def test_a_rank_killed_in_mid_run(site: Site) -> None:
     job = apply(site, "linger")
-    working(site, job)
+    site.until_both_ranks_say("works")
     site.run(f"kubectl exec {job}-worker-1 -- sh -c 'kill -9 $(pidof sleep)'")
     assert site.end_of(job, timeout=60) == "Failed"
     state = terminated(site, site.launcher())
@@ -60,7 +56,7 @@ def test_a_rank_killed_in_mid_run(site: Site) -> None:
 
 def test_a_worker_deleted_in_mid_run(site: Site) -> None:
     job = apply(site, "linger")
-    working(site, job)
+    site.until_both_ranks_say("works")
     site.run(f"kubectl delete pod {job}-worker-1 --grace-period=1")
     assert site.end_of(job, timeout=90) == "Failed"
     state = terminated(site, site.launcher())
@@ -77,7 +73,7 @@ def test_an_image_that_does_not_exist(site: Site) -> None:
         return {one["state"].get("waiting", {}).get("reason") for one in statuses}
 
     site.until(lambda: reasons() & {"ErrImagePull", "ImagePullBackOff"}, "the kubelet's word on the image")
-    assert not {"Succeeded", "Failed"}.intersection(site.conditions(job))
+    assert not ENDS.intersection(site.conditions(job))
 
 
 def test_an_exhausted_quota(site: Site) -> None:

@@ -148,9 +148,8 @@ def test_a_launcher_that_fails_twice_before_it_succeeds(site: Site) -> None:
 def test_a_worker_that_is_taken_away(site: Site, how: str) -> None:
     package = faulty(site, "sleep:30")
     with package.running("deploy") as deploy:
-        package.until_running()
         # A worker that goes before it has ranks is waited for, and the job runs to its end on the one in its place.
-        site.until(lambda: site.log(site.launcher()).count("sleeps") == 2, "the ranks to begin")
+        site.until_both_ranks_say("sleeps")
         worker = "fault-multi-node-worker-1"
         if how == "delete":
             site.run(f"kubectl delete pod {worker} --grace-period=1")
