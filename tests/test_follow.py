@@ -56,7 +56,7 @@ def test_it_ends_with_the_workload() -> None:
     assert seen[-1][1].is_last
 
 
-@pytest.mark.parametrize(("takes", "every"), [(0.0, 1.0), (0.4, 1.0), (0.7, 1.4), (3.0, 6.0)])
+@pytest.mark.parametrize(("takes", "every"), [(0.0, 1.0), (0.3, 1.0), (0.7, 2.1), (3.0, 9.0)])
 def test_looks_that_take_long_are_taken_less_often(takes: float, every: float) -> None:
     time, looks = Time(), list[float]()
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from packager.cluster.snapshot import Snapshot
 
 EVERY = 1.0
-"""Seconds from one look to the next, unless they take more than half of that."""
+"""Seconds from one look to the next, unless they take more than a third of that."""
 
 SILENCE = 300.0
 """Seconds without an answer after which the cluster counts as gone."""
@@ -102,8 +102,8 @@ def follow(
             if last.is_last:
                 return
         took = clock() - begin
-        # Where a look takes long, the machine is busy or the cluster is: half of the time is left to others.
-        sleep(max(EVERY - took, took))
+        # Where a look takes long, the machine is busy or the cluster is: two thirds of the time are left to others.
+        sleep(max(EVERY - took, 2 * took))
 
 
 class _Judge:
