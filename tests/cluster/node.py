@@ -30,8 +30,9 @@ _PIDFILE = RUN / "node.pid"
 _ADDRESSFILE = RUN / "address"
 _LOG = RUN / "node.log"
 
-_ENVIRONMENT = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""All that its processes get: with a proxy of the machine's, say, they would not find each other."""
+_ENVIRONMENT = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "GOGC=400")
+"""All that its processes get: with a proxy of the machine's, say, they would not find each other. An API server that is
+asked for much spends a fifth of its time on collecting garbage, when Go does so at its usual pace."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Node:
         """The command that runs `argv` on the node."""
         pids = f"--pid=/proc/{self.pid}/ns/pid_for_children"  # unshare itself stays outside of the PID namespace
         nsenter = ["nsenter", f"--target={self.pid}", "--mount", "--net", "--uts", "--ipc", pids, "--"]
-        return [*nsenter, "env", "--ignore-environment", _ENVIRONMENT, *argv]
+        return [*nsenter, "env", "--ignore-environment", *_ENVIRONMENT, *argv]
 
     def processes(self) -> Iterator[tuple[int, list[str]]]:
         """All that run on the node, pods included: process id as the machine counts, and argument list."""
