@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from packager.cluster.diagnosis import diagnose, pod_failures
 from packager.cluster.engines import ENGINES
+from packager.cluster.pods import failure
 from packager.cluster.snapshot import Snapshot
 from packager.cluster.verdict import NEVER, Finding, Phase, Verdict, grouped
 
@@ -281,3 +283,18 @@ def test_events_of_an_earlier_job_of_the_same_name_are_not_believed() -> None:
 def test_findings_are_grouped_by_what_they_say_whatever_the_pods_name() -> None:
     findings = [Finding("R", f"pod/w-{index}", f"w-{index} is late") for index in range(3)]
     assert [(finding.subject, finding.others) for finding in grouped(findings)] == [("pod/w-0", 2)]
+
+
+@pytest.mark.parametrize(("code", "named"), [(137, ["64Mi"]), (1, [])])
+def test_a_kill_names_the_limit_also_when_the_runtime_does_not_say_why(code: int, named: list[str]) -> None:
+    container = {"name": "main", "resources": {"limits": {"memory": "64Mi"}}}
+    ended = {"name": "main", "state": {"terminated": {"exitCode": code, "reason": "Error"}}}
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "a"},
+        "spec": {"containers": [container]},
+        "status": {"phase": "Failed", "containerStatuses": [ended]},
+    }
+    found = failure(pod)
+    assert found
+    assert re.findall(r"64Mi", found.hint or "") == named

@@ -132,15 +132,18 @@ def obstacles(pod: Object, events: Sequence[Object]) -> Iterator[Finding]:
 def _ended(pod: Object, container: Object, terminated: Object) -> Finding:
     log = last_lines(terminated.get("message", ""))
     code = terminated.get("exitCode", 0)
+    limit = memory_limit(pod["spec"], container["name"])
     if terminated.get("reason") == "OOMKilled":
-        limit = memory_limit(pod["spec"], container["name"])
         message = f"container {container['name']} took more memory than its limit{f' of {limit}' if limit else ''}"
         hint = "raise limits.memory in the overlay's manifest, or make the work smaller"
         return Finding("OOMKilled", shown(pod), message, hint, log=log, container=container["name"])
     meaning = _EXIT.get(code)
     message = f"container {container['name']} ended with exit code {code}{f' ({meaning})' if meaning else ''}"
     reason = terminated.get("reason") or "Error"
-    return Finding(reason, shown(pod), message, log=log, container=container["name"])
+    # The runtime may hear of the end before it hears of the reason.
+    killed = code == 137 and limit
+    advice = f"most often for more memory than its limit of {limit}: raise limits.memory" if killed else None
+    return Finding(reason, shown(pod), message, advice, log=log, container=container["name"])
 
 
 def _unscheduled(pod: Object, scheduled: Object) -> Finding:
