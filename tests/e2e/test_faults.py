@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +47,17 @@ def test_a_script_that_fails(site: Site, overlay: str) -> None:
     assert "ended with exit code 3" in failed.err
     assert "  | rank 0: this script ends with 3" in failed.err
     assert package.run("status").code == 7
+    package.delete()
+
+
+def test_no_rank_ends_before_its_daemon_knows_of_it(site: Site) -> None:
+    """With threads to start ranks in, one job of short ranks in twelve never ended on a machine that was busy."""
+    package = faulty(site, "threads")
+    deployed = package.run("deploy", "--follow")
+    assert deployed.code == 0, deployed.err
+    threads = [int(count) for count in re.findall(r"started by a process of (\d+) threads", deployed.out)]
+    assert len(threads) == 2
+    assert max(threads) < 16, "these are the threads that Open MPI 5 starts ranks in"
     package.delete()
 
 

@@ -21,6 +21,9 @@ case $FAULT in
 none)
     echo "rank $rank: done"
     ;;
+threads)
+    echo "rank $rank: started by a process of $(ls "/proc/$PPID/task" | wc -l) threads"
+    ;;
 exit:*)
     fails_alone
     echo "rank $rank: this script ends with ${FAULT#exit:}"
@@ -54,7 +57,7 @@ results-until-told)
     until [[ -e $OUTPUT_DIR/enough ]]; do sleep 0.2; done
     ;;
 *)
-    echo "FAULT=$FAULT: not one of none, exit:N, memory, flaky:N, sleep:N, results, results-until-told" >&2
+    echo "FAULT=$FAULT: not one of none, threads, exit:N, memory, flaky:N, sleep:N, results, results-until-told" >&2
     exit 2
     ;;
 esac
