@@ -51,9 +51,9 @@ openmpi)
   export OMPI_MCA_plm_rsh_agent="$agent" PRTE_MCA_plm_ssh_agent="$agent"
   export OMPI_MCA_plm_rsh_no_tree_spawn=1 PRTE_MCA_plm_ssh_no_tree_spawn=1
   unset OMPI_MCA_plm_rsh_args PRTE_MCA_plm_ssh_args
-  # Open MPI 5's daemons start ranks in threads, and miss the end of a rank that is quicker than the thread that notes
-  # its process id: mpirun then waits for ever (openpmix/prrte#1839). Without threads none is missed.
-  export PRTE_MCA_odls_base_max_threads=0
+  # Daemons start ranks in threads (4: 32 and more, 5: all), and miss the end of a rank that is quicker than the thread
+  # that notes its process id: mpirun then waits for ever (openpmix/prrte#1839). Without threads none is missed.
+  export OMPI_MCA_odls_base_num_threads=0 PRTE_MCA_odls_base_max_threads=0
   if [ "$(id -u)" = 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
