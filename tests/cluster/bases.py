@@ -16,9 +16,16 @@ _SUITES = ("bookworm", "trixie")
 _LEFT_OUT = ("usr/share/doc", "usr/share/info", "usr/share/locale", "usr/share/man")
 """What Debian's own `-slim` images do without, also of packages that are installed in them later."""
 
+_APT = """\
+APT::Keep-Downloaded-Packages "false";
+Dir::Cache::pkgcache "";
+Dir::Cache::srcpkgcache "";
+"""
+"""Of what apt-get fetches and works out, Debian's own images keep nothing either: it is half of what it installs."""
+
 _CONFIG = {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"], "Cmd": ["bash"]}
 
-RECIPE = hashlib.sha256(json.dumps([_LEFT_OUT, _CONFIG, platform.machine()]).encode()).hexdigest()[:8]
+RECIPE = hashlib.sha256(json.dumps([_LEFT_OUT, _APT, _CONFIG, platform.machine()]).encode()).hexdigest()[:8]
 """Tells base images made otherwise from these."""
 
 
@@ -46,6 +53,7 @@ def _debootstrap(suite: str, folder: Path) -> None:
     run(bound("debootstrap", "--variant=minbase", suite, system, *_mirror()))
     rules = [*(f"path-exclude=/{path}/*" for path in _LEFT_OUT), "path-include=/usr/share/doc/*/copyright"]
     (system / "etc/dpkg/dpkg.cfg.d/slim").write_text("\n".join(rules) + "\n")
+    (system / "etc/apt/apt.conf.d/keep-nothing").write_text(_APT)
     for path in _LEFT_OUT:
         for unneeded in (system / path).rglob("*"):
             if not unneeded.is_dir() and unneeded.name != "copyright":
