@@ -46,7 +46,7 @@ lint: setup ## check the sources: ruff, and shellcheck for scripts
 	shellcheck .ci/run tools/make-venv tools/show-package
 
 types: setup ## check the types
-	mypy
+	mypy --cache-dir "$${XDG_CACHE_HOME:-$$HOME/.cache}/mlpack/mypy"
 
 fmt: setup ## format the sources, and mend what ruff can
 	ruff check --fix
