@@ -164,8 +164,9 @@ class Site:
         """Return what somebody who looks for the reason of a failure would ask the cluster."""
         events = "kubectl get events --sort-by=.lastTimestamp | tail -n 60"
         # A selector that matches every pod: kubectl prints several pods' logs only with one.
-        logs = "kubectl logs --selector='!nothing' --all-containers --prefix --tail=20 --max-log-requests=50 --ignore-errors"
-        return self.shell(f"kubectl get nodes,mpijobs,pods,endpointslices -o wide; {events}; {logs}; date").stdout
+        logs = "kubectl logs --selector='!nothing' --all-containers --prefix --tail=20 --max-log-requests=50"
+        objects = "kubectl get nodes,mpijobs,pods,endpointslices -o wide"
+        return self.shell(f"{objects}; {events}; {logs} --ignore-errors; date").stdout
 
     def log(self, pod: str, container: str = "") -> str:
         return self.run(f"kubectl logs {pod} {container}")
