@@ -21,7 +21,7 @@ APT::Keep-Downloaded-Packages "false";
 Dir::Cache::pkgcache "";
 Dir::Cache::srcpkgcache "";
 """
-"""Of what apt-get fetches and works out, Debian's own images keep nothing either: it is half of what it installs."""
+"""Debian's own images keep nothing either of what apt-get fetches and works out; it would be a third of an image."""
 
 _CONFIG = {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"], "Cmd": ["bash"]}
 
