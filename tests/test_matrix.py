@@ -46,9 +46,6 @@ ALL = {
     for storage in OPTIONS
     if storage.storage
 }
-ALONE = ("1.25", kubectls.VERSIONS[-1])
-"""Those that also render overlays one by one: with kustomize 4 and 5. Older ones take a second more for each start."""
-
 NAMES = [*SITES, *ALL]
 # A kubectl takes longest to start, and to resolve the names of many objects: these many at a time take least in all.
 BATCHES = [NAMES[start : start + 17] for start in range(0, len(NAMES), 17)]
@@ -114,7 +111,7 @@ def test_every_overlay(packages: Path, tmp_path: Path) -> None:
     folders = below(tmp_path, packages)
     write(tmp_path, *folders)
     rendered = assert_alike(tmp_path)
-    for version in ALONE:
+    for version in (kubectls.VERSIONS[0], kubectls.VERSIONS[-1]):
         program = str(kubectls.kubectl(version))
         alone = [kustomize(tmp_path / folder, program=program).manifests for folder in folders]
         for (package, overlay), manifests in zip(OVERLAYS, alone, strict=True):
