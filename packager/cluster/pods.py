@@ -141,8 +141,8 @@ def _ended(pod: Object, container: Object, terminated: Object) -> Finding:
     message = f"container {container['name']} ended with exit code {code}{f' ({meaning})' if meaning else ''}"
     reason = terminated.get("reason") or "Error"
     # The runtime may hear of the end before it hears of the reason.
-    killed = code == 137 and limit
-    advice = f"most often for more memory than its limit of {limit}: raise limits.memory" if killed else None
+    may_be_memory = code == 137 and limit is not None
+    advice = f"most often for more memory than its limit of {limit}: raise limits.memory" if may_be_memory else None
     return Finding(reason, shown(pod), message, advice, log=log, container=container["name"])
 
 
