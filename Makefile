@@ -1,4 +1,4 @@
-# `make` lists the targets. All of them work in .venv, which is made first where it is missing or out of date.
+# `make` lists the targets. All of them use .venv, which is created first if it is missing or out of date.
 
 PYTHON ?= python3
 CONTEXT ?=
@@ -6,20 +6,24 @@ N ?= 10000
 
 PACKAGE := resnet50v1-5-fp32-training
 VENV := .venv/.made
+COMPILED := packager/build/compiled_templates.py
 
 SHELL := /bin/sh
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-# The tests start the command thousands of times: its modules are compiled once, whatever the caller's habits are.
+# A relative path in XDG_CACHE_HOME is ignored (XDG Base Directory Specification).
+CACHE := $(or $(filter /%,$(XDG_CACHE_HOME)),$(HOME)/.cache)/mlpack
+
+# The tests start the command thousands of times, so its modules must be compiled only once.
 unexport PYTHONDONTWRITEBYTECODE
 
-# A kubectl spends a fifth of its time on collecting garbage, and there are thousands of them; the Go compiler spends an
-# eighth. Memory is what there is more of.
+# The tests start thousands of kubectls, and each spends a fifth of its time on garbage collection; the Go compiler spends
+# an eighth. Use more memory to save that time.
 export GOGC ?= 400
 
-# The tests' own kubectl before any that the machine has, so that they mean the same everywhere.
+# The tests use their own kubectl, not the machine's, so that they check the same everywhere.
 WITH_KUBECTL = kubectl="$$(python -m tests.kubectls)" && PATH="$${kubectl%/*}:$$PATH"
-# KUBECONFIG of the test cluster, unless CONTEXT names one of the user's own contexts.
+# The tests use the test cluster, unless CONTEXT names one of the user's own contexts.
 WITH_CLUSTER = $(if $(CONTEXT),MLPACK_E2E_CONTEXT="$(CONTEXT)")
 
 .PHONY: help setup package test lint types fmt golden quickstart docs kubectls matrix cluster cluster-down e2e bench fuzz check lock
@@ -27,67 +31,73 @@ WITH_CLUSTER = $(if $(CONTEXT),MLPACK_E2E_CONTEXT="$(CONTEXT)")
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(VENV) ## make .venv with everything that the other targets use
+setup: $(VENV) $(COMPILED) ## create .venv with everything that the other targets need
 
-$(VENV): requirements-dev.lock pyproject.toml tools/make-venv
+$(VENV): requirements-dev.lock pyproject.toml hatch_build.py tools/make-venv
 	@tools/make-venv $(PYTHON)
 	@touch $@
 
-package: setup ## build the resnet50 fp32 package, show what is in it and what to do next
+$(COMPILED): hatch_build.py packager/build/templating.py $(shell find packager/build/templates packager/workloads/*/templates -type f) | $(VENV)
+	@python hatch_build.py && touch $@
+
+package: setup ## build the resnet50 fp32 package, and show its files and the next steps
 	@mlpack build resnet50 --precision fp32 --mode training --force
 	@tools/show-package $(PACKAGE)
 
-test: setup ## run the tests that need neither a cluster nor every kubectl
+test: setup ## run the tests that need neither a cluster nor every version of kubectl
 	$(WITH_KUBECTL) python -m pytest -m "not e2e and not matrix" --numprocesses auto
 
-lint: setup ## check the sources: ruff, and shellcheck for scripts
+lint: setup ## check the code with ruff and shellcheck
 	ruff check
 	ruff format --check
 	shellcheck .ci/run tools/make-venv tools/show-package
 
-types: setup ## check the types
-	mypy --cache-dir "$${XDG_CACHE_HOME:-$$HOME/.cache}/mlpack/mypy"
+types: setup ## check the types with mypy with mypy
+	mypy --cache-dir "$(CACHE)/mypy"
 
-fmt: setup ## format the sources, and mend what ruff can
+fmt: setup ## format the code, and fix what ruff can fix
 	ruff check --fix
 	ruff format
 
-golden: setup ## write the expected outputs of the golden tests anew; read the difference before you commit it
+golden: setup ## update the expected outputs of the golden tests; read the diff before you commit it
 	$(WITH_KUBECTL) python -m pytest -m "not e2e and not matrix" --update-goldens
 
-quickstart: setup ## build quickstart/ anew
+quickstart: setup ## build quickstart/ again
 	mlpack build resnet50 --precision fp32 --mode training --format dir --force --destination build
 	rm -rf quickstart && cp -R build/$(PACKAGE)/quickstart quickstart
 
-docs: setup ## write docs/spec.md anew
+docs: setup ## update docs/spec.md and docs/commands.md
 	python -m tools.spec_reference > docs/spec.md.new && mv docs/spec.md.new docs/spec.md
+	python -m tools.command_reference > docs/commands.md.new && mv docs/commands.md.new docs/commands.md
 
-kubectls: setup ## fetch kubectl in every version from 1.22 to 1.36, which the tests else do one by one
+kubectls: setup ## download kubectl 1.22 to 1.36 now; otherwise the tests do it when needed
 	@python -m tests.kubectls --all
 
 matrix: setup ## render every overlay with every kubectl from 1.22 to 1.36
 	python -m pytest -m matrix
 
-cluster: setup ## bring up a real Kubernetes here, and print its kubeconfig's path
-	@$(WITH_KUBECTL) python -m tests.cluster up
+cluster: setup ## start a real Kubernetes on this machine, and print the path of its kubeconfig
+	@$(WITH_KUBECTL) python -m tests.testbed up
 
-cluster-down: setup ## take it away again
-	@python -m tests.cluster down
+cluster-down: setup ## stop and remove it
+	@python -m tests.testbed down
 
-e2e: setup ## run packages on the cluster of `make cluster`, or on that of CONTEXT=name
+e2e: setup ## run packages on the cluster of `make cluster`, or on the cluster of CONTEXT=name
 	@$(WITH_KUBECTL) && export PATH $(WITH_CLUSTER) && ended=0 && \
 	{ python -m pytest tests/e2e -m "not alone" --numprocesses 5 --dist worksteal || ended=$$?; } && \
 	{ python -m pytest tests/e2e -m alone || ended=$$?; } && exit $$ended
 
-bench: setup ## measure what building costs, in time and memory
+bench: setup ## measure the time and memory of builds
 	python -m benchmarks
 
-fuzz: setup ## throw N=10000 damaged specs and packages at the command
-	python -m tests.fuzz -n $(N)
+fuzz: setup ## try N=10000 damaged specs, packages and archives; compare archive readers
+	python -m tests.fuzz specs archives -n $(N)
+	python -m tests.fuzz packages -n $$(($(N) / 10)) # each takes ten times as long
+	python -m tests.fuzz.differential -n $$(($(N) / 10)) # the same: four programs read each
 
-check: lint types test matrix e2e ## everything that CI demands
+check: lint types test matrix fuzz e2e ## everything that CI runs
 
-lock: setup ## resolve the dependencies anew; UPGRADE=--upgrade takes newer releases of all
+lock: setup ## update requirements-dev.lock; UPGRADE=--upgrade upgrades all dependencies
 	python -m pip --quiet install uv
 	uv --no-config pip compile pyproject.toml --group dev --extra fast --universal --python-version 3.11 \
 		--generate-hashes --no-annotate --custom-compile-command "make lock" $(UPGRADE) \

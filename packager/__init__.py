@@ -1,3 +1,3 @@
-"""mlpack: one model spec in, one Kustomize package out, any Kubernetes cluster."""
+"""mlpack builds Kustomize packages of machine-learning workloads from model specs."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""`python -m packager` is the `mlpack` command."""
+"""Runs the `mlpack` command for `python -m packager`."""
 
 from packager.cli import main
 

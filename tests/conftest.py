@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +13,13 @@ import hypothesis
 import pytest
 from pytest_golden import plugin as golden
 
-from packager import cli, process
+from packager import cli
+from packager.cli.host import Host
 from tests import demo, kubectls
 from tests.life import Life
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 # The same examples in every run: a test that fails for one change fails for it again.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
@@ -49,28 +48,55 @@ class Outcome:
         return json.loads(self.stdout)
 
 
-@pytest.fixture
-def mlpack(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[Callable[..., Outcome]]:
-    """Runs the command in this process, in an empty folder, with nothing of the user's in its environment."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("MLPACK_SPECS", "SOURCE_DATE_EPOCH", "KUBECTL", "NO_COLOR", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("COLUMNS", "100")
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+# What the command, kubectl and typer would take from whoever runs the tests.
+_USERS = (
+    *("KUBECTL", "MLPACK_SPECS", "SOURCE_DATE_EPOCH", "NO_COLOR", "FORCE_COLOR"),
+    *("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"),
+)
 
-    def run(*arguments: str | Path) -> Outcome:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["mlpack", *map(str, arguments)])
+
+@pytest.fixture(scope="module", autouse=True)
+def _nobodys_environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Takes cluster and settings of whoever runs the tests away from all that need no cluster."""
+    if "e2e" in request.path.parts:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as environment:
+        for name in _USERS:
+            environment.delenv(name, raising=False)
+        # Without it, kubectl reads ~/.kube/config.
+        environment.setenv("KUBECONFIG", str(tmp_path_factory.getbasetemp() / "no-kubeconfig"))
+        yield
+
+
+class Mlpack:
+    """The command in this process.
+
+    Attributes:
+        host: Where it runs: this machine, unless a test puts another in its place.
+    """
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.host: Host | None = None
+
+    def __call__(self, *arguments: str | Path) -> Outcome:
+        self._capsys.readouterr()
         with pytest.raises(SystemExit) as end:
-            cli.main()
-        said = capsys.readouterr()
+            cli.main([str(argument) for argument in arguments], host=self.host)
+        printed = self._capsys.readouterr()
         code = end.value.code
         assert isinstance(code, int)
-        return Outcome(code, said.out, said.err)
+        return Outcome(code, printed.out, printed.err)
 
-    yield run
+
+@pytest.fixture
+def mlpack(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Mlpack]:
+    """Runs the command in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield Mlpack(capsys)
     for number, handler in handlers.items():
         signal.signal(number, handler)
 
@@ -92,10 +118,10 @@ def kubectl() -> Path:
     try:
         return kubectls.kubectl()
     except kubectls.UnavailableError as error:
-        found = shutil.which("kubectl")
-        if found is None:
+        path = shutil.which("kubectl")
+        if path is None:
             pytest.fail(f"there is no kubectl: {error}")
-        return Path(found)
+        return Path(path)
 
 
 @pytest.fixture(scope="session")
@@ -107,18 +133,18 @@ def hello_mpi(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def life(mlpack: Callable[..., Outcome], hello_mpi: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Life:
+def package(hello_mpi: Path, tmp_path: Path) -> Path:
+    """hello-mpi as delivered, in a folder of the test's own."""
+    return shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
+
+
+@pytest.fixture
+def life(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path) -> Life:
     """A cluster that is made up, in the place of every program; hello-mpi is in the current folder.
 
     Waits take no time.
     """
-    assert callable(mlpack)
     shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
     life = Life()
-    monkeypatch.setattr("packager.kubectl.run", life.run)  # first: what it imports by name is the real one then
-    monkeypatch.setattr(process, "run", life.run)
-    monkeypatch.setattr(process, "stream", life.stream)
-    monkeypatch.setattr(process, "attached", life.attach)
-    monkeypatch.setattr("packager.cluster.follow.EVERY", 0.0)
-    monkeypatch.setattr(time, "sleep", lambda _seconds: None)
+    mlpack.host = Host(life)
     return life

@@ -4,50 +4,65 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packager.process import Finished
+from packager.base.process import Finished
+from packager.base.runner import Runner
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Object = dict[str, Any]
 
 _PLURALS = {
     "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
     "ConfigMap": "configmaps",
     "CustomResourceDefinition": "customresourcedefinitions",
+    "DaemonSet": "daemonsets",
     "Deployment": "deployments",
     "Event": "events",
+    "HorizontalPodAutoscaler": "horizontalpodautoscalers",
+    "Ingress": "ingresses",
     "Job": "jobs",
     "Lease": "leases",
+    "JobSet": "jobsets",
     "MPIJob": "mpijobs",
     "Namespace": "namespaces",
     "Node": "nodes",
     "PersistentVolume": "persistentvolumes",
     "PersistentVolumeClaim": "persistentvolumeclaims",
     "Pod": "pods",
+    "PodDisruptionBudget": "poddisruptionbudgets",
+    "ReplicaSet": "replicasets",
     "ResourceQuota": "resourcequotas",
     "Secret": "secrets",
     "Service": "services",
     "ServiceAccount": "serviceaccounts",
+    "StatefulSet": "statefulsets",
     "StorageClass": "storageclasses",
 }
 _KINDS = {plural: kind for kind, plural in _PLURALS.items()}
 
 
+_LOCK = threading.Lock()
+"""Objects are deleted side by side."""
+
+
 def kind_of(resource: str) -> str:
     """Return the kind that a command line calls `mpijobs.kubeflow.org`, `mpijobs` or `mpijob`."""
     plain = resource.partition(".")[0]
-    return _KINDS.get(plain) or _KINDS[f"{plain}s"]
+    return _KINDS.get(plain) or _KINDS.get(f"{plain}s") or _KINDS[f"{plain}es"]
 
 
 @dataclass
-class FakeCluster:
-    """What `packager.process.run` is replaced by.
+class FakeCluster(Runner):
+    """What answers in the place of kubectl. To wait takes no time, but the clock goes on.
 
     Attributes:
         objects: What is there.
@@ -55,19 +70,46 @@ class FakeCluster:
         denied: Verb and resource of what the user may not do, such as `list nodes`.
         refused: What the server says to pods (`create`), and to what is applied; empty when it takes them.
         version: Minor versions of kubectl and of the server; a server of None does not answer.
+        unready: What the server says when it is asked whether it is ready; empty when it is.
         calls: What it was asked, without the flags that say where.
+        first: Takes each command before the cluster does; what it returns, if anything, is the answer.
+        wait: What happens while somebody waits.
+        seconds: What the clock shows.
     """
 
     objects: list[Object] = field(default_factory=list)
     served: dict[str, list[str]] = field(
-        default_factory=lambda: {"v1": ["ConfigMap", "Pod"], "kubeflow.org/v2beta1": ["MPIJob"]}
+        default_factory=lambda: {
+            "v1": [kind for kind in _PLURALS if kind != "MPIJob"],
+            "kubeflow.org/v2beta1": ["MPIJob"],
+        }
     )
     denied: set[str] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
     version: tuple[int, int | None] = (34, 34)
+    unready: str = ""
     calls: list[str] = field(default_factory=list)
+    first: Callable[[Sequence[str]], Finished | None] = lambda _argv: None
+    wait: Callable[[float], object] = lambda _seconds: None
+    seconds: float = 0.0
 
-    def run(self, argv: Sequence[str], *, timeout: float | None = None) -> Finished:  # noqa: ARG002, PLR0911 - as process.run; a return a verb
+    def run(self, argv: Sequence[str], *, offline: bool = False, **_limits: Any) -> Finished:
+        assert offline is (argv[1] == "kustomize")
+        return self.first(argv) or self.carry_out(argv)
+
+    def clock(self) -> float:
+        return self.seconds
+
+    def wait_out(self, seconds: float) -> None:
+        """Let the clock go on."""
+        self.seconds += seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.wait_out(seconds)
+        self.wait(seconds)
+
+    def carry_out(self, argv: Sequence[str]) -> Finished:  # noqa: PLR0911 - a return a verb
+        """Return what the cluster says to a command."""
         words = [
             word for word in argv[1:] if not re.match("--(namespace|context|kubeconfig|request-timeout|output)=", word)
         ]
@@ -89,60 +131,134 @@ class FakeCluster:
                 return self._get(what, flags)
             case ["create"]:
                 return self._create(json.loads(Path(flags["filename"]).read_text()))
-            case ["apply" | "delete" as verb, *_]:
-                said = self.refused.get(verb)
-                return Finished(1, "", said) if said else Finished(0, f"{verb}\n", "")
+            case ["apply"]:
+                refusal = self.refused.get("apply")
+                return Finished(1, "", refusal) if refusal else Finished(0, self._applied(argv), "")
+            case ["delete", *what]:
+                return self._delete_named(what) if what else self._delete(flags["raw"], manifest_given(argv))
         raise AssertionError(f"nobody has thought of kubectl {' '.join(argv[1:])}")
 
     def _version(self) -> Finished:
         client, server = self.version
-        said: Object = {"clientVersion": {"minor": f"{client}+", "gitVersion": f"v1.{client}.0"}}
+        answer: Object = {"clientVersion": {"minor": f"{client}+", "gitVersion": f"v1.{client}.0"}}
         if server is None:
-            return Finished(1, json.dumps(said), "Unable to connect to the server: dial tcp: i/o timeout\n")
-        said["serverVersion"] = {"minor": str(server), "gitVersion": f"v1.{server}.1"}
-        return Finished(0, json.dumps(said), "")
+            return Finished(1, json.dumps(answer), "Unable to connect to the server: dial tcp: i/o timeout\n")
+        answer["serverVersion"] = {"minor": str(server), "gitVersion": f"v1.{server}.1"}
+        return Finished(0, json.dumps(answer), "")
+
+    def _applied(self, argv: Sequence[str]) -> str:
+        """Return what kubectl prints of what it is given: in full as JSON, else that it was applied."""
+        if "--output=json" not in argv:
+            return "apply\n"
+        return json.dumps({"kind": "List", "items": [self.merged(item) for item in manifest_given(argv)["items"]]})
+
+    def merged(self, manifest: Object) -> Object:
+        """Return what comes of a manifest that mlpack applies: what is there, and what the manifest says of it."""
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        new: Object = {"metadata": {"uid": f"{kind}-{name}", "creationTimestamp": datetime.now(UTC).isoformat()}}
+        old = next((item for item in self.objects if is_called(item, kind, name)), new)
+        metadata = {"namespace": "team", **old["metadata"], "name": name}
+        others = [entry for entry in metadata.get("managedFields", ()) if entry["manager"] != "mlpack"]
+        metadata["managedFields"] = [*others, managed("mlpack", manifest)]
+        for part in ("labels", "annotations"):
+            metadata[part] = {**metadata.get(part, {}), **manifest["metadata"].get(part, {})}
+        data = {"data": {**old.get("data", {}), **manifest["data"]}} if "data" in manifest else {}
+        return {**old, **deepcopy(manifest), **data, "metadata": metadata}
+
+    def _delete_named(self, what: Sequence[str]) -> Finished:
+        names = [(kind_of(word.partition("/")[0]), word.partition("/")[2]) for word in what]
+        self.objects = [item for item in self.objects if not any(is_called(item, *name) for name in names)]
+        return Finished(0, "delete\n", "")
+
+    def _delete(self, path: str, options: Object) -> Finished:
+        *_, plural, name = path.split("/")
+        kind = _KINDS[plural]
+        if refusal := self.refused.get("delete") or self.refused.get(f"delete {plural}"):
+            return Finished(1, "", refusal)
+        matching = [item for item in self.objects if is_called(item, kind, name)]
+        if not matching:
+            return Finished(1, "", f'Error from server (NotFound): {plural} "{name}" not found\n')
+        if matching[0]["metadata"]["uid"] != options["preconditions"]["uid"]:
+            return Finished(1, "", "Error from server (Conflict): the UID in the precondition does not match\n")
+        if not matching[0]["metadata"].get("finalizers"):
+            with _LOCK:
+                gone = matching[0]["metadata"]["uid"]
+                self.objects = [
+                    item for item in self.objects if item is not matching[0] and not is_collected(item, gone)
+                ]
+        return Finished(0, "{}", "")
 
     def _raw(self, path: str) -> Finished:
+        if path == "/readyz":
+            return Finished(1, "", self.unready) if self.unready else Finished(0, "ok", "")
         api = path.removeprefix("/apis/").removeprefix("/api/")
         if api in self.served:
             resources = [{"name": _PLURALS[kind], "kind": kind} for kind in self.served[api]]
             return Finished(0, json.dumps({"resources": resources}), "")
-        versions = [each.rpartition("/")[2] for each in self.served if each.startswith(f"{api}/")]
+        versions = [version.rpartition("/")[2] for version in self.served if version.startswith(f"{api}/")]
         if versions:
             return Finished(0, json.dumps({"versions": [{"version": version} for version in versions]}), "")
         return Finished(1, "", "Error from server (NotFound): the server could not find the requested resource\n")
 
     def _get(self, what: Sequence[str], flags: dict[str, str]) -> Finished:
-        found = []
-        for each in what:
-            resource, _, wanted = each.partition("/")
+        items = []
+        for word in what:
+            resource, _, name = word.partition("/")
             kind = kind_of(resource)
             plain = _PLURALS[kind]
-            verb = "get" if wanted else "list"
+            verb = "get" if name else "list"
+            if kind == "MPIJob" and not any(kind in kinds for kinds in self.served.values()):
+                return Finished(
+                    1, "", f'error: the server doesn\'t have a resource type "{resource.partition(".")[0]}"\n'
+                )
             if f"{verb} {plain}" in self.denied:
-                said = f'{resource} is forbidden: User "me" cannot {verb} resource "{plain}" in API group "" '
+                refusal = f'{resource} is forbidden: User "me" cannot {verb} resource "{plain}" in API group "" '
                 scope = "at the cluster scope" if plain == "nodes" or "all-namespaces" in flags else "in the namespace"
-                return Finished(1, "", f"Error from server (Forbidden): {said}{scope}\n")
-            found += [
-                item for item in self.objects if item["kind"] == kind and wanted in ("", item["metadata"]["name"])
-            ]
+                return Finished(1, "", f"Error from server (Forbidden): {refusal}{scope}\n")
+            items += [item for item in self.objects if item["kind"] == kind and name in ("", item["metadata"]["name"])]
         key, _, value = flags.get("field-selector", "").partition("=")
         if key == "metadata.name":
-            found = [item for item in found if item["metadata"]["name"] == value]
+            items = [item for item in items if item["metadata"]["name"] == value]
         if len(what) == 1 and "/" in what[0]:
-            return Finished(0, json.dumps(found[0]) if found else "", "")
-        return Finished(0, json.dumps({"kind": "List", "items": found}), "")
+            return Finished(0, json.dumps(items[0]) if items else "", "")
+        return Finished(0, json.dumps({"kind": "List", "items": items}), "")
 
     def _create(self, item: Object) -> Finished:
         if item["kind"] == "Pod":
-            said = self.refused.get("create")
-            return Finished(1, "", said) if said else Finished(0, "pod/x\n", "")
+            refusal = self.refused.get("create")
+            return Finished(1, "", refusal) if refusal else Finished(0, "pod/x\n", "")
         answers = []
         for review in item["items"]:
             asked = review["spec"]["resourceAttributes"]
             name = f"{asked['resource']}/{asked['subresource']}".rstrip("/")
             answers.append({**review, "status": {"allowed": f"{asked['verb']} {name}" not in self.denied}})
         return Finished(0, "\n".join(json.dumps(answer) for answer in answers), "")
+
+
+def manifest_given(argv: Sequence[str]) -> Object:
+    """Return what a command is given in a file."""
+    file = next(word for word in argv if word.startswith("--filename=")).partition("=")[2]
+    return dict(json.loads(Path(file).read_text(encoding="utf-8")))
+
+
+def is_called(item: Object, kind: str, name: str) -> bool:
+    """Whether an object is of this kind and name."""
+    return (item["kind"], item["metadata"]["name"]) == (kind, name)
+
+
+def is_collected(item: Object, uid: str) -> bool:
+    """Whether an object goes with its owner of this uid: nothing holds it back, such as a finalizer."""
+    metadata = item["metadata"]
+    return not metadata.get("finalizers") and any(owner["uid"] == uid for owner in metadata.get("ownerReferences", ()))
+
+
+def managed(manager: str, item: Object) -> Object:
+    """Return the entry of managed fields by which `manager` has set the object's labels and data."""
+    fields = {
+        "f:metadata": {"f:labels": {f"f:{key}": {} for key in item["metadata"].get("labels", {})}},
+        "f:data": {f"f:{key}": {} for key in item.get("data", {})},
+    }
+    return {"manager": manager, "operation": "Apply", "fieldsV1": fields}
 
 
 def item(kind: str, name: str, **fields: Any) -> Object:

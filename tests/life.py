@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from packager.process import Finished
-from tests.fake_cluster import FakeCluster, Object, item, kind_of
+from packager.base.process import Finished
+from tests.fake_cluster import FakeCluster, Object, item, kind_of, manifest_given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 JOB = "hello-mpi-multi-node"
 POD = "hello-mpi-single-node"
-ENOUGH = 500
+SERVER = "hello-mpi-server"
+MAX_CALLS = 500
 """More commands than any test needs: a wait that takes no time would go on for ever."""
 
 ENDED_WITH_3 = {"terminated": {"exitCode": 3, "reason": "Error", "message": "epoch 1\nno such file: train.csv\n"}}
@@ -38,11 +39,11 @@ _RENDERED = Path(__file__).parent / "golden/rendered/hello-mpi.yml"
 
 def rendered(overlay: str) -> list[Object]:
     """Return what kubectl makes of an overlay of hello-mpi; the content of files is left out."""
-    found = deepcopy(list(_golden()[overlay].values()))
-    for manifest in found:
+    objects = deepcopy(list(_golden()[overlay].values()))
+    for manifest in objects:
         if isinstance(data := manifest.get("data"), list):
             manifest["data"] = dict.fromkeys(data, "")
-    return found
+    return objects
 
 
 @cache
@@ -67,8 +68,10 @@ def pod(name: str, role: str, index: int, *, state: Object | None = None, **stat
     owner = {"kind": "MPIJob", "name": JOB, "uid": f"MPIJob-{JOB}"}
     metadata = {"labels": labels, "ownerReferences": [owner], "creationTimestamp": f"2026-11-21T00:00:0{index}Z"}
     containers = [{"name": role, "image": "a:1", "state": state or {"running": {}}, "restartCount": 0}]
-    said = {"phase": "Running", "containerStatuses": containers, **status}
-    return item("Pod", name, metadata=metadata, spec={"containers": [{"name": role, "image": "a:1"}]}, status=said)
+    pod_status = {"phase": "Running", "containerStatuses": containers, **status}
+    return item(
+        "Pod", name, metadata=metadata, spec={"containers": [{"name": role, "image": "a:1"}]}, status=pod_status
+    )
 
 
 class _Typed(io.StringIO):
@@ -96,10 +99,15 @@ class Life(FakeCluster):
     Attributes:
         overlays: What kubectl renders, by overlay.
         moments: What happens before each look at a workload that is there, one after the other; then nothing more.
+        has_namespace: Whether the namespace is there that everything is in; one among the objects may be going.
+        refused_once: As `refused`, for the next such command only.
         logs: What `kubectl logs` prints, by pod; a pod without a log is not known.
         archive: What a command in a container writes: the tar of its results.
         broke: What kubectl says when it ends, of a command in a container, and its exit code.
-        attached: What was run on the user's own terminal.
+        meanwhile: What happens while a command in a container runs.
+        silence: Seconds for which nothing comes of a command whose output is read as it comes.
+        is_cut: Whether a connection ends before a command in a container does.
+        commands: What was run on the user's own terminal.
         readers: The pods that were made to read results.
         reader_status: What becomes of them; None when somebody deletes them at once.
     """
@@ -108,50 +116,69 @@ class Life(FakeCluster):
         default_factory=lambda: {name: rendered(name) for name in ("multi-node", "single-node")}
     )
     moments: list[Callable[[], object]] = field(default_factory=list)
+    has_namespace: bool = True
+    refused_once: dict[str, str] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
     archive: bytes = b""
     broke: tuple[int, str] = (0, "")
-    attached: list[str] = field(default_factory=list)
+    is_cut: bool = False
+    meanwhile: Callable[[], object] = lambda: None
+    silence: int = 0
+    commands: list[str] = field(default_factory=list)
     readers: list[Object] = field(default_factory=list)
     reader_status: Object | None = field(default_factory=lambda: {"phase": "Running"})
 
-    def run(self, argv: Sequence[str], *, timeout: float | None = None) -> Finished:
-        """As `packager.process.run`."""
+    def carry_out(self, argv: Sequence[str]) -> Finished:
+        """Return what kubectl says to a command."""
         verb, *what = [word for word in argv[1:] if not word.startswith("-")]
         if verb == "kustomize":
             return Finished(0, yaml.safe_dump_all(self.overlays[Path(what[0]).name]), "")
-        if verb == "logs":
-            self.calls.append(" ".join(argv[1:]))
-            log = self.logs.get(what[0])
-            return Finished(1, "", f'pods "{what[0]}" not found') if log is None else Finished(0, log, "")
-        assert len(self.calls) < ENOUGH, "it is waited for what never comes"
+        assert len(self.calls) < MAX_CALLS, "it is waited for what never comes"
         if verb == "get" and self.moments and any(self._is_there(name) for name in what):
             self.moments.pop(0)()
         about = what[0].partition("/")[0].partition(".")[0] if what else ""
-        about = _given(argv)["kind"].lower() if verb == "create" else about
-        if said := self.refused.get(f"{verb} {about}".strip()):
-            return Finished(1, "", said)
-        done = super().run(argv, timeout=timeout)
+        about = manifest_given(argv)["kind"].lower() if verb == "create" else about
+        asked = f"{verb} {about}".strip()
+        if refusal := self.refused_once.pop(asked, None) or self.refused.get(asked):
+            return Finished(1, "", refusal)
+        done = super().carry_out(argv)
+        if what == ["namespaces/team"] and self.has_namespace and not done.stdout:
+            return Finished(0, json.dumps(item("Namespace", "team")), "")
         if done.returncode == 0 and not any(word.startswith("--dry-run") for word in argv):
             if verb == "apply":
-                self._make(_given(argv)["items"])
+                self._make([self.merged(manifest) for manifest in manifest_given(argv)["items"]])
             elif verb == "create" and about == "pod":
-                self.readers.append(_given(argv))
+                self.readers.append(manifest_given(argv))
                 if self.reader_status is not None:
                     self._make([{**self.readers[-1], "status": self.reader_status}])
-            elif verb == "delete":
-                self.objects = [each for each in self.objects if not any(_names(name, each) for name in what)]
         return done
 
     @contextmanager
-    def stream(self, argv: Sequence[str]) -> Iterator[Any]:
-        """As `packager.process.stream`."""
+    def stream(
+        self, argv: Sequence[str], *, idle: Callable[[float], object], keep_stdin_open: bool = False
+    ) -> Iterator[Any]:
         self.calls.append(" ".join(argv[1:]))
-        yield _Running(io.BytesIO(self.archive), Finished(self.broke[0], "", self.broke[1]))
+        assert len(self.calls) < MAX_CALLS, "it is waited for what never comes"
+        for seconds in range(1, self.silence + 1):
+            idle(seconds)
+        verb, *what = [word for word in argv[1:] if not word.startswith("-")]
+        if verb == "logs":
+            yield self._log(what[0])
+            return
+        self.meanwhile()
+        assert keep_stdin_open
+        end = b"" if self.is_cut else f"{argv[-2]} {self.broke[0]}\n".encode()
+        yield _Running(io.BytesIO(self.archive + end), Finished(self.broke[0], "", self.broke[1]))
 
-    def attach(self, argv: Sequence[str], **_options: Any) -> int:
-        """As `packager.process.attached`."""
-        self.attached.append(" ".join(argv[1:]))
+    def _log(self, pod: str) -> _Running:
+        if refusal := self.refused.get("logs"):
+            return _Running(io.BytesIO(), Finished(1, "", refusal))
+        log = self.logs.get(pod)
+        end = Finished(1, "", f'pods "{pod}" not found') if log is None else Finished(0, "", "")
+        return _Running(io.BytesIO((log or "").encode()), end)
+
+    def run_in_terminal(self, argv: Sequence[str], **_options: Any) -> int:
+        self.commands.append(" ".join(argv[1:]))
         return self.broke[0]
 
     def deploy(self, overlay: str = "multi-node") -> Object:
@@ -161,7 +188,7 @@ class Life(FakeCluster):
 
     def find(self, kind: str, name: str) -> Object:
         """Return what is there."""
-        return next(each for each in self.objects if (each["kind"], each["metadata"]["name"]) == (kind, name))
+        return next(obj for obj in self.objects if (obj["kind"], obj["metadata"]["name"]) == (kind, name))
 
     def start(self) -> None:
         """Let the MPIJob run."""
@@ -172,7 +199,7 @@ class Life(FakeCluster):
         """Let the MPIJob end."""
         self.find("MPIJob", JOB)["status"] = {"conditions": [{"type": how, "status": "True", **condition}]}
 
-    def lose(self) -> None:
+    def go_silent(self) -> None:
         """Let the server answer no more."""
         self.version = (34, None)
 
@@ -180,27 +207,29 @@ class Life(FakeCluster):
         """Let it answer again."""
         self.version = (34, 34)
 
-    def vanish(self) -> None:
+    def remove_all(self) -> None:
         """Let everything be gone."""
         self.objects = []
 
     def _is_there(self, what: str) -> bool:
-        workloads = [each for each in self.objects if each["metadata"]["name"] in (JOB, POD)]
-        return any(_names(what, each) for each in workloads)
+        if what.startswith("/"):  # a path, not an object
+            return False
+        workloads = [obj for obj in self.objects if obj["metadata"]["name"] in (JOB, POD, SERVER)]
+        return any(_names(what, obj) for obj in workloads)
 
     def _make(self, manifests: list[Object]) -> None:
-        there = {(each["kind"], each["metadata"]["name"]): each for each in self.objects}
+        by_key = {(obj["kind"], obj["metadata"]["name"]): obj for obj in self.objects}
         for manifest in manifests:
             kind, name = manifest["kind"], manifest["metadata"]["name"]
             made = {"namespace": "team", "uid": f"{kind}-{name}", "creationTimestamp": datetime.now(UTC).isoformat()}
-            old = there.get((kind, name), {})
-            there[kind, name] = {**old, **deepcopy(manifest), "metadata": {**made, **manifest["metadata"]}}
-        self.objects = list(there.values())
+            old = by_key.get((kind, name), {})
+            by_key[kind, name] = {**old, **deepcopy(manifest), "metadata": {**made, **manifest["metadata"]}}
+        self.objects = list(by_key.values())
 
 
 @dataclass
 class _Running:
-    """As `packager.process.Running`."""
+    """As `packager.base.process.Running`."""
 
     stdout: io.BytesIO
     end: Finished
@@ -208,14 +237,11 @@ class _Running:
     def wait(self) -> Finished:
         return self.end
 
-
-def _given(argv: Sequence[str]) -> Object:
-    """Return what a command is given in a file."""
-    file = next(word for word in argv if word.startswith("--filename=")).partition("=")[2]
-    return dict(json.loads(Path(file).read_text(encoding="utf-8")))
+    def release(self) -> None:
+        """Do nothing: it has ended."""
 
 
-def _names(what: str, each: Object) -> bool:
+def _names(what: str, obj: Object) -> bool:
     """Whether `resource/name` of a command line means an object."""
     resource, _, name = what.partition("/")
-    return (kind_of(resource), name) == (each["kind"], each["metadata"]["name"])
+    return (kind_of(resource), name) == (obj["kind"], obj["metadata"]["name"])

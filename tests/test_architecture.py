@@ -4,82 +4,164 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
+import tomllib
 import typing
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import packager
-from packager.kinds import AnyOverlay
-from packager.render import TEMPLATES
+from packager.build import templating
+from packager.build.render import TEMPLATES
+from packager.workloads import AnyOverlay
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PACKAGE = Path(packager.__file__).parent
 MODULES = sorted(
-    path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if "templates" not in path.parts
+    path.relative_to(PACKAGE).as_posix()
+    for path in PACKAGE.rglob("*.py")
+    if "templates" not in path.parts and path.stem != templating.COMPILED
 )
+FOLDERS = sorted({".".join(("packager", *folder.parts)) for module in MODULES for folder in Path(module).parents})
 
 # Each library has one owner: a change of the library, or of what is safe to do with it, is a change of one module.
 OWNERS = {
-    "jinja2": {"render.py"},
-    "tarfile": {"archive.py"},
-    "subprocess": {"process.py"},
-    "yaml": {"yamlio.py"},
+    "ctypes": {"base/systemcalls.py"},
+    "fcntl": {"base/workfolder.py"},
+    "gzip": {"package/archive.py"},
+    "http": {"base/fetch.py"},
+    "isal": {"package/archive.py"},
+    "jinja2": {"build/templating.py"},
+    "jsonschema": {"spec/validation.py"},
+    "msgspec": {"base/values.py"},
+    "rich": {"cli/drawing.py"},
+    "select": {"base/process.py"},
+    "selectors": {"base/process.py"},
+    "subprocess": {"base/process.py"},
+    "tempfile": {"base/workfolder.py"},
+    "threading": {"base/process.py"},
     "typer": {"cli/"},
-    "rich": {"cli/"},
+    "urllib": {"base/fetch.py"},
+    "yaml": {"base/yamlio.py"},
+    "zlib": {"package/archive.py"},
 }
+
+# Words that say nothing of a value: a variable is named after what it holds.
+VAGUE_NAMES = {"each", "found", "said", "there", "wanted"}
 
 # From the ground up; a module may import what stands on its own line or above.
 LAYERS = (
-    (
-        "errors",
-        "problems",
-        "paths",
-        "contents",
-        "yamlio",
-        "envfile",
-        "quantity",
-        "process",
-        "fetch",
-        "atomic",
-        "__init__",
-    ),
-    ("manifest", "tree", "archive", "package", "kubectl", "components"),
-    ("spec", "kinds", "selection"),
-    ("plan",),
-    ("render", "verify"),
-    ("edits", "settings", "configure", "cluster"),
-    ("image",),
+    ("base", "__init__"),
+    ("kubernetes",),
+    ("kubectl",),
+    ("package",),
+    ("workloads",),
+    ("options",),
+    ("spec",),
+    ("build",),
+    ("verify",),
+    ("configure",),
+    ("cluster",),
+    ("app",),
     ("cli",),
     ("__main__",),
 )
 
 
-def parsed(module: str) -> ast.Module:
-    return ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
+def parsed(module: str, package: Path = PACKAGE) -> ast.Module:
+    return ast.parse((package / module).read_text(encoding="utf-8"))
+
+
+# What is tested of more than one module: of a folder as a whole, or of all verbs.
+TESTS_OF_MANY = {
+    "build/test_determinism.py": "a whole build",
+    "build/test_packages.py": "the packages of the bundled models, built and rendered",
+    "cli/test_elsewhere.py": "all verbs",
+    "cli/test_no_temporary_folder.py": "all verbs",
+    "cli/test_opening.py": "all verbs",
+    "cli/test_serving.py": "all verbs, of a workload that serves",
+    "cli/test_several.py": "all verbs, of an overlay with two workloads",
+    "cli/test_terminal.py": "the command as a program of its own",
+    "cli/test_usage_messages.py": "the arguments of all verbs",
+    "cli/test_values.py": "all verbs that take values of mlops.env",
+    "configure/test_agreement.py": "configure and verify",
+    "configure/test_messages.py": "all that it says of files that people have edited",
+    "spec/test_messages.py": "all that it says of specs",
+    "verify/test_broken.py": "all checks, each on a package that is broken",
+    "verify/test_finds.py": "all checks, on what the fuzzer made",
+    "verify/test_manifests.py": "all checks of manifests",
+    "verify/test_messages.py": "all that it says besides",
+    "workloads/job/test_verbs.py": "all verbs, of a Job",
+}
+STAGES = ("kubectl", "package", "workloads", "options", "spec", "build", "verify", "configure", "cluster")
 
 
 @cache
 def imports(module: str) -> set[str]:
-    """Return the full names of the modules that `module` imports, wherever in it, but for its types alone."""
-    found: set[str] = set()
-    tree = parsed(module)
-    for block in [
-        node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-    ]:
-        block.body.clear()
-    for node in ast.walk(tree):
+    """Return the full names of the modules that `module` imports, wherever in it, also for its types alone."""
+    names: set[str] = set()
+    for node in ast.walk(parsed(module)):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module} imports by a relative path"
             assert node.module is not None
-            found.update((node.module, *(f"{node.module}.{alias.name}" for alias in node.names)))
-    return found
+            names.update((node.module, *(f"{node.module}.{alias.name}" for alias in node.names)))
+    return names
+
+
+def dotted(module: str) -> str:
+    """Return the name of a module by its path: `packager.verify` for `verify/__init__.py`."""
+    return ".".join(("packager", *Path(module).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def dependencies(modules: Sequence[str] = MODULES, package: Path = PACKAGE) -> dict[str, set[str]]:
+    """Return which of our modules each one imports; `from packager.spec import load` is of `load` alone."""
+    names = {dotted(module) for module in modules}
+    graph: dict[str, set[str]] = {}
+    for module in modules:
+        tree = parsed(module, package)
+        taken = {
+            (f"{node.module}.{alias.name}", str(node.module))
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        used = {name if name in names else parent for name, parent in taken}
+        used |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        graph[dotted(module)] = used & names - {dotted(module)}
+    return graph
+
+
+def circles(graph: dict[str, set[str]]) -> list[tuple[str, ...]]:
+    """Return a circle for each import that closes one."""
+    try:
+        tuple(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        return [tuple(error.args[1])]
+    return []
 
 
 def calls(module: str) -> set[str]:
     return {ast.unparse(node.func) for node in ast.walk(parsed(module)) if isinstance(node, ast.Call)}
+
+
+def bound_names(tree: ast.AST) -> set[str]:
+    """Return every name that a module gives to a value: of variables, parameters, attributes and functions."""
+    names = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.FunctionDef(name=name) | ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+                names.add(name)
+    return names
 
 
 @pytest.mark.parametrize("library", OWNERS)
@@ -89,10 +171,89 @@ def test_a_library_has_one_owner(library: str) -> None:
     assert users != set()
 
 
+def test_nodes_of_yaml_stay_where_they_are_read() -> None:
+    """No module but one imports PyYAML, not for types alone either."""
+    users = {
+        module
+        for module in MODULES
+        for node in ast.walk(parsed(module))
+        if isinstance(node, ast.Import | ast.ImportFrom) and re.match(r"(import|from) yaml\b", ast.unparse(node))
+    }
+    assert users == {"base/yamlio.py"}
+
+
+def test_every_library_has_an_owner_and_is_declared() -> None:
+    project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    requirements = [*project["dependencies"], *project["optional-dependencies"]["fast"]]
+    declared = {re.split("[><=]", requirement)[0] for requirement in requirements}
+    imported = {name.partition(".")[0] for module in MODULES for name in imports(module)}
+    libraries = imported - set(sys.stdlib_module_names) - {"packager"}
+    assert libraries - set(OWNERS) == set()
+    assert {"pyyaml" if name == "yaml" else name for name in libraries} == declared
+
+
+def test_no_private_name_of_a_library_is_imported() -> None:
+    private = {
+        module: names
+        for module in MODULES
+        if (names := {name for name in imports(module) if re.search(r"(^|\.)_[a-z]", name)})
+    }
+    assert private == {}
+
+
+def test_no_archive_is_read_by_tarfile() -> None:
+    """It reads more than other tars do, and spends minutes on a header of digits (CVE-2024-6232)."""
+    assert {module for module in MODULES if {"tarfile", "shutil.unpack_archive"} & imports(module)} == set()
+
+
+def test_only_work_folders_are_made_to_be_removed() -> None:
+    removing = {"tempfile.TemporaryDirectory", "tempfile.mkdtemp", "tempfile.mkstemp", "shutil.rmtree"}
+    callers = {module: calls(module) & removing for module in MODULES}
+    assert {module: names for module, names in callers.items() if names} == {"base/workfolder.py": {"shutil.rmtree"}}
+
+
 def test_only_the_command_line_speaks_and_exits() -> None:
     speaking = {"print", "input", "sys.exit", "exit", "quit", "os._exit", "sys.stdout.write", "sys.stderr.write"}
-    found = {module: calls(module) & speaking for module in MODULES if not module.startswith("cli/")}
-    assert {module: names for module, names in found.items() if names} == {}
+    callers = {module: calls(module) & speaking for module in MODULES if not module.startswith("cli/")}
+    assert {module: names for module, names in callers.items() if names} == {}
+
+
+def test_what_servers_say_is_recognized_in_one_place() -> None:
+    """But for what a kubelet says of a pod, which is no answer to kubectl."""
+    words = r"(?<!_)forbidden|NotFound|\" not found|a resource type|unable to connect|no matches for|precondition"
+    users = {
+        module
+        for module in MODULES
+        for node in ast.walk(parsed(module))
+        if (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re."))
+        or (isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn))
+        if re.search(words, ast.unparse(node), re.IGNORECASE)
+    }
+    assert users == {"cluster/obstacles.py", "kubectl/sentences.py"}
+
+
+def test_only_use_cases_call_stages() -> None:
+    """A verb parses, calls one of `packager.app` and prints."""
+    stages = {module: _stages(module) for module in MODULES if module.startswith("cli/")}
+    assert {module: names for module, names in stages.items() if names} == {}
+
+
+def _stages(module: str) -> set[str]:
+    """Return the modules of stages that `module` imports, but for their types alone."""
+    tree = parsed(module)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body.clear()
+    origins = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    return {name for name in origins if name.startswith(tuple(f"packager.{stage}" for stage in STAGES))}
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module.startswith("app/")])
+def test_a_use_case_asks_nobody_and_reads_no_environment(module: str) -> None:
+    """What it needs is given to it: a service that calls it has no terminal, and other people's environment."""
+    names = {ast.unparse(node) for node in ast.walk(parsed(module)) if isinstance(node, ast.Attribute)}
+    assert {"os.environ", "os.getenv", "os.getuid", "os.getgid"} & names == set()
+    assert {"sys", "getpass", "platform", "signal", "typer", "rich"} & imports(module) == set()
 
 
 def layer(module: str) -> int:
@@ -111,23 +272,180 @@ def test_imports_point_downwards(module: str) -> None:
     assert above == set()
 
 
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    assert circles(dependencies()) == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_parts_of_a_folder_are_ordered(folder: str) -> None:
+    """A folder and the modules beside it have an order too: no two of them import each other."""
+    graph: dict[str, set[str]] = {}
+    for module, used in dependencies().items():
+        if module.startswith(f"{folder}."):
+            below = {part_of(folder, name) for name in used if name.startswith(f"{folder}.")}
+            graph.setdefault(part_of(folder, module), set()).update(below - {part_of(folder, module)})
+    assert circles(graph) == []
+
+
+def part_of(folder: str, module: str) -> str:
+    """Return the module or folder right below `folder` that `module` is or lies in."""
+    return module.removeprefix(f"{folder}.").partition(".")[0]
+
+
+def test_an_import_for_types_alone_closes_a_circle(tmp_path: Path) -> None:
+    texts = {
+        "one.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from packager.two import Two\n",
+        "two.py": "def late():\n    from packager import one\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert [set(circle) for circle in circles(dependencies(sorted(texts), tmp_path))] == [
+        {"packager.one", "packager.two"}
+    ]
+
+
+def test_every_type_has_a_name_of_its_own() -> None:
+    """But for what a kind's folder says of the kind: these classes are found by the kind's name."""
+    homes: dict[str, set[str]] = {}
+    for module in MODULES:
+        for node in ast.walk(parsed(module)):
+            if isinstance(node, ast.ClassDef) and Path(module).parent.as_posix() != f"workloads/{node.name.lower()}":
+                homes.setdefault(node.name, set()).add(module)
+    assert {name: modules for name, modules in homes.items() if len(modules) > 1} == {}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_variable_is_named_after_what_it_holds(module: str) -> None:
+    assert not bound_names(parsed(module)) & VAGUE_NAMES
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "found = 1",
+        "found: int",
+        "x.found = 1",
+        "def found(): ...",
+        "def f(*, found): ...",
+        "(found := 1)",
+        "[found for found in ()]",
+        "with x as found: ...",
+        "try: ...\nexcept OSError as found: ...",
+        "match 1:\n case found: ...",
+    ],
+)
+def test_every_way_to_name_a_value_is_seen(source: str) -> None:
+    assert "found" in bound_names(ast.parse(source))
+
+
+# What is said once, and where: a second place that says it would go another way at the next change.
+SAID_ONCE = {
+    r"\[-a-z0-9\]\*|\[-A-Za-z0-9_\.\]\*|__\|-\+": {"base/names.py"},  # a DNS label, a label's value, an image
+    r"^\[A-Za-z_\]\[A-Za-z0-9_\]\*$": {"base/envfile.py"},  # a variable that a shell can read
+    r"^(restricted|baseline|privileged)$": {"kubernetes/podsecurity.py", "verify/security.py"},  # a field is called so
+    r"^ROOT$": {"kubernetes/mountpath.py"},
+    r"^(manifest\.json|spec\.yaml|mlops\.env|/?kustomization\.ya?ml|Kustomization|patch\.yaml|site)$": {
+        "package/layout.py"
+    },
+    r"^(quickstart/?|/scripts|/k8s/mlops|/common/\*/k8s/mlops)$|quickstart/(scripts|k8s|common)": {"package/layout.py"},
+}
+
+
+@pytest.mark.parametrize("form", SAID_ONCE)
+def test_what_is_said_once(form: str) -> None:
+    assert {module for module in MODULES if any(re.search(form, text) for text in texts(module))} == SAID_ONCE[form]
+
+
+def texts(module: str) -> set[str]:
+    """Return the texts in the code of `module`, without its docstrings and what is written of a field for people."""
+    tree = parsed(module)
+    prose = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+    prose += [node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "description"]
+    told = {id(node) for part in prose for node in ast.walk(part) if isinstance(node, ast.Constant)}
+    constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in told)
+    return {node.value for node in constants if isinstance(node.value, str)}
+
+
+# Where words of MPI may stand outside of its kind's folder, and why.
+WORDS_OF_MPI = {
+    "app/init.py": {"mpi"},  # the kind that a new model has, unless it is to have another
+    "cli/init.py": {"mpi"},  # the same, as the default of `--kind`
+    "base/fields.py": {"mpi"},  # the example of an image's name
+    "kubernetes/environment.py": {"mpi"},  # a variable that would break mpirun is set by nobody, in any kind
+    "options.py": {"launcher"},  # what people read of GPUs, before they know of which kind their workload is
+    "workloads/__init__.py": {"mpi"},  # the table of kinds
+}
+# A worker is a pod beside the main one, of whichever kind: that is what `--worker` says. Each kind knows its own.
+WITH_WORKERS = {
+    "app/init.py",  # a way to rendezvous has workers
+    *(f"app/{name}.py" for name in ("execute", "logs", "results", "status")),
+    *(f"cli/{name}.py" for name in ("cluster_arguments", "exec", "logs", "results")),
+    *(f"cluster/{name}.py" for name in ("diagnosis", "losses", "past")),
+    "workloads/workload.py",
+}
+
+
+def test_words_of_mpi_stay_in_its_kind() -> None:
+    """Everything else asks the kind."""
+    words = {module: words_of_mpi(module) for module in MODULES if not module.startswith("workloads/mpijob/")}
+    with_workers = {module for module in words if "worker" in words[module] and module.count("/") < 2}
+    assert with_workers == WITH_WORKERS
+    others = {module: words[module] - {"worker"} for module in words}
+    assert {module: kept for module, kept in others.items() if kept} == WORDS_OF_MPI
+
+
+def words_of_mpi(module: str) -> set[str]:
+    """Return which of them are in the code of `module`: in its texts, and in the names of what it defines or uses."""
+    nodes = list(ast.walk(parsed(module)))
+    names = {ast.unparse(node) for node in nodes if isinstance(node, ast.Name | ast.Attribute)}
+    names |= {
+        str(getattr(node, attribute)) for node in nodes for attribute in ("name", "arg") if hasattr(node, attribute)
+    }
+    written = " ".join((*texts(module), *names))
+    return {word.lower() for word in re.findall(r"(?<![a-z])(mpi|launcher|worker)", written, re.IGNORECASE)}
+
+
 def test_every_kind_has_a_module_and_templates() -> None:
     kinds = {kind.__name__ for kind in typing.get_args(AnyOverlay)}
-    assert {path.name for path in (TEMPLATES / "kinds").iterdir()} == kinds
-    modules = {Path(module).stem for module in MODULES if module.startswith("kinds/")} - {"__init__", "base"}
+    assert TEMPLATES.keys() - {""} == {kind.lower() for kind in kinds}
+    modules = {Path(module).parent.name for module in MODULES if module.startswith("workloads/")} - {"workloads"}
     assert modules == {kind.lower() for kind in kinds}
     for kind in kinds:
-        assert (TEMPLATES / "kinds" / kind / "quickstart/k8s/mlops/OVERLAY/kustomization.yaml").is_file()
+        assert (TEMPLATES[kind.lower()] / "quickstart/k8s/mlops/OVERLAY/kustomization.yaml").is_file()
 
 
 def test_exit_codes_are_those_of_the_documentation() -> None:
-    from packager import errors
+    from packager.base import errors
 
     documented = dict(re.findall(r"(\w+Error) +(\d)", errors.__doc__ or ""))
-    classes = {name: each for name, each in vars(errors).items() if isinstance(each, type)}
+    classes = [item for item in vars(errors).values() if isinstance(item, type)]
     assert documented == {
-        name: str(each.exit_code) for name, each in classes.items() if issubclass(each, errors.MlpackError)
+        error.__name__: str(error.exit_code) for error in classes if issubclass(error, errors.MlpackError)
     }
+
+
+def test_the_files_for_the_tasks_of_a_newcomer_are_there() -> None:
+    guide = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    tasks = re.findall(r"^\| .+ \| `(packager/.+)` \| `(.+)` \|$", guide, re.MULTILINE)
+    assert len(tasks) == 12
+    assert [path for path, word in tasks if word not in (PACKAGE.parent / path).read_text(encoding="utf-8")] == []
+
+
+def test_the_tests_of_a_module_are_called_after_it() -> None:
+    """`tests/<folder>/test_<module>.py`, or `test_<module>_<aspect>.py`; `test_<folder>.py` is of its `__init__.py`."""
+    folders = [path for path in PACKAGE.rglob("*") if path.is_dir() and path.name != "__pycache__"]
+    tests = Path(__file__).parent
+    mirrored = [tests / folder.relative_to(PACKAGE) for folder in folders]
+    files = [path.relative_to(tests).as_posix() for folder in mirrored for path in folder.glob("test_*.py")]
+    assert len(files) > 50
+    assert {file for file in files if not _is_called_after_a_module(file)} == TESTS_OF_MANY.keys()
+
+
+def _is_called_after_a_module(file: str) -> bool:
+    folder = Path(file).parent
+    modules = {Path(module).stem for module in MODULES if Path(module).parent == folder} | {folder.name, "templates"}
+    subfolders = {path.name for path in (PACKAGE / folder).iterdir() if path.is_dir()}
+    return re.match(rf"test_({'|'.join(modules | subfolders)})(_\w+)?\.py$", Path(file).name) is not None
 
 
 def test_every_verb_is_a_module() -> None:

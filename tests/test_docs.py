@@ -1,21 +1,36 @@
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from typer.main import get_command
 
-from packager import cli, errors
-from tools.spec_reference import reference
+from packager import cli
+from packager.base import errors
+from packager.build import templating
+from tools import command_reference, spec_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import Outcome
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md")])
 
 
-def test_the_reference_of_the_spec_is_made_of_its_types() -> None:
-    written = (CHECKOUT / "docs/spec.md").read_text(encoding="utf-8")
-    assert written == reference(), "docs/spec.md is not what the types say: run `make docs`"
+@pytest.mark.parametrize(
+    ("document", "reference"),
+    [("docs/spec.md", spec_reference.reference), ("docs/commands.md", command_reference.reference)],
+)
+def test_the_references_are_made_of_the_code(document: str, reference: Callable[[], str]) -> None:
+    written = (CHECKOUT / document).read_text(encoding="utf-8")
+    assert written == reference(), f"{document} is not what the code says: run `make docs`"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -53,8 +68,42 @@ def test_the_readme_lists_every_exit_code() -> None:
 def test_the_architecture_draws_every_module() -> None:
     drawing = (CHECKOUT / "docs/architecture.md").read_text(encoding="utf-8").partition("## The modules")[2]
     packager = CHECKOUT / "packager"
-    modules = [path for folder in (packager, packager / "spec") for path in folder.iterdir()]
+    modules = [
+        path
+        for folder in (
+            packager,
+            *(packager / name for name in ("base", "build", "configure", "kubectl", "package", "spec")),
+        )
+        for path in folder.iterdir()
+        if path.stem != templating.COMPILED
+    ]
     names = {f"{path.name}/" if path.is_dir() else path.name for path in modules if not path.name.startswith("_")}
     assert {name for name in names if not re.search(rf"^ +{re.escape(name)} ", drawing, flags=re.MULTILINE)} == set()
     drawn = set(re.findall(r"\b[a-z_]+\.py\b", drawing.partition("## The rules")[0]))
     assert drawn == {name for name in drawn if any(packager.rglob(name))}
+
+
+def test_the_readme_shows_what_its_commands_print(
+    mlpack: Callable[..., Outcome], kubectl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs the README's examples from an empty folder. A line may come from stdout or stderr: their order is not held.
+
+    Where only the digest is another, a package has changed: write the one that the test prints into the README.
+    """
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/kubectl").symlink_to(kubectl)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    examples = "\n".join(re.findall(r"^```console\n(.*?)\n```$", text, flags=re.MULTILINE | re.DOTALL))
+    commands = [example.partition("\n") for example in examples.removeprefix("$ ").split("\n$ ")]
+    assert len(commands) > 9
+    for command, _, expected in commands:
+        printed = re.sub(r"(sha256:[0-9a-f]{12})[0-9a-f]+", r"\1…", _printed(mlpack, *shlex.split(command)))
+        assert sorted(printed.splitlines()) == sorted(expected.splitlines()), command
+
+
+def _printed(mlpack: Callable[..., Outcome], program: str, *arguments: str) -> str:
+    if program == "mlpack":
+        done = mlpack(*arguments)
+        return done.stdout + done.stderr
+    return subprocess.run([program, *arguments], check=True, capture_output=True, text=True).stdout

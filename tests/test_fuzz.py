@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import tempfile
+import time
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 from unittest import mock
@@ -11,9 +16,13 @@ import pytest
 
 from tests.fuzz.demands import broken
 from tests.fuzz.inputs import Input, Seeds, make
+from tests.fuzz.runner import run
+from tests.fuzz.subjects import SUBJECTS
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
+
+    from tests.fuzz.runner import Judge
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +37,13 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     return folder, temporary
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_inputs_of_every_run_break_no_demand(subject: str, tmp_path: Path) -> None:
+    """A hundred of each; `make fuzz` tries ten thousand."""
+    outcome = run(SUBJECTS[subject], 100, "every run", tmp_path, workers=1)
+    assert (outcome.tried, outcome.finds) == (100, {})
 
 
 @pytest.mark.parametrize("number", range(30))
@@ -48,7 +64,7 @@ def test_the_same_seed_makes_the_same_input(seeds: Seeds, tmp_path: Path) -> Non
 
 
 def test_a_traceback_is_noticed(places: tuple[Path, Path]) -> None:
-    with mock.patch("packager.package.opened", side_effect=KeyError("planted")):
+    with mock.patch("packager.app.verify.opened", side_effect=KeyError("planted")):
         demand, _ = broken(Input(["verify", str(places[0])], None), *places)
     assert demand is not None
     assert "planted" in demand
@@ -71,3 +87,104 @@ def test_a_package_by_half_is_noticed(places: tuple[Path, Path]) -> None:
 def test_a_temporary_file_that_stays_is_noticed(places: tuple[Path, Path]) -> None:
     (places[1] / "left").touch()
     assert broken(Input(["version"], None), *places)[0] == "temporary files were left: ['left']"
+
+
+def odd(work: Path, bad: Callable[[int, Path], str | None]) -> Judge:
+    """Return a judge that counts its inputs in a file, and has `bad` at every tenth."""
+    count = [0]
+
+    def judge(random: Random) -> str | None:
+        random.random()
+        count[0] += 1
+        (work / "last").write_text(str(count[0]))
+        return bad(count[0], work) if count[0] == 10 else None
+
+    return judge
+
+
+def fail(_number: int, _work: Path) -> str:
+    return "not as demanded"
+
+
+def crash(_number: int, _work: Path) -> None:
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+
+def raise_(_number: int, _work: Path) -> None:
+    raise KeyError("planted")
+
+
+def hang(_number: int, _work: Path) -> None:
+    time.sleep(60)
+
+
+def compute(_number: int, _work: Path) -> None:
+    while True:
+        pass
+
+
+def hang_in_c(_number: int, _work: Path) -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+    time.sleep(60)
+
+
+def take_memory(_number: int, _work: Path) -> None:
+    b"x" * (300 << 20)
+
+
+def write_elsewhere(_number: int, work: Path) -> None:
+    (work.parent / "elsewhere").write_text("x")
+    (work.parent / "elsewhere").unlink()
+
+
+def write_here(_number: int, _work: Path) -> None:
+    Path("here").touch()
+
+
+def rename_out(_number: int, work: Path) -> None:
+    (work / "last").rename(work.parent / "last")
+
+
+def link_by_descriptor(_number: int, work: Path) -> None:
+    place = os.open(work.parent, os.O_RDONLY)
+    os.symlink("x", "link", dir_fd=place)
+    os.close(place)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (fail, "not as demanded"),
+        (crash, "the process ended with status -10, or did not end"),
+        (raise_, "KeyError: 'planted'"),
+        (hang, "it had not ended after 1 seconds"),
+        (compute, "it had not ended after 1 seconds"),
+        (hang_in_c, "the process ended with status -9, or did not end"),
+        (take_memory, "MiB of memory"),
+        (write_elsewhere, "it wrote elsewhere: ['open WORK/elsewhere', 'os.remove WORK/elsewhere']"),
+        (write_here, "it wrote elsewhere: ['here']"),
+        (rename_out, "it wrote elsewhere: ['os.rename WORK/last']"),
+        (link_by_descriptor, "it wrote elsewhere: ['os.symlink WORK/link']"),
+    ],
+)
+def test_what_is_wrong_is_found_and_the_rest_is_tried(
+    bad: Callable[[int, Path], str | None], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if bad in (hang, compute, hang_in_c):
+        monkeypatch.setattr("tests.fuzz.runner.SECONDS", 1)
+        monkeypatch.setattr("tests.fuzz.runner._PATIENCE", 5)
+    outcome = run(lambda work: odd(work, bad), 24, "a", tmp_path, workers=2)
+    # Of a worker's twelve inputs the tenth is bad; the next worker has two.
+    assert sorted(outcome.finds) == [18, 19]
+    assert outcome.tried == 24
+    for wrong in outcome.finds.values():
+        assert message in re.sub(rf"{re.escape(str(tmp_path))}(/\d)?", "WORK", wrong)
+
+
+def test_a_subject_that_cannot_begin_is_no_success(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def subject(_work: Path) -> Judge:
+        raise KeyError("planted")
+
+    with pytest.raises(RuntimeError, match="1 of 1 workers could not go on"):
+        run(subject, 3, "a", tmp_path, workers=1)
+    assert "KeyError: 'planted'" in capfd.readouterr().err

@@ -13,8 +13,8 @@ from random import Random
 
 import pytest
 
-from packager.contents import DEFAULT
-from packager.package import opened
+from packager.package.limits import DEFAULT
+from packager.package.opened import opened
 from packager.verify import files
 from tests.kill import SCENARIOS, Scenario, Trial
 
@@ -28,26 +28,22 @@ def _mlpack(*arguments: str | Path, **options: object) -> subprocess.CompletedPr
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_a_killed_build_leaves_the_old_or_the_new(scenario: Scenario, tmp_path: Path) -> None:
+def test_what_is_killed_at_a_random_moment_leaves_the_old_or_the_new(scenario: Scenario, tmp_path: Path) -> None:
     """A few moments of each; `python -m tests.kill` tries a thousand."""
     trial = Trial(scenario, tmp_path / "trial")
     random = Random(scenario.name)
-    assert [trial.kill(random) for _ in range(4)] == [None] * 4
+    assert [trial.kill(random) for _ in range(3)] == [None] * 3
 
 
-def test_what_a_killed_build_left_among_the_compiled_templates_is_swept(tmp_path: Path) -> None:
-    """Found by a thousand kills: the library that compiles them leaves its temporary file there for ever."""
-    cache = tmp_path / "mlpack/templates"
-    build = (*MLPACK, "build", "hello-mpi", "--force", "-d", str(tmp_path / "out"))
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
-    subprocess.run(build, env=environment, check=True, capture_output=True)
-    compiled = sorted(path.name for path in cache.iterdir())
-    assert compiled
-    assert not any(name.startswith(".") or name.endswith(".tmp") for name in compiled)
-    (cache / ".mlpack-left").mkdir()
-    (cache / ".mlpack-left/file").touch()
-    subprocess.run(build, env=environment, check=True, capture_output=True)
-    assert sorted(path.name for path in cache.iterdir()) == compiled
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_what_is_killed_at_any_step_leaves_the_old_or_the_new(scenario: Scenario, tmp_path: Path) -> None:
+    trial = Trial(scenario, tmp_path / "trial")
+    step = 0
+    while trial.count.killed == step:
+        assert trial.kill_before(step) is None
+        step += 1
+    assert step > 8
+    assert trial.count.left > 2
 
 
 def test_work_in_progress_of_a_living_build_is_left_alone(tmp_path: Path) -> None:
@@ -58,7 +54,7 @@ def test_work_in_progress_of_a_living_build_is_left_alone(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     for path in tmp_path.iterdir():
         with opened(path) as package:
-            assert files.check(package, DEFAULT) == ([], [])
+            assert files.check(package, DEFAULT) == files.Checked([], [], [])
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -77,13 +73,13 @@ def test_an_interrupted_build_says_one_line_and_leaves_nothing_half_done(
         assert build.poll() is None
         time.sleep(0.01)
     build.send_signal(number)
-    _, said = build.communicate()
-    assert (build.returncode, said) == (code, f"mlpack: stopped by {number.name}\n")
+    _, stderr = build.communicate()
+    assert (build.returncode, stderr) == (code, f"mlpack: stopped by {number.name}\n")
     assert 5 <= len(list(out.iterdir())) < 300
     for path in out.iterdir():
         assert not path.name.startswith(".")
         with opened(path) as package:
-            assert files.check(package, DEFAULT) == ([], [])
+            assert files.check(package, DEFAULT) == files.Checked([], [], [])
 
 
 def _inside_mount(mount: str, script: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -141,7 +137,7 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("list",), ("schema",), ("show", "resnet50"), ("version",)])
-def test_nobody_listens(arguments: tuple[str, ...]) -> None:
+def test_a_closed_stderr_is_ignored(arguments: tuple[str, ...]) -> None:
     """`mlpack schema | head -1`, at the moment when head is gone."""
     reading, writing = os.pipe()
     os.close(reading)
@@ -155,3 +151,37 @@ def test_stdout_on_a_full_disk() -> None:
         done = _mlpack("list", stdout=full)
     assert done.returncode == 6
     assert done.stderr == "error: stdout cannot be written: no space left on device\n"
+
+
+def _twenty(argvs: list[list[str]], folder: Path) -> list[tuple[int, str]]:
+    """Run twenty commands at once, and return how each ended and the last line that it said."""
+    running = [
+        subprocess.Popen([*MLPACK, *argv], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for argv in argvs
+    ]
+    done = [(process.communicate()[1], process.returncode) for process in running]
+    return sorted((code, stderr.splitlines()[-1] if code else "") for stderr, code in done)
+
+
+@pytest.mark.parametrize("form", ["tar.gz", "dir"])
+def test_of_twenty_builds_at_once_one_makes_the_package(form: str, tmp_path: Path) -> None:
+    argv = ["build", "hello-mpi", "--format", form]
+    done = _twenty([[*argv, "--registry", f"r{number}.example"] for number in range(20)], tmp_path)
+    assert done == [(0, ""), *[(2, "hint: --force replaces it")] * 19]
+    (path,) = tmp_path.iterdir()
+    with opened(path) as package:
+        assert files.check(package, DEFAULT) == files.Checked([], [], [])
+
+
+def test_of_twenty_configurations_at_once_one_is_written(tmp_path: Path) -> None:
+    assert _mlpack("build", "hello-mpi", "-d", tmp_path).returncode == 0
+    argv = ["configure", "hello-mpi.tar.gz", "-d", "mine.tar.gz", "--registry"]
+    done = _twenty([[*argv, f"r{number}.example"] for number in range(20)], tmp_path)
+    assert done == [(0, ""), *[(2, "hint: --force replaces it")] * 19]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hello-mpi.tar.gz", "mine.tar.gz"]
+
+
+def test_of_twenty_that_begin_a_model_one_does(tmp_path: Path) -> None:
+    done = _twenty([["init", "trial"]] * 20, tmp_path)
+    assert done == [(0, ""), *[(2, "hint: choose another name")] * 19]
+    assert [path.name for path in tmp_path.iterdir()] == ["trial"]

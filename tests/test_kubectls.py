@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import kubectls
-from tests.cluster import versions
+from tests.testbed import versions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,15 +19,15 @@ def test_the_default_is_what_the_cluster_runs() -> None:
 
 
 def test_kubectl_is_of_the_version_asked_for() -> None:
-    said = subprocess.run(
+    done = subprocess.run(
         [kubectls.kubectl(), "version", "--client", "-o", "json"], capture_output=True, text=True, check=True
     )
-    assert json.loads(said.stdout)["clientVersion"]["gitVersion"].startswith(f"v{kubectls.DEFAULT}.")
+    assert json.loads(done.stdout)["clientVersion"]["gitVersion"].startswith(f"v{kubectls.DEFAULT}.")
 
 
 def test_helm_runs() -> None:
-    said = subprocess.run([kubectls.helm(), "version", "--short"], capture_output=True, text=True, check=True)
-    assert said.stdout.startswith("v")
+    done = subprocess.run([kubectls.helm(), "version", "--short"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("v")
 
 
 def test_the_command_prints_the_path_and_nothing_else() -> None:

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager import render, tree
-from packager.components import KEYS, OPTIONS, possible
-from packager.kubectl import kustomize
-from packager.package import OVERLAYS as FOLDER
-from packager.plan import Options, choose, plan
-from packager.selection import select
+from packager.base import yamlio
+from packager.build import render
+from packager.build.plan import Options, choose, plan
+from packager.build.selection import select
+from packager.kubectl.kustomize import kustomize
+from packager.options import KEYS, OPTIONS, possible_combinations
+from packager.package import tree
+from packager.package.layout import OVERLAYS as FOLDER
 from packager.spec import catalog, load
-from tests import kubectls
+from packager.spec.settings import parse_setting
+from tests import demo, kinds, kubectls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,9 +43,12 @@ def overlays() -> Iterator[tuple[str, str]]:
 OVERLAYS = list(overlays())
 
 # The options of a site, by the name of a package with them: each, every two that go together, and for each storage all.
-SITES = {"-".join(options): options for options in possible()}
+SITES = {"-".join(options): options for options in possible_combinations()}
 ALL = {
-    f"all-on-{storage.name}": (storage.name, *(each.name for each in OPTIONS if not each.storage and not each.needs))
+    f"all-on-{storage.name}": (
+        storage.name,
+        *(option.name for option in OPTIONS if not option.storage and not option.needs),
+    )
     for storage in OPTIONS
     if storage.storage
 }
@@ -79,6 +85,7 @@ def assert_alike(kustomization: Path, versions: Sequence[str] = kubectls.VERSION
     differences = [
         line
         for version, done in results.items()
+        if done.stdout != expected
         for line in difflib.unified_diff(expected.splitlines(), done.stdout.splitlines(), oldest, version, lineterm="")
     ]
     assert differences == []
@@ -116,7 +123,9 @@ def test_every_overlay(packages: Path, tmp_path: Path) -> None:
         alone = [kustomize(tmp_path / folder, program=program).manifests for folder in folders]
         for (package, overlay), manifests in zip(OVERLAYS, alone, strict=True):
             assert f"name: {package}-{overlay}\n" in manifests
-        assert sorted(documents(rendered)) == sorted(each for manifests in alone for each in documents(manifests))
+        assert sorted(documents(rendered)) == sorted(
+            document for manifests in alone for document in documents(manifests)
+        )
 
 
 def test_an_overlay_of_ones_own_over_all(packages: Path, tmp_path: Path) -> None:
@@ -129,22 +138,45 @@ def test_an_overlay_of_ones_own_over_all(packages: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("names", BATCHES, ids=lambda names: f"{names[0]}...{names[-1]}")
 def test_the_options_of_a_site(tmp_path: Path, names: list[str]) -> None:
-    """Each option, every two that go together, and all that do, in both overlays of a package."""
+    """Each option, every two that go together, and all that do, in every overlay of a package."""
     model = catalog.find("hello-mpi", [catalog.bundled()])
     for name in names:
         options, values = (ALL[name], EXAMPLES | DOTTED) if name in ALL else (SITES[name], EXAMPLES)
         # Two packages below one kustomization must not create the same claim.
         given = values | {"OUTPUT_CLAIM": f"{name}-results"}
         site = Options(root="/srv", site=select(options, [f"{key}={value}" for key, value in given.items()]))
-        loaded = load.load(model, [load.parse_setting(f"name={name}")])
+        loaded = load.load(model, [parse_setting(f"name={name}"), *kinds.SETTINGS])
         (tmp_path / name).mkdir()
         tree.write(render.render(plan(loaded, choose(loaded.spec, None, None), site)), tmp_path / name)
-    overlays = [(name, overlay) for name in names for overlay in ("single-node", "multi-node")]
+    overlays = [(name, overlay) for name in names for overlay in kinds.OVERLAYS]
     write(tmp_path, *(f"{name}/{FOLDER}/{overlay}" for name, overlay in overlays), prefix="alice-")
     rendered = assert_alike(tmp_path)
     for name, overlay in overlays:
-        (workload,) = [each for each in documents(rendered) if f"\n  name: alice-{name}-{overlay}\n" in each]
+        named = [document for document in documents(rendered) if f"\n  name: alice-{name}-{overlay}\n" in document]
+        (workload,) = [document for document in named if "containers:" in document]
         if name in ALL:
             assert f"mlpack/storage: {ALL[name][0]}\n" in workload
             assert workload.count('amd.com/gpu.large: "4"') == 1
             assert "nvidia" not in workload
+
+
+WORDS = [
+    *("trailing space \nline\n\n  indented\ttab\n", "", " ", "yes", "1e3", "0o17", "a: b", "- x", "#no", "~", "null"),
+    *("$(MODEL_DIR)", "$$(X)", "é \U0001f600", "'\"\\", "x\n", "\n", "\tx", "{a}", "[b]", "*c", "&d", "!e", "%f", "@g"),
+    *("`h`", "=", "<<", "2020-01-01", "12:30:45", "a line that a YAML library might fold: " + "word 'and' # " * 20),
+]
+
+
+def test_the_words_of_a_command(tmp_path: Path) -> None:
+    words = json.dumps(WORDS, ensure_ascii=False)
+    job = f"{{kind: Pod}} => {{kind: Job, completions: 6, parallelism: 2, command: [a], args: {words}}}"
+    path = demo.write(tmp_path, demo.changed(", script: train.sh => , overlays: [single-node]", job))
+    loaded = load.load(path)
+    package = tmp_path / "package"
+    package.mkdir()
+    tree.write(render.render(plan(loaded, loaded.spec.variants[0], Options())), package)
+    rendered = assert_alike(package / FOLDER / "single-node")
+    # PyYAML alone does not read a plain `=`, which kustomize writes.
+    manifests = [document.data for document in yamlio.load_all(rendered.encode(), "")[0]]
+    [manifest] = [item for item in manifests if item["kind"] == "Job"]
+    assert manifest["spec"]["template"]["spec"]["containers"][0]["args"] == WORDS

@@ -18,19 +18,19 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from packager import tree
-from packager.errors import UsageError
-from packager.kubectl import kustomize
-from packager.plan import Options, check_options, plan
-from packager.render import render
-from packager.spec.fields import EnvironmentText, OneLine, QuantityText, Registry, Text
+from packager.base.errors import UsageError
+from packager.base.fields import EnvironmentText, OneLine, QuantityText, Registry, Text
+from packager.build.plan import Options, check_options, plan
+from packager.build.render import render
+from packager.kubectl.kustomize import kustomize
+from packager.package import tree
 from packager.spec.load import load
 from tests import demo
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from packager.tree import Tree
+    from packager.package.tree import Tree
 
 # What people, templates, shells and YAML trip over.
 NASTY = [
@@ -167,11 +167,11 @@ def test_hostile_values_change_no_structure(
     expected = texts(plain)
     for path, text in texts(package).items():
         if text != expected[path]:
-            found, same = documents(text), documents(expected[path])
-            assert _without(found, values["quantity"]) == _without(same, PLAIN["quantity"]), path
+            hostile, same = documents(text), documents(expected[path])
+            assert _without(hostile, values["quantity"]) == _without(same, PLAIN["quantity"]), path
     root = values["root"].rstrip("/")
     for overlay in ("single-node", "multi-node"):
-        (entry,) = [each for each in package.entries if each.path == f"quickstart/k8s/mlops/{overlay}/mlops.env"]
+        (entry,) = [file for file in package.entries if file.path == f"quickstart/k8s/mlops/{overlay}/mlops.env"]
         assert isinstance(entry.content, bytes)
         assert env(entry.content.decode()) == {
             "REGISTRY": values["registry"],
@@ -208,9 +208,9 @@ def test_hostile_values_reach_the_cluster_as_they_are(tmp_path: Path, kubectl: P
     (tmp_path / "package").mkdir()
     tree.write(package, tmp_path / "package")
     for overlay in ("single-node", "multi-node"):
-        said = kustomize(tmp_path / "package/quickstart/k8s/mlops" / overlay, program=str(kubectl))
-        maps = [each for each in yaml.safe_load_all(said.manifests) if each["kind"] == "ConfigMap"]
-        (data,) = [each["data"] for each in maps if each["metadata"]["name"] == f"demo-fp32-training-env-{overlay}"]
+        rendered = kustomize(tmp_path / "package/quickstart/k8s/mlops" / overlay, program=str(kubectl))
+        maps = [item for item in yaml.safe_load_all(rendered.manifests) if item["kind"] == "ConfigMap"]
+        (data,) = [item["data"] for item in maps if item["metadata"]["name"] == f"demo-fp32-training-env-{overlay}"]
         assert data["KEY"] == _rooted(value, "/root")
         assert data["MODEL_DIR"] == "/root/demo-fp32-training"
 
@@ -227,8 +227,8 @@ def test_names_that_are_words_of_yaml_stay_names(tmp_path: Path, kubectl: Path, 
     loaded = load(demo.write(tmp_path / "model", spec))
     (tmp_path / "package").mkdir()
     tree.write(render(plan(loaded, loaded.spec.variants[0], Options())), tmp_path / "package")
-    said = kustomize(tmp_path / "package/quickstart/k8s/mlops" / word, program=str(kubectl))
-    (pod,) = [each for each in yaml.safe_load_all(said.manifests) if each["kind"] == "Pod"]
+    rendered = kustomize(tmp_path / "package/quickstart/k8s/mlops" / word, program=str(kubectl))
+    (pod,) = [item for item in yaml.safe_load_all(rendered.manifests) if item["kind"] == "Pod"]
     assert pod["metadata"]["name"] == f"{word}-fp32-training-{word}"
     assert pod["metadata"]["labels"]["app.kubernetes.io/part-of"] == word
     assert pod["spec"]["containers"][0]["image"] == f"docker.io/{word}:{word}"

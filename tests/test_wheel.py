@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from packager.build import templating
 from tests import demo
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def test_it_holds_what_the_command_needs_and_no_more(wheel: Path) -> None:
     tracked = subprocess.run(argv, cwd=demo.CHECKOUT, stdout=subprocess.PIPE, text=True, check=False).stdout.split()
     expected = {path if path.startswith("packager/") else f"packager/{path}" for path in tracked}
     assert expected - names == set()
+    assert f"packager/build/{templating.COMPILED}.py" in names
     assert [name for name in names if "cache" in name or name.endswith(".pyc")] == []
     assert {name.partition("/")[0] for name in names} == {"packager"}
 
@@ -45,7 +47,7 @@ def test_it_builds_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     subprocess.run([sys.executable, *PIP, "--python", environment, *INSTALL, wheel], check=True)
     by_wheel = _built([environment / "bin" / "mlpack"], tmp_path / "wheel", tmp_path)
-    assert len(by_wheel) == 4
+    assert len(by_wheel) == 8
     assert by_wheel == _built([sys.executable, "-m", "packager"], tmp_path / "checkout", demo.CHECKOUT)
 
 

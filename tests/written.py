@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from packager import yamlio
+from packager.base import yamlio
+from packager.kubernetes.manifest import Manifest
+from packager.package.reader import Reader
 from packager.verify.origins import Written
-from packager.verify.overlay import Manifest, Overlay
+from packager.verify.overlay import RenderedOverlay
 from packager.verify.sources import Sources
 
 
-def overlay(text: str) -> Overlay:
+def overlay(text: str) -> RenderedOverlay:
     documents, problems = yamlio.load_all(text.encode(), "file.yaml")
     assert problems == []
     manifests = tuple(Manifest(document.data) for document in documents)
-    sources = Sources(Path(), str, "kustomization.yaml")
+    sources = Sources(Reader(Path(), str), "kustomization.yaml")
     sources.origins += [
         Written(manifest.kind, manifest.name, document) for manifest, document in zip(manifests, documents, strict=True)
     ]
-    return Overlay("single-node", manifests, sources)
+    return RenderedOverlay("single-node", manifests, sources)

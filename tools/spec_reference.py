@@ -3,7 +3,7 @@
     python -m tools.spec_reference > docs/spec.md
 
 Types, forms, defaults and what each key is for come from the JSON Schema, which comes from `packager/spec/model.py`
-and `packager/kinds/`; the example is what `mlpack init` writes.
+and `packager/workloads/`; the example is what `mlpack init` writes.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import json
 import sys
 from typing import Any
 
-from packager.render import scaffold
+from packager.build.render import scaffold
 from packager.spec.schema import json_schema
 
 _INTRODUCTION = """\
 # The model spec
 
-<!-- Made by `make docs` out of packager/spec/model.py and packager/kinds: edit those. -->
+<!-- Made by `make docs` out of packager/spec/model.py and packager/workloads: edit those. -->
 
-A model is a folder with a `spec.yaml` and the files that it names. `mlpack init NAME` makes one that builds as it is,
-`mlpack lint` checks it, and `mlpack build` makes a package of each of its variants. `mlpack schema` prints the JSON
-Schema, with which editors complete keys and mark mistakes.
+A model is a folder with a `spec.yaml` and the files that it names. `mlpack init NAME` creates one that builds without
+changes, `mlpack lint` checks it, and `mlpack build` builds a package from one of its variants (`--all`: from all).
+`mlpack schema` prints the JSON Schema, which editors use to complete keys and to mark mistakes.
 
-Every key that is not below is refused. Only `20`, `-1`, `0.5`, `true` and `false` are read as numbers and booleans;
-everything else is the text that stands there (`yes`, `1.10`, `0o17`). Paths are relative to the spec's folder, and
-lead to files in it.
+Unknown keys are refused. Values such as `20`, `-1`, `0.5`, `true` and `false` are read as numbers and booleans. Every
+other value is text, exactly as written: `yes`, `1.10`, `0o17`. Paths are relative to the spec's folder and must lead to
+files inside it.
 """
 
 _HEAD = ("| key | what it is for | form | default |", "|---|---|---|---|")
@@ -53,7 +53,7 @@ def _section(name: str, rule: Rule, definitions: Rule) -> str:
     for key, value in rule["properties"].items():
         purpose = value.get("description") or definitions.get(_target(value), {}).get("description")
         default = "required" if key in rule.get("required", ()) else _default(value.get("default"))
-        lines.append(_row(f"`{key}`", purpose or "Which kind it is.", _form(value), default))
+        lines.append(_row(f"`{key}`", purpose or "The kind.", _form(value), default))
     return "\n".join(lines) + "\n"
 
 

@@ -1,25 +1,32 @@
-"""The `mlpack` command: one module a verb. Only here is anything composed, printed, or given an exit code.
+"""The `mlpack` command, one module per verb; only this folder prints and sets exit codes.
 
-Verbs import the stages they need when they run, so that `--help` and completion stay quick.
+Verbs import the use cases that they call when they run, so that `--help` and completion stay quick.
 """
 
 from __future__ import annotations
 
 import gc
+import io
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
-from typer._completion_classes import completion_init
+from typer import completion
 
-from packager.cli.console import complain, speak_utf8
+from packager import __version__
+from packager.base.errors import MlpackError, ToolError, UsageError, reason
+from packager.cli import console
+from packager.cli.printable import printable
 from packager.cli.verbs import Verbs
-from packager.errors import MlpackError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import FrameType
+
+    from packager.cli.host import Host
 
 app = typer.Typer(
     name="mlpack",
@@ -32,9 +39,20 @@ app = typer.Typer(
 )
 
 
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        console.emit(f"mlpack {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def mlpack() -> None:
-    """One model spec in, one Kustomize package out: hand a machine-learning workload to any Kubernetes cluster."""
+def mlpack(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version of mlpack.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Build a Kustomize package from a model spec, and run the workload on any Kubernetes cluster."""
 
 
 class _Stopped(BaseException):
@@ -45,24 +63,70 @@ class _Stopped(BaseException):
         self.number = number
 
 
-def main() -> NoReturn:
-    """Run the command line, and end the process with one of the exit codes of `packager.errors`."""
+def main(arguments: Sequence[str] | None = None, *, host: Host | None = None) -> NoReturn:
+    """Run the command line, and end the process with one of the exit codes of `packager.base.errors`.
+
+    Args:
+        arguments: What follows the command's name; None for what the process was started with.
+        host: Where it runs; None for this machine.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
     # Python looks for garbage at every 700 new objects: a tenth of the time of a short run that makes hardly any.
     gc.set_threshold(20_000)
-    speak_utf8()
+    console.begin()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     if "_MLPACK_COMPLETE" in os.environ:
-        completion_init()  # typer does so only together with its own --install-completion
+        cast("Any", completion).completion_init()  # typer does so only together with its own --install-completion
     try:
-        app(prog_name="mlpack")
-    except MlpackError as error:
-        complain(error)
-        sys.exit(error.exit_code)
+        sys.exit(_run(arguments, host))
     except _Stopped as stopped:
-        typer.echo(f"mlpack: stopped by {signal.Signals(stopped.number).name}", err=True)
+        console.print_usage_error(f"mlpack: stopped by {signal.Signals(stopped.number).name}")
         sys.exit(128 + stopped.number)
-    sys.exit(0)
+
+
+def _run(arguments: Sequence[str], host: Host | None) -> int:
+    """Run the command line, say what is wrong, and return the exit code."""
+    try:
+        code = app([*arguments], prog_name="mlpack", standalone_mode=False, obj=host)
+    except MlpackError as error:
+        console.print_error(error)
+        return _error_exit_code(error, arguments)
+    except typer.TyperException as error:
+        return _print_usage_error(error, arguments)
+    except OSError as error:
+        return _print_system_error(error, arguments)
+    return code if isinstance(code, int) else 0
+
+
+def _print_usage_error(error: typer.TyperException, arguments: Sequence[str]) -> int:
+    """Say what the command line was expected to be; the arguments that the message quotes may be anybody's."""
+    context: typer.Context | None = getattr(error, "ctx", None)
+    if context is None or error.message != context.get_help():  # which is what stands there when nothing was asked for
+        error.message = printable(error.message)
+    text = io.StringIO()
+    cast("Any", error).show(file=text)
+    console.print_usage_error(text.getvalue())
+    return _error_exit_code(UsageError(error.format_message()), arguments)
+
+
+def _print_system_error(error: OSError, arguments: Sequence[str]) -> int:
+    """Say that the system refused what no stage had expected to be refused: typer's help on a full disk, say."""
+    console.drop_stdout()
+    if isinstance(error, BrokenPipeError):
+        return console.BROKEN_PIPE_EXIT_CODE
+    place = f": {error.filename}" if error.filename else ""
+    refused = ToolError(f"the system call failed: {reason(error)}{place}")
+    console.print_error(refused)
+    return _error_exit_code(refused, arguments)
+
+
+def _error_exit_code(error: MlpackError, arguments: Sequence[str]) -> int:
+    """Give the error as JSON where JSON was asked for, and return its exit code."""
+    if console.wants_json(arguments):
+        with suppress(MlpackError, typer.Exit):  # stdout may be what the error is about
+            console.emit_error_json(error)
+    return error.exit_code
 
 
 def _stop(number: int, _frame: FrameType | None) -> NoReturn:

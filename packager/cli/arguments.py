@@ -1,4 +1,4 @@
-"""Arguments and options that several verbs take."""
+"""Arguments and options that several verbs have in common."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Specs = Annotated[
         "--specs",
         metavar="DIR",
         envvar="MLPACK_SPECS",
-        help="A folder with a folder for each model; before the bundled ones. Repeatable.",
+        help="A folder of models, searched before the bundled ones. Repeatable.",
         show_default=False,
     ),
 ]
@@ -26,15 +26,15 @@ Settings = Annotated[
     typer.Option(
         "--set",
         metavar="PATH=VALUE",
-        help="Another value for a field of the spec: environment.STEPS=100. Repeatable.",
+        help="Override a field of the spec: environment.STEPS=100. Repeatable.",
         show_default=False,
     ),
 ]
-Precision = Annotated[str | None, typer.Option(metavar="NAME", help="Which variant, by precision.", show_default=False)]
-Mode = Annotated[str | None, typer.Option(metavar="NAME", help="Which variant, by mode.", show_default=False)]
+Precision = Annotated[str | None, typer.Option(metavar="NAME", help="The variant's precision.", show_default=False)]
+Mode = Annotated[str | None, typer.Option(metavar="NAME", help="The variant's mode.", show_default=False)]
 Root = Annotated[
     str | None,
-    typer.Option(metavar="PATH", help="The folder that the package will lie in, instead of ROOT.", show_default=False),
+    typer.Option(metavar="PATH", help="The folder that will contain the package, instead of ROOT.", show_default=False),
 ]
 RegistryHost = Annotated[
     str | None,
@@ -54,7 +54,7 @@ Site = Annotated[
     typer.Option(
         "--site",
         metavar="KEY=VALUE",
-        help="What site options need: NFS_SERVER=nfs.example.com. Repeatable.",
+        help="Set a value of a site option: NFS_SERVER=nfs.example.com. Repeatable.",
         show_default=False,
     ),
 ]
@@ -62,6 +62,6 @@ Site = Annotated[
 
 def folders(specs: list[Path]) -> list[Path]:
     """Return the folders to look for models in: the user's, then the bundled one."""
-    from packager.spec.catalog import bundled
+    from packager.app.model_folders import model_folders
 
-    return [*specs, bundled()]
+    return [*model_folders(specs)]

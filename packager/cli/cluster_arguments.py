@@ -9,57 +9,104 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from packager.base.errors import UsageError
 from packager.cli.console import say
-from packager.errors import UsageError
 
 if TYPE_CHECKING:
-    from packager.cluster.client import Kubectl
+    from packager.kubectl.client import Kubectl
 
 PackagePath = Annotated[
     Path, typer.Argument(metavar="PACKAGE", help="A package: its tarball, or its folder.", show_default=False)
 ]
-Overlay = Annotated[
+OverlayOption = Annotated[
     str | None,
     typer.Option(
         "--overlay",
         metavar="NAME",
-        help="Which of the package's overlays; multi-node when it has one.",
+        help="The overlay to use; by default multi-node if the package has it.",
+        show_default=False,
+    ),
+]
+OneWorkload = Annotated[
+    str | None,
+    typer.Option(
+        "--workload",
+        metavar="NAME",
+        help="The workload, if the overlay has several; by default the main one.",
         show_default=False,
     ),
 ]
 Namespace = Annotated[
     str | None,
-    typer.Option("-n", "--namespace", metavar="NAME", help="The context's own when not given.", show_default=False),
+    typer.Option(
+        "-n", "--namespace", metavar="NAME", help="The namespace; by default that of the context.", show_default=False
+    ),
 ]
 Context = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Which of the kubeconfig's contexts.", show_default=False),
+    typer.Option(metavar="NAME", help="The kubeconfig context to use.", show_default=False),
 ]
 Kubeconfig = Annotated[
     Path | None,
-    typer.Option(metavar="PATH", exists=True, dir_okay=False, help="In place of $KUBECONFIG.", show_default=False),
+    typer.Option(
+        metavar="PATH",
+        exists=True,
+        dir_okay=False,
+        help="The kubeconfig to use instead of $KUBECONFIG.",
+        show_default=False,
+    ),
 ]
-Program = Annotated[str, typer.Option("--kubectl", metavar="PATH", envvar="KUBECTL", help="Which kubectl works.")]
+Program = Annotated[str, typer.Option("--kubectl", metavar="PATH", envvar="KUBECTL", help="The kubectl to run.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show each kubectl command that is run.")]
+PodSecurity = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LEVEL",
+        help="The Pod Security level that every overlay must meet, such as restricted.",
+        show_default=False,
+    ),
+]
+Allow = Annotated[
+    list[str],
+    typer.Option(
+        metavar="KIND",
+        help="Allow objects of this kind (KIND or KIND.GROUP), which no build creates. Repeatable.",
+        show_default=False,
+    ),
+]
 Worker = Annotated[
-    int | None, typer.Option(min=0, metavar="N", help="Which worker, counted from 0.", show_default=False)
+    int | None,
+    typer.Option(min=0, metavar="N", help="The worker, or the index of a Job, from 0 on.", show_default=False),
 ]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Answer every question with yes.")]
 
 
-def reach(
-    program: str, namespace: str | None, context: str | None, kubeconfig: Path | None, *, verbose: bool
+def kubectl_for(
+    ctx: typer.Context,
+    program: str,
+    namespace: str | None,
+    context: str | None,
+    kubeconfig: Path | None,
+    *,
+    verbose: bool,
 ) -> Kubectl:
-    """Return the user's kubectl, pointed at the cluster that the options name."""
-    from packager.cluster.client import Kubectl
+    """Return the user's kubectl, pointed at the cluster that the options name; `ctx` says what starts it.
+
+    Raises:
+        UsageError: One of them would be taken for an option of kubectl's.
+    """
+    from packager.app.target import reach
+    from packager.cli.host import host
+
+    for flag, value in (("--namespace", namespace), ("--context", context), ("--kubectl", program)):
+        if value is not None and (not value or value.startswith("-")):
+            raise UsageError(f"{flag}: expected a name, found {value!r}")
 
     def show(argv: list[str]) -> None:
-        say(f"+ {shlex.join(argv)}")
+        if verbose:
+            say(f"+ {shlex.join(argv)}")
 
-    where = str(kubeconfig) if kubeconfig else None
-    if verbose:
-        return Kubectl(program, namespace, context, where, show)
-    return Kubectl(program, namespace, context, where)
+    return reach(program, namespace, context, kubeconfig, show=show, runner=host(ctx).runner)
 
 
 def seconds(text: str) -> float:
@@ -72,6 +119,6 @@ def seconds(text: str) -> float:
         return 0.0
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|h|m|s)", text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise UsageError(f"{text!r} is no duration", hint="such as 90s, 5m or 1h30m")
+        raise UsageError(f"invalid duration {text!r}: use 90s, 5m or 1h30m")
     scale = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
     return sum(float(number) * scale[unit] for number, unit in parts)

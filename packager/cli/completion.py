@@ -1,13 +1,13 @@
-"""`mlpack completion`: the script that teaches a shell the command's verbs and options."""
+"""`mlpack completion`: prints the script that completes verbs and options in a shell."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
-from packager.cli.console import emit
+from packager.cli.console import emit_data
 
 
 class Shell(StrEnum):
@@ -27,6 +27,7 @@ def completion(
     shell: Annotated[Shell, typer.Argument(help="Which shell.", show_default=False)],
 ) -> None:
     """Print the completion script of a shell: `source <(mlpack completion bash)`."""
-    from typer._completion_shared import get_completion_script
+    from typer import completion as scripts
 
-    emit(get_completion_script(prog_name="mlpack", complete_var="_MLPACK_COMPLETE", shell=shell.value))
+    script = cast("Any", scripts).get_completion_script
+    emit_data(script(prog_name="mlpack", complete_var="_MLPACK_COMPLETE", shell=shell.value))

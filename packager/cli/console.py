@@ -1,28 +1,33 @@
-"""What the verbs print with: machine output alone on stdout, everything for people on stderr."""
+"""Prints: machine-readable output to stdout, everything for people to stderr.
+
+Names, titles, logs and messages may come from others, so `printable` escapes the characters in them that a terminal
+would act on or show differently.
+"""
 
 from __future__ import annotations
 
 import io
-import json
 import os
+import re
 import signal
 import sys
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
-from packager.errors import ToolError, reason
+from packager.base.errors import ToolError, reason
+from packager.cli.printable import printable, printable_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from packager.errors import MlpackError
+    from packager.base.errors import MlpackError
 
 
-class Output(StrEnum):
+class OutputFormat(StrEnum):
     """What `-o` takes where there is more than one thing to say of each item."""
 
     json = "json"
@@ -35,85 +40,206 @@ class Machine(StrEnum):
     json = "json"
 
 
-def speak_utf8() -> None:
-    """Let stdout and stderr take any text, and any file name, whatever the locale says."""
+@dataclass(slots=True)
+class _State:
+    """What one run of the command has to remember.
+
+    Attributes:
+        is_quiet: Whether people want errors alone.
+        is_closed: Whether the caller has closed stdout.
+        has_emitted: Whether stdout holds something already.
+    """
+
+    is_quiet: bool = False
+    is_closed: bool = False
+    has_emitted: bool = False
+
+
+_state = _State()
+
+BROKEN_PIPE_EXIT_CODE = 128 + signal.SIGPIPE
+"""The exit code when nobody reads stdout any more (`| head`): that of a program that SIGPIPE ended."""
+
+
+def begin() -> None:
+    """Make the standard streams fit for a run: open, and able to take any text, whatever the locale says."""
+    _state.is_quiet = _state.has_emitted = False
+    _state.is_closed = sys.stdout is None
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:  # else the next file that is opened would take its place, and be written to
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    sys.stdin = sys.stdin or open(0, closefd=False, encoding="utf-8")  # noqa: SIM115 - as Python opens it
+    sys.stdout = sys.stdout or open(1, "w", closefd=False, encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False, encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
+def be_quiet() -> None:
+    """Keep everything for people to oneself but errors, for the rest of the run."""
+    _state.is_quiet = True
+
+
+def is_quiet() -> bool:
+    """Whether people want errors alone."""
+    return _state.is_quiet
+
+
+def can_draw() -> bool:
+    """Whether stderr can show what changes: it is a terminal, and the user wants to see something there."""
+    return sys.stderr.isatty() and not _state.is_quiet
+
+
 def emit(text: str) -> None:
-    """Write `text` and a newline to stdout, at once.
+    """Write a line for people to stdout, at once. Raises as `emit_data` does."""
+    _write(f"{printable(text)}\n")
+
+
+def emit_lines(text: str) -> None:
+    """Write lines for people to stdout. Raises as `emit_data` does."""
+    for line in text.removesuffix("\n").split("\n"):
+        emit(line)
+
+
+def emit_data(text: str) -> None:
+    """Write what programs read to stdout, as it is, with a newline at its end; escaped on a terminal.
 
     Raises:
-        typer.Exit: Nobody reads stdout any more (`| head`): with 141, as of a program that SIGPIPE ended.
-        ToolError: It cannot take what is written (a full disk).
+        typer.Exit: Nobody reads stdout any more (`| head`): with NOBODY_READS.
+        ToolError: It cannot take what is written (a full disk), or is closed.
     """
-    try:
-        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+    if sys.stdout.isatty():
+        emit_lines(text)
+    else:
+        _write(text if text.endswith("\n") else f"{text}\n")
+
+
+def emit_log(data: bytes) -> None:
+    """Write what a container has written to stdout: byte for byte, or escaped on a terminal. Raises as `emit_data`."""
+    if sys.stdout.isatty():
+        data = b"\n".join(_on_terminal(line) for line in data.split(b"\n"))
+    with _writing():
         sys.stdout.flush()
-    except OSError as error:
-        # What is left in the buffer would fail once more when the interpreter flushes it on its way out.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):
-            raise typer.Exit(128 + signal.SIGPIPE) from None
-        raise ToolError(f"stdout cannot be written: {reason(error)}") from None
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+def _on_terminal(line: bytes) -> bytes:
+    """Return a log's line as a terminal would end up showing it: after the last carriage return, and escaped."""
+    text = line.removesuffix(b"\r").rpartition(b"\r")[2].decode(errors="surrogateescape")
+    return printable(text).encode()
 
 
 def emit_json(value: Any) -> None:
-    """Write `value` to stdout as JSON."""
-    emit(json.dumps(value, ensure_ascii=False, indent=2))
+    """Write `value` to stdout as JSON. Raises as `emit_data` does."""
+    import json
+
+    _write(printable_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
+
+
+def emit_table(rows: Sequence[Sequence[str]], gap: str = "   ") -> None:
+    """Write rows for people to stdout, in columns. Raises as `emit_data` does."""
+    cells = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    for row in cells:
+        emit(gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def say(text: str) -> None:
-    """Write a line for people to stderr."""
-    try:
-        sys.stderr.write(f"{text}\n")
-        sys.stderr.flush()
-    except OSError:
-        return  # nobody listens
+    """Write a line for people to stderr, unless they want errors alone."""
+    if not _state.is_quiet:
+        _write_stderr(printable(text))
 
 
-def complain(error: MlpackError) -> None:
+def put_question(text: str, end: str = ": ") -> None:
+    """Write a question to stderr, whose answer stands on the same line."""
+    _write_stderr(printable(text), end)
+
+
+def print_error(error: MlpackError) -> None:
     """Write an error to stderr: its problems, itself, and what mends it."""
     for problem in error.problems:
-        say(str(problem))
-    say(f"{_red('error:')} {error}")
+        _write_stderr(printable(str(problem)))
+    _write_stderr(f"{_red('error:')} {printable(str(error))}")
     if error.hint:
-        say(f"hint: {error.hint}")
+        _write_stderr(printable(f"hint: {error.hint}"))
 
 
-def error_as_json(error: MlpackError) -> dict[str, Any]:
-    """Return an error as JSON has it: what `complain` writes, in parts."""
-    return {
-        "message": str(error),
-        "hint": error.hint,
-        "exit_code": error.exit_code,
-        "problems": [asdict(problem) for problem in error.problems],
-    }
+def print_usage_error(text: str) -> None:
+    """Write to stderr how the command line was expected to be, or why the run ends: lines of our own."""
+    for line in text.removesuffix("\n").split("\n"):
+        _write_stderr(printable(line))
+
+
+def emit_error_json(error: MlpackError) -> None:
+    """Write an error to stdout as the JSON that was asked for, unless an answer stands there already."""
+    if not _state.has_emitted:
+        emit_json({"error": error.as_json()})
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether a command line, which may be a wrong one, asks for JSON."""
+    options = [*arguments[: arguments.index("--")]] if "--" in arguments else [*arguments]
+    pairs = zip(options, [*options[1:], ""], strict=False)
+    return any(
+        re.fullmatch("-[a-z]*ojson|--output=json", option)
+        or (value == "json" and re.fullmatch("-[a-z]*o|--output", option))
+        for option, value in pairs
+    )
 
 
 @contextmanager
 def progress(label: str, total: int, *, unit: str) -> Iterator[Callable[[int], None]]:
     """Give a function that takes steps done; draws a bar when stderr is a terminal, and nothing when it is not."""
-    if not sys.stderr.isatty():
+    if not can_draw():
         yield lambda _steps: None
         return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from packager.cli.drawing import progress_bar
 
-    count = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
-    columns = (TextColumn("{task.description}"), BarColumn(), count, TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda steps: bar.advance(task, steps)
+    with progress_bar(label, total, unit=unit) as advance:
+        yield advance
+
+
+def drop_stdout() -> None:
+    """Let stdout lead nowhere: what is left in its buffer would fail once more on the interpreter's way out."""
+    _drop(sys.stdout)
+
+
+def _drop(stream: IO[str]) -> None:
+    with suppress(OSError):  # a stream of a test's has no descriptor
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _write(text: str) -> None:
+    with _writing():
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    """Say why stdout cannot be written."""
+    if _state.is_closed:
+        raise ToolError("stdout is closed: the result cannot be written")
+    try:
+        yield
+    except OSError as error:
+        drop_stdout()
+        if isinstance(error, BrokenPipeError):
+            raise typer.Exit(BROKEN_PIPE_EXIT_CODE) from None
+        raise ToolError(f"stdout cannot be written: {reason(error)}") from None
+    _state.has_emitted = True
+
+
+def _write_stderr(text: str, end: str = "\n") -> None:
+    try:
+        sys.stderr.write(f"{text}{end}")
+        sys.stderr.flush()
+    except OSError:  # nobody listens
+        _drop(sys.stderr)
 
 
 def _red(text: str) -> str:

@@ -1,23 +1,29 @@
-"""`mlpack delete`: a package out of a cluster, all of it."""
+"""`mlpack delete`: deletes a package from a cluster, and nothing that belongs to others."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from packager.base.errors import ClusterError, TimedOutError, UnansweredError
+from packager.cli.asking import limited, require_yes
 from packager.cli.cluster_arguments import (
     Context,
     Kubeconfig,
     Namespace,
-    Overlay,
+    OverlayOption,
     PackagePath,
     Program,
     Verbose,
-    reach,
+    Yes,
+    kubectl_for,
     seconds,
 )
 from packager.cli.console import say
+
+if TYPE_CHECKING:
+    from packager.app.delete import Deleted, PreparedDelete
 
 
 def register(app: typer.Typer) -> None:
@@ -26,26 +32,62 @@ def register(app: typer.Typer) -> None:
 
 
 def delete(
+    ctx: typer.Context,
     package: PackagePath,
-    overlay: Overlay = None,
+    overlay: OverlayOption = None,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
     kubectl: Program = "kubectl",
-    keep_results: Annotated[
-        bool, typer.Option("--keep-results", help="Leave the claims, and what is on them.")
-    ] = False,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Stay until all of it is gone.")] = True,
+    keep_results: Annotated[bool, typer.Option("--keep-results", help="Keep the claims and their data.")] = False,
+    yes: Yes = False,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until everything is deleted.")] = True,
     timeout: Annotated[str, typer.Option(metavar="DURATION", help="How long to wait at most.")] = "5m",
     verbose: Verbose = False,
 ) -> None:
-    """Delete what the package has applied, and wait until it is gone. What is gone already is no error."""
-    from packager.cli.target import target
-    from packager.cluster.deploy import remove_all
+    """Delete what the package has applied, and wait until it is deleted. Objects that no longer exist are no error.
+
+    Objects of other owners are listed and kept, with exit code 7. It asks before it deletes what another person
+    has deployed, or another build.
+    """
+    from packager.app import delete as use_case
+    from packager.cli.target import open_target
 
     longest = seconds(timeout)
-    with target(package, overlay, reach(kubectl, namespace, context, kubeconfig, verbose=verbose)) as of:
-        kept = remove_all(of.kubectl, of.manifests, keep_claims=keep_results, timeout=longest if wait else None)
-        for name in kept:
-            say(f"kept: {name}")
-        say(f"{of.shown} {'is gone' if wait else 'is being deleted'}")
+    timeout_error = TimedOutError(
+        f"{package} may not be fully deleted after {timeout}", hint="run it again to continue waiting"
+    )
+    to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
+    with limited(longest, timeout_error), open_target(ctx, package, overlay, to_cluster) as target:
+        prepared = use_case.prepare(target, keep_results=keep_results)
+        if not yes:
+            _ask(prepared)
+        for claim in prepared.kept:
+            say(f"kept: {claim}")
+        _report(use_case.delete(prepared, timeout=longest if wait else None))
+
+
+def _ask(prepared: PreparedDelete) -> None:
+    """Ask before what another person has deployed, or another build, is deleted.
+
+    Raises:
+        UnansweredError: There is no terminal to ask on.
+        MlpackError: The answer is no.
+    """
+    if remark := prepared.remark:
+        unanswered = UnansweredError(f"{remark}; nothing was deleted", hint="-y deletes it anyway")
+        question = f"{remark}. Delete it anyway?"
+        require_yes(question, unanswered=unanswered, declined="nothing was deleted")
+
+
+def _report(deleted: Deleted) -> None:
+    """Say what has become of it.
+
+    Raises:
+        ClusterError: Something is not the package's, or not only.
+    """
+    how = "deleted" if deleted.is_gone else "being deleted"
+    if deleted.others:
+        what = f"{deleted.left}; everything else is {how}"
+        raise ClusterError(f"not deleted, because it does not belong to the package alone: {what}")
+    say(f"{deleted.workload} {'are' if ', ' in deleted.workload else 'is'} {how}")

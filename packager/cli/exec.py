@@ -1,7 +1,8 @@
-"""`mlpack exec`: a command in a pod of a deployed package."""
+"""`mlpack exec`: runs a command in a pod of a deployed package."""
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated
 
@@ -11,14 +12,15 @@ from packager.cli.cluster_arguments import (
     Context,
     Kubeconfig,
     Namespace,
-    Overlay,
+    OneWorkload,
+    OverlayOption,
     PackagePath,
     Program,
     Verbose,
     Worker,
-    reach,
+    kubectl_for,
 )
-from packager.errors import ClusterError, UsageError
+from packager.cli.console import say
 
 
 def register(app: typer.Typer) -> None:
@@ -27,35 +29,28 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
+    ctx: typer.Context,
     package: PackagePath,
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run.", show_default=False)],
-    overlay: Overlay = None,
+    overlay: OverlayOption = None,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
     kubectl: Program = "kubectl",
+    workload: OneWorkload = None,
     worker: Worker = None,
     verbose: Verbose = False,
 ) -> None:
-    """Run a command in the pod that leads (the launcher, or the only pod), and end with its exit code."""
-    from packager.cli.target import target
-    from packager.cluster.objects import is_running, main_container, name
-    from packager.process import attached
+    """Run a command in the main pod (the launcher, or the only pod), and end with its exit code."""
+    from packager.app.execute import command_in_pod
+    from packager.cli.target import open_target
 
-    with target(package, overlay, reach(kubectl, namespace, context, kubeconfig, verbose=verbose)) as of:
-        snapshot = of.observe(events=False)
-        if snapshot is None:
-            raise ClusterError(f"{of.shown} is not there", hint=of.command("deploy"))
-        engine = of.manifests.engine
-        workers = engine.workers(snapshot.pods)
-        if worker is not None and not 0 <= worker < len(workers):
-            there = f"there are 0 to {len(workers) - 1}" if workers else "there are none now"
-            raise UsageError(f"{of.shown} has no worker {worker}", hint=there)
-        pod = engine.main(snapshot.pods) if worker is None else workers[worker]
-        if pod is None or not is_running(pod):
-            raise ClusterError(f"no pod of {of.shown} runs that could take a command", hint=of.command("status"))
-        terminal = ["--tty"] if sys.stdin.isatty() and sys.stdout.isatty() else []
-        where = ["exec", "--stdin", *terminal, name(pod), f"--container={main_container(pod)}"]
-        argv = of.kubectl.argv(*where, "--", *command)
-        of.kubectl.show(argv)
-        raise typer.Exit(attached(argv))
+    has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
+    with open_target(ctx, package, overlay, to_cluster, workload) as target:
+        argv = command_in_pod(target, command, worker=worker, terminal=has_terminal)
+        target.kubectl.show(argv)
+        code = target.kubectl.runner.run_in_terminal(argv)
+        if code < 0:
+            say(f"kubectl was ended by {signal.Signals(-code).name}")
+        raise typer.Exit(code if code >= 0 else 128 - code)

@@ -1,4 +1,4 @@
-"""`mlpack history`: what of a package is in a cluster, and of which build."""
+"""`mlpack history`: lists what is deployed of a package in a cluster, and from which build."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from packager.cli.cluster_arguments import Context, Kubeconfig, Namespace, PackagePath, Program, Verbose, reach
-from packager.cli.console import Machine, emit, emit_json, say
+from packager.cli.cluster_arguments import Context, Kubeconfig, Namespace, PackagePath, Program, Verbose, kubectl_for
+from packager.cli.console import Machine, emit_json, emit_table, say
 
 
 def register(app: typer.Typer) -> None:
@@ -16,34 +16,33 @@ def register(app: typer.Typer) -> None:
 
 
 def history(
+    ctx: typer.Context,
     package: PackagePath,
     namespace: Namespace = None,
     everywhere: Annotated[bool, typer.Option("-A", "--all-namespaces", help="Look in every namespace.")] = False,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
     kubectl: Program = "kubectl",
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="For machines.", show_default=False)] = None,
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
     verbose: Verbose = False,
 ) -> None:
-    """List what was deployed of a package and is still there: when, by whom, and whether it was this very build."""
-    from packager.cluster.history import deployments
-    from packager.package import opened
+    """List the deployments of a package: when, by whom, and whether of this build."""
+    from packager.app.history import history as find_deployments
 
-    with opened(package) as one:
-        client = reach(kubectl, namespace, context, kubeconfig, verbose=verbose)
-        found = deployments(client, one.name, everywhere=everywhere)
-        if output is not None:
-            emit_json({"package": one.name, "digest": one.digest, "deployments": [each.as_json() for each in found]})
-            return
-        if not found:
-            say(f"nothing of {one.name} is there")
-            return
-        lines = [("DEPLOYED", "NAMESPACE", "WORKLOAD", "ENDED", "BUILD", "BY")]
-        for each in found:
-            build = "applied by kubectl" if each.digest is None else each.digest.removeprefix("sha256:")[:12]
-            build += " (this one)" if each.digest == one.digest else ""
-            when = each.created.astimezone().strftime("%Y-%m-%d %H:%M")
-            lines.append((when, each.namespace, each.workload, each.ended or "-", build, each.deployed_by or "-"))
-        widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-        for line in lines:
-            emit("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+    to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
+    answer = find_deployments(to_cluster, package, everywhere=everywhere)
+    if output is not None:
+        emit_json(answer.as_json())
+        return
+    for resource, why in answer.unseen.items():
+        say(f"{resource} are not among these: {why}")
+    if not answer.deployments:
+        say(f"nothing of {answer.package} is deployed")
+        return
+    lines = [("DEPLOYED", "NAMESPACE", "WORKLOAD", "ENDED", "BUILD", "BY")]
+    for item in answer.deployments:
+        build = "applied by kubectl" if item.digest is None else item.digest.removeprefix("sha256:")[:12]
+        build += " (this one)" if item.digest == answer.digest else ""
+        when = item.created.astimezone().strftime("%Y-%m-%d %H:%M")
+        lines.append((when, item.namespace, item.workload, item.ended or "-", build, item.deployed_by or "-"))
+    emit_table(lines, gap="  ")

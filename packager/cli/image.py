@@ -1,4 +1,4 @@
-"""`mlpack image build|push`: the package's image, by the tools that this machine has."""
+"""`mlpack image build|push`: builds and pushes the package's image with the tools on this machine."""
 
 from __future__ import annotations
 
@@ -7,25 +7,40 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from packager.base.errors import ToolError
 from packager.cli.arguments import RegistryHost  # noqa: TC001 - typer reads the annotations
 from packager.cli.cluster_arguments import PackagePath, Program  # noqa: TC001 - the same
-from packager.cli.console import emit, say
-from packager.errors import ToolError
+from packager.cli.console import Machine, emit, emit_json, is_quiet, say
 
 if TYPE_CHECKING:
-    from packager.image import Builder
+    from collections.abc import Mapping, Sequence
+
+    from packager.app.image import Builder
+    from packager.base.runner import Runner
 
 Builders = Annotated[
     str | None,
-    typer.Option("--with", metavar="PROGRAM", help="docker, podman or buildah; else what works.", show_default=False),
+    typer.Option(
+        "--with",
+        metavar="PROGRAM",
+        help="docker, podman or buildah; by default the first that works.",
+        show_default=False,
+    ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the commands; run none.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the commands without running them.")]
+As = Annotated[
+    Machine | None,
+    typer.Option("-o", "--output", help="As JSON, with the commands.", show_default=False),
+]
 Extra = Annotated[
-    list[str], typer.Argument(metavar="-- ARGUMENTS", help="More for the program, after `--`.", show_default=False)
+    list[str],
+    typer.Argument(metavar="-- ARGUMENTS", help="More arguments for the program, after `--`.", show_default=False),
 ]
 OneOverlay = Annotated[
     str | None,
-    typer.Option("--overlay", metavar="NAME", help="The image of this overlay; else of all.", show_default=False),
+    typer.Option(
+        "--overlay", metavar="NAME", help="Only the image of this overlay; by default all.", show_default=False
+    ),
 ]
 
 
@@ -38,6 +53,7 @@ def register(app: typer.Typer) -> None:
 
 
 def build(
+    ctx: typer.Context,
     package: PackagePath,
     arguments: Extra = [],  # noqa: B006 - typer copies it
     overlay: OneOverlay = None,
@@ -45,25 +61,28 @@ def build(
     program: Builders = None,
     kubectl: Program = "kubectl",
     dry_run: DryRun = False,
+    output: As = None,
 ) -> None:
-    """Build the image from the package's Dockerfile, called as the package calls it. Prints its name."""
-    from packager.cli.target import chosen
-    from packager.image import dockerfile, names
-    from packager.package import opened
+    """Build the package's image from its Dockerfile, with the name that the package uses. Prints the name."""
+    from packager.app import image as use_case
+    from packager.cli.host import host
 
-    with opened(package) as found:
-        dockerfile(found)
-        images = names(found, chosen(found, overlay), registry=registry, kubectl=kubectl)
-        command = _builder(program).build(images, found.folder, arguments)
-        if dry_run:
-            emit(shlex.join(command))
-            return
-        _run(command)
-    for image in images:
-        emit(image)
+    runner = host(ctx).runner
+    request = use_case.ImageRequest(package, runner, overlay, registry, program, kubectl, tuple(arguments))
+    with use_case.build(request) as plan:
+        _note(plan.builder)
+        _tell_of_others(plan.others)
+        if not dry_run:
+            _run(runner, plan.command, plan.shown)
+    if output is Machine.json:
+        emit_json(plan.as_json())
+        return
+    for line in (plan.manual_command,) if dry_run else plan.images:
+        emit(line)
 
 
 def push(
+    ctx: typer.Context,
     package: PackagePath,
     arguments: Extra = [],  # noqa: B006
     overlay: OneOverlay = None,
@@ -71,39 +90,39 @@ def push(
     program: Builders = None,
     kubectl: Program = "kubectl",
     dry_run: DryRun = False,
+    output: As = None,
 ) -> None:
-    """Push the image to the registry that the package pulls it from. Prints its name."""
-    from packager.cli.target import chosen
-    from packager.image import check_pushable, names
-    from packager.package import opened
+    """Push the image to the registry that the package pulls from. Prints the name."""
+    from packager.app import image as use_case
+    from packager.cli.host import host
 
-    with opened(package) as found:
-        images = names(found, chosen(found, overlay), registry=registry, kubectl=kubectl)
-    for image in images:
-        check_pushable(image)
-    builder = _builder(program)
-    for image in images:
-        command = builder.push(image, arguments)
-        if dry_run:
-            emit(shlex.join(command))
-            continue
-        _run(command)
-        emit(image)
+    runner = host(ctx).runner
+    plan = use_case.push(use_case.ImageRequest(package, runner, overlay, registry, program, kubectl, tuple(arguments)))
+    _note(plan.builder)
+    _tell_of_others(plan.others)
+    for image, command in plan.commands.items():
+        if not dry_run:
+            _run(runner, command, command)
+        if output is None:
+            emit(shlex.join(command) if dry_run else image)
+    if output is Machine.json:
+        emit_json(plan.as_json())
 
 
-def _builder(asked: str | None) -> Builder:
-    from packager.image import builder
-
-    found = builder(asked)
-    for reason in found.passed_over:
-        say(f"note: {reason}; taking {found.program}")
-    return found
+def _note(builder: Builder) -> None:
+    """Say which programs were not taken, and why."""
+    for reason in builder.rejected:
+        say(f"note: {reason}; taking {builder.program}")
 
 
-def _run(command: list[str]) -> None:
-    from packager import process
+def _tell_of_others(images: Mapping[str, str]) -> None:
+    """Say which images are none of the package's."""
+    for image, workload in images.items():
+        say(f"note: {image}, which {workload} uses, is not the package's image: build and push it elsewhere")
 
-    say(f"+ {shlex.join(command)}")
-    returncode = process.attached(command, stdout_to_stderr=True)
+
+def _run(runner: Runner, command: Sequence[str], shown: Sequence[str]) -> None:
+    say(f"+ {shlex.join(shown)}")
+    returncode = runner.run_in_terminal(command, stdout_to_stderr=True, quiet=is_quiet())
     if returncode != 0:
         raise ToolError(f"{command[0]} {command[1]} ended with exit code {returncode}")

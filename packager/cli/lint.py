@@ -1,4 +1,4 @@
-"""`mlpack lint`: everything that is wrong with specs, without building them."""
+"""`mlpack lint`: finds every problem of specs without building them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import typer
 
 from packager.cli.arguments import Specs, folders
 from packager.cli.console import Machine, emit, emit_json, say
-from packager.errors import SpecError
 
 
 def register(app: typer.Typer) -> None:
@@ -24,24 +23,15 @@ def lint(
     specs: Specs = [],  # noqa: B006 - typer copies it
     output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
 ) -> None:
-    """Check specs: one line for each problem, all of them; nothing when they are good."""
-    from dataclasses import asdict
+    """Check specs and print one line for each problem; prints nothing when there are none."""
+    from packager.app.lint import lint as check
 
-    from packager.problems import Problem
-    from packager.spec.catalog import find
-    from packager.spec.load import load
-
-    problems: list[Problem] = []
-    for model in models:
-        try:
-            load(find(model, folders(specs)))
-        except SpecError as error:
-            problems.extend(error.problems or [Problem(model, 0, 0, str(error), error.hint)])
+    answer = check(models, folders(specs), tell=say)
     if output is Machine.json:
-        emit_json([asdict(problem) for problem in problems])
+        emit_json(answer.as_json())
     else:
-        for problem in problems:
+        for problem in answer.problems:
             emit(str(problem))
-    if problems:
-        say(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}")
-        raise typer.Exit(SpecError.exit_code)
+    if answer.problems:
+        say(f"{len(answer.problems)} problem{'s' if len(answer.problems) > 1 else ''}")
+        raise typer.Exit(answer.exit_code)

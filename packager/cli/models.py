@@ -1,19 +1,23 @@
-"""`mlpack list` and `mlpack show`: which models there are, and what each is."""
+"""`mlpack list` and `mlpack show`: list the models and describe one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
+from packager.base.errors import SpecError
 from packager.cli.arguments import Model, Specs, folders
-from packager.cli.console import Machine, Output, complain, emit, emit_json
-from packager.errors import SpecError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from packager.spec.load import LoadedSpec
+from packager.cli.console import (
+    Machine,
+    OutputFormat,
+    emit,
+    emit_data,
+    emit_json,
+    emit_lines,
+    emit_table,
+    print_error,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -25,34 +29,31 @@ def register(app: typer.Typer) -> None:
 def list_models(
     specs: Specs = [],  # noqa: B006 - typer copies it
     output: Annotated[
-        Output | None, typer.Option("-o", "--output", help="As JSON, or names alone.", show_default=False)
+        OutputFormat | None, typer.Option("-o", "--output", help="As JSON, or names alone.", show_default=False)
     ] = None,
 ) -> None:
     """List the models, their variants and aliases."""
-    from packager.spec.catalog import specs as every_spec
-    from packager.spec.load import load
+    from packager.app.models import InvalidModel, Model, models
 
-    found: list[LoadedSpec] = []
-    failures: list[SpecError] = []
-    for path in every_spec(folders(specs)):
-        try:
-            found.append(load(path))
-        except SpecError as error:  # the others are still to be seen
-            complain(error)
-            failures.append(error)
-    if output is Output.json:
-        emit_json([_summary(loaded) for loaded in found])
-    elif output is Output.name:
-        for loaded in found:
-            emit(loaded.spec.name)
+    answers = list(models(folders(specs)))
+    valid = [answer for answer in answers if isinstance(answer, Model)]
+    invalid = [answer for answer in answers if isinstance(answer, InvalidModel)]
+    for failure in invalid:
+        print_error(failure.error)
+    if output is OutputFormat.json:
+        valid_first = [answer.summary_as_json() for answer in valid]
+        emit_json([*valid_first, *(failure.summary_as_json() for failure in invalid)])
+    elif output is OutputFormat.name:
+        for answer in valid:
+            emit_data(answer.spec.name)
     else:
         rows = [("NAME", "VARIANTS", "ALIASES", "TITLE")]
-        for loaded in found:
-            spec = loaded.spec
+        for answer in valid:
+            spec = answer.spec
             variants = ", ".join(variant.label for variant in spec.variants)
             rows.append((spec.name, variants, ", ".join(spec.aliases) or "-", spec.title))
-        _table(rows)
-    if failures:
+        emit_table(rows)
+    if invalid:
         raise typer.Exit(SpecError.exit_code)
 
 
@@ -62,56 +63,30 @@ def show(
     output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
 ) -> None:
     """Show a model: what it is, its variants, overlays and parameters."""
-    from packager.spec.catalog import find
-    from packager.spec.fields import Parameter, text
-    from packager.spec.load import load
+    from packager.app.models import model as find
+    from packager.base.fields import Parameter, text
 
-    loaded = load(find(model, folders(specs)))
-    spec = loaded.spec
+    answer = find(model, folders(specs))
+    spec = answer.spec
     if output is Machine.json:
-        import msgspec
-
-        emit_json({"path": str(loaded.path), "spec": msgspec.to_builtins(spec)})
+        emit_json(answer.as_json())
         return
     emit(f"{spec.name}: {spec.title}")
     if spec.description:
-        emit(f"\n{spec.description.strip()}")
+        emit_lines(f"\n{spec.description.strip()}")
     rows = [("VARIANT", "PACKAGE", "OVERLAYS", "SCRIPT")]
     for variant in spec.variants:
         overlays = ", ".join(variant.overlays or spec.overlays)
-        rows.append((variant.label, spec.package_name(variant), overlays, variant.script))
+        rows.append((variant.label, spec.package_name(variant), overlays, variant.script or "-"))
     emit("")
-    _table(rows)
+    emit_table(rows)
     if spec.environment:
         emit("")
         parameters = [("PARAMETER", "VALUE", "WHAT IT DOES")]
         for key, entry in spec.environment.items():
             parameter = entry if isinstance(entry, Parameter) else Parameter(value=entry)
             parameters.append((key, text(parameter.value), parameter.description))
-        _table(parameters)
-    emit(f"\nimage {spec.image.registry}/{spec.image.name}:{spec.image.tag}\nspec  {loaded.path}")
-
-
-def _summary(loaded: LoadedSpec) -> dict[str, Any]:
-    spec = loaded.spec
-    return {
-        "name": spec.name,
-        "aliases": spec.aliases,
-        "title": spec.title,
-        "path": str(loaded.path),
-        "variants": [
-            {
-                "precision": variant.precision,
-                "mode": variant.mode,
-                "package": spec.package_name(variant),
-                "overlays": variant.overlays or list(spec.overlays),
-            }
-            for variant in spec.variants
-        ],
-    }
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        emit("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        emit_table(parameters)
+    emit("")
+    emit(f"image {spec.image.registry}/{spec.image.name}:{spec.image.tag}")
+    emit(f"spec  {answer.path}")

@@ -1,16 +1,13 @@
-"""`mlpack render`: what an overlay would apply, by the user's own kubectl."""
+"""`mlpack render`: prints the manifests of an overlay, rendered by the user's kubectl."""
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from packager.cli.arguments import Mode, Model, Precision, RegistryHost, Root, Settings, Site, Specs, With, folders
-from packager.cli.console import emit, say
-from packager.errors import UsageError
+from packager.cli.console import emit_data, say
 
 
 def register(app: typer.Typer) -> None:
@@ -19,6 +16,7 @@ def register(app: typer.Typer) -> None:
 
 
 def render(
+    ctx: typer.Context,
     model: Model,
     overlay: Annotated[
         str,
@@ -32,29 +30,27 @@ def render(
     components: With = [],  # noqa: B006
     site: Site = [],  # noqa: B006
     specs: Specs = [],  # noqa: B006
-    kubectl: Annotated[str, typer.Option(metavar="PATH", envvar="KUBECTL", help="Which kubectl renders.")] = "kubectl",
+    kubectl: Annotated[
+        str, typer.Option(metavar="PATH", envvar="KUBECTL", help="The kubectl that renders.")
+    ] = "kubectl",
 ) -> None:
     """Print the manifests of one overlay, as kubectl renders them."""
-    from packager import tree
-    from packager.kubectl import kustomize
-    from packager.plan import Options, check_options, choose, plan
-    from packager.problems import similar
-    from packager.render import render as render_plan
-    from packager.selection import select
-    from packager.spec.catalog import find
-    from packager.spec.load import load, parse_setting
+    from packager.app.build import BuildRequest
+    from packager.app.build import render as render_overlay
+    from packager.cli.host import host
 
-    options = Options(root=root, registry=registry, site=select(components, site))
-    check_options(options)
-    loaded = load(find(model, folders(specs)), [parse_setting(setting) for setting in settings])
-    planned = plan(loaded, choose(loaded.spec, precision, mode), options)
-    names = [there.name for there in planned.overlays]
-    if overlay not in names:
-        hint = similar(overlay, names)
-        raise UsageError(f"{planned.name} has no overlay {overlay!r}; it has: {', '.join(names)}", hint=hint)
-    with tempfile.TemporaryDirectory(prefix="mlpack-") as folder:
-        tree.write(render_plan(planned), Path(folder))
-        rendered = kustomize(Path(folder) / "quickstart/k8s/mlops" / overlay, program=kubectl)
+    request = BuildRequest(
+        model,
+        tuple(folders(specs)),
+        precision,
+        mode,
+        settings=tuple(settings),
+        root=root,
+        registry=registry,
+        components=tuple(components),
+        site=tuple(site),
+    )
+    rendered = render_overlay(request, overlay, kubectl, host(ctx).runner)
     for warning in rendered.warnings:
         say(warning)
-    emit(rendered.manifests)
+    emit_data(rendered.manifests)

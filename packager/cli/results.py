@@ -1,4 +1,4 @@
-"""`mlpack results`: what a deployed package has put in OUTPUT_DIR, into a folder here."""
+"""`mlpack results`: copies OUTPUT_DIR of a deployed package into a local folder."""
 
 from __future__ import annotations
 
@@ -7,28 +7,33 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from packager.base.errors import ClusterError
 from packager.cli.cluster_arguments import (
     Context,
     Kubeconfig,
     Namespace,
-    Overlay,
+    OneWorkload,
+    OverlayOption,
     PackagePath,
     Program,
     Verbose,
     Worker,
-    reach,
+    kubectl_for,
+    seconds,
 )
 from packager.cli.console import say
-from packager.errors import ClusterError, ToolError, UsageError, reason
 
 if TYPE_CHECKING:
-    from packager.cli.target import Target
-    from packager.cluster.objects import Object
-    from packager.cluster.results import Output, Place
-    from packager.cluster.snapshot import Snapshot
+    from collections.abc import Sequence
 
+    from packager.app.results import Results
+    from packager.cluster.tarmessages import Remarks
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Where to; made when it is missing.", show_default=False)]
+_MAX_NAMES = 20
+
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The folder to copy to; created when missing.", show_default=False)
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -37,81 +42,78 @@ def register(app: typer.Typer) -> None:
 
 
 def results(
+    ctx: typer.Context,
     package: PackagePath,
     folder: Folder,
-    overlay: Overlay = None,
+    overlay: OverlayOption = None,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
     kubectl: Program = "kubectl",
+    workload: OneWorkload = None,
     worker: Worker = None,
+    timeout: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long to wait without receiving data; 0 for no limit.")
+    ] = "1m",
     verbose: Verbose = False,
 ) -> None:
-    """Copy OUTPUT_DIR into a folder here, while the package runs or after it, from worker 0 when there are several.
+    """Copy OUTPUT_DIR to a local folder, during the run or after it; with several workers, from worker 0.
 
-    Files of the same name are replaced; nothing is removed.
+    Of a Job with an index for each pod, each running index has a folder of its number. Files of the same name are
+    replaced; nothing is removed. Exit code 7 when a file could not be read or changed during the copy; 8 after
+    --timeout.
     """
-    from packager.cli.target import target
-    from packager.cluster.results import output_of, reader
+    from packager.app.results import copied, copied_by_index
+    from packager.cli.target import open_target
 
-    with target(package, overlay, reach(kubectl, namespace, context, kubeconfig, verbose=verbose)) as of:
-        snapshot = of.observe(events=False)
-        template = of.manifests.engine.pod_template(snapshot.workload if snapshot else of.manifests.workload)
-        output = output_of(template, of.manifests.objects)
-        if snapshot is not None and (place := _running(of, snapshot, output, worker)):
-            _copy(of, place, folder)
-            return
-        if not output.outlives_pods:
-            raise _gone(of, snapshot, output)
-        say(f"no pod runs any more: another one reads {output.storage}")
-        with reader(of.kubectl, of.manifests.name, template, output) as pod:
-            from packager.cluster.results import Place
-
-            _copy(of, Place(pod, "reader", output.path), folder)
+    patience = seconds(timeout)
+    to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
+    with open_target(ctx, package, overlay, to_cluster, workload) as target:
+        has_copied = False
+        for answer in copied_by_index(target, folder, patience=patience, tell=say) if worker is None else ():
+            _report(answer)
+            has_copied = True
+        if not has_copied:
+            with copied(target, folder, worker=worker, patience=patience, tell=say) as answer:
+                _report(answer)
 
 
-def _running(of: Target, snapshot: Snapshot, output: Output, worker: int | None) -> Place | None:
-    from packager.cluster.objects import is_running, name
-    from packager.cluster.results import Place
-
-    engine = of.manifests.engine
-    workers = engine.workers(snapshot.pods)
-    if worker is not None and workers and worker >= len(workers):
-        raise UsageError(f"there is no worker {worker}", hint=f"there are 0 to {len(workers) - 1}")
-    main = engine.main(snapshot.pods)
-    candidates: list[Object] = workers or ([main] if main and not of.manifests.engine.has_workers else [])
-    if worker is not None:
-        candidates = candidates[worker : worker + 1]
-    elif not output.outlives_pods:
-        candidates = candidates[:1]
-    for pod in candidates:
-        if is_running(pod):
-            return Place(name(pod), str(output.container["name"]), output.path)
-    return None
+def _report(answer: Results) -> None:
+    """Say what was copied; raise ClusterError when that is not everything."""
+    _show(answer)
+    if not answer.is_complete:
+        raise _incomplete(answer.copied.remarks)
 
 
-def _copy(of: Target, place: Place, folder: Path) -> None:
-    from packager.cluster.results import copy
-
-    try:
-        received = copy(of.kubectl, place, folder)
-    except OSError as error:
-        raise ToolError(f"{folder} cannot be written: {reason(error)}") from None
-    for path in received.skipped:
-        say(f"{path} is no plain file, and was left out")
+def _show(results: Results) -> None:
+    copied, place = results.copied, results.place
+    received, remarks = copied.received, copied.remarks
+    _list("skipped: not a plain file, or a name that is not allowed here", received.skipped, received.unnamed)
+    _list("skipped: not a plain file", remarks.left_out)
+    _list("not read", remarks.unread)
+    _list("changed while it was read, and may be inconsistent", remarks.changed)
+    _list("removed or renamed before it was read", remarks.gone)
+    _list("files were added or removed while this folder was read", copied.busy)
+    _list("message of tar", remarks.others)
     count = f"{received.files} file{'s' if received.files != 1 else ''}"
-    say(f"{count}, {received.size:,} bytes, from {place.pod}:{place.path} in {folder}")
+    say(f"copied {count}, {received.size:,} bytes, from {place.pod}:{place.path} to {results.folder}")
 
 
-def _gone(of: Target, snapshot: Snapshot | None, output: Output) -> ClusterError:
-    if snapshot is None:
-        return ClusterError(
-            f"{of.shown} is not there, and what it wrote to {output.storage} went with its pods",
-            hint=of.command("deploy"),
-        )
-    if of.manifests.engine.ending(snapshot) is None:
-        return ClusterError(f"{of.shown} does not run yet", hint=of.command("status"))
-    return ClusterError(
-        f"{of.shown} has ended, and its results went with its pods: OUTPUT_DIR is on {output.storage}",
-        hint="copy them while it runs, or give it a storage that stays: mlpack configure --storage",
+def _list(what: str, names: Sequence[str], unnamed: int = 0) -> None:
+    """Say what holds for each of `names`, of as many as a person wants to see."""
+    for name in names[:_MAX_NAMES]:
+        say(f"{what}: {name}")
+    if (more := len(names) + unnamed - _MAX_NAMES) > 0:
+        say(f"{what}: {more:,} more")
+
+
+def _incomplete(remarks: Remarks) -> ClusterError:
+    counts = (
+        (len(remarks.unread), "could not be read"),
+        (len(remarks.changed), "changed while it was read"),
+        (len(remarks.gone), "was removed before it was read"),
     )
+    what = ", ".join(f"{count:,} {how}" for count, how in counts if count)
+    again = "run it again when no program is writing there"
+    hint = "the pod's user cannot read them: check with mlpack exec" if remarks.unread else again
+    return ClusterError(f"the copy differs from the results in the pod: {what}", hint=hint)

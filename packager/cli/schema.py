@@ -1,4 +1,4 @@
-"""`mlpack schema`: the JSON Schema of specs, for editors."""
+"""`mlpack schema`: prints the JSON Schema of specs, for editors."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def register(app: typer.Typer) -> None:
 
 def schema() -> None:
     """Print the JSON Schema of specs."""
-    from packager.spec.schema import json_schema
+    from packager.app.schema import schema as json_schema
 
     emit_json(json_schema())

@@ -1,8 +1,8 @@
-"""`mlpack status`: how a deployed package is doing, and why."""
+"""`mlpack status`: shows the state of a deployed package and the reasons for it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,18 +10,17 @@ from packager.cli.cluster_arguments import (
     Context,
     Kubeconfig,
     Namespace,
-    Overlay,
+    OverlayOption,
     PackagePath,
     Program,
     Verbose,
-    reach,
+    kubectl_for,
 )
-from packager.cli.console import Machine, emit, emit_json
+from packager.cli.console import Machine, emit, emit_json, emit_table
 
 if TYPE_CHECKING:
-    from packager.cli.target import Target
-    from packager.cluster.snapshot import Snapshot
-    from packager.cluster.verdict import Verdict
+    from packager.app.status import Status
+    from packager.app.target import Target
 
 
 def register(app: typer.Typer) -> None:
@@ -30,85 +29,58 @@ def register(app: typer.Typer) -> None:
 
 
 def status(
+    ctx: typer.Context,
     package: PackagePath,
-    overlay: Overlay = None,
+    overlay: OverlayOption = None,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
     kubectl: Program = "kubectl",
-    watch: Annotated[bool, typer.Option("-w", "--watch", help="Go on until it has ended.")] = False,
-    output: Annotated[Machine | None, typer.Option("-o", "--output", help="For machines.", show_default=False)] = None,
+    watch: Annotated[bool, typer.Option("-w", "--watch", help="Continue until it has ended or is serving.")] = False,
+    output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Say how a deployed package is doing, and why.
+    """Show the state of a deployed package, and the reasons.
 
-    Exit code 0 while all is well; 7 when it has failed, cannot run, or is not there.
+    Exit code 0 while all is well; 7 when it has failed, cannot run, or does not exist.
     """
-    from packager.cli.target import target
-    from packager.cluster.diagnosis import diagnose
-    from packager.cluster.verdict import Phase, Verdict
+    from packager.app import status as use_case
+    from packager.cli.target import open_target
+    from packager.cli.watching import report_end, warn_unseen, watch_and_show
+    from packager.kubernetes.verdict import Phase
 
-    with target(package, overlay, reach(kubectl, namespace, context, kubeconfig, verbose=verbose)) as of:
+    to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
+    with open_target(ctx, package, overlay, to_cluster) as target:
         if watch and output is None:
-            _watch(of)
+            for one, verdict in watch_and_show(target):
+                report_end(one, verdict)
             return
-        snapshot, verdict = None, Verdict(Phase.ABSENT, "it is not there")
         if watch:
-            for update in of.follow():
-                snapshot, verdict = update.snapshot, update.verdict
-                emit_json(_as_json(of, snapshot, verdict))
-        elif (snapshot := of.observe()) is not None:
-            verdict = diagnose(of.manifests.engine, snapshot)
-        if output is not None and not watch:
-            emit_json(_as_json(of, snapshot, verdict))
-        elif output is None:
-            _tell(of, snapshot, verdict)
-    if verdict.phase in (Phase.FAILED, Phase.STUCK, Phase.ABSENT):
+            for update in target.follow_all():
+                answer = use_case.status_from(target.per_workload[update.index], update.snapshot, update.verdict)
+                emit_json(answer.as_json())
+            answers = [answer]
+        else:
+            answers = [use_case.status(one) for one in target.per_workload]
+            if output is not None:
+                emit_json(use_case.as_json(answers))
+            for one, answer in zip(target.per_workload, answers if output is None else (), strict=False):
+                _show(one, answer)
+    for unseen in dict.fromkeys(answer.unseen for answer in answers):
+        warn_unseen(unseen)
+    if any(answer.verdict.phase in (Phase.FAILED, Phase.STUCK, Phase.ABSENT) for answer in answers):
         raise typer.Exit(7)
 
 
-def _watch(of: Target) -> None:
-    from packager.cli.watching import conclude
-    from packager.cli.watching import watch as watch_until
+def _show(target: Target, status: Status) -> None:
+    from packager.app.status import with_logs
+    from packager.cli.views import lines, rows
 
-    conclude(of, watch_until(of))
-
-
-def _tell(of: Target, snapshot: Snapshot | None, verdict: Verdict) -> None:
-    from packager.cli.views import rows, told
-    from packager.cluster.logs import last_words
-    from packager.cluster.observe import pods_of
-
-    emit(f"{of.shown}  {verdict.phase}: {verdict.summary}")
-    if snapshot is not None:
-        listed = [("POD", "STATE", "RESTARTS"), *rows(pods_of(of.manifests.engine, snapshot.pods))]
-        widths = [max(len(row[column]) for row in listed) for column in range(3)]
-        if len(listed) > 1:
-            for row in listed:
-                emit("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
-    for found in verdict.findings:
-        finding = last_words(of.kubectl, found)
-        first, *rest = told(finding)
-        emit(first)
-        for line in (*(f"  | {line}" for line in finding.log), *rest):
+    emit(f"{status.workload}  {status.verdict.phase}: {status.verdict.summary}")
+    if status.note:
+        emit(f"note: {status.note}")
+    if status.pods:
+        emit_table([("POD", "STATE", "RESTARTS"), *rows(status.pods)], gap="  ")
+    for finding in status.verdict.findings:
+        for line in lines(with_logs(target, finding)):
             emit(line)
-
-
-def _as_json(of: Target, snapshot: Snapshot | None, verdict: Verdict) -> dict[str, Any]:
-    from packager.cluster.manifests import DEPLOYED_BY, DIGEST
-    from packager.cluster.objects import annotation, name, restarts
-    from packager.cluster.observe import pods_of
-    from packager.cluster.pods import state
-
-    workload = snapshot.workload if snapshot else None
-    pods = pods_of(of.manifests.engine, snapshot.pods) if snapshot else []
-    return {
-        "workload": of.shown,
-        "namespace": workload["metadata"]["namespace"] if workload else None,
-        "phase": str(verdict.phase),
-        "summary": verdict.summary,
-        "digest": annotation(workload, DIGEST) if workload else None,
-        "deployedBy": annotation(workload, DEPLOYED_BY) if workload else None,
-        "pods": [{"name": name(pod), "state": state(pod), "restarts": restarts(pod)} for pod in pods],
-        "findings": [finding.as_json() for finding in verdict.findings],
-    }

@@ -1,6 +1,6 @@
-"""The verbs, by name: which module has each, so that only the one that runs is imported.
+"""Maps the verbs to their modules, so that only the module of the verb that runs is imported.
 
-A verb's module brings the types of its options, and typer reads all of its signature; doing both for every verb takes
+A verb's module imports the types of its options, and typer reads its whole signature; doing this for every verb takes
 longer than building a package.
 """
 
@@ -10,8 +10,10 @@ from importlib import import_module
 from typing import Any, NamedTuple, cast
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_group
+
+from packager.cli.console import be_quiet
 
 
 class Verb(NamedTuple):
@@ -23,22 +25,22 @@ class Verb(NamedTuple):
 
 VERBS = {
     "build": Verb("build", "Build the package of a model: a tarball for kubectl alone."),
-    "configure": Verb("configure", "Say where a package lies, and as whom it runs."),
+    "configure": Verb("configure", "Set where a package is and which user runs it."),
     "doctor": Verb("doctor", "Find what would make a package fail on this cluster."),
-    "deploy": Verb("deploy", "Bring a package into a cluster and wait for its end."),
-    "status": Verb("status", "Say how a deployed package is doing, and why."),
+    "deploy": Verb("deploy", "Deploy a package to a cluster and wait until it has ended."),
+    "status": Verb("status", "Show the state of a deployed package, and the reasons."),
     "logs": Verb("logs", "Print the log of a deployed package, from its first line."),
     "exec": Verb("exec", "Run a command in a pod of a deployed package."),
-    "results": Verb("results", "Copy what a package has written into a folder here."),
+    "results": Verb("results", "Copy what a package has written to a local folder."),
     "delete": Verb("delete", "Delete what a package has applied."),
-    "history": Verb("history", "List what was deployed of a package and is still there."),
+    "history": Verb("history", "List the deployments of a package."),
     "operator": Verb("operator", "Install, look at or remove the operator workloads need."),
     "image": Verb("image", "Build or push a package's image."),
     "list": Verb("models", "List the models, their variants and aliases."),
     "show": Verb("models", "Show a model: its variants, overlays and parameters."),
-    "init": Verb("init", "Make a folder with a commented spec that builds as it is."),
+    "init": Verb("init", "Create a folder with a commented spec, ready to build."),
     "lint": Verb("lint", "Check specs, and print one line for each problem."),
-    "render": Verb("render", "Print the manifests of one overlay, as kubectl has them."),
+    "render": Verb("render", "Print the manifests of one overlay, as kubectl renders."),
     "schema": Verb("schema", "Print the JSON Schema of specs."),
     "verify": Verb("verify", "Check a package, and print one line for each finding."),
     "version": Verb("version", "Print the version of mlpack."),
@@ -54,6 +56,8 @@ class Verbs(TyperGroup):
         stand_ins = {name: TyperCommand(name, help=verb.summary) for name, verb in VERBS.items()}
         super().__init__(**{**attributes, "commands": stand_ins})
 
+        self.params.append(_quiet())
+
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, TyperCommand | None, list[str]]:
         """Return the verb that `args` begin with, under its name, and the rest of them."""
         name, command, rest = super().resolve_command(ctx, args)
@@ -64,4 +68,23 @@ def load(name: str) -> TyperCommand:
     """Import the verb `name` and return its command."""
     app = typer.Typer(rich_markup_mode=None)
     import_module(f"packager.cli.{VERBS[name].module}").register(app)
-    return cast("TyperCommand", get_group(app).commands[name])
+    command = cast("TyperCommand", get_group(app).commands[name])
+    for subcommand in getattr(command, "commands", {"": command}).values():
+        subcommand.params.append(_quiet())
+    return command
+
+
+def _quiet() -> TyperOption:
+    """Return the option that mlpack and every verb has."""
+
+    def take(_context: Any, _option: Any, is_asked: bool) -> None:
+        if is_asked:
+            be_quiet()
+
+    return TyperOption(
+        param_decls=["--quiet"],
+        is_flag=True,
+        expose_value=False,
+        callback=take,
+        help="Print nothing on stderr but errors.",
+    )

@@ -1,4 +1,4 @@
-"""`mlpack version`."""
+"""`mlpack version`: prints the version."""
 
 from __future__ import annotations
 

@@ -1,24 +1,24 @@
-"""How a wait is shown: lines that stay, or one picture that changes."""
+"""Shows progress while a verb waits: as lines, or as one picture that is redrawn."""
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
+from packager.app.status import pods as pods_in
+from packager.base.errors import UnreachableError
 from packager.cli.console import say
-from packager.cluster.objects import name, restarts
-from packager.cluster.observe import pods_of
-from packager.cluster.pods import state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-    from packager.cli.target import Target
+    from packager.app.status import PodStatus
+    from packager.app.target import Target
+    from packager.cli.drawing import Columns, TextLine
     from packager.cluster.follow import Update
-    from packager.cluster.verdict import Finding
+    from packager.kubernetes.verdict import Finding
 
-MOST_PODS = 12
+MAX_PODS = 12
 """A job may have thousands; those in trouble are told of in findings."""
 
 
@@ -40,11 +40,13 @@ class View(Protocol):
 class Lines:
     """A line for each thing that has changed, with the time since the beginning."""
 
-    def __init__(self) -> None:
-        self._begin = time.monotonic()
+    def __init__(self, target: Target) -> None:
+        self._names = [one.shown for one in target.per_workload]
+        self._clock = target.kubectl.runner.clock
+        self._begin = self._clock()
         self._last = ""
-        self._told: set[str] = set()
-        self._is_lost = False
+        self._shown: set[str] = set()
+        self._lost = ""
 
     def __enter__(self) -> Self:
         return self
@@ -57,98 +59,102 @@ class Lines:
     def show(self, update: Update, newest: str | None) -> None:  # noqa: ARG002 - a line that stays is no place for it
         """Say what has changed since the last update."""
         if update.silence:
-            if not self._is_lost:
-                why = str(update.error).removeprefix("the cluster does not answer: ")
-                self._say(f"the cluster does not answer ({why}); asking again until it does")
-            self._is_lost = True
+            lost, why = _missing_answer(update)
+            if lost != self._lost:
+                self._say(f"{lost} ({why}); retrying until it does")
+            self._lost = lost
             return
-        if self._is_lost:
-            self._say("the cluster answers again")
-            self._is_lost = False
+        if self._lost:
+            self._say("the cluster is reachable again")
+            self._lost = ""
         verdict = update.verdict
-        now = f"{verdict.phase}: {verdict.summary}"
-        if now != self._last and not verdict.phase.is_over:
+        about = f"{self._names[update.index]} " if update.per_workload else ""
+        now = f"{about}{verdict.phase}: {verdict.summary}"
+        if now != self._last and not verdict.phase.is_reached:
             self._say(now)
         self._last = now
         if update.is_last:
             return
         for finding in verdict.findings:
-            if finding.message != verdict.summary and str(finding) not in self._told:
+            if finding.message != verdict.summary and str(finding) not in self._shown:
                 self._say(str(finding))
-            if finding.hint and finding.hint not in self._told:
+            if finding.hint and finding.hint not in self._shown:
                 self._say(f"hint: {finding.hint}")
-            self._told |= {str(finding), finding.hint or ""}
+            self._shown |= {str(finding), finding.hint or ""}
 
     def _say(self, text: str) -> None:
-        passed = int(time.monotonic() - self._begin)
-        say(f"{passed // 60:02}:{passed % 60:02}  {text}")
+        elapsed = int(self._clock() - self._begin)
+        say(f"{elapsed // 60:02}:{elapsed % 60:02}  {text}")
 
 
 class Live:
     """A picture of the pods, redrawn once in a second."""
 
     def __init__(self, target: Target) -> None:
-        from rich.console import Console
-        from rich.live import Live as RichLive
+        from packager.cli.drawing import Picture
 
         self._target = target
-        self._begin = time.monotonic()
+        self._clock = target.kubectl.runner.clock
+        self._begin = self._clock()
         self._newest = ""
-        self._live = RichLive(console=Console(stderr=True, highlight=False), transient=True, refresh_per_second=4)
+        self._picture = Picture()
 
     def __enter__(self) -> Self:
-        self._live.__enter__()
+        self._picture.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.__exit__(kind, error, trace)
+        self._picture.__exit__(kind, error, trace)
 
     def show(self, update: Update, newest: str | None) -> None:
         """Draw what was seen."""
         self._newest = newest or self._newest
-        self._live.update(self._picture(update), refresh=True)
+        self._picture.draw(self._parts(update))
 
-    def _picture(self, update: Update) -> Any:
-        from rich.console import Group
-        from rich.text import Text
+    def _parts(self, update: Update) -> list[TextLine | Columns]:
+        from packager.cli.drawing import Columns, TextLine
 
-        passed = int(time.monotonic() - self._begin)
-        head = f"{self._target.shown}  {update.verdict.phase}  {passed // 60:02}:{passed % 60:02}"
-        parts: list[Any] = [Text(head, style="bold")]
-        pods = pods_of(self._target.manifests.engine, update.snapshot.pods) if update.snapshot else []
+        elapsed = int(self._clock() - self._begin)
+        target = self._target.per_workload[update.index]
+        head = f"{target.shown}  {update.verdict.phase}  {elapsed // 60:02}:{elapsed % 60:02}"
+        parts: list[TextLine | Columns] = [TextLine(head, "bold")]
+        pods = pods_in(target, update.snapshot) if update.snapshot else ()
         if pods:
-            parts.append(_table(pods))
+            parts.append(Columns(("POD", "STATE", "RESTARTS"), rows(pods)))
         if update.silence:
-            lost = f"the cluster has not answered for {update.silence:.0f} s; asking again until it does"
-            parts.append(Text(lost, style="yellow"))
-        parts.extend(Text(line, style="yellow") for finding in update.verdict.findings for line in told(finding))
+            parts.append(TextLine(f"{_silence(update)}; retrying until it does", "yellow"))
+        parts.extend(
+            TextLine(line, "yellow") for finding in update.verdict.findings for line in lines(finding, log=False)
+        )
         if self._newest:
-            parts.append(Text(f"log: {self._newest}", style="dim", no_wrap=True, overflow="ellipsis"))
-        parts.append(Text("Ctrl-C leaves it running", style="dim"))
-        return Group(*parts)
+            parts.append(TextLine(f"log: {self._newest}", "dim", is_cut=True))
+        parts.append(TextLine("Ctrl-C leaves it running", "dim"))
+        return parts
 
 
-def told(finding: Finding) -> list[str]:
-    """Return a finding as lines for a person, without its log."""
-    return [str(finding), *([f"  hint: {finding.hint}"] if finding.hint else [])]
+def _missing_answer(update: Update) -> tuple[str, str]:
+    """Return what kind of answer is missing, and what there was in its place."""
+    what = "answer" if isinstance(update.error, UnreachableError) else "report the state"
+    return f"the cluster does not {what}", update.why_silent
 
 
-def rows(pods: Sequence[dict[str, Any]]) -> list[tuple[str, str, str]]:
+def _silence(update: Update) -> str:
+    if isinstance(update.error, UnreachableError):
+        return f"the cluster has not answered for {update.silence:.0f} s"
+    return f"the cluster has not reported the state for {update.silence:.0f} s ({update.error})"
+
+
+def lines(finding: Finding, *, log: bool = True) -> list[str]:
+    """Return a finding as lines for a person, with or without its log."""
+    logged = [f"  | {line}" for line in finding.log] if log else []
+    return [str(finding), *logged, *([f"  hint: {finding.hint}"] if finding.hint else [])]
+
+
+def rows(pods: Sequence[PodStatus]) -> list[tuple[str, str, str]]:
     """Return name, state and restarts of each pod, of as many as a person wants to see."""
-    listed = [(name(pod), state(pod), str(restarts(pod))) for pod in pods[:MOST_PODS]]
-    if len(pods) > MOST_PODS:
-        listed.append((f"and {len(pods) - MOST_PODS} more", "", ""))
+    listed = [(pod.name, pod.state, str(pod.restarts)) for pod in pods[:MAX_PODS]]
+    if len(pods) > MAX_PODS:
+        listed.append((f"and {len(pods) - MAX_PODS} more", "", ""))
     return listed
-
-
-def _table(pods: Sequence[dict[str, Any]]) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 3, 0, 0))
-    for heading in ("POD", "STATE", "RESTARTS"):
-        table.add_column(heading, no_wrap=True)
-    for row in rows(pods):
-        table.add_row(*row)
-    return table

@@ -1,1 +1,1 @@
-"""A package in a cluster: brought there, followed, and what has become of it, by the user's own kubectl."""
+"""Works with a package in a cluster through the user's own kubectl: deploys, follows and diagnoses it."""

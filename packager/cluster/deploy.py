@@ -1,45 +1,51 @@
-"""Manifests -> objects in the cluster: applied on the server's side, or refused before anything was made."""
+"""Applies manifests to the cluster with server-side apply, or refuses before anything is created."""
 
 from __future__ import annotations
 
-import re
-import tempfile
+import json
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
-from packager.cluster.client import failed
+from packager.base import workfolder
+from packager.base.errors import ClusterError, UnreachableError
 from packager.cluster.differences import Difference, differences
-from packager.cluster.manifests import DEPLOYED_BY, RENDERED
-from packager.cluster.objects import annotation, is_going, name
-from packager.cluster.refusals import refusal
-from packager.cluster.snapshot import Snapshot
-from packager.errors import ClusterError, MlpackError, TimedOutError
+from packager.cluster.labels import DEPLOYED_BY, RENDERED
+from packager.cluster.manifests import as_list
+from packager.cluster.ownership import FIELD_MANAGER, foreign_objects, key, look_up, refuse_foreign
+from packager.kubectl.refusals import explained_error
+from packager.kubectl.sentences import NO_KIND
+from packager.kubernetes.objects import annotation, is_being_deleted, shown
+from packager.kubernetes.snapshot import Snapshot
+from packager.workloads.kinds import kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from packager.cluster.client import Kubectl
     from packager.cluster.manifests import Manifests
-    from packager.cluster.objects import Object
+    from packager.cluster.ownership import Key
+    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.objects import Object
 
-FIELD_MANAGER = "mlpack"
+
+_AS_JSON = ("--output=json", "--show-managed-fields")
 
 
-class State(StrEnum):
-    """What is in the cluster under the workload's name."""
+class DeployState(StrEnum):
+    """What is in the cluster under the workload's name; what is outdated takes the changes while it runs."""
 
     ABSENT = "absent"
     SAME = "same"
     CHANGED = "changed"
+    OUTDATED = "outdated"
     ENDED = "ended"
     GOING = "going"
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a deploy meets.
+    """What a deploy finds in the cluster.
 
     Attributes:
         state: In a word.
@@ -48,34 +54,32 @@ class Situation:
         deployed_by: Who deployed what is there, as far as it is known.
     """
 
-    state: State
+    state: DeployState
     live: Object | None = None
     differences: tuple[tuple[str, Difference], ...] = ()
     deployed_by: str | None = None
 
 
-def meet(kubectl: Kubectl, manifests: Manifests) -> Situation:
-    """Return what is in the cluster where `manifests` would go.
-
-    Raises:
-        ClusterError: The cluster cannot say, or does not know workloads of this kind.
-    """
-    live = kubectl.get(manifests.shown)
-    if live is None:
-        return Situation(State.ABSENT)
-    who = annotation(live, DEPLOYED_BY)
-    if is_going(live):
-        return Situation(State.GOING, live, deployed_by=who)
-    if annotation(live, RENDERED) == manifests.digest:
+def situation(manifests: Manifests, live: Mapping[Key, Object]) -> Situation:
+    """Return what is in the cluster under the names of `manifests`; `live` are the objects that were looked up."""
+    workload = live.get(key(manifests.workload))
+    if workload is None:
+        return Situation(DeployState.ABSENT)
+    who = annotation(workload, DEPLOYED_BY)
+    if is_being_deleted(workload):
+        return Situation(DeployState.GOING, workload, deployed_by=who)
+    if annotation(workload, RENDERED) == manifests.digest:
         changed: tuple[tuple[str, Difference], ...] = ()
         is_same = True
     else:
-        changed = tuple(_changes(kubectl, manifests))
-        # What was applied by kubectl itself carries no digest: there, it is what can be seen that counts.
-        is_same = not changed and annotation(live, RENDERED) is None
-    ended = manifests.engine.ending(Snapshot(live))
-    state = State.ENDED if ended else State.SAME if is_same else State.CHANGED
-    return Situation(state, live, changed, who)
+        changed = tuple(_changes(manifests, live))
+        # What was applied by kubectl itself carries no digest, and with other workloads the digest is of these, too:
+        # there, it is what can be seen that counts.
+        is_same = not changed and (annotation(workload, RENDERED) is None or bool(manifests.others))
+    ended = manifests.kind.ending(Snapshot(workload))
+    changed_state = DeployState.OUTDATED if manifests.kind.serves else DeployState.CHANGED
+    state = DeployState.ENDED if ended else DeployState.SAME if is_same else changed_state
+    return Situation(state, workload, changed, who)
 
 
 def apply(
@@ -84,133 +88,122 @@ def apply(
     *,
     dry_run: str | None = None,
     force_conflicts: bool = False,
-    output: str | None = None,
+    flags: Sequence[str] = (),
 ) -> str:
-    """Apply objects on the server's side, all of them or, as far as the server can tell beforehand, none.
+    """Apply objects with server-side apply, unless the dry run is on the client side.
 
     Args:
         kubectl: The user's.
         manifests: JSON or YAML.
         dry_run: `server` or `client` to apply nothing.
         force_conflicts: Whether to take over the fields that somebody else has set otherwise.
-        output: As kubectl's `-o`.
+        flags: More flags for kubectl.
 
     Returns:
         What kubectl printed.
 
     Raises:
-        ClusterError: The server refused something; nothing was made.
+        ClusterError: The server refused something; the rest may have been applied.
     """
-    with tempfile.TemporaryDirectory(prefix="mlpack-") as folder:
-        file = Path(folder) / "manifests.json"
+    with workfolder.temporary() as folder:
+        file = folder / "manifests.json"
         file.write_text(manifests, encoding="utf-8")
         arguments = ["apply", f"--filename={file}"]
         if dry_run != "client":  # kubectl knows no server-side apply on the client
             arguments += ["--server-side", f"--field-manager={FIELD_MANAGER}"]
             arguments += ["--force-conflicts"] if force_conflicts else []
-        if dry_run is None:
-            # A quota or a policy that refuses the last object would leave the others behind.
-            _run(kubectl, [*arguments, "--dry-run=server"])
-        else:
-            arguments.append(f"--dry-run={dry_run}")
-        return _run(kubectl, [*arguments, *([f"--output={output}"] if output else [])])
+        arguments += [f"--dry-run={dry_run}"] if dry_run else []
+        return _run(kubectl, [*arguments, *flags])
 
 
-def remove(kubectl: Kubectl, what: Sequence[str], *, timeout: float | None) -> None:
-    """Delete objects, and all that controllers made for them, and wait until they are gone.
+def apply_all(
+    kubectl: Kubectl, manifests: Manifests, stamped: str, live: Mapping[Key, Object], *, force_conflicts: bool = False
+) -> None:
+    """Apply all objects or, as far as a dry run can tell, none; never overwrite objects of others.
 
     Args:
         kubectl: The user's.
-        what: `resource/name` each.
-        timeout: Seconds to wait; None not to wait.
+        manifests: What is applied.
+        stamped: The same, as it is applied.
+        live: What was looked up under its names before.
+        force_conflicts: Whether to take over the fields that somebody else has set otherwise.
 
     Raises:
-        TimedOutError: They are not gone yet.
-        ClusterError: The server refused.
+        ClusterError: The server refused something, or somebody has made an object of the same name meanwhile.
     """
-    arguments = ["delete", *what, "--ignore-not-found", "--cascade=foreground"]
-    if timeout is None:
-        _run(kubectl, [*arguments, "--wait=false"])
-        return
-    done = kubectl.run(*arguments, "--wait", f"--timeout={timeout:g}s", timeout=timeout + 30)
-    if done.returncode != 0:
-        if "timed out waiting" in done.stderr:
-            raise TimedOutError(f"{', '.join(what)}: not gone after {timeout:g} s", hint="run it again to wait on")
-        raise explained(done.stderr)
-
-
-def remove_all(kubectl: Kubectl, manifests: Manifests, *, keep_claims: bool, timeout: float | None) -> list[str]:
-    """Delete everything that an overlay applies.
-
-    Args:
-        kubectl: The user's.
-        manifests: What the overlay applies.
-        keep_claims: Whether PersistentVolumeClaims stay.
-        timeout: Seconds to wait until all is gone; None not to wait.
-
-    Returns:
-        What was kept, as `resource/name`.
-
-    Raises:
-        TimedOutError: Something is not gone yet.
-        ClusterError: The server refused.
-    """
-    kept = [each for each in manifests.objects if keep_claims and each["kind"] == "PersistentVolumeClaim"]
-    # The workload first: its pods must not lose their ConfigMaps while they run.
-    rest = [_resource(each) for each in manifests.objects if each not in kept and each is not manifests.workload]
+    apply_stamped = partial(apply, kubectl, stamped, force_conflicts=force_conflicts, flags=_AS_JSON)
+    # A quota or a policy that refuses the last object would leave the others behind.
+    planned = _objects(apply_stamped(dry_run="server"))
+    refuse_foreign(foreign_objects(planned, live))
     try:
-        remove(kubectl, [manifests.shown], timeout=timeout)
+        applied = _objects(apply_stamped())
+    except UnreachableError as error:
+        message = f"{error}; it is not known whether it was applied"
+        raise UnreachableError(message, hint="deploy again to complete it") from None
     except ClusterError as error:
-        if "the server doesn't have a resource type" not in str(error):
-            raise  # without the operator's CRD there is no workload
-    if rest:
-        remove(kubectl, rest, timeout=timeout)
-    return [_resource(each) for each in kept]
+        before_failure = _applied_before_failure(kubectl, manifests, live)
+        raise (
+            ClusterError(f"{error}; applied before that: {before_failure}", hint=error.hint)
+            if before_failure
+            else error
+        ) from None
+    if taken := foreign_objects(applied, live):
+        _release_fields(kubectl, taken)
+        refuse_foreign(taken)
 
 
-def _run(kubectl: Kubectl, arguments: list[str], *, timeout: float | None = None) -> str:
-    done = kubectl.run(*arguments, timeout=timeout)
-    if done.returncode != 0:
-        raise explained(done.stderr)
-    return str(done.stdout)
+def _release_fields(kubectl: Kubectl, taken: list[Object]) -> None:
+    """Take out of others' objects what was applied to them: a manager that applies nothing owns nothing any more."""
+    empty = [
+        {"apiVersion": item["apiVersion"], "kind": item["kind"], "metadata": {"name": item["metadata"]["name"]}}
+        for item in taken
+    ]
+    apply(kubectl, as_list(empty))
 
 
-def explained(stderr: str) -> MlpackError:
-    """Return the error that kubectl's words on stderr mean, with what mends it."""
-    said = " ".join(stderr.split())
-    conflicts = re.findall(r'conflicts? with "([^"]+)"[^:]*:((?:\s+-?\s*\.\S+)+)', stderr)
-    if conflicts:
-        fields = "; ".join(
-            f"{manager} has set {', '.join(paths.replace('- ', ' ').split())}" for manager, paths in conflicts
-        )
-        return ClusterError(
-            f"somebody else has changed what is there: {fields}",
-            hint="--force-conflicts sets these fields as the package says",
-        )
-    if found := refusal("", said):
-        return ClusterError(f"the cluster refuses it: {found.message}", hint=found.hint)
-    if kind := re.search(r'no matches for kind "(\w+)" in version "([^"]+)"', said):
-        hint = "mlpack operator install mpi" if kind[1] == "MPIJob" else None
-        return ClusterError(f"the cluster knows no {kind[1]} ({kind[2]}): its operator is not installed", hint=hint)
-    if namespace := re.search(r'namespaces "([^"]+)" not found', said):
-        return ClusterError(f"there is no namespace {namespace[1]}", hint=f"kubectl create namespace {namespace[1]}")
-    return failed(stderr)
+def _applied_before_failure(kubectl: Kubectl, manifests: Manifests, live: Mapping[Key, Object]) -> str:
+    """Return what a deploy that was refused has made all the same, as a list in a sentence."""
+    try:
+        live_now = look_up(kubectl, manifests.objects)
+    except ClusterError:
+        return ""
+    made = [
+        shown(item)
+        for object_key, item in live_now.items()
+        if object_key not in live and annotation(item, RENDERED) == manifests.digest
+    ]
+    return ", ".join(made)
 
 
-def _changes(kubectl: Kubectl, manifests: Manifests) -> Iterator[tuple[str, Difference]]:
-    names = [_resource(each) for each in manifests.objects]
-    there = {(item["kind"], name(item)): item for item in kubectl.items(*names)}
-    for each in manifests.objects:
-        live = there.get((each["kind"], name(each)))
-        subject = f"{each['kind'].lower()}/{name(each)}"
-        if live is None:
-            yield subject, Difference("", None, each)
+def _objects(printed: str) -> list[Object]:
+    try:
+        answer = json.loads(printed)
+    except ValueError:
+        raise UnreachableError("the cluster's response was cut off") from None
+    return list(answer["items"]) if answer["kind"] == "List" else [answer]
+
+
+def _run(kubectl: Kubectl, arguments: list[str]) -> str:
+    done = kubectl.run(*arguments)
+    unknown = NO_KIND.search(done.stderr) if done.returncode != 0 else None
+    if unknown and kubectl.serves(f"{unknown[1]}.{unknown[2].partition('/')[0]}"):
+        done = kubectl.run(*arguments)  # an API server that starts does not know every kind at once
+    if done.returncode == 0:
+        return str(done.stdout)
+    error = kubectl.unready_or(explained_error(done.stderr))
+    unserved = kinds().get(unknown[1]) if unknown else None
+    if unserved and unserved.operator:
+        error.hint = error.hint or unserved.operator.installation(kubectl.cluster)
+    raise error
+
+
+def _changes(manifests: Manifests, live: Mapping[Key, Object]) -> Iterator[tuple[str, Difference]]:
+    for manifest in manifests.objects:
+        item = live.get(key(manifest))
+        if any(manifest is other for other in manifests.others):
             continue
-        for difference in differences(each, live):
-            yield subject, difference
-
-
-def _resource(item: Object) -> str:
-    group, slash, _ = item["apiVersion"].partition("/")
-    kind = item["kind"].lower()
-    return f"{kind}.{group}/{name(item)}" if slash else f"{kind}/{name(item)}"
+        if item is None:
+            yield shown(manifest), Difference("", None, manifest)
+            continue
+        for difference in differences(manifest, item):
+            yield shown(manifest), difference

@@ -1,71 +1,134 @@
-"""Snapshot -> Verdict: the phase of a workload, and why. Pure: what it says follows from what it is given."""
+"""Snapshot -> Verdict: determines the phase of a workload and the reasons for it, as a pure function."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING
 
-from packager.cluster.objects import is_going, shown
-from packager.cluster.pods import crashed, failure, obstacles, state
-from packager.cluster.verdict import Finding, Phase, Verdict, grouped
+from packager.cluster.killed import killed_children
+from packager.cluster.losses import LOST, VANISHED, losses
+from packager.cluster.obstacles import kept_running, lost_node, obstacles
+from packager.cluster.past import Past
+from packager.kubernetes.objects import is_being_deleted, moment, shown
+from packager.kubernetes.pods import crashed, failure, state
+from packager.kubernetes.verdict import Finding, Phase, Verdict, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from packager.cluster.engines import Engine
-    from packager.cluster.objects import Object
-    from packager.cluster.snapshot import Snapshot
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
+    from packager.workloads.workload import Workload
+
+NOTICE = 30.0
+"""Seconds in which a living operator has seen the end of what it has made; it usually takes less than one."""
+
+REMOVAL = 60.0
+"""Seconds beyond its grace period after which what is being deleted ought to be gone."""
+
+_NO_PAST = Past()
 
 
-def diagnose(engine: Engine, snapshot: Snapshot, earlier: Sequence[Finding] = ()) -> Verdict:
-    """Return what can be said of a workload.
+def diagnose(kind: Workload, snapshot: Snapshot, past: Past = _NO_PAST, *, patience: float = NOTICE) -> Verdict:
+    """Return the verdict on a workload.
 
     Args:
-        engine: Of the workload's kind.
+        kind: The workload's kind.
         snapshot: What the cluster says now.
-        earlier: Failures of pods that were seen in earlier snapshots and may be gone by now.
+        past: What earlier looks have shown.
+        patience: Seconds in which the workload's operator may yet see its end.
     """
-    ending = engine.ending(snapshot)
+    ending = kind.ending(snapshot) or _unreported_end(kind, snapshot, past, patience)
     if ending is not None:
-        if ending.phase is Phase.SUCCEEDED:
-            return ending
-        failures = [engine.explain(failed, snapshot) for failed in _failures(engine, snapshot.pods)]
-        return Verdict(ending.phase, ending.summary, grouped([*failures, *_others(earlier, snapshot)]))
-    findings = grouped([*engine.findings(snapshot), *_pods(snapshot)])
+        return _ended(kind, snapshot, past, ending)
+    findings = grouped([*kind.findings(snapshot), *_pods(kind, snapshot), *_removal(snapshot, past)])
+    lost = [] if kind.stops_its_pods(snapshot) else _losses(kind, snapshot, past)
     blocking = [finding for finding in findings if finding.blocks]
-    if is_going(snapshot.workload):
-        return Verdict(Phase.PENDING, "is being deleted", findings)
+    findings = grouped([*findings, *lost])
+    progress = kind.progress(snapshot) or _progress(snapshot.pods)
+    if kind.is_serving(snapshot) and not is_being_deleted(snapshot.workload):
+        return Verdict(Phase.SERVING, progress, findings)
     if blocking:
         return Verdict(Phase.STUCK, blocking[0].message, findings)
-    if engine.is_running(snapshot.pods):
-        return Verdict(Phase.RUNNING, _progress(snapshot.pods), findings)
-    return Verdict(Phase.PENDING, _progress(snapshot.pods), findings)
+    if is_being_deleted(snapshot.workload):
+        return Verdict(Phase.PENDING, "is being deleted", findings)
+    return Verdict(Phase.RUNNING if kind.is_running(snapshot.pods) else Phase.PENDING, progress, findings)
 
 
-def pod_failures(snapshot: Snapshot) -> list[Finding]:
-    """Return why pods have failed, those that are there now: to be remembered, as controllers clean up after them."""
-    return [found for pod in snapshot.pods if (found := failure(pod))]
+def _unreported_end(kind: Workload, snapshot: Snapshot, past: Past, patience: float) -> Verdict | None:
+    """Return the end that the workload's operator should have seen by now, and has not."""
+    if (unreported_end := kind.unreported_end(snapshot)) is None:
+        return None
+    verdict, since = unreported_end
+    seconds = (snapshot.now - since).total_seconds() if since else 0
+    return verdict if max(seconds, past.unreported_end) >= patience else None
 
 
-def _failures(engine: Engine, pods: Sequence[Object]) -> Iterator[Finding]:
-    """Why the pods have failed: the last main pod's reason first, for that is what the workload's ending came from."""
-    main = engine.main(pods)
-    for pod in [*([main] if main else []), *engine.workers(pods)]:
-        if found := failure(pod):
-            yield found
+def _ended(kind: Workload, snapshot: Snapshot, past: Past, ending: Verdict) -> Verdict:
+    lost = [] if kind.stops_its_pods(snapshot) else _losses(kind, snapshot, past)
+    warnings = [*ending.findings, *killed_children(snapshot), *kind.warnings(snapshot)]
+    if ending.phase is Phase.SUCCEEDED:
+        lost = [finding for finding in lost if finding.reason != VANISHED]
+        if not lost:
+            return replace(ending, findings=grouped(warnings))
+        # The main pod's program may end with 0 when workers go away under it; what they had yet to do is not done.
+        message = "reported success, but workers were deleted while it was running"
+        summary = message if lost[0].reason == LOST else _summary(snapshot, lost)
+        return Verdict(Phase.FAILED, summary, grouped([*lost, *warnings]))
+    known = {finding.subject for finding in (*lost, *warnings)}
+    failures = [*kind.failures(snapshot), *_others(past.failures, snapshot)]
+    others = [finding for finding in failures if finding.subject not in known]
+    summary = _summary(snapshot, lost) if lost else ending.summary
+    return Verdict(ending.phase, summary, grouped([*lost, *others, *warnings]))
+
+
+def _losses(kind: Workload, snapshot: Snapshot, past: Past) -> list[Finding]:
+    return losses(kind, snapshot) if past.losses is None else list(past.losses)
+
+
+def _summary(snapshot: Snapshot, lost: Sequence[Finding]) -> str:
+    """Return what was lost as the reason of an end: in a workload of many pods, with the name of the one."""
+    first = grouped(lost)[0]
+    return first.message if first.subject == shown(snapshot.workload) else str(first)
 
 
 def _others(earlier: Sequence[Finding], snapshot: Snapshot) -> Iterator[Finding]:
-    there = {shown(pod) for pod in snapshot.pods}
-    yield from (finding for finding in earlier if finding.subject not in there)
+    pod_names = {shown(pod) for pod in snapshot.pods}
+    yield from (finding for finding in earlier if finding.subject not in pod_names)
 
 
-def _pods(snapshot: Snapshot) -> Iterator[Finding]:
+def _pods(kind: Workload, snapshot: Snapshot) -> Iterator[Finding]:
+    workers = kind.workers(snapshot.pods)
     for pod in snapshot.pods:
-        if is_going(pod):
+        if is_being_deleted(pod):
+            yield from lost_node(pod, snapshot.nodes)
             continue
-        yield from obstacles(pod, snapshot.events)
-        if found := crashed(pod):
-            yield found
+        yield from obstacles(pod, snapshot.events, snapshot.nodes)
+        if finding := crashed(pod) or (failure(pod) if pod in workers else None):
+            yield replace(finding, blocks=False)  # the main pod decides what becomes of the workload
+    main = kind.main(snapshot.pods)
+    if main and not is_being_deleted(main) and (finding := kept_running(main)):
+        yield finding
+
+
+def _removal(snapshot: Snapshot, past: Past) -> Iterator[Finding]:
+    """What is deleted and does not go."""
+    workload = snapshot.workload
+    if not is_being_deleted(workload):
+        return
+    grace = workload["metadata"].get("deletionGracePeriodSeconds") or 0
+    overdue = (snapshot.now - moment(workload["metadata"]["deletionTimestamp"])).total_seconds()
+    if max(overdue, past.deletion_seconds - grace) < REMOVAL:
+        return
+    finalizers = workload["metadata"].get("finalizers")
+    why = (
+        f"waiting for its finalizers: {', '.join(finalizers)}"
+        if finalizers
+        else "the kubelet of its node has not confirmed that it has ended"
+    )
+    hint = f"kubectl describe {quote(shown(workload))}"
+    yield Finding("NotGone", shown(workload), f"it was deleted but is still there: {why}", hint)
 
 
 def _progress(pods: Sequence[Object]) -> str:
@@ -73,5 +136,5 @@ def _progress(pods: Sequence[Object]) -> str:
     for pod in pods:
         word = state(pod)
         counts[word] = counts.get(word, 0) + 1
-    told = ", ".join(f"{count} {word.lower()}" for word, count in sorted(counts.items()))
-    return f"pods: {told}" if told else "no pods yet"
+    listing = ", ".join(f"{count} {word.lower()}" for word, count in sorted(counts.items()))
+    return f"pods: {listing}" if listing else "no pods yet"

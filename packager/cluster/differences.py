@@ -1,11 +1,13 @@
-"""What an object would become, against what it is: only what the manifest says counts, not what servers fill in."""
+"""Compares an object in the cluster with its manifest, ignoring fields that the server fills in."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from packager.quantity import parse
+from packager.base.masking import masked
+from packager.base.quantity import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +20,7 @@ _KEYS = ("name", "mountPath", "containerPort", "key")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One value.
+    """A value that differs.
 
     Attributes:
         path: Where: `spec.containers[main].image`; empty for an object that is not there at all.
@@ -33,11 +35,18 @@ class Difference:
     def __str__(self) -> str:
         if not self.path:
             return "is new"
-        return f"{self.path}: {_short(self.before)} -> {_short(self.after)}"
+        before, after = (value and masked(self._key, _short(value)) for value in (self.before, self.after))
+        return f"{self.path}: {_short(before)} -> {_short(after)}"
+
+    @property
+    def _key(self) -> str:
+        """The name of the value, where it is one that people give it: of a ConfigMap, a Secret, an environment."""
+        named = re.fullmatch(r"(?:data|stringData|binaryData)\.(.+)|.*\.env\[([^]]+)\]\.value", self.path)
+        return (named[1] or named[2]) if named else ""
 
 
 def differences(manifest: Any, live: Any) -> list[Difference]:
-    """Return where `live` is not as `manifest` says.
+    """Return the differences between `live` and `manifest`.
 
     Args:
         manifest: An object as it would be applied.
@@ -45,29 +54,29 @@ def differences(manifest: Any, live: Any) -> list[Difference]:
     """
     relevant = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind", "metadata")}
     metadata = manifest.get("metadata", {})
-    told = {key: metadata[key] for key in ("labels", "annotations") if metadata.get(key)}
-    return list(_compare({**relevant, "metadata": told}, live, ""))
+    metadata_fields = {key: metadata[key] for key in ("labels", "annotations") if metadata.get(key)}
+    return list(_compare({**relevant, "metadata": metadata_fields}, live, ""))
 
 
-def _compare(wanted: Any, found: Any, path: str) -> Iterator[Difference]:
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        for key, value in wanted.items():
-            yield from _compare(value, found.get(key, _MISSING), f"{path}.{key}" if path else key)
-    elif isinstance(wanted, list) and isinstance(found, list):
-        yield from _compare_lists(wanted, found, path)
-    elif not _same(wanted, found):
-        yield Difference(path, None if found is _MISSING else found, wanted)
+def _compare(desired: Any, actual: Any, path: str) -> Iterator[Difference]:
+    if isinstance(desired, dict) and isinstance(actual, dict):
+        for key, value in desired.items():
+            yield from _compare(value, actual.get(key, _MISSING), f"{path}.{key}" if path else key)
+    elif isinstance(desired, list) and isinstance(actual, list):
+        yield from _compare_lists(desired, actual, path)
+    elif not _is_same(desired, actual):
+        yield Difference(path, None if actual is _MISSING else actual, desired)
 
 
-def _compare_lists(wanted: list[Any], found: list[Any], path: str) -> Iterator[Difference]:
-    key = _key(wanted)
+def _compare_lists(desired: list[Any], actual: list[Any], path: str) -> Iterator[Difference]:
+    key = _key(desired)
     if key is None:
-        for index, item in enumerate(wanted):
-            yield from _compare(item, found[index] if index < len(found) else _MISSING, f"{path}[{index}]")
+        for index, item in enumerate(desired):
+            yield from _compare(item, actual[index] if index < len(actual) else _MISSING, f"{path}[{index}]")
         return
-    there = {item.get(key): item for item in found if isinstance(item, dict)}
-    for item in wanted:
-        yield from _compare(item, there.get(item[key], _MISSING), f"{path}[{item[key]}]")
+    actual_by_key = {item.get(key): item for item in actual if isinstance(item, dict)}
+    for item in desired:
+        yield from _compare(item, actual_by_key.get(item[key], _MISSING), f"{path}[{item[key]}]")
 
 
 def _key(items: list[Any]) -> str | None:
@@ -78,11 +87,11 @@ def _key(items: list[Any]) -> str | None:
     return None
 
 
-def _same(wanted: Any, found: Any) -> bool:
-    if wanted == found or (found is _MISSING and wanted in (None, {}, [], "")):
+def _is_same(desired: Any, actual: Any) -> bool:
+    if desired == actual or (actual is _MISSING and desired in (None, {}, [], "")):
         return True
     try:  # the server writes 0.5 as 500m
-        return parse(str(wanted)) == parse(str(found))
+        return parse(str(desired)) == parse(str(actual))
     except ValueError:
         return False
 

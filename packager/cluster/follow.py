@@ -1,34 +1,36 @@
-"""Snapshots, one after the other -> what has become of a workload: the wait that tells the truth.
+"""Follows a workload through snapshots until its state is final or a deadline is reached.
 
 It polls rather than watches: a poll has no state to lose when the connection breaks or the API server restarts.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from packager.cluster.diagnosis import diagnose, pod_failures
-from packager.cluster.manifests import DEPLOYED_BY, RENDERED
-from packager.cluster.objects import annotation, is_going, is_running, name, shown, uid
-from packager.cluster.verdict import Finding, Phase, Verdict
-from packager.errors import ClusterError
+from packager.base.errors import ClusterError, UnreachableError
+from packager.cluster.diagnosis import NOTICE, diagnose
+from packager.cluster.labels import DEPLOYED_BY, RENDERED
+from packager.cluster.past import Memory, Past
+from packager.kubectl.refusals import NO_ANSWER
+from packager.kubernetes.objects import annotation, is_being_deleted, is_running, shown, uid
+from packager.kubernetes.verdict import Finding, Phase, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from packager.cluster.engines import Engine
-    from packager.cluster.snapshot import Snapshot
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
+    from packager.workloads.workload import Workload
 
-EVERY = 1.0
+INTERVAL = 1.0
 """Seconds from one look to the next, unless they take more than a third of that."""
 
-SILENCE = 300.0
+MAX_SILENCE = 300.0
 """Seconds without an answer after which the cluster counts as gone."""
 
 
-class Reader(Protocol):
+class SnapshotReader(Protocol):
     """Takes a snapshot."""
 
     def __call__(self, *, events: bool) -> Snapshot | None:
@@ -44,7 +46,7 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What was seen in one look.
+    """The result of one poll.
 
     Attributes:
         verdict: What can be said.
@@ -52,6 +54,7 @@ class Update:
         silence: Seconds for which the cluster has not answered; 0 when it has.
         error: What kept it from answering.
         is_last: Whether waiting on makes no sense: it is over, or nothing but a person can mend it.
+        per_workload: Of several workloads, the newest update of each; this one is that of the one that is worst off.
     """
 
     verdict: Verdict
@@ -59,115 +62,210 @@ class Update:
     silence: float = 0
     error: ClusterError | None = None
     is_last: bool = False
+    per_workload: tuple[Update, ...] = ()
+
+    @property
+    def index(self) -> int:
+        """Which of several workloads it is about."""
+        return next((index for index, update in enumerate(self.per_workload) if update.verdict is self.verdict), 0)
+
+    @property
+    def why_silent(self) -> str:
+        """What there was in the place of an answer, in words; empty when there was an answer."""
+        return str(self.error or "").removeprefix(NO_ANSWER)
+
+    @property
+    def main(self) -> Update:
+        """The result of the poll for the main workload."""
+        return self.per_workload[0] if self.per_workload else self
 
 
-def follow(
-    read: Reader,
-    engine: Engine,
+_NOT_SEEN_YET = Update(Verdict(Phase.PENDING, "it has not been found yet"), None)
+"""What has been deployed just now is there, also when the cluster goes silent in the moment after."""
+
+
+def follow(  # noqa: PLR0913 - two of them are the time, which tests make up
+    read: SnapshotReader,
+    kind: Workload,
     *,
     rendered: str | None = None,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
+    deadline: float | None = None,
+    patience: float = NOTICE,
+    keep_following: bool = False,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
 ) -> Iterator[Update]:
-    """Yield what becomes of a workload, about once in a second, until the last word is said.
+    """Yield the state of a workload about once per second, until it is final or the deadline is reached.
 
     Args:
         read: Takes a snapshot.
-        engine: Of the workload's kind.
+        kind: The workload's kind.
         rendered: What the workload's annotation says that was applied; another value means another deploy.
+        deadline: The time, by `clock`, after which nobody waits any more; None for never.
+        patience: Seconds in which the workload's operator may yet see its end.
+        keep_following: Whether to go on while it serves; else that is the last word.
         clock: Seconds, ever growing.
         sleep: Waits for seconds.
 
     Raises:
-        ClusterError: The cluster refuses to answer from the start, or has not answered for SILENCE seconds.
+        ClusterError: The cluster refuses to answer from the start, or has not answered for SILENCE seconds. It may be
+            silent from the start when something was deployed just now.
     """
-    judge = _Judge(engine, rendered)
+    updates = _Updates(kind, rendered, patience, keep_following=keep_following)
     last: Update | None = None
-    heard = clock()
+    answered_at = clock()
     while True:
         begin = clock()
+        events = updates.wants_events(last)
         try:
-            snapshot = read(events=judge.wants_events(last))
+            snapshot = read(events=events)
+            update = updates.update_of(snapshot, clock())
+            if not events and updates.lacks_events(update):
+                update = updates.update_of(read(events=True), clock())
         except ClusterError as error:
-            silence = clock() - heard
-            if last is None or silence > SILENCE:
+            now = clock()
+            silence = now - answered_at
+            if deadline is not None and now >= deadline:
+                return
+            if last is None and not (rendered and isinstance(error, UnreachableError)):
                 raise
+            if silence > MAX_SILENCE:
+                raise _silence_error(error, silence) from error
             # A restarted API server may forbid everything for a moment, before it has read its roles: whatever it
             # says, it is believed only when it keeps saying it.
-            yield replace(last, silence=max(silence, EVERY), error=error)
+            yield replace(last or _NOT_SEEN_YET, silence=max(silence, INTERVAL), error=error)
         else:
-            heard = clock()
-            last = judge.judge(snapshot, heard)
+            answered_at = clock()
+            last = update
             yield last
             if last.is_last:
                 return
-        took = clock() - begin
+        now = clock()
+        seconds = now - begin
         # Where a look takes long, the machine is busy or the cluster is: two thirds of the time are left to others.
-        sleep(max(EVERY - took, 2 * took))
+        pause = max(INTERVAL - seconds, 2 * seconds)
+        sleep(pause if deadline is None else max(0.0, min(pause, deadline - now)))
+        if deadline is not None and clock() >= deadline:
+            return
 
 
-class _Judge:
+_WORST_FIRST = (
+    Phase.FAILED,
+    Phase.ABSENT,
+    Phase.STUCK,
+    Phase.PENDING,
+    Phase.RUNNING,
+    Phase.SERVING,
+    Phase.SUCCEEDED,
+)
+
+
+def combined(followed: Sequence[Iterator[Update]]) -> Iterator[Update]:
+    """Yield the state of several workloads, as that of the one in the worst state.
+
+    Args:
+        followed: What becomes of each. What has its last update is not asked any more.
+
+    Raises:
+        ClusterError: As whatever is followed.
+    """
+    if len(followed) == 1:
+        yield from followed[0]
+        return
+    newest: list[Update] = []
+    while True:
+        for index, updates in enumerate(followed):
+            if index < len(newest) and newest[index].is_last:
+                continue
+            update = next(updates, None)
+            if update is None:
+                return
+            newest[index : index + 1] = [update]
+        worst = min(newest, key=_severity)
+        has_failed = worst.is_last and not worst.verdict.phase.is_good
+        yield replace(worst, is_last=has_failed or all(update.is_last for update in newest), per_workload=tuple(newest))
+        if has_failed or all(update.is_last for update in newest):
+            return
+
+
+def _severity(update: Update) -> tuple[bool, int]:
+    """Return what sorts an update that ends a wait badly before all others, and then by its phase."""
+    phase = update.verdict.phase
+    return not (update.is_last and not phase.is_good), _WORST_FIRST.index(phase)
+
+
+def _silence_error(error: ClusterError, silence: float) -> ClusterError:
+    if isinstance(error, UnreachableError):
+        why = str(error).removeprefix(NO_ANSWER)
+        return UnreachableError(f"the cluster has not answered for {silence:.0f} s: {why}", hint=error.hint)
+    return ClusterError(f"the cluster has refused for {silence:.0f} s to report its state: {error}", hint=error.hint)
+
+
+class _Updates:
     """Turns snapshots into updates, with what earlier ones showed that later ones may not."""
 
-    def __init__(self, engine: Engine, rendered: str | None) -> None:
-        self._engine = engine
+    def __init__(self, kind: Workload, rendered: str | None, patience: float, *, keep_following: bool) -> None:
+        self._kind = kind
+        self._patience = patience
+        self._keep_following = keep_following
         self._rendered = rendered
-        self._identity: str | None = None
-        self._failures: dict[str, Finding] = {}
+        self._memory = Memory(kind)
         self._since: dict[str, float] = {}
-        self._main = ""
-        self._workers: dict[str, str] = {}
-        self._lost: dict[str, Finding] = {}
+        self._workload: Object | None = None
+        self._past = Past()
         self._looks = 0
 
     def wants_events(self, last: Update | None) -> bool:
-        """Whether to ask for events: always while the workload does not run, and now and then when it does."""
+        """Whether to ask for events: always while the main pod does not run, and now and then when it does."""
         self._looks += 1
-        return last is None or last.verdict.phase is not Phase.RUNNING or self._looks % 10 == 0
+        is_well = last is not None and last.verdict.phase in (Phase.RUNNING, Phase.SERVING)
+        if last is None or last.snapshot is None or not is_well or self._looks % 10 == 0:
+            return True
+        main = self._kind.main(last.snapshot.pods)
+        return main is None or not is_running(main) or any(is_being_deleted(pod) for pod in last.snapshot.pods)
 
-    def judge(self, snapshot: Snapshot | None, now: float) -> Update:
+    def lacks_events(self, update: Update) -> bool:
+        """Whether it is over, and only events may still tell what happened to the main pod."""
+        if update.snapshot is None or not update.is_last:
+            return False
+        if update.verdict.phase is Phase.SERVING:
+            return False
+        main = self._kind.main(update.snapshot.pods)
+        return update.verdict.phase is Phase.FAILED or main is None or is_being_deleted(main)
+
+    def update_of(self, snapshot: Snapshot | None, now: float) -> Update:
         """Return what `snapshot`, taken at `now`, means after those before it."""
         if snapshot is None:
-            summary = "it is gone: somebody has deleted it" if self._identity else "it is not there"
-            return Update(Verdict(Phase.ABSENT, summary), None, is_last=True)
+            return self._gone_update()
         workload = snapshot.workload
-        self._identity = self._identity or uid(workload)
-        if uid(workload) != self._identity:
-            return _taken(snapshot, "has deleted it and deployed it anew")
+        self._workload = self._workload or workload
+        if uid(workload) != uid(self._workload):
+            return _replaced_update(snapshot, "deleted it and deployed it again")
         if self._rendered and annotation(workload, RENDERED) not in (None, self._rendered):
-            return _taken(snapshot, "has deployed something else over it")
-        for finding in pod_failures(snapshot):
-            self._failures[finding.subject] = finding
-        self._watch_workers(snapshot)
-        verdict = diagnose(self._engine, snapshot, list(self._failures.values()))
-        if verdict.phase is Phase.SUCCEEDED and self._lost:
-            # mpirun may end with 0 when a host goes away under it; what its ranks had yet to do is not done.
-            summary = "it calls itself a success, but workers were taken away while it ran"
-            verdict = Verdict(Phase.FAILED, summary, tuple(self._lost.values()))
-        return Update(verdict, snapshot, is_last=verdict.phase.is_over or self._is_final(verdict.findings, now))
+            return _replaced_update(snapshot, "deployed something else over it")
+        self._past = self._memory.add(snapshot, now)
+        verdict = diagnose(self._kind, snapshot, self._past, patience=self._patience)
+        is_last = self._is_final(verdict.findings, now) and verdict.phase is not Phase.SERVING
+        is_last |= verdict.phase.is_over if self._keep_following else verdict.phase.is_reached
+        return Update(verdict, snapshot, is_last=is_last)
 
-    def _watch_workers(self, snapshot: Snapshot) -> None:
-        """Remember which workers went while the main pod ran; a new attempt of it starts with those that are there."""
-        main = self._engine.main(snapshot.pods)
-        if main is None or not is_running(main):
-            return
-        if uid(main) != self._main:
-            self._main, self._workers, self._lost = uid(main), {}, {}
-        for worker in self._engine.workers(snapshot.pods):
-            known = self._workers.setdefault(name(worker), uid(worker))
-            if known != uid(worker) or is_going(worker):
-                self._lost[name(worker)] = Finding(
-                    "WorkerLost", shown(worker), "was taken away while the job ran", "deploy again with --replace"
-                )
+    def _gone_update(self) -> Update:
+        """Say of a workload that is not there what it was stopped by, when that was seen."""
+        if self._workload is None:
+            return Update(Verdict(Phase.ABSENT, "not found"), None, is_last=True)
+        for finding in self._past.losses or ():
+            if finding.subject == shown(self._workload):
+                return Update(Verdict(Phase.FAILED, finding.message, (finding,)), None, is_last=True)
+        return Update(Verdict(Phase.ABSENT, "it was deleted"), None, is_last=True)
 
     def _is_final(self, findings: tuple[Finding, ...], now: float) -> bool:
         """Whether one of the findings has lasted for longer than it should be waited for."""
-        blocking = {each.reason: each for each in findings if each.blocks}
+        blocking = {finding.reason: finding for finding in findings if finding.blocks}
         self._since = {reason: self._since.get(reason, now) for reason in blocking}
-        return any(now - self._since[reason] >= each.final_after for reason, each in blocking.items())
+        return any(now - self._since[reason] >= finding.final_after for reason, finding in blocking.items())
 
 
-def _taken(snapshot: Snapshot, what: str) -> Update:
+def _replaced_update(snapshot: Snapshot, what: str) -> Update:
     message = f"{annotation(snapshot.workload, DEPLOYED_BY) or 'somebody'} {what}"
     finding = Finding("Replaced", shown(snapshot.workload), message)
     return Update(Verdict(Phase.ABSENT, message, (finding,)), snapshot, is_last=True)

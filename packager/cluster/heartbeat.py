@@ -1,28 +1,23 @@
-"""Whether an operator is at work, and not only its CRD there: its Deployment, and the lease that it keeps renewing."""
+"""Checks whether an operator is running, by its Deployment and by the lease that it renews."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from packager.cluster.objects import holds, moment, name
-from packager.errors import ClusterError
+from packager.base.errors import ClusterError
+from packager.kubectl.sentences import FORBIDDEN
+from packager.kubernetes.objects import moment, name, true_condition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from packager.cluster.client import Kubectl
-    from packager.cluster.objects import Object
-
-_LEASE_SECONDS = 15
-"""What mpi-operator takes (cmd/mpi-operator/app/server.go); a lease says its own."""
+    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.objects import Object
+    from packager.workloads.operator import Operator
 
 
 class Alive(StrEnum):
-    """Whether somebody acts on the jobs."""
+    """Whether an operator handles the jobs."""
 
     YES = "yes"
     NO = "no"
@@ -31,7 +26,7 @@ class Alive(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What could be seen of an operator.
+    """The state of an operator.
 
     Attributes:
         alive: Whether it acts.
@@ -51,75 +46,66 @@ class Heartbeat:
         return str(self.deployment["spec"]["template"]["spec"]["containers"][0]["image"])
 
 
-def listen(
-    kubectl: Kubectl,
-    operator: str,
-    *,
-    now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    sleep: Callable[[float], None] | None = None,
-) -> Heartbeat:
-    """Return whether the operator called `operator` is at work, wherever in the cluster it is.
+def check_heartbeat(kubectl: Kubectl, operator: Operator) -> Heartbeat:
+    """Return whether `operator` is running, in any namespace of the cluster.
 
     A lease counts for more than a Deployment: an operator may run beside the cluster, and a pod that runs may be idle.
 
     Args:
         kubectl: The user's.
-        operator: The name that its Deployment and its lease have.
-        now: The time here, which need not be the server's.
-        sleep: Waits for seconds; None for really waiting.
+        operator: Which one.
 
     Raises:
         UnreachableError: The cluster does not answer.
     """
-    named = ("--all-namespaces", f"--field-selector=metadata.name={operator}")
-    deployments, refused = _readable(kubectl, "deployments.apps", *named)
-    deployment = next(iter(sorted(deployments, key=lambda each: not holds(each, "Available"))), None)
-    leases, also_refused = _readable(kubectl, "leases.coordination.k8s.io", *named)
-    lease = max(leases, key=_renewed, default=None)
+    deployments, refused = _objects_named(kubectl, "deployments.apps", operator.deployment)
+    deployment = next(iter(sorted(deployments, key=lambda item: not true_condition(item, "Available"))), None)
+    leases, also_refused = _objects_named(kubectl, "leases.coordination.k8s.io", operator.lease)
+    lease = max(leases, key=_renew_time, default=None)
     if lease is not None:
         where = f"its lease {lease['metadata']['namespace']}/{name(lease)}"
-        if _beats(kubectl, lease, now, sleep or time.sleep):
+        if _is_renewed(kubectl, lease, operator.lease_seconds):
             holder = str(lease["spec"].get("holderIdentity")).partition("_")[0]  # host_uuid, by client-go's custom
             return Heartbeat(Alive.YES, f"{where} is renewed by {holder}", deployment)
-        return Heartbeat(Alive.NO, f"{where} was last renewed at {_renewed(lease) or 'no time'}", deployment)
+        return Heartbeat(Alive.NO, f"{where} was last renewed at {_renew_time(lease) or 'no time'}", deployment)
     if deployment is not None:
         where = f"its Deployment {deployment['metadata']['namespace']}/{name(deployment)}"
-        if holds(deployment, "Available"):
+        if true_condition(deployment, "Available"):
             return Heartbeat(Alive.YES, f"{where} is available", deployment)
         return Heartbeat(Alive.NO, f"{where} is not available", deployment)
     if refused or also_refused:
-        return Heartbeat(Alive.UNKNOWN, "you may not see its Deployment, nor its lease")
-    return Heartbeat(Alive.NO, "there is neither a Deployment nor a lease of it")
+        return Heartbeat(Alive.UNKNOWN, "you are not allowed to see its Deployment or its lease")
+    return Heartbeat(Alive.NO, "it has no Deployment and no lease")
 
 
-def _beats(kubectl: Kubectl, lease: Object, now: Callable[[], datetime], sleep: Callable[[float], None]) -> bool:
+def _is_renewed(kubectl: Kubectl, lease: Object, default: int) -> bool:
     """Whether the lease is fresh; when it looks stale, which may be the clocks' fault, whether it is renewed at all."""
-    seconds = lease["spec"].get("leaseDurationSeconds") or _LEASE_SECONDS
+    seconds = lease["spec"].get("leaseDurationSeconds") or default
     if not lease["spec"].get("holderIdentity"):
         return False
-    renewed = _renewed(lease)
-    if renewed and abs((now() - moment(renewed)).total_seconds()) <= seconds:
+    renewed = _renew_time(lease)
+    if renewed and abs((kubectl.runner.now() - moment(renewed)).total_seconds()) <= seconds:
         return True
     where = f"--namespace={lease['metadata']['namespace']}"
     for _ in range(seconds):
-        sleep(1)
+        kubectl.runner.sleep(1)
         again = kubectl.items(f"leases.coordination.k8s.io/{name(lease)}", where)
         if not again:
             return False
-        if _renewed(again[0]) != renewed:
+        if _renew_time(again[0]) != renewed:
             return True
     return False
 
 
-def _renewed(lease: Object) -> str:
+def _renew_time(lease: Object) -> str:
     return str(lease["spec"].get("renewTime") or "")
 
 
-def _readable(kubectl: Kubectl, *what: str) -> tuple[list[Object], bool]:
-    """Return what there is, and whether the user may not see it."""
+def _objects_named(kubectl: Kubectl, resource: str, name: str) -> tuple[list[Object], bool]:
+    """Return what has this name in whatever namespace, and whether the user may not see it."""
     try:
-        return kubectl.items(*what), False
+        return kubectl.items(resource, "--all-namespaces", f"--field-selector=metadata.name={name}"), False
     except ClusterError as error:
-        if "forbidden" not in str(error).lower():
+        if not FORBIDDEN.search(str(error)):
             raise
         return [], True

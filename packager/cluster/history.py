@@ -1,21 +1,24 @@
-"""What of a package is in a cluster, and of which build of it: by the labels that its objects carry."""
+"""Lists what is deployed of a package and from which build, by the labels of the objects."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from packager.cluster.engines import ENGINES
-from packager.cluster.manifests import DEPLOYED_BY, DIGEST
-from packager.cluster.objects import annotation, created, name
-from packager.cluster.snapshot import Snapshot
-from packager.errors import ClusterError, UnreachableError
+from packager.base.errors import ClusterError, NotServedError
+from packager.cluster.diagnosis import diagnose
+from packager.cluster.labels import DEPLOYED_BY, DIGEST
+from packager.kubectl.refusals import is_forbidden
+from packager.kubernetes.objects import annotation, created, name, owners
+from packager.kubernetes.snapshot import Snapshot
+from packager.workloads.kinds import kinds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
-    from packager.cluster.client import Kubectl
-    from packager.cluster.objects import Object
+    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.objects import Object
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,21 @@ class Deployment:
         }
 
 
-def deployments(kubectl: Kubectl, package: str, *, everywhere: bool = False) -> list[Deployment]:
-    """Return the workloads of the package that are in the cluster, the newest first.
+@dataclass(frozen=True, slots=True)
+class Deployments:
+    """The workloads of a package that are in the cluster.
+
+    Attributes:
+        deployments: The newest first.
+        unseen: Why some are not among them, by the resource that the user may not list.
+    """
+
+    deployments: tuple[Deployment, ...]
+    unseen: Mapping[str, str]
+
+
+def history(kubectl: Kubectl, package: str, *, everywhere: bool = False) -> Deployments:
+    """Return the workloads of the package that are in the cluster.
 
     Args:
         kubectl: The user's.
@@ -59,29 +75,39 @@ def deployments(kubectl: Kubectl, package: str, *, everywhere: bool = False) -> 
         everywhere: Whether to look in all namespaces.
 
     Raises:
-        ClusterError: The cluster cannot say.
+        ClusterError: The cluster cannot say; or nothing was found, and there may be what the user may not see.
     """
     selector = f"--selector=app.kubernetes.io/managed-by=mlpack,app.kubernetes.io/name={package}"
     where = ["--all-namespaces"] if everywhere else []
-    found: list[Object] = []
-    for engine in ENGINES.values():
+    items: list[Object] = []
+    unseen: dict[str, ClusterError] = {}
+    for kind in kinds().values():
         try:
-            found += kubectl.items(engine.resource, selector, *where)
-        except UnreachableError:
-            raise
+            items += kubectl.items(kind.resource, selector, *where)
+        except NotServedError:
+            continue  # a cluster without the operator has none of its workloads
         except ClusterError as error:
-            if "the server doesn't have a resource type" not in str(error):
-                raise  # a cluster without the operator has none of its workloads
-    return sorted((_read(item) for item in found), key=lambda each: each.created, reverse=True)
+            if not is_forbidden(error):
+                raise
+            unseen[kind.resource] = error
+    if unseen and not items:
+        raise next(iter(unseen.values()))
+    # What a controller has made of a workload may be of a kind, and carry labels, that a workload has.
+    deployments = sorted(
+        (_read(item) for item in items if not owners(item)), key=lambda deployment: deployment.created, reverse=True
+    )
+    return Deployments(tuple(deployments), {resource: str(error) for resource, error in unseen.items()})
 
 
 def _read(item: Object) -> Deployment:
-    ending = ENGINES[item["kind"]].ending(Snapshot(item))
+    kind = kinds()[item["kind"]]
+    snapshot = Snapshot(item, pods=() if kind.selector(item) else (item,))
+    verdict = diagnose(kind, snapshot) if kind.ending(snapshot) else None
     return Deployment(
         str(item["metadata"]["namespace"]),
         f"{item['kind'].lower()}/{name(item)}",
         annotation(item, DIGEST),
         annotation(item, DEPLOYED_BY),
         created(item),
-        str(ending.phase) if ending else None,
+        str(verdict.phase) if verdict else None,
     )

@@ -1,39 +1,60 @@
-"""The log of a pod's container, whole: each line once, over lost connections and restarts of the container."""
+"""Reads the complete log of a container: each byte once, across lost connections and restarts."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from packager.cluster.objects import container_statuses, main_container, name
-from packager.cluster.pods import LAST_LINES, last_lines
-from packager.errors import ToolError
+from packager.base.errors import ClusterError, MlpackError, UnreachableError
+from packager.cluster.loglines import LogPosition, pieces
+from packager.kubectl.refusals import error_from
+from packager.kubectl.sentences import NO_POD, NO_PREVIOUS_CONTAINER
+from packager.kubernetes.objects import container_statuses, main_container, moment, name
+from packager.kubernetes.pods import LAST_LINES, last_lines
 
 if TYPE_CHECKING:
-    from packager.cluster.client import Kubectl
-    from packager.cluster.objects import Object
-    from packager.cluster.verdict import Finding
+    from collections.abc import Callable, Iterator
 
-_PATIENCE = 30.0
+    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.verdict import Finding
 
-_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z ")
+PATIENCE = 10.0
+"""Seconds without a byte after which a kubelet counts as one that does not answer."""
 
-# Container runtimes cut a long line in pieces of 8 or 16 KiB, and the kubelet stamps each piece with its time.
-_PIECE = 8 << 10
+_LAST_BYTES = 256 << 10
+
+# There is nothing to read yet (pkg/registry/core/pod/strategy.go, pkg/kubelet/kubelet_pods.go).
+_NOT_YET = re.compile(r"is waiting to start|is not available|ContainerCreating|PodInitializing|has not started")
+
+# What a kubelet writes in the place of a log that it cannot read (pkg/kubelet/kuberuntime).
+_KUBELET_ERROR = re.compile(rb"unable to retrieve container logs|failed to (try resolving|open log|create fs|watch)")
+
+# The time between two looks of a kubelet at how long logs are (containerLogMonitorInterval).
+_ROTATION = timedelta(seconds=10)
 
 
-def last_words(kubectl: Kubectl, finding: Finding) -> Finding:
+def with_log_end(kubectl: Kubectl, finding: Finding) -> Finding:
     """Return the finding with the end of the container's log, when the pod's status did not hold it."""
     if finding.log or not finding.container:
         return finding
     pod = finding.subject.removeprefix("pod/")
-    done = kubectl.run("logs", pod, f"--container={finding.container}", f"--tail={LAST_LINES}", timeout=_PATIENCE)
-    return finding if done.returncode else replace(finding, log=last_lines(done.stdout))
+    arguments = ("logs", pod, f"--container={finding.container}", f"--tail={LAST_LINES}")
+    log = b""
+    try:
+        with kubectl.start(*arguments, idle=_idle_limit(finding.subject, PATIENCE)) as running:
+            while chunk := running.stdout.read1(_LAST_BYTES):
+                log = (log + chunk)[-_LAST_BYTES:]
+            is_read = running.wait().returncode == 0
+    except MlpackError:
+        return finding
+    return replace(finding, log=last_lines(log.decode(errors="replace"))) if is_read else finding
 
 
 class LogReader:
-    """Reads on in the log of one container, each time from where it was.
+    """Reads the log of one container, each time from the position reached before.
 
     It asks again and again instead of keeping a stream open: then there is nothing that a lost connection could break,
     and any number of logs are followed in turn.
@@ -42,90 +63,110 @@ class LogReader:
         kubectl: The user's.
         pod: Whose log.
         container: Of which container; the one that does the pod's work when None.
+
+    Attributes:
+        shown: The pod, as kubectl takes it.
+        begin: The time of the first line that was read; empty before there is one.
+        late: How long after the container's start that was, when it is so long that lines may have been there before:
+            a kubelet keeps the last 10 MiB, or what it is told to, and says nothing of the rest.
+        gaps: How often lines were perhaps taken away before they were read.
+        is_gone: Whether there is no such pod any more.
+        may_miss_all: Whether the container has run for so long that an empty log need not mean that it wrote nothing.
     """
 
     def __init__(self, kubectl: Kubectl, pod: Object, container: str | None = None) -> None:
+        self.shown = f"pod/{name(pod)}"
+        self.begin = b""
+        self.late: timedelta | None = None
+        self.gaps = 0
+        self.is_gone = False
+        self.may_miss_all = False
         self._kubectl = kubectl
         self._pod = name(pod)
         self._container = container or main_container(pod)
-        self._position = Position()
+        self._position = LogPosition()
         self._restarts = 0
 
-    def read(self, pod: Object) -> list[str]:
-        """Return the lines that are new: none when there is no log yet, or the cluster does not answer.
+    def read(self, pod: Object, *, patience: float = PATIENCE) -> Iterator[bytes]:
+        """Yield what is new, in lines or parts of them: nothing when there is no log yet.
 
         Args:
             pod: The same pod, as it is now.
+            patience: Seconds without a byte after which nothing more is waited for.
+
+        Raises:
+            UnreachableError: The cluster, or the pod's kubelet, does not answer; what came before that was yielded.
+            ClusterError: It refuses to.
         """
-        status = next((each for each in container_statuses(pod) if each["name"] == self._container), None)
+        status = next((entry for entry in container_statuses(pod) if entry["name"] == self._container), None)
         if status is None or ("waiting" in status["state"] and not status.get("restartCount")):
-            return []
-        lines = []
-        if status.get("restartCount", 0) > self._restarts:
+            return
+        restarts = status.get("restartCount", 0)
+        if restarts > self._restarts:
             # What the container wrote between the last line read and its end; kubectl knows one container back.
-            lines = self._read("--previous")
-            self._restarts = status["restartCount"]
-        return lines + self._read()
-
-    def _read(self, *flags: str) -> list[str]:
-        arguments = ["logs", self._pod, f"--container={self._container}", "--timestamps", *flags]
+            if restarts > self._restarts + 1 and self.begin:
+                self.gaps += 1
+                self._position = LogPosition()
+            yield from self._read("--previous", patience=patience, is_over=True)
+            self._position = LogPosition()
+            self._restarts = restarts
+        state = status["state"].get("running") or status["state"].get("terminated") or {}
+        started = state.get("startedAt")
         try:
-            done = self._kubectl.run(*arguments, *self._position.resume(), timeout=_PATIENCE)
-        except ToolError:
-            return []
-        if done.returncode != 0:
-            return []
-        taken = (self._position.take(line) for line in done.stdout.removesuffix("\n").split("\n") if line)
-        return [text for text in taken if text is not None]
+            yield from self._read(patience=patience, is_over="terminated" in status["state"])
+        finally:
+            if started and not self.begin:
+                until = moment(state["finishedAt"]) if state.get("finishedAt") else self._kubectl.runner.now()
+                self.may_miss_all = until - moment(started) > _ROTATION
+            elif started and self.begin == self._position.first:
+                late = moment(f"{self.begin[:26].decode()}Z") - moment(started)
+                self.late = late if late > _ROTATION else None
+
+    def _read(self, *flags: str, patience: float, is_over: bool) -> Iterator[bytes]:
+        position, gaps = self._position, self.gaps - self._position.gaps
+        arguments = ["logs", self._pod, f"--container={self._container}", "--timestamps", *flags, *position.resume()]
+        words = b""
+        with self._kubectl.start(
+            *arguments, idle=_idle_limit(self.shown, self._kubectl.remaining(patience) or 0)
+        ) as running:
+            for piece in pieces(running.stdout):
+                if not piece.moment and _KUBELET_ERROR.match(piece.text):
+                    words = piece.text
+                elif text := position.take(piece):
+                    self.begin = self.begin or position.first
+                    self.gaps = gaps + position.gaps
+                    yield text
+            done = running.wait()
+        if is_over and done.returncode == 0 and not words:
+            position.finish()
+            self.gaps = gaps + position.gaps
+        self._check_end(done.returncode, done.stderr, words)
+
+    def _check_end(self, returncode: int, stderr: str, words: bytes) -> None:
+        """Raise what kubectl's end means, when it means that the log was not read."""
+        if words:
+            message = words.decode(errors="replace").strip()
+            raise ClusterError(f"the log of {self.shown} cannot be read: {message}")
+        if returncode == 0 or _NOT_YET.search(stderr):
+            return
+        if NO_PREVIOUS_CONTAINER.search(stderr):
+            self.gaps += 1
+            return
+        if NO_POD.search(stderr):
+            self.is_gone = True
+            return
+        if returncode < 0:
+            raise ClusterError(f"the log of {self.shown} cannot be read: kubectl was ended by signal {-returncode}")
+        error = error_from(stderr)
+        is_away = isinstance(error, UnreachableError) or "the kubelet of the pod's node does not answer" in str(error)
+        kind = UnreachableError if is_away else ClusterError
+        raise kind(f"the log of {self.shown} cannot be read: {error}", hint=error.hint)
 
 
-class Position:
-    """How far a log was read: so that reading on neither repeats nor leaves out a line."""
+def _idle_limit(shown: str, patience: float) -> Callable[[float], None]:
+    def idle(seconds: float) -> None:
+        if seconds >= patience:
+            message = f"the log of {shown} cannot be read: no answer from its kubelet for {seconds:g} s"
+            raise UnreachableError(message, hint="kubectl get nodes")
 
-    def __init__(self) -> None:
-        self._time = ""
-        self._count = 0  # lines read that carry this very time
-        self._skip = 0
-        self._is_resuming = False
-
-    def resume(self) -> list[str]:
-        """Return kubectl's arguments to read on from here (with what it takes whole: seconds)."""
-        self._skip, self._is_resuming = self._count, bool(self._time)
-        return [f"--since-time={self._time}"] if self._time else ["--tail=-1"]
-
-    def take(self, line: str) -> str | None:
-        """Return the text of a line that `--timestamps` begins with its time; None when it was read before."""
-        stamp = _STAMP.match(line)
-        if not stamp:
-            return line
-        moment, text = stamp[0].rstrip(), _joined(line[stamp.end() :])
-        if self._is_resuming:
-            if _padded(moment) < _padded(self._time):
-                return None
-            if moment == self._time and self._skip:
-                self._skip -= 1
-                return None
-            self._is_resuming = False
-        # A container's two streams share one log, and may be out of order by some microseconds.
-        if moment == self._time:
-            self._count += 1
-        elif _padded(moment) > _padded(self._time):
-            self._time, self._count = moment, 1
-        return text
-
-
-def _joined(text: str) -> str:
-    """Return a long line without the times that stand in it where the runtime cut it."""
-    start = _PIECE
-    while start < len(text):
-        stamp = _STAMP.match(text, start)
-        if stamp:
-            text = text[:start] + text[stamp.end() :]
-        start += _PIECE
-    return text
-
-
-def _padded(moment: str) -> str:
-    """Return a time in UTC so that times are in order as text: RFC 3339 leaves out a fraction's trailing zeros."""
-    whole, _, fraction = moment.rstrip("Z").partition(".")
-    return f"{whole}.{fraction.ljust(9, '0')}"
+    return idle

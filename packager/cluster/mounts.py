@@ -1,4 +1,4 @@
-"""What the events of a pod say of the volumes that its node cannot mount."""
+"""Finds volumes that a node cannot mount, from the events of a pod."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from packager.cluster.objects import last_seen, moment, sentence
+from packager.kubernetes.objects import last_seen, moment, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from packager.cluster.objects import Object
+    from packager.kubernetes.objects import Object
 
 # What a kubelet says of a mount that failed (k8s.io/mount-utils, mount_linux.go), its lines made one. Where there is
 # systemd, that says something of its own first; mount(8) begins with its name and, often, with the place in the pod.
@@ -20,7 +20,7 @@ _FAILED = re.compile(
     r"Output: (?:Running (?:scope )?as unit: \S+ )?(?:mount[.\w]*: )?(?:/\S+: )?(?P<why>.+)"
 )
 
-AGAIN = 150.0
+RETRY_SECONDS = 150.0
 """A kubelet tries again after two minutes at most: a volume of which it has said nothing for longer is there by now."""
 
 
@@ -44,21 +44,21 @@ class Refused:
         if not self.kind.startswith("nfs"):
             return None
         if "unknown filesystem type" in self.why or "helper program" in self.why:
-            return "its node has no NFS client: install one on all nodes (nfs-common, say)"
+            return "its node has no NFS client: install one on all nodes, such as nfs-common"
         if re.search(r"denied|reason given by server|not a directory", self.why):
-            return "the folder has to be on the server, which has to export it to the nodes"
-        return "does its node know and reach the server? With the option nfs, it is NFS_SERVER in site.env"
+            return "the folder must exist on the server and be exported to the nodes"
+        return "check that the node can resolve and reach the server (option nfs: NFS_SERVER in site.env)"
 
 
-def refused(told: Sequence[Object]) -> list[Refused]:
-    """Return what is not mounted, in order, by the events that tell why a pod is not ready, the newest last."""
-    if not told or told[-1]["reason"] != "FailedMount":
+def refused(events: Sequence[Object]) -> list[Refused]:
+    """Return the volumes that are not mounted, in order, from the events about a pod, the newest last."""
+    if not events or events[-1]["reason"] != "FailedMount":
         return []  # what comes after the mounts, a sandbox say, fails when they are there
-    newest = moment(last_seen(told[-1]))
-    found = {}
-    for event in told:
+    newest = moment(last_seen(events[-1]))
+    refused_volumes = {}
+    for event in events:
         failed = _FAILED.search(sentence(event))
-        if failed and (newest - moment(last_seen(event))).total_seconds() < AGAIN:
+        if failed and (newest - moment(last_seen(event))).total_seconds() < RETRY_SECONDS:
             source, why = failed["source"], failed["why"]
-            found[source] = Refused(source, failed["kind"], why.removesuffix(f" while mounting {source}"))
-    return [found[source] for source in sorted(found)]
+            refused_volumes[source] = Refused(source, failed["kind"], why.removesuffix(f" while mounting {source}"))
+    return [refused_volumes[source] for source in sorted(refused_volumes)]

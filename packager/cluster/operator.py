@@ -1,65 +1,96 @@
-"""Operators that workloads need: installed at a pinned version, looked after, and removed."""
+"""Installs, checks and removes the operators that workloads need, at a pinned version."""
 
 from __future__ import annotations
 
-import time
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from packager.cluster.deploy import FIELD_MANAGER, explained
-from packager.cluster.objects import condition, holds, name, shown, status
-from packager.cluster.pods import obstacles
-from packager.errors import ClusterError, UnreachableError
+from packager.base.errors import ClusterError, UnreachableError
+from packager.cluster.obstacles import obstacles
+from packager.cluster.ownership import FIELD_MANAGER, managers, owner
+from packager.cluster.removal import remove
+from packager.kubectl.refusals import explained_error
+from packager.kubernetes.objects import annotation, condition, name, owners, shown, status, true_condition, uid
+from packager.kubernetes.snapshot import Snapshot
+from packager.workloads.kinds import kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Sequence
 
-    from packager.cluster.client import Kubectl
-    from packager.cluster.objects import Object
-    from packager.cluster.releases import Bundle, Release
-    from packager.cluster.verdict import Finding
-
-
-_PULL = "--from FILE takes a manifest whose image is in a registry that the nodes reach"
+    from packager.cluster.releases import Bundle
+    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.verdict import Finding
+    from packager.workloads.operator import Operator
 
 
-def served(kubectl: Kubectl, release: Release) -> tuple[str, ...]:
+_USER_RESOURCES = (
+    "services",
+    "configmaps",
+    "secrets",
+    "persistentvolumeclaims",
+    "statefulsets.apps",
+    "daemonsets.apps",
+)
+"""What people keep in a namespace, beside workloads."""
+
+_ORDER = {
+    "deployment": 0,
+    "serviceaccount": 1,
+    "clusterrolebinding": 1,
+    "clusterrole": 1,
+    "customresourcedefinition": 2,
+    "namespace": 4,
+}
+"""In which kinds are removed: what acts first, all others before the namespace."""
+
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_ROOT_CA = "kube-root-ca.crt"
+_IMAGE_HINT = "use --from FILE with a manifest whose image the nodes can pull"
+
+
+def served(kubectl: Kubectl, operator: Operator) -> tuple[str, ...]:
     """Return the versions in which the cluster serves the operator's kind; none when it has no such CRD.
 
     Raises:
         ClusterError: The cluster cannot say.
     """
-    crd = kubectl.get(f"customresourcedefinitions.apiextensions.k8s.io/{release.crd}")
-    if crd is None or not holds(crd, "Established"):
+    crd = kubectl.get(f"customresourcedefinitions.apiextensions.k8s.io/{operator.crd}")
+    if crd is None or not true_condition(crd, "Established"):
         return ()
-    return tuple(each["name"] for each in crd["spec"]["versions"] if each.get("served"))
+    return tuple(version["name"] for version in crd["spec"]["versions"] if version.get("served"))
 
 
-def jobs(kubectl: Kubectl, release: Release) -> tuple[list[Object], list[Object]]:
+def jobs(kubectl: Kubectl, operator: Operator) -> tuple[list[Object], list[Object]]:
     """Return the jobs of every namespace that still run, and those that have ended.
 
     Raises:
         ClusterError: The cluster cannot say.
     """
-    found = kubectl.items(release.crd, "--all-namespaces")
-    ended = [job for job in found if holds(job, "Succeeded") or holds(job, "Failed")]
-    return [job for job in found if job not in ended], ended
+    kind = kinds()[operator.kind]
+    running: list[Object] = []
+    ended: list[Object] = []
+    for job in kubectl.items(operator.crd, "--all-namespaces"):
+        (ended if kind.ending(Snapshot(job)) else running).append(job)
+    return running, ended
 
 
 def install(
-    kubectl: Kubectl, release: Release, manifests: Bundle, *, dry_run: str | None = None, force_conflicts: bool = False
+    kubectl: Kubectl,
+    operator: Operator,
+    manifests: Bundle,
+    *,
+    dry_run: str | None = None,
+    force_conflicts: bool = False,
 ) -> str:
-    """Apply the operator on the server's side, and return what kubectl says of each object.
+    """Apply the operator with server-side apply, and return kubectl's message on each object.
 
     Raises:
         ClusterError: The cluster refuses, or somebody else's CRD of this name is there.
     """
-    wanted = release.api.partition("/")[2]
-    there = served(kubectl, release)
-    if there and wanted not in there:
-        raise ClusterError(
-            f"{release.crd} is there already, and serves {', '.join(there)}: {release.rival}'s, most likely",
-            hint=f"both bring a CRD of this name, and a cluster has one: remove that of {release.rival} first",
-        )
+    versions = served(kubectl, operator)
+    if versions and operator.api.partition("/")[2] not in versions:
+        raise _rival_error(operator, versions)
     arguments = ["apply", "--server-side", f"--field-manager={FIELD_MANAGER}"]
     if dry_run == "client":  # kubectl knows no server-side apply on the client
         arguments = ["apply"]
@@ -68,14 +99,16 @@ def install(
     return _run(kubectl, arguments, manifests)
 
 
-def settle(
-    kubectl: Kubectl,
-    manifests: Bundle,
-    *,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[str]:
-    """Yield, about once in a second, what the operator still waits for, until it serves.
+def _rival_error(operator: Operator, versions: Sequence[str]) -> ClusterError:
+    message = f"{operator.crd} already exists and serves {', '.join(versions)}"
+    if operator.rival is None:
+        return ClusterError(message, hint=f"packages need {operator.api}: remove the CRD first")
+    hint = f"both have a CRD of this name, and a cluster can have only one: remove that of {operator.rival} first"
+    return ClusterError(f"{message}: most likely that of {operator.rival}", hint=hint)
+
+
+def wait_until_ready(kubectl: Kubectl, manifests: Bundle) -> Iterator[str]:
+    """Yield, about once per second, what the operator still waits for, until it serves.
 
     Raises:
         ClusterError: It is not going to.
@@ -83,91 +116,137 @@ def settle(
     since: dict[str, float] = {}
     while True:
         try:
-            waiting, trouble = _unready(kubectl, manifests)
+            waiting, trouble = _pending(kubectl, manifests)
         except UnreachableError as error:
             waiting, trouble = str(error), None
         if waiting is None:
             return
         if trouble is not None:
-            started = since.setdefault(trouble.message, clock())
-            if clock() - started >= trouble.final_after:
-                hint = _PULL if trouble.reason == "ErrImagePull" else trouble.hint
+            started = since.setdefault(trouble.message, kubectl.runner.clock())
+            if kubectl.runner.clock() - started >= trouble.final_after:
+                hint = _IMAGE_HINT if trouble.reason == "ErrImagePull" else trouble.hint
                 raise ClusterError(f"the operator does not start: {trouble}", hint=hint)
             waiting = str(trouble)
         else:
             since.clear()
         yield waiting
-        sleep(1)
+        kubectl.runner.sleep(1)
 
 
-def uninstall(kubectl: Kubectl, release: Release, manifests: Bundle | None, *, keep_crds: bool, timeout: float) -> str:
-    """Delete the operator, and with its CRD, unless that is kept, every job there is; wait until it is gone.
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """The objects of an operator that are in the cluster.
+
+    Attributes:
+        ours: What `install` has applied, in the order in which it is removed.
+        others: What others have put there, and whose it is.
+    """
+
+    ours: tuple[Object, ...]
+    others: tuple[tuple[Object, str], ...]
+
+
+def installed(kubectl: Kubectl, operator: Operator, manifests: Bundle | None, *, keep_crds: bool) -> Installed:
+    """Return what `uninstall` would delete, and what it would keep because others have created it.
 
     Args:
         kubectl: The user's.
-        release: Which operator.
-        manifests: What to delete; None for what the release brings.
+        operator: Which one.
+        manifests: What to look for; None for what the release brings.
         keep_crds: Whether CRDs, and so all jobs, stay.
-        timeout: Seconds to wait.
-
-    Returns:
-        What kubectl says of each object.
 
     Raises:
+        ClusterError: The cluster cannot say.
+    """
+    ours: list[Object] = []
+    others: list[tuple[Object, str]] = []
+    for kind, resource, namespace in _removable(operator, manifests, keep_crds=keep_crds):
+        where = (f"--namespace={namespace}",) if namespace else ()
+        for item in kubectl.items(f"{kind}/{resource}", *where, "--show-managed-fields"):
+            if not _is_own(item):
+                others.append(
+                    (item, "managed by another installer" if FIELD_MANAGER in managers(item) else owner(item))
+                )
+            elif item["kind"] == "Namespace" and (guests := _foreign_objects(kubectl, resource, ours)):
+                others.append((item, f"it contains {guests}"))
+            else:
+                ours.append(item)
+    if not any(FIELD_MANAGER in managers(item) for item in ours):
+        return Installed((), (*others, *((item, owner(item)) for item in ours)))
+    return Installed(tuple(ours), tuple(others))
+
+
+def uninstall(kubectl: Kubectl, items: Sequence[Object], *, timeout: float) -> None:
+    """Delete the objects that `install` has applied, one after the other, and wait until they are gone.
+
+    Raises:
+        TimedOutError: Something is not gone yet.
         ClusterError: The cluster refuses.
     """
-    said = ""
-    for resource, where in _removable(release, manifests, keep_crds=keep_crds):
-        arguments = ["delete", *resource, *where, "--ignore-not-found", "--wait", f"--timeout={timeout:g}s"]
-        done = kubectl.run(*arguments, timeout=timeout + 30)
-        if done.returncode != 0:
-            raise explained(done.stderr)
-        said += done.stdout
-    return said
+    deadline = kubectl.runner.clock() + timeout
+    for item in items:
+        to = replace(kubectl, namespace=item["metadata"].get("namespace"))
+        remove(to, [item], timeout=max(0.0, deadline - kubectl.runner.clock()))
 
 
-def removed(release: Release, manifests: Bundle | None, *, keep_crds: bool) -> list[str]:
-    """Return `kind/name` of what `uninstall` deletes."""
-    return [each for resources, _ in _removable(release, manifests, keep_crds=keep_crds) for each in resources]
+def _is_own(item: Object) -> bool:
+    """Whether `install` has applied the object, and no other installer (Helm, Argo CD, kubectl apply) claims it."""
+    claims = ("meta.helm.sh/release-name", "argocd.argoproj.io/tracking-id", _LAST_APPLIED)
+    is_claimed = any(annotation(item, claim) for claim in claims)
+    # What is applied with nothing but a name, as a ServiceAccount may be, is managed by nobody.
+    return not is_claimed and (FIELD_MANAGER in managers(item) or not managers(item))
 
 
-def _removable(
-    release: Release, manifests: Bundle | None, *, keep_crds: bool
-) -> Iterator[tuple[list[str], tuple[str, ...]]]:
-    """Yield resources and the flags that say where they are: first what acts, last what everything else is in."""
-    found = [_reference(each) for each in manifests.objects] if manifests else list(release.brings)
-    order = ("deployment", "serviceaccount", "clusterrolebinding", "clusterrole", "customresourcedefinition")
-    found.sort(key=lambda each: order.index(each[0]) if each[0] in order else 99 if each[0] == "namespace" else 50)
-    for kind, resource, namespace in found:
-        if not (keep_crds and kind == "customresourcedefinition"):
-            yield [f"{kind}/{resource}"], (f"--namespace={namespace}",) if namespace else ()
+def _foreign_objects(kubectl: Kubectl, namespace: str, ours: Sequence[Object]) -> str:
+    """Return what others keep in the operator's namespace, as a list in a sentence; not what controllers made."""
+    where = f"--namespace={namespace}"
+    resources = (*_workload_resources(kubectl, ours), *_USER_RESOURCES)
+    items = [item for resource in resources for item in kubectl.items(resource, where)]
+    known = {uid(item) for item in ours}
+    guests = [item for item in items if uid(item) not in known and not owners(item) and name(item) != _ROOT_CA]
+    return ", ".join(shown(item) for item in guests)
+
+
+def _workload_resources(kubectl: Kubectl, ours: Sequence[Object]) -> Iterator[str]:
+    """Yield the resources of the kinds of workload that the cluster has, but those whose CRD is among `ours`."""
+    removed = {name(item) for item in ours if item["kind"] == "CustomResourceDefinition"}
+    for kind in kinds().values():
+        if kind.operator is None or (kind.operator.crd not in removed and served(kubectl, kind.operator)):
+            yield kind.resource
+
+
+def _removable(operator: Operator, manifests: Bundle | None, *, keep_crds: bool) -> Iterator[tuple[str, str, str]]:
+    """Yield kind, name and namespace: first what acts, last what everything else is in."""
+    brought = [_reference(item) for item in manifests.objects] if manifests else list(operator.brings)
+    brought.sort(key=lambda entry: _ORDER.get(entry[0], 3))
+    yield from (entry for entry in brought if not (keep_crds and entry[0] == "customresourcedefinition"))
 
 
 def _reference(item: Object) -> tuple[str, str, str]:
     return str(item["kind"]).lower(), name(item), str(item["metadata"].get("namespace") or "")
 
 
-def _unready(kubectl: Kubectl, manifests: Bundle) -> tuple[str | None, Finding | None]:
+def _pending(kubectl: Kubectl, manifests: Bundle) -> tuple[str | None, Finding | None]:
     """Return what is waited for (None: nothing any more), and what may be in its way."""
     for crd in manifests.of("CustomResourceDefinition"):
         live = kubectl.get(f"customresourcedefinitions.apiextensions.k8s.io/{name(crd)}")
-        if live is None or not holds(live, "Established"):
+        if live is None or not true_condition(live, "Established"):
             return f"{name(crd)} is not established yet", None
-    for wanted in manifests.of("Deployment"):
-        where = f"--namespace={wanted['metadata'].get('namespace') or 'default'}"
-        found = kubectl.items(f"deployments.apps/{name(wanted)}", where)
-        if not found:
-            return f"{shown(wanted)} is not there yet", None
-        if _is_available(found[0]):
+    for manifest in manifests.of("Deployment"):
+        where = f"--namespace={manifest['metadata'].get('namespace') or 'default'}"
+        live = next(iter(kubectl.items(f"deployments.apps/{name(manifest)}", where)), None)
+        if live is None:
+            return f"{shown(manifest)} does not exist yet", None
+        if _is_available(live):
             continue
-        refused = condition(found[0], "ReplicaFailure")
+        refused = condition(live, "ReplicaFailure")
         if refused and refused["status"] == "True":
-            raise ClusterError(f"{shown(wanted)} cannot make its pods: {refused.get('message')}")
-        selector = found[0]["spec"]["selector"]["matchLabels"]
+            raise ClusterError(f"{shown(manifest)} cannot create its pods: {refused.get('message')}")
+        selector = live["spec"]["selector"]["matchLabels"]
         pods = kubectl.items("pods", where, f"--selector={','.join(f'{k}={v}' for k, v in selector.items())}")
         events = kubectl.items("events", where)
-        troubles = [each for pod in pods for each in obstacles(pod, events) if each.blocks]
-        return f"{shown(wanted)}: not all of its pods are available yet", min(troubles, key=_patience, default=None)
+        troubles = [finding for pod in pods for finding in obstacles(pod, events) if finding.blocks]
+        return f"{shown(manifest)}: not all of its pods are available yet", min(troubles, key=_patience, default=None)
     return None, None
 
 
@@ -177,16 +256,16 @@ def _patience(finding: Finding) -> float:
 
 def _is_available(deployment: Object) -> bool:
     """Whether every pod is available and of the newest kind, as `kubectl rollout status` sees it."""
-    said = status(deployment)
-    seen = said.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
-    updated = said.get("updatedReplicas", 0)
-    is_complete = deployment["spec"].get("replicas", 1) <= updated and said.get("replicas", 0) <= updated
-    return bool(seen and is_complete and said.get("availableReplicas", 0) >= updated)
+    counts = status(deployment)
+    is_current = counts.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
+    updated = counts.get("updatedReplicas", 0)
+    is_complete = deployment["spec"].get("replicas", 1) <= updated and counts.get("replicas", 0) <= updated
+    return bool(is_current and is_complete and counts.get("availableReplicas", 0) >= updated)
 
 
 def _run(kubectl: Kubectl, arguments: list[str], manifests: Bundle) -> str:
     with manifests.file() as file:
         done = kubectl.run(*arguments, f"--filename={file}")
     if done.returncode != 0:
-        raise explained(done.stderr)
+        raise explained_error(done.stderr)
     return str(done.stdout)

@@ -1,1 +1,1 @@
-"""A model spec: its types (`model`), reading it (`load`), judging it (`check`), finding it (`catalog`)."""
+"""A model spec: its types (`model`), loading (`load`), checks (`check`) and search (`catalog`)."""

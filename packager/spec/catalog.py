@@ -5,20 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packager import paths, yamlio
-from packager.errors import ToolError, UsageError, reason
-from packager.problems import similar
+from packager.base import paths, yamlio
+from packager.base.errors import ToolError, UsageError, reason
+from packager.base.problems import similar
+from packager.package.layout import SPEC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_HERE = Path(__file__).resolve().parent.parent
+_PACKAGER = Path(__file__).resolve().parent.parent
 
 
 def bundled() -> Path:
     """Return the folder of the specs that come with mlpack: inside the wheel, or beside `packager/` in a clone."""
-    inside = _HERE / "model_specs"
-    return inside if inside.is_dir() else _HERE.parent / "model_specs"
+    inside = _PACKAGER / "model_specs"
+    return inside if inside.is_dir() else _PACKAGER.parent / "model_specs"
 
 
 def specs(folders: Sequence[Path]) -> Iterator[Path]:
@@ -30,8 +31,8 @@ def specs(folders: Sequence[Path]) -> Iterator[Path]:
         except OSError as error:
             raise UsageError(f"{folder}: {reason(error)}") from None
         for name in names:
-            path = folder / name / "spec.yaml"
-            if name not in seen and _is_there(path):
+            path = folder / name / SPEC
+            if name not in seen and _is_spec_file(path):
                 seen.add(name)
                 yield path
 
@@ -49,23 +50,23 @@ def find(model: str, folders: Sequence[Path]) -> Path:
     """
     if "/" in model or model in (".", "..") or model.endswith((".yaml", ".yml")):
         path = Path(model)
-        return path / "spec.yaml" if paths.is_folder(path) else path
+        return path / SPEC if paths.is_folder(path) else path
     for folder in folders:
-        path = folder / model / "spec.yaml"
-        if _is_there(path) and model in names(path):
+        path = folder / model / SPEC
+        if _is_spec_file(path) and model in names(path):
             return path
     known: list[str] = []
     for path in specs(folders):
-        called = names(path)
-        if model in called:
+        spec_names = names(path)
+        if model in spec_names:
             return path
-        known.extend(called)
+        known.extend(spec_names)
     hint = similar(model, known) or "`mlpack list` shows the models"
-    where = "; a path has a slash: ./" + model if paths.exists(Path(model)) else ""
-    raise UsageError(f"there is no model {model!r}{where}", hint=hint)
+    where = "; write a path with a slash: ./" + model if paths.exists(Path(model)) else ""
+    raise UsageError(f"model {model!r} not found{where}", hint=hint)
 
 
-def _is_there(spec: Path) -> bool:
+def _is_spec_file(spec: Path) -> bool:
     try:
         return paths.is_file(spec)
     except ToolError:  # a folder of somebody else's keeps no one from the models beside it

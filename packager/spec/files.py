@@ -1,26 +1,26 @@
-"""The files that a spec names: found, measured, and kept inside the spec's folder."""
+"""Finds and measures the files that a spec names, which must be inside the spec's folder."""
 
 from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packager.errors import reason
-from packager.problems import similar
-from packager.spec.check import Fault
+from packager.base.errors import reason
+from packager.base.faults import Fault
+from packager.base.problems import similar
+from packager.base.values import Value
+from packager.spec import excluded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from packager.base.yamlio import Location
     from packager.spec.model import Spec
-    from packager.yamlio import Location
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFile:
+class SourceFile(Value, frozen=True):
     """A file on disk that goes into the package.
 
     Attributes:
@@ -36,16 +36,23 @@ class SourceFile:
     executable: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """What a spec brings: code for the ConfigMap, assets of any size, the image's Dockerfile."""
+class SpecFiles(Value, frozen=True):
+    """The files of a spec.
+
+    Attributes:
+        files: Code, for the ConfigMap.
+        assets: Files of any size.
+        dockerfile: The image's.
+        left_out: The paths of what stands in a folder of assets and is left out of it: see `packager.spec.excluded`.
+    """
 
     files: tuple[SourceFile, ...]
     assets: tuple[SourceFile, ...]
     dockerfile: SourceFile | None
+    left_out: tuple[str, ...] = ()
 
 
-def collect(folder: Path, spec: Spec) -> tuple[Sources, list[Fault]]:
+def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
     """Find every file that `spec` names below `folder`.
 
     Returns:
@@ -55,28 +62,32 @@ def collect(folder: Path, spec: Spec) -> tuple[Sources, list[Fault]]:
     faults: list[Fault] = []
     root = folder.resolve()
 
-    def one(name: str, location: Location) -> SourceFile | None:
-        found = _look(root, name)
-        if isinstance(found, SourceFile):
-            return found
-        faults.append(Fault(location, found, _likely(root, name)))
+    def add(name: str, location: Location) -> SourceFile | None:
+        source = _source_file(root, name)
+        if isinstance(source, SourceFile):
+            return source
+        faults.append(Fault(location, source, _similar_name_hint(root, name)))
         return None
 
-    files = [one(name, ("files", index)) for index, name in enumerate(spec.files)]
-    dockerfile = one(spec.image.dockerfile, ("image", "dockerfile")) if spec.image.dockerfile else None
+    files = [add(name, ("files", index)) for index, name in enumerate(spec.files)]
+    dockerfile = add(spec.image.dockerfile, ("image", "dockerfile")) if spec.image.dockerfile else None
     assets: dict[str, SourceFile] = {}
+    left_out: set[str] = set()
     for index, name in enumerate(spec.assets):
-        for found in _walk(root, name):
-            if isinstance(found, SourceFile):
-                assets[found.name] = found
+        for source in _walk(root, name, left_out):
+            if isinstance(source, SourceFile):
+                assets[source.name] = source
             else:
-                faults.append(Fault(("assets", index), found))
-    return Sources(
-        tuple(file for file in files if file), tuple(assets[name] for name in sorted(assets)), dockerfile
+                faults.append(Fault(("assets", index), source))
+    return SpecFiles(
+        tuple(file for file in files if file),
+        tuple(assets[name] for name in sorted(assets)),
+        dockerfile,
+        tuple(sorted(left_out - set(spec.assets))),
     ), faults
 
 
-def _look(root: Path, name: str) -> SourceFile | str:
+def _source_file(root: Path, name: str) -> SourceFile | str:
     """Return the file `name` below `root`, or what is wrong with it."""
     try:
         real = (root / name).resolve(strict=True)
@@ -85,16 +96,16 @@ def _look(root: Path, name: str) -> SourceFile | str:
         return f"expected a file, found none: {name}"
     except (OSError, RuntimeError) as error:
         return f"{name} cannot be read: {(getattr(error, 'strerror', None) or str(error)).lower()}"
-    wrong = None
+    problem = None
     if not real.is_relative_to(root):
-        wrong = f"{name} is a link that leaves the spec's folder"
+        problem = f"{name} is a link that leaves the spec's folder"
     elif stat.S_ISDIR(info.st_mode):
-        wrong = f"expected a file, found a folder: {name}"
+        problem = f"expected a file, found a folder: {name}"
     elif not stat.S_ISREG(info.st_mode):
-        wrong = f"expected a file, found a special file: {name}"
+        problem = f"expected a file, found a special file: {name}"
     elif not os.access(real, os.R_OK):
-        wrong = f"{name} cannot be read: permission denied"
-    return wrong or SourceFile(_utf8(name), real, info.st_size, bool(info.st_mode & stat.S_IXUSR))
+        problem = f"{name} cannot be read: permission denied"
+    return problem or SourceFile(_utf8(name), real, info.st_size, bool(info.st_mode & stat.S_IXUSR))
 
 
 def _utf8(name: str) -> str:
@@ -102,7 +113,7 @@ def _utf8(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "surrogateescape")
 
 
-def _likely(root: Path, name: str) -> str | None:
+def _similar_name_hint(root: Path, name: str) -> str | None:
     """Return a hint for a file that is not there: the one beside it with nearly this name."""
     path = root / name
     try:
@@ -115,22 +126,39 @@ def _likely(root: Path, name: str) -> str | None:
     return similar(name, [f"{above}/{entry}" if above else entry for entry in beside])
 
 
-def _walk(root: Path, name: str) -> Iterator[SourceFile | str]:
+def _walk(root: Path, name: str, left_out: set[str]) -> Iterator[SourceFile | str]:
+    """Yield the files at and below `name`, or what is wrong with them; add to `left_out` what is left out."""
     top = root / name
     try:
         is_inside = top.is_dir() and top.resolve().is_relative_to(root)
     except OSError:
         is_inside = False
     if not is_inside:
-        yield _look(root, name)
+        yield _source_file(root, name)
         return
-    unread: list[OSError] = []
-    empty = True
-    for folder, folders, names in os.walk(top, onerror=unread.append):
-        folders.sort()
-        for entry in sorted([*names, *(entry for entry in folders if (Path(folder) / entry).is_symlink())]):
-            empty = False
-            yield _look(root, (Path(folder) / entry).relative_to(root).as_posix())
-    yield from (f"{error.filename} cannot be read: {reason(error)}" for error in unread)
-    if empty and not unread:
-        yield f"expected files, found an empty folder: {name}"
+    errors: list[OSError] = []
+    count, excluded_before = 0, len(left_out)
+    for folder, folders, names in os.walk(top, onerror=errors.append):
+        here = Path(folder).relative_to(root)
+        left_out |= {(here / entry).as_posix() for entry in (*folders, *names) if excluded.is_excluded(entry)}
+        folders[:] = sorted(entry for entry in folders if not excluded.is_excluded(entry))
+        links = [entry for entry in folders if (Path(folder) / entry).is_symlink()]
+        for entry in sorted([*names, *links]):
+            source = _source_file(root, (here / entry).as_posix())
+            if excluded.is_excluded(entry) or _leads_to_excluded(source, root, top.resolve()):
+                left_out.add((here / entry).as_posix())
+                continue
+            count += 1
+            yield source
+    yield from (f"{error.filename} cannot be read: {reason(error)}" for error in errors)
+    if not count and not errors:
+        what = "found only files that are excluded" if len(left_out) > excluded_before else "found an empty folder"
+        yield f"expected files, {what}: {name}"
+
+
+def _leads_to_excluded(source: SourceFile | str, root: Path, top: Path) -> bool:
+    """Whether a link leads to what would be left out itself."""
+    if isinstance(source, str):
+        return False
+    below = source.path.relative_to(top if source.path.is_relative_to(top) else root)
+    return any(map(excluded.is_excluded, below.parts))

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from msgspec import Meta
-
-from packager.kinds import AnyOverlay
-from packager.spec.fields import (
-    EnvironmentKey,
-    EnvironmentText,
-    Fields,
+from packager.base.fields import (
+    AssetPath,
+    Environment,
     ImageName,
     ImageTag,
     Label,
     OneLine,
-    Parameter,
     Registry,
     RelativePath,
     Tag,
     Text,
     UseCase,
 )
+from packager.base.values import Fields, Meta
+from packager.workloads import AnyOverlay
 
-# Written out, not `Parameter | EnvironmentValue`: msgspec resolves a union only when its members stand side by side.
-Environment = Annotated[
-    dict[EnvironmentKey, Parameter | EnvironmentText | int | float | bool],
-    Meta(description="What goes into mlops.env: KEY: value, or KEY: {value: …, description: …}."),
-]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Image(Fields, frozen=True):
@@ -35,27 +29,33 @@ class Image(Fields, frozen=True):
 
     name: Annotated[ImageName, Meta(description="The image's repository, without its registry.")]
     tag: Annotated[ImageTag, Meta(description="The image's tag; quote one that looks like a number.")]
-    registry: Annotated[Registry, Meta(description="Where it is pulled from: the value of REGISTRY in mlops.env.")] = (
+    registry: Annotated[Registry, Meta(description="The registry to pull it from; becomes REGISTRY in mlops.env.")] = (
         "docker.io"
     )
     dockerfile: Annotated[
         RelativePath | None,
         Meta(
-            description="The Dockerfile that builds the image. It travels in the package, whose root is its context: "
-            "the model's files are in quickstart/scripts."
+            description="The Dockerfile that builds the image. The package contains it, and the package's root is the "
+            "build context: the model's files are in quickstart/scripts."
         ),
     ] = None
 
 
 class Variant(Fields, frozen=True):
-    """One thing that the model can do; each variant becomes a package of its own."""
+    """One precision and mode of the model. Each variant becomes a package of its own."""
 
-    script: Annotated[RelativePath, Meta(description="One of `files`: what a process (a rank) runs.")]
-    precision: Annotated[Tag | None, Meta(description="What --precision selects; part of the package's name.")] = None
-    mode: Annotated[Tag | None, Meta(description="What --mode selects; part of the package's name.")] = None
+    script: Annotated[
+        RelativePath | None,
+        Meta(
+            description="The program that each process (rank) runs: one of `files`. Without it, the overlays "
+            "have a `command`, or run the image's own entrypoint."
+        ),
+    ] = None
+    precision: Annotated[Tag | None, Meta(description="The value for --precision; part of the package's name.")] = None
+    mode: Annotated[Tag | None, Meta(description="The value for --mode; part of the package's name.")] = None
     overlays: Annotated[
         Annotated[list[Label], Meta(min_length=1)] | None,
-        Meta(description="Which of the overlays this variant has; without it, all."),
+        Meta(description="The overlays of this variant; all, if it is not set."),
     ] = None
     environment: Environment = {}
 
@@ -66,24 +66,16 @@ class Variant(Fields, frozen=True):
 
 
 class Spec(Fields, frozen=True):
-    """A model: what it is called, which image it runs in, which files it brings, and in which variants."""
+    """A model: its name, image, files, overlays and variants."""
 
-    name: Annotated[Label, Meta(description="What `mlpack build` calls the model.")]
-    title: Annotated[OneLine, Meta(description="The model's name for people.")]
+    name: Annotated[Label, Meta(description="The model's name for `mlpack build`.")]
+    title: Annotated[OneLine, Meta(description="The model's title, for people to read.")]
     framework: Annotated[Label, Meta(description="The folder below quickstart/common.", examples=["tensorflow"])]
     image: Image
-    files: Annotated[
-        list[RelativePath],
-        Meta(
-            description="The code: it travels in a ConfigMap, at most 200 KiB, so what is untarred is what runs.",
-            min_length=1,
-            examples=[["train.sh"]],
-        ),
-    ]
     overlays: Annotated[
         dict[Label, AnyOverlay],
         Meta(
-            description="The ways to run it, by the name of the overlay's folder.",
+            description="The ways to run it. Each key is the name of an overlay's folder.",
             min_length=1,
             examples=[{"single-node": {"kind": "Pod"}}],
         ),
@@ -91,26 +83,46 @@ class Spec(Fields, frozen=True):
     variants: Annotated[
         list[Variant],
         Meta(
-            description="What it can do; the first is what a plain build builds.",
+            description="What it can do. Without --precision and --mode, `mlpack build` builds the first.",
             min_length=1,
             examples=[[{"script": "train.sh"}]],
         ),
     ]
-    package: Annotated[Label | None, Meta(description="How package names begin; without it, `name`.")] = None
+    files: Annotated[
+        list[RelativePath],
+        Meta(
+            description="The code. It is delivered in a ConfigMap, of at most 200 KiB. Without it, everything "
+            "that runs is in the image.",
+            min_length=1,
+            examples=[["train.sh"]],
+        ),
+    ] = []
+    package: Annotated[Label | None, Meta(description="The start of package names; `name`, if it is not set.")] = None
     aliases: Annotated[list[Label], Meta(description="Other names for `mlpack build`.")] = []
-    description: Annotated[Text, Meta(description="What the README says the model is.")] = ""
+    description: Annotated[Text, Meta(description="The description of the model in the package's README.")] = ""
     use_case: Annotated[
         UseCase | None,
-        Meta(description="What it is for, such as image_recognition; a label on the workload."),
+        Meta(description="The purpose, such as image_recognition; becomes a label of the workload."),
     ] = None
     environment: Environment = {}
     assets: Annotated[
-        list[RelativePath],
+        list[AssetPath],
         Meta(
-            description="Files and folders of any size that travel in the package under `assets`, "
-            "and reach the container when the package lies on storage that the cluster mounts.",
+            description="Files and folders of any size. They are in the package under `assets`, and the container "
+            "sees them if the package is on storage that the cluster mounts. Files in a folder that usually contain "
+            "secrets, history or caches (.git, .env, .ssh, __pycache__ and similar) are left out, unless they are "
+            "listed here themselves.",
         ),
     ] = []
+
+    def pairs(self) -> Iterator[tuple[int, str]]:
+        """Yield the index of each variant with the name of each overlay that it has, of those that there are."""
+        for index, variant in enumerate(self.variants):
+            yield from ((index, name) for name in variant.overlays or self.overlays if name in self.overlays)
+
+    def environments(self, variant: Variant, overlay: str) -> tuple[Environment, ...]:
+        """Return what an overlay of a variant has in its environment; of one key, the last value counts."""
+        return self.environment, variant.environment, self.overlays[overlay].environment
 
     def package_name(self, variant: Variant) -> str:
         """Return the name of `variant`'s package: `resnet50v1-5-fp32-training`."""

@@ -1,18 +1,17 @@
-"""The spec's JSON Schema, made from its types."""
+"""Makes the JSON Schema of a spec from its types."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from packager.base.values import schema as schema_of
 from packager.spec.model import Spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from packager.yamlio import Location
+    from packager.base.yamlio import Location
 
 Rule = dict[str, Any]
 """A schema, or a part of one."""
@@ -27,7 +26,7 @@ def json_schema() -> Rule:
 
     It is made once, and not to be changed.
     """
-    schema = _plain_unions(msgspec.json.schema(Spec))
+    schema = _plain_unions(schema_of(Spec))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "mlpack model spec", **schema}
 
 
@@ -38,7 +37,7 @@ def resolve(rule: Rule, schema: Rule) -> Rule:
     return {**schema["$defs"][rule["$ref"].rpartition("/")[2]], **rule}
 
 
-def takes(location: Location, value: float | None) -> bool:
+def accepts(location: Location, value: float | None) -> bool:
     """Whether the field at `location` can be a number, a boolean or null as `value` is; true for no field at all."""
     schema = json_schema()
     rules = list(_alternatives(schema, schema))

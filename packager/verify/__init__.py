@@ -1,14 +1,18 @@
-"""Judges a package that somebody sent: its files, how it renders, its manifests, and whether they make sense.
+"""Verifies a package from somebody else: its files, how it renders, and its manifests.
 
-    files         against the manifest's digests and modes
-    kustomization what stands in the overlays, read without kustomize; nothing from outside the package
+    files         against the inventory's digests and modes
+    kustomization the overlays as written, read without kustomize; nothing from outside the package
     rendering     each overlay, by each kubectl
     schema        each manifest, by the fields that each version of Kubernetes has
-    names, references, containers, mpi, options: whether it makes sense
-    security      the Pod Security level: stated, and judged when one is asked for
-    server        a cluster's own word, when it is asked
+    objects, rights: what it creates, and what its pods use from their namespace
+    environment   which variables it sets
+    names, references, containers, podspec, kinds, options: whether it makes sense
+    security      the Pod Security level: stated, and judged when one is asked for, or when an edit lowers it
+    changes       what was edited, line by line
+    additions     workloads that an edit adds
+    server        a server-side dry run, on request
 
-What could not be checked is neither good nor bad, and never mixed up with either.
+"Could not be checked" is a third result, and is never mixed with "valid" or "invalid".
 """
 
 from __future__ import annotations
@@ -16,25 +20,47 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from packager.contents import DEFAULT
-from packager.errors import ToolError
-from packager.package import OVERLAYS
-from packager.problems import Problem
-from packager.verify import containers, files, mpi, names, options, references, rendering, schema, security, server
+from packager.base.errors import ToolError
+from packager.base.problems import Problem, ordered
+from packager.base.runner import SYSTEM, Runner
+from packager.package import layout
+from packager.package.limits import DEFAULT
+from packager.verify import (
+    additions,
+    changes,
+    containers,
+    environment,
+    files,
+    kinds,
+    levels,
+    names,
+    objects,
+    options,
+    podspec,
+    references,
+    rendering,
+    rights,
+    schema,
+    security,
+    server,
+)
 from packager.verify.report import Report, Security
+from packager.workloads import structures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from packager.cluster.client import Kubectl
-    from packager.contents import Limits
-    from packager.package import Package
-    from packager.verify.overlay import Overlay
+    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.podsecurity import Level
+    from packager.package.limits import Limits
+    from packager.package.opened import Package
+    from packager.verify.changes import Edits
+    from packager.verify.overlay import RenderedOverlay
 
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """What to check.
+    """The options of verifying.
 
     Attributes:
         kubectls: What renders; more than one have to agree.
@@ -42,72 +68,144 @@ class Checks:
         level: The Pod Security level that every overlay has to keep within; None only states which each reaches.
         server: The cluster to ask; None asks none.
         limits: How much the package may hold.
+        allowed: Kinds of object, `Kind` or `Kind.group`, that it may make though no build does.
+        namespace: The one that its objects may name, besides none.
+        runner: What starts kubectl.
     """
 
     kubectls: tuple[str, ...] = ("kubectl",)
     kubernetes: tuple[str, ...] = ()
-    level: security.Level | None = None
+    level: Level | None = None
     server: Kubectl | None = None
     limits: Limits = DEFAULT
+    allowed: frozenset[str] = frozenset()
+    namespace: str | None = None
+    runner: Runner = SYSTEM
 
 
 def verify(package: Package, checks: Checks) -> Report:
-    """Return everything that there is to say of `package`.
+    """Return the report on `package`.
 
     Raises:
         VerificationError: It holds what no package does, and was not looked at further.
-        ToolError: A file cannot be read.
+        ToolError: A folder cannot be read, or a file changes meanwhile. What cannot be read of files is in the report.
     """
     versions = checks.kubernetes or schema.versions()
-    problems, edits = files.check(package, checks.limits)
-    unchecked: list[str] = []
-    levels: list[Security] = []
+    checked = files.check(package, checks.limits)
+    problems, unchecked = checked.problems, [str(error) for error in checked.unread]
+    edits = changes.read(package, checked.edits)
+    levels_reached: list[Security] = []
+    made: list[objects.Made] = []
+    notes: list[Problem] = []
     if not package.overlays:
         problems.append(Problem(str(package.source), 0, 0, "the package has no overlay"))
     for name in package.overlays:
-        outcome = rendering.render(package, name, checks.kubectls)
+        try:
+            outcome = rendering.render(package, name, checks.kubectls, checks.runner)
+        except ToolError as error:
+            unchecked.append(f"{error}, so {name} was not rendered")
+            continue
         problems += outcome.problems
+        notes += outcome.sources.notes
         unchecked += outcome.unchecked
-        problems += options.check(outcome.sources, f"{OVERLAYS}/{name}")
+        problems += options.check(outcome.sources, layout.env(name))
         if outcome.overlay is None:
             continue
-        problems += _sense(outcome.overlay, versions)
-        unchecked += _unknown(outcome.overlay)
+        problems += _manifest_problems(outcome.overlay, versions)
+        problems += _permission_problems(outcome.overlay, checks)
+        made += objects.made(outcome.overlay)
+        unchecked += _without_schema(outcome.overlay)
         exceeded = security.exceeded(outcome.overlay)
-        levels.append(Security(name, security.level(exceeded), exceeded))
+        unknown = [manifest for manifest in outcome.overlay.manifests if not structures.is_known(manifest)]
+        level = None if unknown or not outcome.overlay.pods else security.level(exceeded)
+        levels_reached.append(Security(name, level, exceeded))
+        try:
+            problems += additions.check(outcome.overlay, edits, checks.allowed, checks.kubectls[0], checks.runner)
+            problems += _security_problems(outcome.overlay, exceeded, edits, checks)
+        except ToolError as error:
+            unchecked.append(f"{error}, so the Pod Security level of {name} when it was sealed is unknown")
         if checks.level is not None:
-            problems += security.breaches(exceeded, checks.level)
+            unchecked += [f"{name}: the Pod Security level of {manifest} is unknown" for manifest in unknown]
         if checks.server is not None:
             try:
-                said, unsaid = server.check(package, outcome, checks.server)
+                server_problems, server_unchecked = server.check(package, outcome, checks.server)
             except ToolError as error:
-                said, unsaid = [], [f"the cluster could not judge {name}: {error}"]
-            problems += said
-            unchecked += unsaid
+                server_problems, server_unchecked = [], [f"the cluster could not check {name}: {error}"]
+            problems += server_problems
+            unchecked += server_unchecked
     return Report(
         package=package.name,
         digest=package.digest,
-        problems=tuple(sorted(set(problems), key=lambda found: (found.file, found.line, found.column, found.message))),
-        edits=tuple(edits),
+        problems=tuple(ordered(problems)),
+        edits=tuple(package.shown(path) for path in edits.paths),
+        changes=edits.lines,
+        notes=tuple(ordered(notes)),
         unchecked=tuple(dict.fromkeys(unchecked)),
-        security=tuple(levels),
+        security=tuple(levels_reached),
         kubernetes=tuple(versions),
         kubectls=checks.kubectls,
         server=checks.server is not None,
+        objects=tuple(made),
     )
 
 
-def _sense(overlay: Overlay, versions: tuple[str, ...]) -> Iterator[Problem]:
+def trust(package: Package, overlay: RenderedOverlay, checks: Checks) -> list[Problem]:
+    """Return why an overlay must not be applied: the part of `verify` that takes only milliseconds.
+
+    It starts no kubectl, but where an edit is more than ids, values and switches, and the level is not "restricted" or
+    there are several workloads.
+
+    What a user is meant to edit may have been edited. Each check here is one of `verify` too: what is a problem here is
+    one there, with the same words.
+
+    Args:
+        package: The package.
+        overlay: What was rendered of it already (`packager.verify.rendering.read` and `kubectl`).
+        checks: What to check; its kubectl, level, allowed kinds, namespace and limits count.
+
+    Raises:
+        VerificationError: The package holds what none does, and was not looked at further.
+        ToolError: A file cannot be read, and nothing else is wrong.
+    """
+    checked = files.check(package, checks.limits)
+    problems = checked.problems
+    problems += overlay.sources.refused
+    problems += _permission_problems(overlay, checks)
+    edits = changes.read(package, checked.edits)
+    problems += additions.check(overlay, edits, checks.allowed, checks.kubectls[0], checks.runner)
+    problems += _security_problems(overlay, security.exceeded(overlay), edits, checks)
+    if checked.unread and not problems:
+        raise checked.unread[0]
+    return ordered(problems)
+
+
+def _permission_problems(overlay: RenderedOverlay, checks: Checks) -> Iterator[Problem]:
+    yield from environment.check(overlay)
+    yield from objects.check(overlay, checks.allowed, checks.namespace)
+    yield from rights.check(overlay, checks.allowed)
+
+
+def _security_problems(
+    overlay: RenderedOverlay, fields: tuple[security.Exceeded, ...], edits: Edits, checks: Checks
+) -> Iterator[Problem]:
+    """Yield the fields beyond the level that is asked for; when none is, those that an edit has brought."""
+    if checks.level is not None:
+        yield from security.breaches(fields, checks.level)
+    else:
+        yield from levels.problems(levels.lowered(overlay, fields, edits, checks.kubectls[0], checks.runner))
+
+
+def _manifest_problems(overlay: RenderedOverlay, versions: tuple[str, ...]) -> Iterator[Problem]:
     for manifest in overlay.manifests:
         for fault in schema.faults(manifest.data, versions):
             yield overlay.problem(manifest, fault.location, fault.message, fault.hint, at_key=fault.at_key)
-    for check in (names.check, references.check, containers.check, mpi.check):
+    for check in (names.check, references.check, containers.check, podspec.check, kinds.check):
         yield from check(overlay)
 
 
-def _unknown(overlay: Overlay) -> Iterator[str]:
-    """Yield why a manifest was not held against a schema."""
+def _without_schema(overlay: RenderedOverlay) -> Iterator[str]:
+    """Yield why a manifest was not checked against a schema."""
     for manifest in overlay.manifests:
         api = str(manifest.data.get("apiVersion"))
         if (api, manifest.kind) not in schema.kinds():
-            yield f"{overlay.name}: {manifest} was not held against a schema: there is none for {api} {manifest.kind}"
+            yield f"{overlay.name}: {manifest} was not checked against a schema: none for {api} {manifest.kind}"

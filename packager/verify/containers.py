@@ -1,40 +1,30 @@
-"""Containers and ConfigMaps as Kubernetes would take them: images, resources, users, sizes."""
+"""Checks containers and ConfigMaps by Kubernetes' rules: images, resources, users, sizes."""
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from packager import quantity
-from packager.verify.overlay import integer, mapping, text
+from packager.base import quantity
+from packager.base.names import IMAGE
+from packager.kubernetes import resources
+from packager.kubernetes.manifest import integer, mapping, text
+from packager.verify import sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from decimal import Decimal
 
-    from packager.problems import Problem
-    from packager.verify.overlay import Manifest, Overlay, Pods
-    from packager.yamlio import Location
-
-# distribution/reference, reference.go.
-_PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
-_HOST = r"[a-zA-Z0-9](?:[-a-zA-Z0-9.]*[a-zA-Z0-9])?(?::\d{1,5})?"
-_IMAGE = re.compile(
-    rf"(?:{_HOST}/)?{_PART}(?:/{_PART})*(?P<tag>:[A-Za-z0-9_][-A-Za-z0-9_.]{{0,127}})?"
-    r"(?P<digest>@sha256:[0-9a-f]{64})?"
-)
-
-# apimachinery, TotalAnnotationSizeLimitB: client-side apply keeps a copy of the object in an annotation.
-_APPLY_BYTES = 262_144
-# Kubernetes, pkg/apis/core/validation: MaxSecretSize, for ConfigMaps as well.
-_MAP_BYTES = 1 << 20
+    from packager.base.problems import Problem
+    from packager.base.yamlio import Location
+    from packager.kubernetes.manifest import Manifest
+    from packager.verify.overlay import RenderedOverlay
+    from packager.workloads.pods import Pods
 
 # pkg/apis/core/validation: an id is an int32 that is not negative.
 _MAX_ID = (1 << 31) - 1
 
 
-def check(overlay: Overlay) -> Iterator[Problem]:
+def check(overlay: RenderedOverlay) -> Iterator[Problem]:
     """Yield a finding for every container and ConfigMap that Kubernetes would refuse, or could not start."""
     for pods in overlay.pods:
         for location, container in pods.containers():
@@ -43,45 +33,38 @@ def check(overlay: Overlay) -> Iterator[Problem]:
             yield from _user(overlay, pods, location, container)
         yield from _ids(overlay, pods.manifest, (*pods.location, "spec", "securityContext"), pods.spec)
         yield from _unique(overlay, pods)
-    for manifest in overlay.manifests:
-        if manifest.kind in ("ConfigMap", "Secret"):
-            yield from _size(overlay, manifest)
+    yield from sizes.check(overlay)
 
 
-def _image(overlay: Overlay, manifest: Manifest, here: Location, image: Any) -> Iterator[Problem]:
+def _image(overlay: RenderedOverlay, manifest: Manifest, here: Location, image: Any) -> Iterator[Problem]:
     if not isinstance(image, str):
         if image is None:
             yield overlay.problem(manifest, here[:-1], "the container has no image")
         return
-    match = _IMAGE.fullmatch(image)
+    match = re.fullmatch(IMAGE, image)
     if not match:
-        yield overlay.problem(manifest, here, f"{image!r} is no image")
+        yield overlay.problem(manifest, here, f"invalid image {image!r}")
     elif not match["tag"] and not match["digest"]:
-        message = f"{image} has neither tag nor digest: tomorrow it is another image"
+        message = f"{image} has no tag or digest, so a later pull may get a different image"
         yield overlay.problem(manifest, here, message, "name a tag")
 
 
-def _resources(overlay: Overlay, manifest: Manifest, here: Location, resources: Any) -> Iterator[Problem]:
-    found: dict[str, dict[str, Decimal]] = {"requests": {}, "limits": {}}
-    for kind, amounts in found.items():
-        for name, value in mapping(mapping(resources).get(kind)).items():
+def _resources(overlay: RenderedOverlay, manifest: Manifest, here: Location, given: Any) -> Iterator[Problem]:
+    sound: dict[str, dict[str, str]] = {"requests": {}, "limits": {}}
+    for part, amounts in sound.items():
+        for name, value in mapping(mapping(given).get(part)).items():
             try:
-                amounts[name] = quantity.parse(str(value))
+                quantity.parse(str(value))
             except ValueError:
                 message = f"expected a quantity such as 500m or 4Gi, found {value!r}"
-                yield overlay.problem(manifest, (*here, kind, name), message)
+                yield overlay.problem(manifest, (*here, part, name), message)
             else:
-                if amounts[name] < 0:
-                    yield overlay.problem(manifest, (*here, kind, name), f"{value} is negative")
-    for name, request in found["requests"].items():
-        limit = found["limits"].get(name)
-        if limit is not None and request > limit:
-            given = mapping(resources)
-            message = f"requests {given['requests'][name]} of {name}, above its limit of {given['limits'][name]}"
-            yield overlay.problem(manifest, (*here, "requests", name), message, "raise the limit, or lower the request")
+                amounts[name] = str(value)
+    for fault in resources.faults(sound["requests"], sound["limits"]):
+        yield overlay.problem(manifest, (*here, *fault.location), fault.message, fault.hint, at_key=fault.at_key)
 
 
-def _user(overlay: Overlay, pods: Pods, here: Location, container: dict[str, Any]) -> Iterator[Problem]:
+def _user(overlay: RenderedOverlay, pods: Pods, here: Location, container: dict[str, Any]) -> Iterator[Problem]:
     """See that no container has to run as a user that it must not run as: the kubelet would refuse to start it."""
     own, of_pod = mapping(container.get("securityContext")), mapping(pods.spec.get("securityContext"))
     yield from _ids(overlay, pods.manifest, (*here, "securityContext"), container)
@@ -92,7 +75,7 @@ def _user(overlay: Overlay, pods: Pods, here: Location, container: dict[str, Any
         yield overlay.problem(pods.manifest, (*place, "runAsUser"), message, "choose another user")
 
 
-def _ids(overlay: Overlay, manifest: Manifest, here: Location, holder: dict[str, Any]) -> Iterator[Problem]:
+def _ids(overlay: RenderedOverlay, manifest: Manifest, here: Location, holder: dict[str, Any]) -> Iterator[Problem]:
     context = mapping(holder.get("securityContext"))
     for field in ("runAsUser", "runAsGroup", "fsGroup"):
         value = integer(context.get(field))
@@ -100,22 +83,12 @@ def _ids(overlay: Overlay, manifest: Manifest, here: Location, holder: dict[str,
             yield overlay.problem(manifest, (*here, field), f"expected 0 to {_MAX_ID}, found {value}")
 
 
-def _unique(overlay: Overlay, pods: Pods) -> Iterator[Problem]:
+def _unique(overlay: RenderedOverlay, pods: Pods) -> Iterator[Problem]:
     """A strategic merge takes two of one name for one; a list that is replaced whole can still hold both."""
     seen: set[tuple[str, str]] = set()
     named = [("container", *item) for item in pods.containers()] + [("volume", *item) for item in pods.volumes()]
     for what, location, item in named:
         name = text(item.get("name"))
         if name and (what, name) in seen:
-            yield overlay.problem(pods.manifest, (*location, "name"), f"there are two {what}s {name!r}")
+            yield overlay.problem(pods.manifest, (*location, "name"), f"duplicate {what} {name!r}")
         seen.add((what, name))
-
-
-def _size(overlay: Overlay, manifest: Manifest) -> Iterator[Problem]:
-    size = len(json.dumps(manifest.data, ensure_ascii=False).encode())
-    values = [*mapping(manifest.data.get("data")).values(), *mapping(manifest.data.get("binaryData")).values()]
-    if sum(len(str(value).encode()) for value in values) > _MAP_BYTES:
-        yield overlay.problem(manifest, (), f"{size / 1024:.0f} KiB, and Kubernetes takes 1,024 KiB")
-    elif size > _APPLY_BYTES:
-        message = f"{size / 1024:.0f} KiB, and `kubectl apply` takes {_APPLY_BYTES // 1024} KiB"
-        yield overlay.problem(manifest, (), message, "put large files into the image or on storage")

@@ -1,23 +1,34 @@
-"""The entries of one kustomization, and the paths that they name: each in the package, or a finding."""
+"""Reads the entries of a kustomization, and checks that the paths in them are inside the package."""
 
 from __future__ import annotations
 
 import posixpath
+import re
 from typing import TYPE_CHECKING, Any
 
-from packager.contents import ContentError, normal, shown
-from packager.problems import similar
-from packager.verify.origins import Place
+from packager.base.problems import similar
+from packager.package.contents import ContentError, normalized, shown
+from packager.verify.origins import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from packager.base.yamlio import Document, Location
     from packager.verify.sources import Sources
-    from packager.yamlio import Document, Location
+
+
+# What kustomize takes for an address, though there be a file or folder of this name: of a file, with a scheme
+# (api/internal/loader, `IsRemoteFile`); of a folder, also `user@`, GitHub and Azure's `_git/` without one
+# (api/internal/git, `NewRepoSpecFromURL`).
+_REMOTE_FILE = re.compile(r"[:?]")
+_REMOTE_FOLDER = re.compile(r"[:?]|^[^/]*@|^github\.com/|_git/", re.IGNORECASE)
+
+# Each part is one name: neither empty nor made of what Go's net/url, a shell or a terminal reads otherwise.
+_PLAIN = re.compile(r"[\w.+@,-][\w.+@, -]*(/[\w.+@,-][\w.+@, -]*)*/?")
 
 
 class Entries:
-    """What stands in a kustomization.
+    """The entries of a kustomization.
 
     Attributes:
         sources: What is noted of the overlay that draws it in.
@@ -42,43 +53,53 @@ class Entries:
         elif value is not None:
             self.refuse((*above, key), "expected a list")
 
-    def inside(self, entry: Any, location: Location) -> str | None:
-        """Return the path in the package that `entry` names; None, and a finding, when it names none."""
+    def resolved(self, entry: Any, location: Location, remote: re.Pattern[str] = _REMOTE_FOLDER) -> str | None:
+        """Return the path of what `entry` names in the package; None, and a finding, when it names nothing there.
+
+        Args:
+            entry: A path, from the kustomization's folder.
+            location: Where it stands.
+            remote: What kustomize takes for an address here.
+        """
         if not isinstance(entry, str) or not entry:
             self.refuse(location, "expected a path")
             return None
         path = posixpath.normpath(posixpath.join(self.folder, entry))
-        if "://" in entry or "?" in entry or entry.startswith(("git@", "github.com/")):
-            self.refuse(location, f"{shown(entry)} is fetched from elsewhere, and a package brings all it needs")
+        if remote.search(entry):
+            self.refuse(location, f"{shown(entry)} is fetched from elsewhere, but a package must contain all it needs")
         elif path.startswith(("/", "..")):
             self.refuse(location, f"{shown(entry)} leads out of the package")
-        elif not _can_be(path) or not self.sources.path(path).exists():
-            folder = self.sources.path(posixpath.dirname(path))
-            there = [found.name for found in folder.iterdir()] if _can_be(path) and folder.is_dir() else []
-            self.refuse(location, f"there is no {shown(entry)}", similar(posixpath.basename(path), there))
+        elif not _is_possible_path(path) or not self.sources.exists(path):
+            names = self.sources.names(posixpath.dirname(path)) if _is_possible_path(path) else []
+            self.refuse(location, f"there is no {shown(entry)}", similar(posixpath.basename(path), names))
+        elif not _PLAIN.fullmatch(entry):
+            hint = "between '/' expected letters, digits, blanks and '._-+@,'"
+            self.refuse(location, f"{shown(entry)} is not a plain path", hint)
+        elif not self.sources.is_file(path) and not self.sources.is_folder(path):
+            self.refuse(location, f"{shown(entry)} is neither a plain file nor a folder, or a link leads there")
         else:
             return path
         return None
 
     def file(self, entry: Any, location: Location) -> str | None:
         """Return the path of a file that has to lie below the kustomization; None, and a finding, if it does not."""
-        path = self.inside(entry, location)
+        path = self.resolved(entry, location, _REMOTE_FILE)
         if path is None:
             return None
         if not path.startswith(f"{self.folder}/"):
-            self.refuse(location, "kustomize reads no file from outside the kustomization's folder")
-        elif self.sources.path(path).is_dir():
+            self.refuse(location, "kustomize reads no files outside the kustomization's folder")
+        elif self.sources.is_folder(path):
             self.refuse(location, f"{shown(entry)} is a folder")
-        else:
+        elif self.sources.read(path) is not None:
             return path
         return None
 
-    def place(self, location: Location) -> Place:
+    def position(self, location: Location) -> Position:
         """Return where the value at `location` stands."""
         problem = self.document.problem(location, "")
-        return Place(problem.file, problem.line, problem.column)
+        return Position(problem.file, problem.line, problem.column)
 
-    def find(self, location: Location, message: str, hint: str | None = None) -> None:
+    def note(self, location: Location, message: str, hint: str | None = None) -> None:
         """Note a finding with a key, which kustomize puts up with."""
         self.sources.problems.append(self.document.problem(location, message, hint=hint, at_key=True))
 
@@ -87,9 +108,9 @@ class Entries:
         self.sources.refuse(self.document.problem(location, message, hint=hint, at_key=at_key))
 
 
-def _can_be(path: str) -> bool:
+def _is_possible_path(path: str) -> bool:
     """Whether a package can hold a file of this name; the system would not even look for one that is too long."""
     try:
-        return bool(normal(path))
+        return bool(normalized(path))
     except ContentError:
         return False

@@ -1,7 +1,8 @@
-"""An overlay as it is written: every kustomization that it draws in, read without kustomize.
+"""Reads all kustomizations of an overlay as they are written, without kustomize.
 
-This finds what kustomize says badly or not at all, with its line; it sees that nothing from outside the package is
-drawn in, before any kubectl is asked to; and it collects where everything is written (`packager.verify.origins`).
+It finds problems that kustomize reports badly or not at all, with their lines; it checks that nothing from outside the
+package is included, before kubectl renders anything; and it collects where everything is written
+(`packager.verify.origins`).
 """
 
 from __future__ import annotations
@@ -11,29 +12,23 @@ import textwrap
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from packager import envfile, yamlio
-from packager.contents import shown
-from packager.problems import Problem, similar
+from packager.base import envfile, yamlio
+from packager.base.envfile import Weight
+from packager.base.problems import Problem, similar
+from packager.package import declared
+from packager.package.contents import shown
+from packager.package.layout import KUSTOMIZATIONS
+from packager.verify import fields, transformers
 from packager.verify.entries import Entries
-from packager.verify.origins import Generated, Operations, Place, Replaced, Written
+from packager.verify.origins import Generated, Operations, Position, Replaced, Written
 from packager.verify.sources import Sources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from packager.package import Package
-    from packager.yamlio import Document, Location
+    from packager.base.yamlio import Document, Location
+    from packager.package.opened import Package
 
-_NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-
-# kustomize, api/types/kustomization.go: what kubectl 1.22 knows already.
-_FIELDS = frozenset(
-    """
-    apiVersion kind metadata openapi namePrefix nameSuffix namespace labels commonAnnotations patches images
-    replacements replicas resources components crds configMapGenerator secretGenerator generatorOptions
-    configurations generators transformers validators buildMetadata
-    """.split()  # noqa: SIM905 - a column of quoted words reads worse
-)
 _DEPRECATED = {
     "bases": "list them under `resources`",
     "commonLabels": "use `labels`",
@@ -42,79 +37,107 @@ _DEPRECATED = {
     "patchesStrategicMerge": "use `patches`",
     "vars": "use `replacements`",
 }
-_PLUGINS = ("helmCharts", "helmChartInflationGenerator", "helmGlobals")
 _DEPTH = 20
 _GENERATORS = {"configMapGenerator": "ConfigMap", "secretGenerator": "Secret"}
 
 
 def read(package: Package, folder: str) -> Sources:
-    """Return what the overlay in `folder`, below the package's root, is made of."""
-    sources = Sources(package.folder, package.shown, f"{folder}/{_NAMES[0]}")
+    """Return the sources of the overlay in `folder`, below the package's root."""
+    sources = Sources(package.reader, f"{folder}/{KUSTOMIZATIONS[0]}", declared.values(package))
     _read(sources, folder, None, ())
     return sources
 
 
-def _read(sources: Sources, folder: str, listed: Problem | None, above: tuple[str, ...]) -> None:
-    """Read the kustomization in `folder`, which `listed` (a place, with no message yet) draws in."""
-    name = next((name for name in _NAMES if sources.path(f"{folder}/{name}").is_file()), None)
-    if name is None or folder in above or len(above) > _DEPTH:
-        what = "has no kustomization.yaml" if name is None else "draws itself in again"
-        place = listed or Problem(*sources.start, "")
+def _read(
+    sources: Sources, folder: str, included_at: Problem | None, above: tuple[str, ...], *, transforming: bool = False
+) -> None:
+    """Read the kustomization in `folder`, which `included_at` (a place, with no message yet) draws in."""
+    names = [name for name in KUSTOMIZATIONS if sources.exists(f"{folder}/{name}")]
+    if len(names) != 1 or folder in above or len(above) > _DEPTH:
+        what = "includes itself" if names else "has no kustomization.yaml"
+        what = f"has {' and '.join(names)}: kubectl accepts only one of them" if len(names) > 1 else what
+        place = included_at or Problem(*sources.start, "")
         sources.refuse(replace(place, message=f"the folder {shown(folder)} {what}"))
         return
-    documents = sources.documents(f"{folder}/{name}")
-    if len(documents) == 1 and isinstance(documents[0].data, dict):
+    path = f"{folder}/{names[0]}"
+    refused = len(sources.refused)
+    documents = sources.documents(path)
+    if len(documents) == 1 and isinstance(documents[0].data, dict) and not documents[0].is_flow:
+        for problem in yamlio.indirections(sources.files[path], sources.shown(path)):
+            sources.refuse(problem)
         sources.kustomizations.append(documents[0])
-        _Kustomization(sources, folder, documents[0], above).read()
-    elif documents or not sources.broken:
-        sources.refuse(Problem(sources.shown(f"{folder}/{name}"), 1, 1, "expected one mapping"))
+        _Kustomization(sources, folder, documents[0], above, transforming=transforming).read()
+    elif len(sources.refused) == refused:
+        message = "expected one mapping, with one key per line"
+        sources.refuse(Problem(sources.shown(path), 1, 1, message))
 
 
 class _Kustomization(Entries):
     """One kustomization: goes through its fields in the order in which kustomize applies them."""
 
-    def __init__(self, sources: Sources, folder: str, document: Document, above: tuple[str, ...]) -> None:
+    def __init__(
+        self, sources: Sources, folder: str, document: Document, above: tuple[str, ...], *, transforming: bool
+    ) -> None:
         super().__init__(sources, folder, document)
         self._above = (*above, folder)
+        self._transforming = transforming
 
     def read(self) -> None:
-        self._fields()
-        for key in ("resources", "bases", "generators", "transformers", "validators", "components"):
+        self._keys()
+        for key in ("resources", "bases", "components"):
             for location, entry in self.entries(key):
-                self._draw_in(entry, location, component=key == "components")
+                self._include(entry, location, component=key == "components")
             if key == "bases":
                 self._generators()
+        for location, entry in self.entries("transformers"):
+            self._transformers(entry, location)
         self._patches()
         for key in ("crds", "configurations"):
             for location, entry in self.entries(key):
                 self.file(entry, location)
         self._replacements()
 
-    def _fields(self) -> None:
-        for key in self.document.data:
-            if key in _DEPRECATED:
-                self.find((key,), f"{key} is deprecated, and later versions of kustomize drop it", _DEPRECATED[key])
-            elif key in _PLUGINS:
-                self.refuse((key,), f"{key} needs more than kubectl", at_key=True)
-            elif key not in _FIELDS:
-                self.refuse((key,), f"there is no field {key!r} here", similar(key, _FIELDS), at_key=True)
+    def _keys(self) -> None:
+        allowed = fields.TRANSFORMING if self._transforming else fields.KUSTOMIZATION
+        self._refuse(fields.check(self.document, allowed))
+        if self._transforming:
+            self._refuse(transformers.check(self.document))
+        for key, hint in _DEPRECATED.items():
+            if key in self.document.data:
+                self.note((key,), f"{key} is deprecated, and later versions of kustomize do not support it", hint)
 
-    def _draw_in(self, entry: Any, location: Location, *, component: bool) -> None:
+    def _refuse(self, problems: Iterable[Problem]) -> None:
+        for problem in problems:
+            self.sources.refuse(problem)
+
+    def _include(self, entry: Any, location: Location, *, component: bool) -> None:
         """Go into a folder, or read a file of manifests."""
-        path = self.inside(entry, location)
+        path = self.resolved(entry, location)
         if path is None:
             return
         place = self.document.problem(location, "")
-        if self.sources.path(path).is_dir():
+        if self.sources.is_folder(path):
             if component:
-                self.sources.components.append((path, Place(place.file, place.line, place.column)))
-            _read(self.sources, path, place, self._above)
+                self.sources.components.append((path, Position(place.file, place.line, place.column)))
+            _read(self.sources, path, place, self._above, transforming=self._transforming)
             return
         for document in self.sources.documents(path):
             if isinstance(document.data, dict):
-                self._written(document)
+                self._add_written(document)
             elif document.data is not None:
                 self.sources.refuse(document.problem((), "expected a manifest"))
+            if self._transforming:
+                self._refuse(transformers.manifest(document, self.sources.files[path]))
+
+    def _transformers(self, entry: Any, location: Location) -> None:
+        """Go into a folder whose manifests change those of this kustomization."""
+        path = self.resolved(entry, location)
+        if path is None:
+            return
+        if self.sources.is_folder(path):
+            _read(self.sources, path, self.document.problem(location, ""), self._above, transforming=True)
+        else:
+            self.refuse(location, "expected a folder of PatchTransformers: a package has no other transformers")
 
     def _generators(self) -> None:
         for key, kind in _GENERATORS.items():
@@ -122,35 +145,38 @@ class _Kustomization(Entries):
                 if not isinstance(generator, dict) or not isinstance(generator.get("name"), str):
                     self.refuse(location, "expected a name, and what to generate from")
                     continue
-                place = self.place((*location, "name"))
+                place = self.position((*location, "name"))
                 keys = dict(self._generated(generator, location))
                 self.sources.origins.append(Generated(kind, generator["name"], place, keys))
 
-    def _generated(self, generator: dict[str, Any], above: Location) -> Iterator[tuple[str, Place]]:
+    def _generated(self, generator: dict[str, Any], above: Location) -> Iterator[tuple[str, Position]]:
         for location, entry in self.entries("files", above):
             key, equals, path = str(entry).partition("=")
             if self.file(path if equals else entry, location):
-                yield posixpath.basename(key), self.place(location)
+                yield posixpath.basename(key), self.position(location)
         for location, entry in self.entries("literals", above):
-            yield str(entry).partition("=")[0], self.place(location)
+            yield str(entry).partition("=")[0], self.position(location)
         if generator.get("env") is not None:
-            self.find((*above, "env"), "env is deprecated, and later versions of kustomize drop it", "use `envs`")
+            self.note(
+                (*above, "env"), "env is deprecated, and later versions of kustomize do not support it", "use `envs`"
+            )
             yield from self._env(generator["env"], (*above, "env"))
         for location, entry in self.entries("envs", above):
             yield from self._env(entry, location)
 
-    def _env(self, entry: Any, location: Location) -> Iterator[tuple[str, Place]]:
+    def _env(self, entry: Any, location: Location) -> Iterator[tuple[str, Position]]:
         path = self.file(entry, location)
         if path is None:
             return
-        text = self.sources.path(path).read_bytes()
+        text = self.sources.files[path]
         name = self.sources.shown(path)
-        for complaint in envfile.complaints(text):
-            problem = Problem(name, complaint.line, complaint.column, complaint.message, complaint.hint)
-            self.sources.problems.append(problem)
-            self.sources.broken |= complaint.fatal
+        for weight, problem in envfile.problems(text, name, self.sources.intended):
+            if weight is Weight.REFUSED:
+                self.sources.refuse(problem)
+            else:
+                (self.sources.notes if weight is Weight.DOUBT else self.sources.problems).append(problem)
         for line in envfile.lines(text):
-            yield line.key, Place(name, line.number, 1)
+            yield line.key, Position(name, line.number, 1)
 
     def _patches(self) -> None:
         for location, entry in self.entries("patches"):
@@ -161,7 +187,9 @@ class _Kustomization(Entries):
             elif isinstance(entry.get("patch"), str):
                 self._patch(*self._inline((*location, "patch")), entry.get("target"))
         for location, entry in self.entries("patchesStrategicMerge"):
-            if isinstance(entry, str) and "\n" not in entry:
+            if isinstance(entry, str) and "\n" in entry:
+                self._patch(*self._inline(location), None)
+            else:
                 self._patch_file(entry, location, None)
         for location, entry in self.entries("patchesJson6902"):
             if isinstance(entry, dict) and entry.get("path") is not None:
@@ -173,18 +201,17 @@ class _Kustomization(Entries):
             self._patch(self.sources.documents(path), [], target)
 
     def _patch(self, documents: list[Document], problems: list[Problem], target: Any) -> None:
-        for problem in problems:
-            self.sources.refuse(problem)
+        self._refuse(problems)
         for document in documents:
             if isinstance(document.data, list):
                 kind = str(target.get("kind") or "") if isinstance(target, dict) else ""
                 self.sources.origins.append(Operations(kind, "", document))
             elif isinstance(document.data, dict):
                 if target is None:
-                    self._aims(document)
-                self._written(document, target, is_patch=True)
+                    self._check_patch_target(document)
+                self._add_written(document, target, is_patch=True)
 
-    def _aims(self, document: Document) -> None:
+    def _check_patch_target(self, document: Document) -> None:
         """See that a patch without a target has something to patch."""
         kind, name = _identity(document)
         named = [
@@ -194,9 +221,9 @@ class _Kustomization(Entries):
         ]
         generated = [o.name for o in self.sources.origins if isinstance(o, Generated) and o.kind == kind]
         if name not in named and name not in generated:
-            message = f"the patch is for the {kind or 'manifest'} {name!r}, and there is none"
-            there = similar(name, named + generated) or f"those are: {', '.join(named + generated) or 'none'}"
-            self.sources.refuse(document.problem(("metadata", "name"), message, hint=there))
+            message = f"the patch is for the {kind or 'manifest'} {name!r}, which does not exist"
+            hint = similar(name, named + generated) or f"the overlay has: {', '.join(named + generated) or 'none'}"
+            self.sources.refuse(document.problem(("metadata", "name"), message, hint=hint))
 
     def _inline(self, location: Location) -> tuple[list[Document], list[Problem]]:
         """Read a patch that stands in the kustomization itself, with the lines that it has there.
@@ -214,12 +241,18 @@ class _Kustomization(Entries):
     def _replacements(self) -> None:
         for location, entry in self.entries("replacements"):
             if isinstance(entry, dict) and entry.get("path") is not None:
-                self.file(entry["path"], (*location, "path"))
+                self._replacement_file(entry["path"], (*location, "path"))
             elif isinstance(entry, dict) and isinstance(entry.get("source"), dict):
-                for target, place in self._replaced(entry["source"], entry.get("targets")):
+                for target, place in self._replacement_targets(entry["source"], entry.get("targets")):
                     self.sources.origins.extend(_fields_of(target, place))
 
-    def _replaced(self, source: dict[str, Any], targets: Any) -> Iterator[tuple[dict[str, Any], Place]]:
+    def _replacement_file(self, entry: Any, location: Location) -> None:
+        path = self.file(entry, location)
+        for document in [] if path is None else self.sources.documents(path):
+            listed = isinstance(document.data, list)
+            self._refuse(fields.check(document, replace(fields.REPLACEMENTS, listed=listed)))
+
+    def _replacement_targets(self, source: dict[str, Any], targets: Any) -> Iterator[tuple[dict[str, Any], Position]]:
         """Yield each target whose value is a line of an env file, and the place of that line."""
         key = str(source.get("fieldPath", "")).removeprefix("data.")
         for origin in self.sources.origins:
@@ -228,14 +261,14 @@ class _Kustomization(Entries):
                     if isinstance(target, dict) and isinstance(target.get("select"), dict):
                         yield target, origin.keys[key]
 
-    def _written(self, document: Document, target: Any = None, *, is_patch: bool = False) -> None:
+    def _add_written(self, document: Document, target: Any = None, *, is_patch: bool = False) -> None:
         kind, name = _identity(document)
         if isinstance(target, dict):  # which decides, whatever the patch calls itself
             kind, name = str(target.get("kind") or ""), ""
         self.sources.origins.append(Written(kind, name, document, is_patch))
 
 
-def _fields_of(target: dict[str, Any], place: Place) -> Iterator[Replaced]:
+def _fields_of(target: dict[str, Any], place: Position) -> Iterator[Replaced]:
     """Yield what a replacement fills whole, or up to its last part: an image's own file says its name and tag."""
     select, paths = target["select"], target.get("fieldPaths")
     for path in paths if isinstance(paths, list) else ():

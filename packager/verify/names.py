@@ -1,87 +1,103 @@
-"""Names that Kubernetes, or an operator in it, would refuse: those written, and those made of them later."""
+"""Finds names that Kubernetes or an operator would refuse, including those that are derived from others."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from packager.verify.overlay import integer, listing, mapping
+from packager.base.names import LABEL, LABEL_LENGTH, LETTER_FIRST, SUBDOMAIN, SUBDOMAIN_LENGTH, is_key, is_label_value
+from packager.kubernetes.manifest import integer, mapping
+from packager.workloads import structures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from packager.problems import Problem
-    from packager.verify.overlay import Manifest, Overlay
-    from packager.yamlio import Location
+    from packager.base.problems import Problem
+    from packager.base.yamlio import Location
+    from packager.kubernetes.manifest import Manifest
+    from packager.verify.overlay import RenderedOverlay
 
-# apimachinery, pkg/util/validation/validation.go.
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_LETTER_FIRST = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
-
-# A Job's name becomes a label's value on its pods, a CronJob adds a time of eleven characters, a Service is a host.
-_MOST = {"Pod": 63, "Job": 63, "CronJob": 52, "Service": 63, "MPIJob": 63, "JobSet": 63}
+# A CronJob adds a time of eleven characters to its name, a Service is a host.
+_MAX_LENGTHS = {"CronJob": 52, "Service": LABEL_LENGTH}
 
 
-def check(overlay: Overlay) -> Iterator[Problem]:
+def check(overlay: RenderedOverlay) -> Iterator[Problem]:
     """Yield a finding for every name that something would refuse."""
     for manifest in overlay.manifests:
-        yield from _own(overlay, manifest)
+        yield from _own_name(overlay, manifest)
         yield from _labels(overlay, manifest)
-        longest = _longest(manifest)
-        if longest and (len(longest) > 63 or not _LETTER_FIRST.fullmatch(longest)):
-            message = f"makes the name {longest!r}: {len(longest)} characters, at most 63 fit, from a letter on"
+        longest = _longest_pod_name(manifest)
+        if longest and (len(longest) > LABEL_LENGTH or not re.fullmatch(LETTER_FIRST, longest)):
+            message = f"makes the name {longest!r}: {len(longest)} characters, at most 63 and starting with a letter"
             yield overlay.problem(manifest, ("metadata", "name"), message, "shorten the name")
-        if manifest.kind == "MPIJob":
-            yield from _taken(overlay, manifest)
+        yield from _reserved_names(overlay, manifest)
+    yield from _shared_names(overlay)
 
 
-def _own(overlay: Overlay, manifest: Manifest) -> Iterator[Problem]:
-    most = _MOST.get(manifest.kind, 253)
-    pattern = _SUBDOMAIN if most == 253 else _LETTER_FIRST if manifest.kind == "Service" else _LABEL
+def _own_name(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
+    structure = structures.structure_of(manifest)
+    max_length = structure.name_length if structure else _MAX_LENGTHS.get(manifest.kind, SUBDOMAIN_LENGTH)
+    pattern = SUBDOMAIN if max_length == SUBDOMAIN_LENGTH else LETTER_FIRST if manifest.kind == "Service" else LABEL
     name = manifest.name
-    if not pattern.fullmatch(name):
-        message = f"{name!r} is no name: lower-case letters, digits and '-', beginning and ending with one of the first"
+    if not re.fullmatch(pattern, name):
+        expected = "use lower-case letters, digits and '-', starting and ending with a letter or digit"
+        message = f"{name!r} is not a valid name: {expected}"
         yield overlay.problem(manifest, ("metadata", "name"), message)
-    elif len(name) > most:
-        yield overlay.problem(manifest, ("metadata", "name"), f"{len(name)} characters, and at most {most} fit")
+    elif len(name) > max_length:
+        yield overlay.problem(manifest, ("metadata", "name"), f"{len(name)} characters, the limit is {max_length}")
 
 
-def _longest(manifest: Manifest) -> str | None:
+def _longest_pod_name(manifest: Manifest) -> str | None:
     """Return the longest name that a pod of `manifest` gets; None when nothing is put behind its name."""
-    if manifest.kind == "MPIJob":
-        worker = mapping(mapping(manifest.spec.get("mpiReplicaSpecs")).get("Worker"))
-        return f"{manifest.name}-worker-{max((integer(worker.get('replicas')) or 1) - 1, 0)}"
+    if structure := structures.structure_of(manifest):
+        return structure.longest_name(manifest)
     if manifest.kind == "StatefulSet":
         return f"{manifest.name}-{max((integer(manifest.spec.get('replicas')) or 1) - 1, 0)}"
-    if manifest.kind == "JobSet":
-        names = [_jobset_pod(manifest.name, mapping(job)) for job in listing(manifest.spec.get("replicatedJobs"))]
-        return max(names, key=len, default=None)
     return None
 
 
-def _jobset_pod(name: str, job: dict[str, object]) -> str:
-    """`<jobset>-<replicatedJob>-<jobIndex>-<podIndex>-` and five characters (jobset, pkg/util/placement)."""
-    replicas = integer(job.get("replicas")) or 1
-    spec = mapping(mapping(job.get("template")).get("spec"))
-    pods = integer(spec.get("completions")) or integer(spec.get("parallelism")) or 1
-    return f"{name}-{job.get('name')}-{max(replicas - 1, 0)}-{max(pods - 1, 0)}-xxxxx"
-
-
-def _taken(overlay: Overlay, job: Manifest) -> Iterator[Problem]:
-    """Names that mpi-operator gives to what it makes for a job (mpi-operator, pkg/controller/mpi_job_controller.go)."""
-    for kind, name in (("Secret", f"{job.name}-ssh"), ("ConfigMap", f"{job.name}-config"), ("Service", job.name)):
-        if other := overlay.named(kind, name):
-            message = f"mpi-operator makes a {kind} of this name for the MPIJob"
+def _reserved_names(overlay: RenderedOverlay, workload: Manifest) -> Iterator[Problem]:
+    """Yield a finding for every name of an object that is made for the workload anyway."""
+    structure = structures.structure_of(workload)
+    if structure is None:
+        return
+    for other in overlay.manifests:
+        if other is not workload and structure.makes_object(workload, other.kind, other.name):
+            message = f"{structure.maker} creates a {other.kind} of this name for the {workload.kind}"
             yield overlay.problem(other, ("metadata", "name"), message, "give it another name")
 
 
-def _labels(overlay: Overlay, manifest: Manifest) -> Iterator[Problem]:
-    holders: list[tuple[Location, object]] = [((), manifest.data.get("metadata"))]
-    holders += [(pods.location, pods.metadata) for pods in overlay.pods if pods.manifest is manifest and pods.location]
-    for location, metadata in holders:
-        for key, value in mapping(mapping(metadata).get("labels")).items():
-            if isinstance(value, str) and (len(value) > 63 or not _LABEL_VALUE.fullmatch(value)):
-                message = f"{value!r} is no label's value: at most 63 letters, digits and '-_.', not at its ends"
-                yield overlay.problem(manifest, (*location, "metadata", "labels", key), message)
+def _shared_names(overlay: RenderedOverlay) -> Iterator[Problem]:
+    """Yield a finding for every workload for which an object of the same name is made as for one before it."""
+    makers: dict[tuple[str, str], Manifest] = {}
+    for workload in overlay.manifests:
+        structure = structures.structure_of(workload)
+        made = structure.made_objects(workload) if structure else ()
+        for kind, name in (item for item in made if item in makers):
+            message = f"{makers[kind, name]} and this workload both need the {kind} {name}"
+            yield overlay.problem(workload, ("metadata", "name"), message, "give it another name")
+            break
+        makers |= dict.fromkeys(made, workload)
+
+
+def _labels(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
+    holders: list[tuple[Location, object]] = [(("metadata",), manifest.data.get("metadata"))]
+    for pods in overlay.pods:
+        if pods.manifest is manifest:
+            holders.append(((*pods.location, "spec"), {"nodeSelector": pods.spec.get("nodeSelector")}))
+            if pods.location:
+                holders.append(((*pods.location, "metadata"), pods.metadata))
+    for location, holder in holders:
+        for field in ("labels", "annotations", "nodeSelector"):
+            for key, value in mapping(mapping(holder).get(field)).items():
+                here = (*location, field, key)
+                if not is_key(key if field != "annotations" else key.lower()):
+                    form = "use at most 63 letters, digits and '-_.', optionally after a domain and '/'"
+                    message = f"{key!r} is not a valid key: {form}"
+                    yield overlay.problem(manifest, here, message, at_key=True)
+                if field == "annotations" or not isinstance(value, str):
+                    continue
+                if not is_label_value(value):
+                    form = "use at most 63 letters, digits and '-_.', with a letter or digit at both ends"
+                    message = f"{value!r} is not a valid label value: {form}"
+                    yield overlay.problem(manifest, here, message)

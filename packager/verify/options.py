@@ -1,15 +1,16 @@
-"""The options of a site that an overlay has on: whether they go together, and have what they need."""
+"""Checks the site options that an overlay has on: whether they are compatible and have the values they need."""
 
 from __future__ import annotations
 
 import posixpath
 from typing import TYPE_CHECKING
 
-from packager import envfile
-from packager.components import BY_NAME, KEYS, SITE, conflicts, faults
-from packager.problems import Problem
-from packager.verify.origins import Place, Written
-from packager.verify.overlay import at
+from packager.base import envfile
+from packager.base.problems import Problem
+from packager.kubernetes.manifest import at
+from packager.options import BY_NAME, KEYS, conflicts, faults
+from packager.package import layout
+from packager.verify.origins import Position, Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
     from packager.verify.sources import Sources
 
 
-def check(sources: Sources, overlay: str) -> Iterator[Problem]:
+def check(sources: Sources, environment: str) -> Iterator[Problem]:
     """Yield a finding for every component that is listed twice, for options that do not go together, and for values.
 
     Args:
         sources: What the overlay is made of.
-        overlay: Its folder, below the package's root.
+        environment: The path of its mlops.env, below the package's root.
     """
-    listed: dict[str, Place] = {}
+    listed: dict[str, Position] = {}
     for folder, place in sources.components:
         if folder in listed:
             yield Problem(*place, "this component is listed twice", "keep one of them")
@@ -32,11 +33,11 @@ def check(sources: Sources, overlay: str) -> Iterator[Problem]:
     on = {posixpath.basename(folder): folder for folder in listed if posixpath.basename(folder) in BY_NAME}
     places = {name: listed[folder] for name, folder in on.items()}
     for conflict in conflicts(on):
-        yield Problem(*places[conflict.names[-1]], conflict.message, conflict.hint)
+        yield Problem(*places[str(conflict.location[-1])], conflict.message, conflict.hint)
     if "queue" in on:
         yield from _suspended(sources)
     for common in {posixpath.dirname(folder) for folder in on.values()}:
-        yield from _values(sources, places, f"{common}/{SITE}/{SITE}.env", f"{overlay}/mlops.env")
+        yield from _values(sources, places, layout.site_env(common), environment)
 
 
 def _suspended(sources: Sources) -> Iterator[Problem]:
@@ -45,25 +46,26 @@ def _suspended(sources: Sources) -> Iterator[Problem]:
         if isinstance(origin, Written):
             for location in (("spec", "suspend"), ("spec", "runPolicy", "suspend")):
                 if at(origin.document.data, location) is not None:
-                    message = "queue and suspend do not go together: Kueue itself suspends the workload, and resumes it"
-                    yield origin.document.problem(location, message, hint="leave suspend out", at_key=True)
+                    message = "queue and suspend cannot be combined: Kueue itself suspends and resumes the workload"
+                    yield origin.document.problem(location, message, hint="remove suspend", at_key=True)
 
 
-def _values(sources: Sources, on: dict[str, Place], site: str, environment: str) -> Iterator[Problem]:
+def _values(sources: Sources, on: dict[str, Position], site: str, environment: str) -> Iterator[Problem]:
     """Yield what is wrong with the values that the options `on` read in two env files."""
-    values, lines = _read(sources, site)
-    others, other_lines = _read(sources, environment)
-    for fault in faults(on, values, others):
-        file = site if fault.key in KEYS else environment
-        place = (lines if fault.key in KEYS else other_lines).get(fault.key)
-        hint = None if place else f"fill it in in {sources.shown(file)}"
-        yield Problem(*(place or on[fault.option]), fault.message, hint)
+    values, lines = _env_values(sources, site)
+    others, other_lines = _env_values(sources, environment)
+    for option, fault in faults(on, values, others):
+        key = str(fault.location[-1])
+        file = site if key in KEYS else environment
+        place = (lines if key in KEYS else other_lines).get(key)
+        hint = None if place else f"set it in {sources.shown(file)}"
+        yield Problem(*(place or on[option]), fault.message, hint)
 
 
-def _read(sources: Sources, path: str) -> tuple[dict[str, str], dict[str, Place]]:
-    file = sources.path(path)
-    if not file.is_file():
+def _env_values(sources: Sources, path: str) -> tuple[dict[str, str], dict[str, Position]]:
+    text = sources.read(path) if sources.is_file(path) else None
+    if text is None:
         return {}, {}
-    lines = list(envfile.lines(file.read_bytes()))
+    lines = list(envfile.lines(text))
     name = sources.shown(path)
-    return {line.key: line.value for line in lines}, {line.key: Place(name, line.number, 1) for line in lines}
+    return {line.key: line.value for line in lines}, {line.key: Position(name, line.number, 1) for line in lines}

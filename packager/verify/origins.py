@@ -1,6 +1,6 @@
-"""Where the parts of a rendered manifest are written, so that a finding points at the line that a person can mend.
+"""Finds where each part of a rendered manifest is written, so that a finding points at a line of the package.
 
-Kustomize renames, merges and generates; what it renders has lines of its own that nobody wrote. Each origin knows one
+Kustomize renames, merges and generates, so line numbers of its output do not match any file. Each origin knows one
 place where something of a manifest is written, and how much of a path into the manifest leads there.
 """
 
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from packager.yamlio import Document, Location
+    from packager.base.yamlio import Document, Location
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """A file as the user named it, and a line and column in it, from 1."""
 
     file: str
@@ -26,7 +26,7 @@ class Place(NamedTuple):
 class Origin(Protocol):
     """Something that is written somewhere in the package and ends up in a manifest."""
 
-    def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Place] | None:
+    def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
         """Return how many steps of `location` are written here, and where the last of them stands.
 
         Args:
@@ -45,14 +45,14 @@ class Written:
     document: Document
     is_patch: bool = False
 
-    def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Place] | None:
+    def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
         """See `Origin`."""
-        if not _is(manifest, self.kind, self.name):
+        if not _matches(manifest, self.kind, self.name):
             return None
         if self.is_patch and location[:2] == ("metadata", "name"):
             return None  # which it patches, not what that is called
-        steps = _follow(self.document.data, location, manifest)
-        return len(steps), _in(self.document, steps, at_key=at_key and len(steps) == len(location))
+        steps = _written_steps(self.document.data, location, manifest)
+        return len(steps), _position_in(self.document, steps, at_key=at_key and len(steps) == len(location))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +63,24 @@ class Operations:
     name: str
     document: Document
 
-    def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Place] | None:
+    def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
         """See `Origin`."""
-        if not _is(manifest, self.kind, self.name):
+        if not _matches(manifest, self.kind, self.name):
             return None
-        best: tuple[int, Place] | None = None
+        best: tuple[int, Position] | None = None
         for index, operation in enumerate(self.document.data):
             pointer = operation.get("path") if isinstance(operation, dict) else None
             if not isinstance(pointer, str):
                 continue
             path = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
-            there = _at(manifest, location[: len(path)])
-            if not _leads(path, location) or (path[-1:] == ["-"] and _name(operation.get("value")) != _name(there)):
+            target = _at(manifest, location[: len(path)])
+            if not _is_prefix(path, location) or (
+                path[-1:] == ["-"] and _name(operation.get("value")) != _name(target)
+            ):
                 continue
-            inside = _follow(operation.get("value"), location[len(path) :], there)
+            inside = _written_steps(operation.get("value"), location[len(path) :], target)
             steps = (index, "value", *inside)
-            place = _in(self.document, steps, at_key=at_key and bool(inside))
+            place = _position_in(self.document, steps, at_key=at_key and bool(inside))
             if best is None or len(path) + len(inside) >= best[0]:
                 best = (len(path) + len(inside), place)
         return best
@@ -90,17 +92,17 @@ class Generated:
 
     kind: str
     name: str
-    at: Place
-    keys: Mapping[str, Place]
+    position: Position
+    keys: Mapping[str, Position]
 
-    def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Place] | None:
+    def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
         """See `Origin`."""
         del at_key
-        if not _is(manifest, self.kind, self.name):
+        if not _matches(manifest, self.kind, self.name):
             return None
         if len(location) > 1 and location[0] in ("data", "binaryData") and location[1] in self.keys:
             return 2, self.keys[str(location[1])]
-        return 1, self.at
+        return 1, self.position
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,41 +112,41 @@ class Replaced:
     kind: str
     name: str
     field_path: str
-    at: Place
+    position: Position
 
-    def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Place] | None:
+    def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
         """See `Origin`."""
-        if at_key or not _is(manifest, self.kind, self.name) or not _selects(self.field_path, location, manifest):
+        if at_key or not _matches(manifest, self.kind, self.name) or not _selects(self.field_path, location, manifest):
             return None
-        return len(location), self.at
+        return len(location), self.position
 
 
 def find(
     origins: Iterable[Origin], location: Location, manifest: Mapping[str, Any], *, at_key: bool = False
-) -> Place | None:
+) -> Position | None:
     """Return where the value at `location` of `manifest` is written: what is applied last wins, the deepest first."""
-    best: tuple[int, Place] | None = None
+    best: tuple[int, Position] | None = None
     for origin in origins:
-        found = origin.place(location, manifest, at_key=at_key)
-        if found and (best is None or found[0] >= best[0]):
-            best = found
+        match = origin.place(location, manifest, at_key=at_key)
+        if match and (best is None or match[0] >= best[0]):
+            best = match
     return best[1] if best else None
 
 
-def _is(manifest: Mapping[str, Any], kind: str, name: str) -> bool:
+def _matches(manifest: Mapping[str, Any], kind: str, name: str) -> bool:
     """Whether `manifest` can have come from something of this kind and name: prefixes and suffixes were added."""
     metadata = manifest.get("metadata")
     rendered = str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
     return kind in ("", str(manifest.get("kind"))) and name in rendered
 
 
-def _follow(written: Any, location: Location, rendered: Any) -> Location:
+def _written_steps(written: Any, location: Location, rendered: Any) -> Location:
     """Return the part of `location` that `written` has, in terms of `written`: a list's items are told by name."""
     steps: list[str | int] = []
     for step in location:
         rendered = _at(rendered, (step,))
         if isinstance(step, int):
-            here = _same(written, step, rendered)
+            here = _matching_item(written, step, rendered)
             if here is None:
                 break
             steps.append(here)
@@ -157,7 +159,7 @@ def _follow(written: Any, location: Location, rendered: Any) -> Location:
     return tuple(steps)
 
 
-def _same(written: Any, index: int, rendered: Any) -> int | None:
+def _matching_item(written: Any, index: int, rendered: Any) -> int | None:
     """Return which item of the list `written` became the item `rendered`, which stands at `index`."""
     if not isinstance(written, list):
         return None
@@ -182,7 +184,7 @@ def _at(value: Any, location: Location) -> Any:
     return value
 
 
-def _leads(path: list[str], location: Location) -> bool:
+def _is_prefix(path: list[str], location: Location) -> bool:
     """Whether a JSON pointer's steps are the beginning of `location`; `-` is whichever item was put at the end."""
     return len(path) <= len(location) and all(
         step == str(here) or (step == "-" and isinstance(here, int)) for step, here in zip(path, location, strict=False)
@@ -198,8 +200,8 @@ def _selects(field_path: str, location: Location, manifest: Mapping[str, Any]) -
     for step, here in zip(steps, location, strict=True):
         value = _at(value, (here,))
         if isinstance(here, int) and step.startswith("["):
-            key, _, wanted = step[1:-1].partition("=")
-            if not isinstance(value, dict) or str(value.get(key)) != wanted:
+            key, _, expected = step[1:-1].partition("=")
+            if not isinstance(value, dict) or str(value.get(key)) != expected:
                 return False
         elif step not in (str(here), "*"):
             return False
@@ -218,6 +220,6 @@ def split(field_path: str) -> list[str]:
     return steps
 
 
-def _in(document: Document, location: Location, *, at_key: bool) -> Place:
+def _position_in(document: Document, location: Location, *, at_key: bool) -> Position:
     problem = document.problem(location, "", at_key=at_key)
-    return Place(problem.file, problem.line, problem.column)
+    return Position(problem.file, problem.line, problem.column)

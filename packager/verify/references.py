@@ -1,4 +1,4 @@
-"""What a manifest refers to: every ConfigMap, key, volume, claim and variable has to be there."""
+"""Checks that everything that a manifest refers to exists: ConfigMaps, keys, volumes, claims, variables."""
 
 from __future__ import annotations
 
@@ -6,23 +6,29 @@ import posixpath
 import re
 from typing import TYPE_CHECKING, Any
 
-from packager.components import STORAGE_LABEL
-from packager.problems import similar
-from packager.verify.overlay import listing, mapping, text
+from packager.base.names import VARIABLE
+from packager.base.problems import similar
+from packager.kubernetes import mountpath
+from packager.kubernetes.manifest import listing, mapping, text
+from packager.kubernetes.objects import DEFAULT_CONTAINER
+from packager.options import STORAGE_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from packager.problems import Problem
-    from packager.verify.overlay import Overlay, Pods
-    from packager.yamlio import Location
+    from packager.base.problems import Problem
+    from packager.base.yamlio import Location
+    from packager.verify.overlay import RenderedOverlay
+    from packager.workloads.pods import Pods
 
-_VARIABLE = re.compile(r"\$\$|\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")
+_KUBELET_WRITTEN = frozenset(("configMap", "secret", "downwardAPI", "projected"))
+_VARIABLE = re.compile(rf"\$\$|\$\(({VARIABLE})\)")
 
 
-def check(overlay: Overlay) -> Iterator[Problem]:
-    """Yield a finding for everything that is referred to and is not there."""
+def check(overlay: RenderedOverlay) -> Iterator[Problem]:
+    """Yield a finding for every reference to something that does not exist."""
     for pods in overlay.pods:
+        yield from _default_container(overlay, pods)
         for location, volume in pods.volumes():
             yield from _volume(overlay, pods, location, volume)
         for location, container in pods.containers():
@@ -31,34 +37,46 @@ def check(overlay: Overlay) -> Iterator[Problem]:
             yield from _command(overlay, pods, location, container)
 
 
-def _volume(overlay: Overlay, pods: Pods, location: Location, volume: dict[str, Any]) -> Iterator[Problem]:
-    yield from _map(overlay, pods, (*location, "configMap"), volume.get("configMap"))
+def _default_container(overlay: RenderedOverlay, pods: Pods) -> Iterator[Problem]:
+    """See that the container whose log `kubectl logs` shows is there."""
+    names = [mapping(container).get("name") for container in listing(pods.spec.get("containers"))]
+    name = pods.default_container
+    if names and name is not None and name not in names:
+        here = (*pods.location, "metadata", "annotations", DEFAULT_CONTAINER)
+        hint = similar(str(name), map(str, names))
+        yield overlay.problem(pods.manifest, here, f"container {name!r} not found", hint)
+
+
+def _volume(overlay: RenderedOverlay, pods: Pods, location: Location, volume: dict[str, Any]) -> Iterator[Problem]:
+    yield from _config_map(overlay, pods, (*location, "configMap"), volume.get("configMap"))
     projected = listing(mapping(volume.get("projected")).get("sources"))
     for index, source in enumerate(projected):
         here = (*location, "projected", "sources", index, "configMap")
-        yield from _map(overlay, pods, here, mapping(source).get("configMap"))
+        yield from _config_map(overlay, pods, here, mapping(source).get("configMap"))
     claim = mapping(volume.get("persistentVolumeClaim")).get("claimName")
-    if claim is not None and not _of_site(pods) and not overlay.named("PersistentVolumeClaim", claim):
+    if claim is not None and not _has_site_claims(pods) and not overlay.named("PersistentVolumeClaim", claim):
         here = (*location, "persistentVolumeClaim", "claimName")
         yield _missing(overlay, pods, here, "PersistentVolumeClaim", claim)
 
 
-def _of_site(pods: Pods) -> bool:
+def _has_site_claims(pods: Pods) -> bool:
     """Whether the option `pvc` is on: its claims are the site's, and no overlay need bring them."""
     labels = mapping(mapping(pods.manifest.data.get("metadata")).get("labels"))
     return labels.get(STORAGE_LABEL) == "pvc"
 
 
-def _environment(overlay: Overlay, pods: Pods, location: Location, container: dict[str, Any]) -> Iterator[Problem]:
+def _environment(
+    overlay: RenderedOverlay, pods: Pods, location: Location, container: dict[str, Any]
+) -> Iterator[Problem]:
     for index, source in enumerate(listing(container.get("envFrom"))):
         here = (*location, "envFrom", index, "configMapRef")
-        yield from _map(overlay, pods, here, mapping(source).get("configMapRef"))
+        yield from _config_map(overlay, pods, here, mapping(source).get("configMapRef"))
     for index, variable in enumerate(listing(container.get("env"))):
         here = (*location, "env", index, "valueFrom", "configMapKeyRef")
-        yield from _map(overlay, pods, here, mapping(mapping(variable).get("valueFrom")).get("configMapKeyRef"))
+        yield from _config_map(overlay, pods, here, mapping(mapping(variable).get("valueFrom")).get("configMapKeyRef"))
 
 
-def _map(overlay: Overlay, pods: Pods, location: Location, reference: Any) -> Iterator[Problem]:
+def _config_map(overlay: RenderedOverlay, pods: Pods, location: Location, reference: Any) -> Iterator[Problem]:
     """Check a reference to a ConfigMap, and to its keys where it names some."""
     if not isinstance(reference, dict) or reference.get("optional") is True or reference.get("name") is None:
         return
@@ -78,20 +96,26 @@ def _map(overlay: Overlay, pods: Pods, location: Location, reference: Any) -> It
             yield overlay.problem(pods.manifest, here, message, similar(str(key), keys))
 
 
-def _mounts(overlay: Overlay, pods: Pods, location: Location, container: dict[str, Any]) -> Iterator[Problem]:
+def _mounts(overlay: RenderedOverlay, pods: Pods, location: Location, container: dict[str, Any]) -> Iterator[Problem]:
     volumes = {text(volume.get("name")): volume for _, volume in pods.volumes()}
     seen: set[str] = set()
+    read_only = list(_read_only(container, volumes))
     for index, entry in enumerate(listing(container.get("volumeMounts"))):
         mount, here = mapping(entry), (*location, "volumeMounts", index)
         name, path = text(mount.get("name")), text(mount.get("mountPath"))
         if name and name not in volumes:
             hint = similar(name, volumes)
-            yield overlay.problem(pods.manifest, (*here, "name"), f"there is no volume {name!r}", hint)
-        if path in seen:
-            yield overlay.problem(pods.manifest, (*here, "mountPath"), f"{path} is mounted over twice")
-        seen.add(path)
+            yield overlay.problem(pods.manifest, (*here, "name"), f"volume {name!r} not found", hint)
+        folder = mountpath.normalized(path)
+        if folder in seen:
+            yield overlay.problem(pods.manifest, (*here, "mountPath"), f"two volumes are mounted at {path}")
+        seen.add(folder)
+        if complaint := _mount_complaint(path, folder, read_only):
+            yield overlay.problem(pods.manifest, (*here, "mountPath"), complaint)
         if ":" in path:
-            yield overlay.problem(pods.manifest, (*here, "mountPath"), f"{path!r} holds a ':', which no mountPath may")
+            yield overlay.problem(
+                pods.manifest, (*here, "mountPath"), f"{path!r} contains ':', which is not allowed in a mountPath"
+            )
         config = mapping(mapping(volumes.get(name)).get("configMap"))
         sub_path = text(mount.get("subPath"))
         if sub_path and config.get("name") and not config.get("items") and not config.get("optional"):
@@ -101,7 +125,28 @@ def _mounts(overlay: Overlay, pods: Pods, location: Location, container: dict[st
                 yield overlay.problem(pods.manifest, (*here, "subPath"), message, similar(sub_path, keys))
 
 
-def _command(overlay: Overlay, pods: Pods, location: Location, container: dict[str, Any]) -> Iterator[Problem]:
+def _mount_complaint(path: str, folder: str, read_only: list[str]) -> str | None:
+    """Return why nothing can be mounted at `path`, which is `folder` once the kubelet has read it."""
+    if not path.strip():
+        return f"expected a folder, found {path!r}"
+    if ".." in path.split("/"):
+        return f"expected a folder without '..', found {path!r}"
+    above = next((other for other in read_only if folder.startswith(f"{other}/")), None)
+    if above is not None:
+        return f"{path} is in {above}, which is mounted from a ConfigMap, and no folder can be created there"
+    return mountpath.hiding_complaint(path)
+
+
+def _read_only(container: dict[str, Any], volumes: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Yield the folders that hold what the kubelet writes, whole: nobody else makes a folder there."""
+    for entry in listing(container.get("volumeMounts")):
+        mount = mapping(entry)
+        volume = mapping(volumes.get(text(mount.get("name"))))
+        if _KUBELET_WRITTEN & volume.keys() and not mount.get("subPath"):
+            yield mountpath.normalized(text(mount.get("mountPath")))
+
+
+def _command(overlay: RenderedOverlay, pods: Pods, location: Location, container: dict[str, Any]) -> Iterator[Problem]:
     """Check the variables in the command, and that a file which it names on a mounted ConfigMap is one of its keys."""
     variables = _variables(overlay, container)
     mounted = _mounted(overlay, pods, container)
@@ -110,7 +155,7 @@ def _command(overlay: Overlay, pods: Pods, location: Location, container: dict[s
             here = (*location, field, index)
             for name in _VARIABLE.findall(str(argument)):
                 if name and variables is not None and name not in variables:
-                    message = f"$({name}) is no variable of the container, and stays as it is"
+                    message = f"$({name}) is not a variable of the container and is not expanded"
                     yield overlay.problem(pods.manifest, here, message, similar(name, variables))
             expanded = _VARIABLE.sub(lambda match: (variables or {}).get(match[1] or "") or match[0], str(argument))
             folder, key = posixpath.split(expanded)
@@ -120,7 +165,7 @@ def _command(overlay: Overlay, pods: Pods, location: Location, container: dict[s
                 yield overlay.problem(pods.manifest, here, message, similar(key, keys))
 
 
-def _variables(overlay: Overlay, container: dict[str, Any]) -> dict[str, str] | None:
+def _variables(overlay: RenderedOverlay, container: dict[str, Any]) -> dict[str, str] | None:
     """Return the container's environment; None when some of it comes from what the package does not hold."""
     variables: dict[str, str] = {}
     for source in listing(container.get("envFrom")):
@@ -136,7 +181,7 @@ def _variables(overlay: Overlay, container: dict[str, Any]) -> dict[str, str] | 
     return variables
 
 
-def _mounted(overlay: Overlay, pods: Pods, container: dict[str, Any]) -> dict[str, tuple[str, list[str]]]:
+def _mounted(overlay: RenderedOverlay, pods: Pods, container: dict[str, Any]) -> dict[str, tuple[str, list[str]]]:
     """Return the ConfigMaps that are mounted whole: the path, and there the ConfigMap's name and its keys."""
     volumes = {text(volume.get("name")): mapping(volume.get("configMap")) for _, volume in pods.volumes()}
     mounted = {}
@@ -150,14 +195,14 @@ def _mounted(overlay: Overlay, pods: Pods, container: dict[str, Any]) -> dict[st
     return mounted
 
 
-def _keys(overlay: Overlay, name: object) -> list[str]:
+def _keys(overlay: RenderedOverlay, name: object) -> list[str]:
     config = overlay.named("ConfigMap", name)
     if config is None:
         return []
     return [*mapping(config.data.get("data")), *mapping(config.data.get("binaryData"))]
 
 
-def _missing(overlay: Overlay, pods: Pods, location: Location, kind: str, name: object) -> Problem:
+def _missing(overlay: RenderedOverlay, pods: Pods, location: Location, kind: str, name: object) -> Problem:
     names = overlay.names(kind)
     hint = similar(str(name), names) or f"the {kind}s are: {', '.join(names) or 'none'}"
     return overlay.problem(pods.manifest, location, f"the overlay has no {kind} {name!r}", hint)

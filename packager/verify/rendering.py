@@ -1,4 +1,4 @@
-"""Every overlay through every kubectl: to the same bytes, and without a word."""
+"""Renders every overlay with each kubectl; all must print the same bytes, without warnings."""
 
 from __future__ import annotations
 
@@ -6,100 +6,138 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from packager import yamlio
-from packager.errors import RenderError, ToolError
-from packager.kubectl import kustomize
-from packager.package import OVERLAYS
-from packager.problems import Problem
-from packager.verify import kustomization
-from packager.verify.origins import Place
-from packager.verify.overlay import Manifest, Overlay
+from packager.base import yamlio
+from packager.base.errors import RenderError, ToolError, VerificationError
+from packager.base.problems import Problem, ordered, show
+from packager.kubectl.kustomize import Rendered, kustomize
+from packager.kubernetes.manifest import Manifest
+from packager.package import layout
+from packager.package.limits import DEFAULT
+from packager.verify import files, kustomization
+from packager.verify.origins import Position
+from packager.verify.overlay import RenderedOverlay
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-    from packager.package import Package
+    from packager.base.runner import Runner
+    from packager.base.yamlio import Location
+    from packager.package.opened import Package
     from packager.verify.sources import Sources
-    from packager.yamlio import Location
 
 # Rendered, the code of the whole package stands in one stream.
 _MAX_BYTES = 16 << 20
 
 
+def read(package: Package, name: str) -> Sources:
+    """Return the sources of the overlay `name`, if kubectl may render it.
+
+    Raises:
+        VerificationError: It may not: the overlay is broken, or draws in what is not in the package. The problems also
+            say which of the package's files are not as they were sealed.
+        ToolError: A file cannot be read.
+    """
+    sources = kustomization.read(package, layout.overlay(name))
+    if sources.refused:
+        problems = ordered([*sources.refused, *files.check(package, DEFAULT).problems])
+        raise VerificationError(f"{package.source}: {name} cannot be rendered", problems=problems)
+    return sources
+
+
+def kubectl(package: Package, name: str, sources: Sources, program: str, runner: Runner) -> Rendered:
+    """Return kubectl's output for an overlay, rendered from a copy of the files that were read.
+
+    Raises:
+        ToolError: There is no such kubectl, or it came to no end.
+        RenderError: It refused the overlay, or printed nothing.
+    """
+    with sources.copied() as copy:
+        try:
+            rendered = kustomize(copy / layout.overlay(name), program=program, runner=runner)
+        except RenderError as error:
+            raise RenderError(_with_user_paths(str(error), copy, package)) from None
+    warnings = tuple(_with_user_paths(line, copy, package) for line in rendered.warnings)
+    return Rendered(rendered.manifests, warnings)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one overlay.
+    """The result of rendering one overlay.
 
     Attributes:
         overlay: Rendered; None when it was not.
+        rendered: What it was read from: what kubectl printed.
         problems: What is wrong with it.
         unchecked: Why it could not be found out, when it could not.
         sources: What it is made of.
     """
 
-    overlay: Overlay | None
+    overlay: RenderedOverlay | None
     problems: tuple[Problem, ...]
     unchecked: tuple[str, ...]
     sources: Sources
+    rendered: str = ""
 
 
-def render(package: Package, name: str, kubectls: Sequence[str]) -> Outcome:
+def render(package: Package, name: str, kubectls: Sequence[str], runner: Runner) -> Outcome:
     """Render the overlay `name` with each of `kubectls`; never one that draws in what is not in the package."""
-    sources = kustomization.read(package, f"{OVERLAYS}/{name}")
-    if sources.broken:
+    sources = kustomization.read(package, layout.overlay(name))
+    if sources.refused:
         return Outcome(None, tuple(sources.problems), (), sources)
     problems, unchecked = list(sources.problems), []
     first: tuple[str, str] | None = None
     for program in kubectls:
         try:
-            rendered = kustomize(package.overlay(name), program=program)
+            rendered = kubectl(package, name, sources, program, runner)
         except ToolError as error:
             unchecked.append(f"{error}, so {name} was not rendered with it")
             continue
         except RenderError as error:
-            message = _plain(str(error), package)
-            problems.append(Problem(*_place(message, sources), message))
+            problems.append(Problem(*_position_of(str(error), sources), str(error)))
             continue
-        problems += [Problem(*sources.start, f"{program}: {_plain(line, package)}") for line in rendered.warnings]
+        problems += [Problem(*sources.start, f"{program}: {line}") for line in rendered.warnings]
         if first is None:
             first = program, rendered.manifests
         elif rendered.manifests != first[1]:
-            where = _difference(first[1], rendered.manifests)
-            problems.append(Problem(*sources.start, f"{program} renders something else than {first[0]}: {where}"))
+            difference = _difference(first[1], rendered.manifests)
+            problems.append(Problem(*sources.start, f"{program} does not render the same as {first[0]}: {difference}"))
     overlay = None
     if first is not None:
-        documents, found = yamlio.load_all(first[1].encode(), sources.start.file, max_bytes=_MAX_BYTES)
-        problems += [Problem(*sources.start, f"what it renders to: {problem.message}") for problem in found]
+        documents, yaml_problems = yamlio.load_all(first[1].encode(), sources.start.file, max_bytes=_MAX_BYTES)
+        non_objects = [document for document in documents if not isinstance(document.data, dict)]
+        yaml_problems += [
+            document.problem((), f"expected an object, found {show(document.data)}") for document in non_objects
+        ]
+        problems += [Problem(*sources.start, f"what it renders to: {problem.message}") for problem in yaml_problems]
         manifests = tuple(Manifest(document.data) for document in documents if isinstance(document.data, dict))
-        overlay = Overlay(name, manifests, sources)
-    return Outcome(overlay, tuple(problems), tuple(unchecked), sources)
+        overlay = RenderedOverlay(name, manifests, sources)
+    return Outcome(overlay, tuple(problems), tuple(unchecked), sources, first[1] if first else "")
 
 
-def _plain(said: str, package: Package) -> str:
-    """Return kubectl's words on one line, without its log's prefix, and with files called as the user calls them."""
-    words = " ".join(said.replace('\\"', '"').split())
-    return words.replace(str(package.folder.resolve()), str(package.source)).replace(
-        str(package.folder), str(package.source)
-    )
+def _with_user_paths(message: str, copy: Path, package: Package) -> str:
+    """Return kubectl's words on one line, and with files called as the user calls them."""
+    words = " ".join(message.replace('\\"', '"').split())
+    return words.replace(str(copy.resolve()), str(package.source)).replace(str(copy), str(package.source))
 
 
-def _place(said: str, sources: Sources) -> Place:
+def _position_of(message: str, sources: Sources) -> Position:
     """Return where a kustomization says what kubectl's words quote; where the overlay begins, when none does."""
-    for quoted in sorted(re.findall(r"[\w./=\[\]-]{3,}", said), key=len, reverse=True):
+    for quoted in sorted(re.findall(r"[\w./=\[\]-]{3,}", message), key=len, reverse=True):
         for document in sources.kustomizations:
-            if location := _location(document.data, quoted):
+            if location := _location_of(document.data, quoted):
                 problem = document.problem(location, "")
-                return Place(problem.file, problem.line, problem.column)
+                return Position(problem.file, problem.line, problem.column)
     return sources.start
 
 
-def _location(value: Any, text: str) -> Location | None:
+def _location_of(value: Any, text: str) -> Location | None:
     """Return where `text` stands among the values below `value`."""
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for step, child in children:
         if child == text:
             return (step,)
-        if (inside := _location(child, text)) is not None:
+        if (inside := _location_of(child, text)) is not None:
             return (step, *inside)
     return None
 

@@ -1,4 +1,4 @@
-"""What verifying found, as data; how it is printed is the command line's affair."""
+"""Report: the result of verifying a package, as data; the command line decides how it is printed."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from packager.problems import Problem
-    from packager.verify.security import Exceeded, Level
+    from packager.base.problems import Problem
+    from packager.kubernetes.podsecurity import Level
+    from packager.verify.changes import EditedLine
+    from packager.verify.objects import Made
+    from packager.verify.security import Exceeded
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """The Pod Security level of an overlay, and every field that keeps it from a stricter one."""
+    """The Pod Security level of an overlay, and every field that keeps it from a stricter one.
+
+    The level is None when the overlay has a workload whose pods nobody looked at, or none at all.
+    """
 
     overlay: str
-    level: Level
+    level: Level | None
     exceeded: tuple[Exceeded, ...]
 
 
@@ -30,6 +36,9 @@ class Report:
         edits: Files that people are meant to edit and somebody did: no damage.
         unchecked: What could not be found out, and why; neither good nor bad.
         security: For each overlay that could be rendered.
+        objects: What the overlays make.
+        notes: What may not mean what it seems to, and is no problem when it does.
+        changes: The lines that were edited, in the files whose lines the package was sealed with.
         kubernetes: The versions whose schemas were checked against.
         kubectls: What rendered.
         server: Whether a cluster was asked.
@@ -44,3 +53,6 @@ class Report:
     kubernetes: tuple[str, ...]
     kubectls: tuple[str, ...]
     server: bool
+    objects: tuple[Made, ...] = ()
+    changes: tuple[EditedLine, ...] = ()
+    notes: tuple[Problem, ...] = ()

@@ -1,49 +1,35 @@
-"""Manifests against the fields that Kubernetes and the operators know: unknown, of the wrong type, missing.
+"""Checks manifests against the schemas of Kubernetes and the operators: unknown, missing or mistyped fields.
 
-Names and types only: what values mean is the other modules' affair. `schemas/` is made by `python -m tests.schemas`,
-which describes its format.
+Only names and types are checked here; other modules check the values. Kubernetes' own kinds, and kinds without a folder
+in `packager.workloads`, have theirs in `schemas/`; the others have one in their folder. All of them are made by
+`python -m tools.schemas`, which describes their format.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packager.problems import similar
+from packager.base.faults import Fault
+from packager.base.problems import similar
+from packager.workloads.structures import structures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from packager.yamlio import Location
+    from packager.base.yamlio import Location
 
 _SCHEMAS = Path(__file__).resolve().parent / "schemas"
 _FIELD = re.compile(r"([^@]+)(?:@(1\.\d+)-(1\.\d+)?)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """What is wrong with one value, and since which versions of Kubernetes that is so.
-
-    Attributes:
-        location: Where it stands in the manifest; for a missing field, its parent.
-        message: What was expected and found.
-        hint: The fix, where it can be known.
-        at_key: Whether the key is meant, not its value.
-    """
-
-    location: Location
-    message: str
-    hint: str | None = None
-    at_key: bool = False
-
-
 def versions() -> tuple[str, ...]:
     """Return the minor versions of Kubernetes that can be checked against, oldest first."""
-    return tuple(_read("kubernetes.json")["versions"])
+    return tuple(_read(_SCHEMAS / "kubernetes.json")["versions"])
 
 
 def kinds() -> frozenset[tuple[str, str]]:
@@ -52,21 +38,21 @@ def kinds() -> frozenset[tuple[str, str]]:
 
 
 def faults(manifest: dict[str, Any], against: Sequence[str]) -> Iterator[Fault]:
-    """Yield what is wrong with `manifest` in any of the versions `against`; nothing for a kind without a schema."""
+    """Yield the faults of `manifest` in any of the versions `against`; none for a kind without a schema."""
     name = _kinds().get((str(manifest.get("apiVersion")), str(manifest.get("kind"))))
     if name is None:
         return
-    found: dict[Fault, list[str]] = {}
+    versions_by_fault: dict[Fault, list[str]] = {}
     for version in against:
         for fault in _Checker(version).check(manifest, name, ()):
-            found.setdefault(fault, []).append(version)
-    for fault, where in found.items():
-        yield fault if len(where) == len(against) else _only(fault, where)
+            versions_by_fault.setdefault(fault, []).append(version)
+    for fault, faulty_versions in versions_by_fault.items():
+        yield fault if len(faulty_versions) == len(against) else _limited_to(fault, faulty_versions)
 
 
-def _only(fault: Fault, where: list[str]) -> Fault:
-    span = where[0] if len(where) == 1 else f"{where[0]} to {where[-1]}"
-    return Fault(fault.location, f"{fault.message} (in Kubernetes {span})", fault.hint, fault.at_key)
+def _limited_to(fault: Fault, versions: list[str]) -> Fault:
+    span = versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
+    return replace(fault, message=f"{fault.message} (in Kubernetes {span})")
 
 
 class _Checker:
@@ -113,9 +99,9 @@ class _Checker:
             if key in known:
                 yield from self.check(element, known[key], (*here, key))
             elif key in fields:
-                yield Fault((*here, key), f"there is no field {key!r} here", at_key=True)
+                yield Fault((*here, key), f"unknown field {key!r}", at_key=True)
             else:
-                yield Fault((*here, key), f"there is no field {key!r} here", similar(key, known), at_key=True)
+                yield Fault((*here, key), f"unknown field {key!r}", similar(key, known), at_key=True)
         for field in required:
             if value.get(field) is None:
                 yield Fault(here, f"the field {field!r} is missing")
@@ -159,11 +145,11 @@ def _minor(version: str) -> int:
 def _in_version(name: str, minor: int) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the fields that the table `name` has in Kubernetes 1.`minor`, and those that have to be there."""
     fields, required = _types()[name]
-    known = {field: found for field, spans in fields.items() if (found := _pick(spans, minor))}
-    return known, tuple(field for spans in required if (field := _pick(spans, minor)))
+    known = {field: expression for field, spans in fields.items() if (expression := _for_version(spans, minor))}
+    return known, tuple(field for spans in required if (field := _for_version(spans, minor)))
 
 
-def _pick(spans: str, minor: int) -> str | None:
+def _for_version(spans: str, minor: int) -> str | None:
     for part in spans.split(" | "):
         match = _FIELD.fullmatch(part)
         assert match, part
@@ -174,18 +160,25 @@ def _pick(spans: str, minor: int) -> str | None:
 
 
 @cache
-def _read(name: str) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((_SCHEMAS / name).read_bytes())
+def _read(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(path.read_bytes())
     return content
+
+
+def _schemas() -> Iterator[dict[str, Any]]:
+    """Yield every schema that there is."""
+    for path in sorted((*_SCHEMAS.glob("*.json"), *(structure.schema for structure in structures().values()))):
+        if path.is_file():
+            yield _read(path)
 
 
 @cache
 def _kinds() -> dict[tuple[str, str], str]:
-    every = _read("kubernetes.json")["kinds"] | _read("custom.json")["kinds"]
-    return {(name.split(" ")[0], name.split(" ")[1]): type_name for name, type_name in every.items()}
+    all_kinds = {name: type_name for schema in _schemas() for name, type_name in schema["kinds"].items()}
+    return {(name.split(" ")[0], name.split(" ")[1]): type_name for name, type_name in all_kinds.items()}
 
 
 @cache
 def _types() -> dict[str, tuple[dict[str, str], tuple[str, ...]]]:
-    every = _read("kubernetes.json")["types"] | _read("custom.json")["types"]
-    return {name: (table["fields"], tuple(table.get("required", ()))) for name, table in every.items()}
+    all_types = {name: table for schema in _schemas() for name, table in schema["types"].items()}
+    return {name: (table["fields"], tuple(table.get("required", ()))) for name, table in all_types.items()}

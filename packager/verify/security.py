@@ -1,4 +1,4 @@
-"""The Pod Security level that an overlay reaches, and which field keeps it from the next one.
+"""Determines the Pod Security level of an overlay, and which fields prevent a stricter one.
 
 From the Pod Security Standards, and Kubernetes' pod-security-admission, policy/check_*.go (v1.37).
 """
@@ -6,26 +6,19 @@ From the Pod Security Standards, and Kubernetes' pod-security-admission, policy/
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from packager.problems import Problem
-from packager.verify.origins import Place
-from packager.verify.overlay import dotted, listing, mapping, text
+from packager.base.problems import Problem
+from packager.kubernetes.manifest import dotted, listing, mapping, text
+from packager.kubernetes.podsecurity import Level
+from packager.verify.origins import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from packager.verify.overlay import Overlay, Pods
-    from packager.yamlio import Location
-
-
-class Level(StrEnum):
-    """A level of the Pod Security Standards: what a namespace may enforce."""
-
-    restricted = "restricted"
-    baseline = "baseline"
-    privileged = "privileged"
+    from packager.base.yamlio import Location
+    from packager.verify.overlay import RenderedOverlay
+    from packager.workloads.pods import Pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +37,7 @@ class Exceeded:
     manifest: str
     field: str
     reason: str
-    place: Place
+    place: Position
 
 
 _ADDABLE = frozenset(
@@ -77,15 +70,15 @@ _SELINUX = (None, "", "container_t", "container_init_t", "container_kvm_t", "con
 _Reason = tuple["Location", str]
 
 
-def exceeded(overlay: Overlay) -> tuple[Exceeded, ...]:
+def exceeded(overlay: RenderedOverlay) -> tuple[Exceeded, ...]:
     """Return every field that keeps the overlay from a stricter level, what needs most first."""
-    found = [
+    fields = [
         _exceeded(overlay, pods, needed, location, reason)
         for pods in overlay.pods
         for needed, rules in ((Level.privileged, _beyond_baseline), (Level.baseline, _beyond_restricted))
         for location, reason in rules(pods)
     ]
-    return tuple(sorted(dict.fromkeys(found), key=lambda each: (each.level != Level.privileged, each.place)))
+    return tuple(sorted(dict.fromkeys(fields), key=lambda field: (field.level != Level.privileged, field.place)))
 
 
 def level(fields: tuple[Exceeded, ...]) -> Level:
@@ -93,19 +86,19 @@ def level(fields: tuple[Exceeded, ...]) -> Level:
     return max((field.level for field in fields), key=list(Level).index, default=Level.restricted)
 
 
-def breaches(fields: tuple[Exceeded, ...], wanted: Level) -> Iterator[Problem]:
-    """Yield a finding for every field that the level `wanted` forbids, with the option that may go in its place."""
+def breaches(fields: tuple[Exceeded, ...], allowed: Level) -> Iterator[Problem]:
+    """Yield a finding for every field that the level `allowed` forbids, with the option that may go in its place."""
     order = list(Level)
     for field in fields:
-        if order.index(field.level) > order.index(wanted):
-            message = f'{field.manifest}: {field.field}: {field.reason}, which Pod Security "{wanted}" forbids'
-            hint = f'"{field.level}" allows it: use such a namespace, or leave the option out that brings it'
+        if order.index(field.level) > order.index(allowed):
+            message = f'{field.manifest}: {field.field}: {field.reason}, which Pod Security "{allowed}" forbids'
+            hint = f'"{field.level}" allows it: use such a namespace, or switch off the option that adds it'
             yield Problem(*field.place, message, hint)
 
 
-def _exceeded(overlay: Overlay, pods: Pods, needed: Level, location: Location, reason: str) -> Exceeded:
+def _exceeded(overlay: RenderedOverlay, pods: Pods, needed: Level, location: Location, reason: str) -> Exceeded:
     problem = overlay.problem(pods.manifest, location, reason)
-    place = Place(problem.file, problem.line, problem.column)
+    place = Position(problem.file, problem.line, problem.column)
     return Exceeded(needed, str(pods.manifest), dotted(location), reason, place)
 
 

@@ -1,19 +1,34 @@
-"""What an overlay is made of, as it is read: where things are written, and what is wrong with the files."""
+"""Sources: the files of an overlay as they are read, where values are written, and problems with the files."""
 
 from __future__ import annotations
 
+import stat
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from packager import yamlio
-from packager.verify.origins import Place
+from packager.base import workfolder, yamlio
+from packager.base.errors import ToolError, VerificationError, reason
+from packager.base.problems import Problem
+from packager.package.tree import IGNORED_NAMES
+from packager.verify.origins import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from packager.problems import Problem
+    from packager.base.yamlio import Document
+    from packager.package.reader import Reader
     from packager.verify.origins import Origin
-    from packager.yamlio import Document
+
+_MAX_BYTES = 1 << 20
+"""What Kubernetes takes of a ConfigMap, and more than any manifest needs."""
+
+_ALL_BYTES = 16 << 20
+_ALL_YAML = 4 << 20
+"""Of everything that an overlay reads, as often as it reads it: ten times what the largest of ours does."""
+
+_DOCUMENT = 1 << 10
+"""What reading a file takes, however short it is."""
 
 
 class Sources:
@@ -22,36 +37,121 @@ class Sources:
     Attributes:
         origins: Where things are written, in the order in which kustomize applies them.
         problems: What is wrong with the files.
-        broken: Whether kustomize would refuse them, or must not be asked.
+        notes: What is no problem, and may not mean what it seems to.
+        refused: Those of the problems for which kustomize would refuse them, or must not be asked.
         components: The folder of each component, and where it is listed.
         shown: Says how messages name a path of the package.
         kustomizations: The overlay's own first, then those it draws in, the nearest first.
+        files: What was read, by path.
+        intended: Values of env files that are meant as they stand, with their keys.
         start: Where the overlay begins: what a finding points at that has no better place.
     """
 
-    def __init__(self, root: Path, shown: Callable[[str], str], start: str) -> None:
+    def __init__(self, reader: Reader, start: str, intended: frozenset[tuple[str, str]] = frozenset()) -> None:
         self.origins: list[Origin] = []
         self.problems: list[Problem] = []
-        self.broken = False
-        self.components: list[tuple[str, Place]] = []
+        self.notes: list[Problem] = []
+        self.refused: list[Problem] = []
+        self.components: list[tuple[str, Position]] = []
         self.kustomizations: list[Document] = []
-        self.shown = shown
-        self.start = Place(shown(start), 1, 1)
-        self._root = root
+        self.files: dict[str, bytes] = {}
+        self.shown = reader.shown
+        self.intended = intended
+        self.start = Position(self.shown(start), 1, 1)
+        self._root = reader.folder
+        self._read = reader.read
+        self._bytes = 0
+        self._yaml = 0
 
-    def path(self, path: str) -> Path:
-        """Return where the package's file or folder `path` is on disk."""
-        return self._root / path
+    def is_file(self, path: str) -> bool:
+        """Whether the package has a plain file at `path`, to which no link leads."""
+        return stat.S_ISREG(self._mode(path))
+
+    def is_folder(self, path: str) -> bool:
+        """Whether the package has a folder at `path`, to which no link leads."""
+        return stat.S_ISDIR(self._mode(path))
+
+    def exists(self, path: str) -> bool:
+        """Whether the package has anything at `path`, or on the way there anything else than a folder."""
+        return self._mode(path) != 0
+
+    def names(self, folder: str) -> list[str]:
+        """Return what lies in a folder; nothing, where there is none."""
+        return sorted(path.name for path in (self._root / folder).iterdir()) if self.is_folder(folder) else []
+
+    def read(self, path: str) -> bytes | None:
+        """Return the content of a file of the package; None when it is none that could be read, which is noted.
+
+        Raises:
+            VerificationError: The overlay reads far more than any has to.
+            ToolError: The system would not read it, or it is no longer what it was when it was read before.
+        """
+        if path not in self.files:
+            if not self.is_file(path):
+                self.refuse(Problem(self.shown(path), 0, 0, "expected a plain file"))
+                return None
+            content = self._read(path, _MAX_BYTES)
+            if len(content) > _MAX_BYTES:
+                message = f"the file is larger than {_MAX_BYTES >> 10:,} KiB, the limit of a Kubernetes object"
+                self.refuse(Problem(self.shown(path), 0, 0, message))
+                return None
+            self.files[path] = content
+        self._bytes = self._within(self._bytes + len(self.files[path]), _ALL_BYTES)
+        return self.files[path]
 
     def refuse(self, problem: Problem) -> None:
-        """Note a problem that kustomize would refuse the overlay for."""
-        self.broken = True
+        """Note a problem that kustomize would refuse the overlay for, or for which it must not be asked."""
+        self.refused.append(problem)
         self.problems.append(problem)
 
     def documents(self, path: str) -> list[Document]:
-        """Return the YAML documents of a file that is there; none when they cannot be read, which is noted."""
-        with self.path(path).open("rb") as stream:
-            documents, problems = yamlio.load_all(stream.read(yamlio.MAX_BYTES + 1), self.shown(path))
+        """Return the YAML documents of a file; none when they cannot be read, which is noted. Raises as `read`."""
+        content = self.read(path)
+        if content is None:
+            return []
+        self._yaml = self._within(self._yaml + len(content) + _DOCUMENT, _ALL_YAML)
+        documents, problems = yamlio.load_all(content, self.shown(path))
         for problem in problems:
             self.refuse(problem)
         return documents
+
+    @contextmanager
+    def copied(self) -> Iterator[Path]:
+        """Write what was read, and nothing else, into a folder that is gone when the block ends.
+
+        Raises:
+            ToolError: There is no room for it.
+        """
+        with workfolder.temporary() as folder:
+            try:
+                for path, content in self.files.items():
+                    file = folder / path
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_bytes(content)
+            except OSError as error:
+                raise ToolError(f"the overlay cannot be copied: {reason(error)}", hint="set TMPDIR") from None
+            yield folder
+
+    def _within(self, size: int, limit: int) -> int:
+        if size > limit:
+            message = (
+                f"{self.start.file}: the overlay includes more than {limit >> 20} MiB, or the same files repeatedly"
+            )
+            raise VerificationError(message)
+        return size
+
+    def _mode(self, path: str) -> int:
+        """Return the type and permissions of what is at `path`; 0 when nothing is, a link's where one is on the way."""
+        mode = 0
+        here = self._root
+        if path.partition("/")[0] in IGNORED_NAMES:
+            return 0
+        try:
+            for part in ("", *path.split("/")):
+                here = here / part
+                mode = here.stat().st_mode if part == "" else here.lstat().st_mode
+                if stat.S_ISLNK(mode):
+                    break
+        except (OSError, ValueError):  # nothing there, or a name that the system would not look for
+            return 0
+        return mode

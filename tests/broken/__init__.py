@@ -1,4 +1,4 @@
-"""Thirty packages with one fault each, made from a good one: `python -m tests.broken DIR` writes them.
+"""Forty-one packages with one fault each, made from a good one: `python -m tests.broken DIR` writes them.
 
 `python -m tests.broken.compare` asks other tools about them, and writes the table of docs/comparison.md.
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from packager import manifest, tree
-from packager.package import Package, opened
-from packager.plan import Options, choose, plan
-from packager.render import render
+from packager.build.plan import Options, choose, plan
+from packager.build.render import render
+from packager.package import tree
+from packager.package.layout import INVENTORY
+from packager.package.opened import Package, opened
 from packager.spec.catalog import bundled
 from packager.spec.load import load
 from tests.broken.faults import FAULTS, Fault
@@ -45,11 +46,11 @@ def make(fault: Fault, good: Path, folder: Path) -> Path:
 
 
 def seal(package: Package) -> None:
-    """Write the manifest anew, for the files that are there."""
+    """Write the inventory anew, for the files that are there."""
     read = tree.read(package.folder)
     work = package.folder.with_name(f".{package.folder.name}")
     work.mkdir()
     sealed = tree.write(read, work)
     assert isinstance(sealed.content, bytes)
-    (package.folder / manifest.MANIFEST).write_bytes(sealed.content)
+    (package.folder / INVENTORY).write_bytes(sealed.content)
     shutil.rmtree(work)

@@ -21,16 +21,21 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from packager.package import opened
+from packager.package.opened import opened
 from packager.verify import Checks, verify
 from tests import kubectls
 from tests.broken import FAULTS, Fault, build, make
 
 if TYPE_CHECKING:
-    from packager.problems import Problem
+    from packager.base.problems import Problem
 
 VERSION = kubectls.DEFAULT
-KINDS = {"Pod": "pod-v1", "ConfigMap": "configmap-v1", "Service": "service-v1"}
+KINDS = {
+    "Pod": "pod-v1",
+    "ConfigMap": "configmap-v1",
+    "Service": "service-v1",
+    "ClusterRoleBinding": "clusterrolebinding-rbac-v1",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +181,8 @@ def _table(rows: list[Row]) -> str:
     ]
     for row in rows:
         others = " | ".join(map(_mark, (row.kustomize, row.kubeconform, row.server, row.helm)))
-        found = f"`{row.verify}`" if row.verify else "**no**"
-        lines.append(f"| {row.fault.name} | {row.fault.happens} | {found} | {others} |")
+        verdict = f"`{row.verify}`" if row.verify else "**no**"
+        lines.append(f"| {row.fault.name} | {row.fault.happens} | {verdict} | {others} |")
     sums = [
         sum(bool(getattr(row, tool)) for row in rows)
         for tool in ("verify", "kustomize", "kubeconform", "server", "helm")

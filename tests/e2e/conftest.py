@@ -1,6 +1,6 @@
 """The proof on a real cluster: `make e2e`, or `make e2e CONTEXT=name` for a cluster of one's own.
 
-Without MLPACK_E2E_CONTEXT the cluster of `tests/cluster` is brought up. Each test gets a namespace of its own that
+Without MLPACK_E2E_CONTEXT the cluster of `tests/testbed` is brought up. Each test gets a namespace of its own that
 enforces Pod Security "restricted", and a kubeconfig whose current context points there: so the commands of a
 package's README run as they are printed.
 """
@@ -53,7 +53,7 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Path:
         environment = dict(os.environ)
     else:
         up = subprocess.run(
-            [sys.executable, "-m", "tests.cluster", "up"], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True, check=True
+            [sys.executable, "-m", "tests.testbed", "up"], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True, check=True
         )
         environment = {**os.environ, "KUBECONFIG": up.stdout.strip()}
     view = subprocess.run(

@@ -35,8 +35,8 @@ class Ran:
     def seen_after(self, words: str) -> int:
         """Return the seconds at which the wait first said `words`."""
         for line in self.err.splitlines():
-            if words in line and (found := re.match(r"(\d\d):(\d\d)  ", line)):
-                return int(found[1]) * 60 + int(found[2])
+            if words in line and (match := re.match(r"(\d\d):(\d\d)  ", line)):
+                return int(match[1]) * 60 + int(match[2])
         raise AssertionError(f"nothing said {words!r}:\n{self.err}")
 
 
@@ -50,7 +50,7 @@ class Faulty:
 
     @property
     def workload(self) -> str:
-        kind = "mpijob" if self.overlay == "multi-node" else "pod"
+        kind = {"multi-node": "mpijob", "one-job": "job", "nodes": "jobset"}.get(self.overlay, "pod")
         return f"{kind}/{self.folder.name}-{self.overlay}"
 
     def command(self, verb: str, *arguments: str) -> list[str]:
@@ -102,6 +102,8 @@ class Faulty:
         if self.overlay == "multi-node":
             job = f"{self.folder.name}-multi-node"
             pod = f"pods --selector=training.kubeflow.org/job-name={job},training.kubeflow.org/job-role=launcher"
+        elif self.overlay == "one-job":
+            pod = f"pods --selector=job-name={self.folder.name}-one-job"
         else:
             pod = self.workload
         wait = f"kubectl wait {pod} --for=condition=Ready --timeout=60s"
@@ -128,5 +130,5 @@ def faulty(site: Site, fault: str, *settings: str, overlay: str = "multi-node") 
 
 
 def component(verb: str, name: str) -> None:
-    """Stop or start a part of the cluster of `tests/cluster`."""
-    subprocess.run([sys.executable, "-m", "tests.cluster", verb, name], cwd=CHECKOUT, check=True, capture_output=True)
+    """Stop or start a part of the cluster of `tests/testbed`."""
+    subprocess.run([sys.executable, "-m", "tests.testbed", verb, name], cwd=CHECKOUT, check=True, capture_output=True)

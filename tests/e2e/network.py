@@ -70,11 +70,11 @@ def line(kubeconfig: Path) -> Iterator[Line]:
     [entry] = config["clusters"]
     server = urlsplit(entry["cluster"]["server"])
     assert server.hostname
-    found = Line((server.hostname, server.port or 443))
-    entry["cluster"] |= {"server": f"https://127.0.0.1:{found.port}", "tls-server-name": server.hostname}
+    connection = Line((server.hostname, server.port or 443))
+    entry["cluster"] |= {"server": f"https://127.0.0.1:{connection.port}", "tls-server-name": server.hostname}
     kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
     try:
-        yield found
+        yield connection
     finally:
-        found.close()
+        connection.close()
         kubeconfig.write_text(text, encoding="utf-8")

@@ -43,12 +43,12 @@ class Site:
     @staticmethod
     def kubectl() -> str:
         """Return the kubectl of the tests: the one on PATH, or the one `make setup` has brought."""
-        found = os.environ.get("KUBECTL") or shutil.which("kubectl")
-        if not found:
+        path = os.environ.get("KUBECTL") or shutil.which("kubectl")
+        if not path:
             from tests.kubectls import DEFAULT, kubectl
 
-            found = str(kubectl(DEFAULT))
-        return found
+            path = str(kubectl(DEFAULT))
+        return path
 
     @classmethod
     def create(cls, namespace: str, level: str, kubeconfig: Path, folder: Path) -> Site:
@@ -73,7 +73,7 @@ class Site:
         return site
 
     def remove(self) -> None:
-        self.run(f"kubectl delete namespace {self.namespace} --wait=false")
+        self.run(f"kubectl delete namespace {self.namespace} --wait=false --ignore-not-found")
 
     def shell(self, command: str, *, cwd: Path | None = None, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         """Run a command line as a person types it, and return what became of it."""
@@ -133,19 +133,19 @@ class Site:
         A kubectl that watches costs the start of one program, and one that is asked again and again many.
         """
         argv = ["kubectl", "get", workload, "--watch", f'--output=jsonpath={path}{{"\\n"}}']
-        said = ""
+        status_line = ""
         with subprocess.Popen(argv, env=self.environment, stdout=subprocess.PIPE, text=True) as watching:
             patience = threading.Timer(timeout, watching.kill)
             patience.start()
             try:
                 assert watching.stdout
-                for said in watching.stdout:
-                    if ended := ENDS.intersection(said.split()):
+                for status_line in watching.stdout:
+                    if ended := ENDS.intersection(status_line.split()):
                         return ended.pop()
             finally:
                 patience.cancel()
                 watching.kill()
-        raise AssertionError(f"no end of {workload} within {timeout:g} s; it was last {said!r}")
+        raise AssertionError(f"no end of {workload} within {timeout:g} s; it was last {status_line!r}")
 
     def until(self, condition: Any, what: str, timeout: float = 120) -> Any:
         """Return the first true value of `condition()`; fail, with the state of the namespace, after `timeout`."""
@@ -184,14 +184,14 @@ class Site:
 
 @dataclass(frozen=True)
 class Images:
-    """Builds images from Dockerfiles into the cluster of `tests/cluster`; another cluster has to have them."""
+    """Builds images from Dockerfiles into the cluster of `tests/testbed`; another cluster has to have them."""
 
     own_cluster: bool
 
     def build(self, folder: Path, name: str) -> str:
         if self.own_cluster:
             subprocess.run(
-                [sys.executable, "-m", "tests.cluster", "image", "build", str(folder), name], cwd=CHECKOUT, check=True
+                [sys.executable, "-m", "tests.testbed", "image", "build", str(folder), name], cwd=CHECKOUT, check=True
             )
         return name
 

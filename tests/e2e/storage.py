@@ -61,6 +61,9 @@ def run(site: Site, package: Path, overlay: str) -> str:
     if overlay == "single-node":
         assert site.end_of_pod(name) == "Succeeded", site.log(name)
         return site.log(name)
+    if overlay == "one-job":
+        site.run(f"kubectl wait --for=condition=Complete job/{name} --timeout=300s")
+        return site.run(f"kubectl logs job/{name}")
     assert site.end_of(name) == "Succeeded", site.log(site.launcher())
     return site.log(site.launcher())
 

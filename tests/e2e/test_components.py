@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.components import BY_NAME, KEYS
+from packager.options import BY_NAME, KEYS
 from tests.e2e.site import commands
 from tests.e2e.storage import SPEC, NodeFolder, delete, run
 
@@ -86,6 +86,11 @@ def test_claims_keep_results_and_protect_the_dataset(site: Site, volumes: str) -
     workers = "storage-multi-node-worker-0 storage-multi-node-worker-1"
     assert f"rank 0: found in output: {workers}" in log
     assert "rank 0: may not write into the dataset" in log
+    delete(site, package, "single-node")
+
+    log = run(site, package, "one-job")
+    assert f"rank 0: found in output: {workers} storage-single-node" in log
+    assert "rank 0: may not write into the dataset" in log
 
 
 def test_a_claim_of_the_overlay_comes_and_goes_with_it(site: Site, volumes: str) -> None:
@@ -125,15 +130,15 @@ def test_a_claim_of_the_overlay_stays_when_its_results_are_to_be_kept(site: Site
 def test_gpus_of_any_vendor_go_to_those_that_compute(site: Site) -> None:
     [node] = [item["metadata"]["name"] for item in site.get("nodes")["items"]]
     vendor = f"{site.namespace}.example"
-    there = json.dumps({"status": {"capacity": {f"{vendor}/gpu.large": "4"}}})
-    site.run(f"kubectl patch node {node} --subresource=status --patch '{there}'")
+    patch = json.dumps({"status": {"capacity": {f"{vendor}/gpu.large": "4"}}})
+    site.run(f"kubectl patch node {node} --subresource=status --patch '{patch}'")
     site.until(lambda: f"{vendor}/gpu.large" in site.get(f"node {node}")["status"]["allocatable"], "the devices")
     try:
         values = {"GPU_VENDOR": vendor, "GPU_RESOURCE": "gpu.large", "GPU_COUNT": "2"}
         given = " ".join(f"--site {key}={value}" for key, value in values.items())
         package = site.build(str(SPEC), f"--with gpu {given}")
         site.run(commands(package, "multi-node")[0], cwd=package)
-        workers = site.until(lambda: len(found := workers_of(site)) == 2 and found, "both workers")
+        workers = site.until(lambda: len(pods := workers_of(site)) == 2 and pods, "both workers")
         asked = [pod["spec"]["containers"][0]["resources"]["limits"] for pod in workers]
         assert [limits.get(f"{vendor}/gpu.large") for limits in asked] == ["2", "2"]
         assert site.end_of("storage-multi-node") == "Succeeded", site.log(site.launcher())
@@ -153,6 +158,8 @@ def test_folders_of_the_nodes_at_the_same_paths(new_site: Callable[[str], Site],
     log = run(site, package, "single-node")
     assert "found in output: storage-multi-node-worker-0 storage-multi-node-worker-1" in log
     left = node.run(f"cd {node.path} && ls storage/output dataset")
+    log = run(site, package, "one-job")
+    assert "found in output: storage-multi-node-worker-0 storage-multi-node-worker-1 storage-single-node" in log
     assert "left-by-storage-single-node" in left
     assert "mine" not in left
 
@@ -165,7 +172,7 @@ def test_a_namespace_that_enforces_restricted_refuses_folders_of_the_nodes(site:
     assert "hostPath" in done.stderr
 
 
-@pytest.mark.parametrize("overlay", ["multi-node", "single-node"])
+@pytest.mark.parametrize("overlay", ["multi-node", "one-job", "single-node"])
 def test_root(new_site: Callable[[str], Site], overlay: str) -> None:
     site = new_site(BY_NAME["root"].level)
     log = run(site, site.build(str(SPEC), "--with root"), overlay)
@@ -175,14 +182,14 @@ def test_root(new_site: Callable[[str], Site], overlay: str) -> None:
 
 def test_shared_memory(site: Site) -> None:
     log = run(site, site.build(str(SPEC), "--with shared-memory --site SHM_SIZE=200Mi"), "multi-node")
-    said = re.findall(r"rank (\d): shared memory of (\d+) KiB", log)
-    assert sorted(said) == [("0", "204800"), ("1", "204800")]
+    sizes = re.findall(r"rank (\d): shared memory of (\d+) KiB", log)
+    assert sorted(sizes) == [("0", "204800"), ("1", "204800")]
 
 
 def test_placement(site: Site) -> None:
     package = site.build(str(SPEC), "--with placement --site SPREAD_ELSE=DoNotSchedule")
     site.run(commands(package, "multi-node")[0], cwd=package)
-    for worker in site.until(lambda: len(found := workers_of(site)) == 2 and found, "both workers"):
+    for worker in site.until(lambda: len(pods := workers_of(site)) == 2 and pods, "both workers"):
         spec = worker["spec"]
         [spread] = spec["topologySpreadConstraints"]
         assert spread["whenUnsatisfiable"] == "DoNotSchedule"
@@ -209,12 +216,12 @@ def test_the_api_server_takes_what_no_workload_here_can_use(new_site: Callable[[
     values = " ".join(f"--site {key.name}={key.example}" for key in BY_NAME[name].keys)
     site.run(f"kubectl create serviceaccount {KEYS['SERVICE_ACCOUNT'].example}")
     package = site.build(str(SPEC), f"--with {name} --root /srv {values}")
-    for overlay in ("multi-node", "single-node"):
+    for overlay in ("multi-node", "one-job", "single-node"):
         folder = package / "quickstart/k8s/mlops" / overlay
         done = site.shell(f"kubectl apply -k {folder} --dry-run=server -o json")
         assert done.returncode == 0, done.stderr
         assert done.stderr == ""
-        [workload] = [item for item in json.loads(done.stdout)["items"] if item["kind"] in ("MPIJob", "Pod")]
+        [workload] = [item for item in json.loads(done.stdout)["items"] if item["kind"] in ("MPIJob", "Job", "Pod")]
         assert EXPECTED[name] in json.dumps(workload), name
 
 
@@ -227,6 +234,16 @@ EXPECTED = {
     "host-network": '"hostNetwork": true',
     "scratch": '"emptyDir": {"sizeLimit": "10Gi"}',
 }
+
+
+@pytest.mark.parametrize("name", ["scratch", "shared-memory", "placement", "service-account", "host-network"])
+def test_a_job_runs_with_each_option(new_site: Callable[[str], Site], name: str) -> None:
+    site = new_site(BY_NAME[name].level)
+    values = " ".join(f"--site {key.name}={key.example}" for key in BY_NAME[name].keys)
+    site.run(f"kubectl create serviceaccount {KEYS['SERVICE_ACCOUNT'].example}")
+    log = run(site, site.build(str(SPEC), f"--with {name} --root /srv {values}"), "one-job")
+    assert "rank 0: uid 1000, gid 1000" in log
+    assert ("shared memory of 65536 KiB" in log) is (name != "shared-memory")
 
 
 def test_a_worker_in_its_nodes_network(new_site: Callable[[str], Site]) -> None:

@@ -17,38 +17,42 @@ def examine(site: Site, package: Path, *arguments: str) -> tuple[int, dict[str, 
     """Return the doctor's exit code, and its findings by check."""
     done = site.shell(" ".join(["mlpack", "doctor", str(package), "-o", "json", *arguments]))
     assert done.stdout, done.stderr
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_check: dict[str, list[dict[str, Any]]] = {}
     for finding in json.loads(done.stdout)["findings"]:
-        found.setdefault(finding["check"], []).append(finding)
-    return done.returncode, found
+        by_check.setdefault(finding["check"], []).append(finding)
+    return done.returncode, by_check
 
 
-def troubles(found: dict[str, list[dict[str, Any]]]) -> set[str]:
-    return {check for check, findings in found.items() if any(each["state"] != "ok" for each in findings)}
+def troubles(by_check: dict[str, list[dict[str, Any]]]) -> set[str]:
+    return {
+        check
+        for check, findings in by_check.items()
+        if any(finding["state"] not in ("ok", "note") for finding in findings)
+    }
 
 
 @pytest.mark.parametrize("overlay", ["multi-node", "single-node"])
 def test_a_package_that_would_run_is_well_and_nothing_is_made(site: Site, overlay: str) -> None:
     package = site.build("hello-mpi")
     before = site.left()
-    code, found = examine(site, package, "--overlay", overlay)
-    assert (code, troubles(found)) == (0, set()), found
+    code, by_check = examine(site, package, "--overlay", overlay)
+    assert (code, troubles(by_check)) == (0, set()), by_check
     assert site.left() == before == []
 
 
 def test_a_namespace_that_is_not_there(site: Site) -> None:
     package = site.build("hello-mpi")
-    code, found = examine(site, package, "-n", "nowhere-at-all")
-    assert (code, troubles(found)) == (1, {"namespace"}), found
-    assert found["namespace"][0]["fix"] == "kubectl create namespace nowhere-at-all"
+    code, by_check = examine(site, package, "-n", "nowhere-at-all")
+    assert (code, troubles(by_check)) == (1, {"namespace"}), by_check
+    assert by_check["namespace"][0]["fix"] == "kubectl create namespace nowhere-at-all"
 
 
 def test_the_fix_for_a_namespace_that_forbids_makes_it_well(site: Site) -> None:
     package = site.build("hello-mpi")
     site.run(f"mlpack configure {package} --with root")
-    code, found = examine(site, package)
-    assert (code, troubles(found)) == (1, {"namespace"}), found
-    site.run(found["namespace"][0]["fix"])
+    code, by_check = examine(site, package)
+    assert (code, troubles(by_check)) == (1, {"namespace"}), by_check
+    site.run(by_check["namespace"][0]["fix"])
     assert examine(site, package)[0] == 0
 
 
@@ -56,37 +60,38 @@ def test_a_quota_that_is_too_small(site: Site) -> None:
     package = site.build("hello-mpi")
     site.run("kubectl create quota tight --hard=pods=2,requests.cpu=1")
     site.until(lambda: site.get("quota tight").get("status"), "the quota to be counted")
-    code, found = examine(site, package)
-    assert (code, troubles(found)) == (1, {"quota"}), found
-    assert found["quota"][0]["message"] == "tight: pods: the workload asks for 3, and 2 of 2 is left"
-    site.run(found["quota"][0]["fix"])
+    code, by_check = examine(site, package)
+    assert (code, troubles(by_check)) == (1, {"quota"}), by_check
+    assert by_check["quota"][0]["message"] == "tight: pods: the workload asks for 3, and 2 of 2 is left"
+    site.run(by_check["quota"][0]["fix"])
 
 
 def test_a_quota_that_wants_what_the_pods_do_not_say(site: Site) -> None:
     package = site.build("hello-mpi")
     site.run("kubectl create quota strict --hard=limits.memory=100Gi")
     site.until(lambda: site.get("quota strict").get("status"), "the quota to be counted")
-    code, found = examine(site, package)
-    assert (code, troubles(found)) == (1, {"admission"}), found
-    assert "must specify limits.memory" in found["admission"][0]["message"]
+    code, by_check = examine(site, package)
+    assert (code, troubles(by_check)) == (1, {"admission"}), by_check
+    assert "must specify limits.memory" in by_check["admission"][0]["message"]
 
 
 def test_more_than_any_node_has(site: Site) -> None:
     package = site.build("hello-mpi", "--set", "overlays.multi-node.resources.requests.cpu=900")
-    code, found = examine(site, package)
+    code, by_check = examine(site, package)
     assert code == 1
-    assert "nodes" in troubles(found)
-    assert "900 asked for" in found["nodes"][0]["message"]
+    assert "nodes" in troubles(by_check)
+    assert "900 requested" in by_check["nodes"][0]["message"]
 
 
 def test_names_that_others_have_taken(site: Site) -> None:
     package = site.build("hello-mpi")
     site.run("kubectl create configmap hello-mpi-env-multi-node")
     site.run("kubectl create secret generic hello-mpi-multi-node-ssh")
-    code, found = examine(site, package)
-    assert (code, troubles(found)) == (1, {"names"}), found
-    for finding in found["names"]:
-        site.run(finding["fix"])
+    code, by_check = examine(site, package)
+    assert (code, troubles(by_check)) == (1, {"names"}), by_check
+    for finding in by_check["names"]:
+        assert finding["fix"].startswith("use another namespace (-n), or another nameSuffix")
+    site.run("kubectl delete configmap/hello-mpi-env-multi-node secret/hello-mpi-multi-node-ssh")
     assert examine(site, package)[0] == 0
 
 
@@ -96,21 +101,21 @@ def test_what_a_pod_refers_to_and_is_missing(site: Site) -> None:
         f"mlpack configure {package} --storage pvc --set OUTPUT_CLAIM=results --set DATASET_CLAIM=data"
         " --with service-account --set SERVICE_ACCOUNT=trainer --with pull-secret --set PULL_SECRET=registry"
     )
-    code, found = examine(site, package)
+    code, by_check = examine(site, package)
     assert code == 1
-    assert troubles(found) >= {"claims", "references"}, found
-    said = " ".join(each["message"] for each in [*found["claims"], *found["references"]])
+    assert troubles(by_check) >= {"claims", "references"}, by_check
+    messages = " ".join(finding["message"] for finding in [*by_check["claims"], *by_check["references"]])
     for name in ("claim results", "claim data", "ServiceAccount trainer", "secret registry"):
-        assert name in said
+        assert name in messages
 
 
 def test_the_permissions_that_are_missing_are_those_that_deploy_lacks(site: Site, tmp_path: Path) -> None:
     package = site.build("hello-mpi")
     limited = _as_service_account(site, tmp_path, "view")
-    code, found = examine(site, package, "--kubeconfig", str(limited))
+    code, by_check = examine(site, package, "--kubeconfig", str(limited))
     assert code == 1
-    denied = [finding["message"] for finding in found["permissions"]]
-    assert any("create" in said and "mpijobs.kubeflow.org" in said for said in denied), denied
+    denied = [finding["message"] for finding in by_check["permissions"]]
+    assert any("create" in message and "mpijobs.kubeflow.org" in message for message in denied), denied
     deployed = site.shell(f"mlpack deploy {package} --no-wait --kubeconfig {limited}")
     assert deployed.returncode == 7
     assert site.left() == []
@@ -121,10 +126,10 @@ def test_what_a_user_may_not_look_at_is_unknown_and_no_failure(site: Site, tmp_p
     limited = _as_service_account(site, tmp_path, "edit")
     role = "kubectl create role jobs --verb=get,list,create,patch,delete --resource=mpijobs.kubeflow.org"
     site.run(f"{role} && kubectl create rolebinding jobs --role=jobs --serviceaccount={site.namespace}:somebody")
-    code, found = examine(site, package, "--kubeconfig", str(limited))
-    assert code == 6, found
-    assert {each["state"] for findings in found.values() for each in findings} == {"ok", "unknown"}
-    assert troubles(found) == {"operator", "nodes"}, found
+    code, by_check = examine(site, package, "--kubeconfig", str(limited))
+    assert code == 6, by_check
+    assert {finding["state"] for findings in by_check.values() for finding in findings} == {"ok", "note", "unknown"}
+    assert troubles(by_check) == {"operator", "nodes"}, by_check
 
 
 def test_a_cluster_that_does_not_answer_is_unknown(site: Site, tmp_path: Path) -> None:
@@ -133,17 +138,17 @@ def test_a_cluster_that_does_not_answer_is_unknown(site: Site, tmp_path: Path) -
     dead.write_text(site.run("kubectl config view --raw"))
     cluster = site.run("kubectl config view --minify -o jsonpath='{.clusters[0].name}'")
     site.run(f"kubectl --kubeconfig {dead} config set-cluster {cluster} --server=https://127.0.0.1:1")
-    code, found = examine(site, package, "--kubeconfig", str(dead))
-    assert (code, troubles(found)) == (6, {"server"}), found
+    code, by_check = examine(site, package, "--kubeconfig", str(dead))
+    assert (code, troubles(by_check)) == (6, {"server"}), by_check
 
 
 def test_a_run_that_has_ended_stands_in_the_way(site: Site, mpi_image: str) -> None:
     assert mpi_image
     package = site.build("hello-mpi")
     site.run(f"mlpack deploy {package}")
-    code, found = examine(site, package)
-    assert (code, troubles(found)) == (1, {"names"}), found
-    site.run(found["names"][0]["fix"])
+    code, by_check = examine(site, package)
+    assert (code, troubles(by_check)) == (1, {"names"}), by_check
+    site.run(by_check["names"][0]["fix"])
     assert examine(site, package)[0] == 0
 
 

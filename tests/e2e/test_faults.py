@@ -27,7 +27,7 @@ BOTH = pytest.mark.parametrize("overlay", ["multi-node", "single-node"])
 def outage() -> Iterator[Callable[[str], None]]:
     """Stops parts of the cluster; all of them run again when the test is over."""
     if "MLPACK_E2E_CONTEXT" in os.environ:
-        pytest.skip("only the cluster of tests/cluster may be broken")
+        pytest.skip("only the cluster of tests/testbed may be broken")
     stopped = []
 
     def stop(name: str) -> None:
@@ -115,7 +115,7 @@ def test_a_namespace_that_forbids(site: Site, overlay: str) -> None:
     package = faulty(site, "none", overlay=overlay)
     manifest = "mpi-job.yaml" if overlay == "multi-node" else "pod.yaml"
     package.edit(manifest, "allowPrivilegeEscalation: false", "privileged: true")
-    failed = package.run("deploy")
+    failed = package.run("deploy", "--no-verify")
     assert failed.code == 7
     assert "the namespace enforces Pod Security restricted" in failed.err
     assert failed.seconds < 30
@@ -127,9 +127,9 @@ def test_a_namespace_that_forbids(site: Site, overlay: str) -> None:
 def test_a_job_that_the_operator_rejects_in_an_event_only(site: Site) -> None:
     package = faulty(site, "none")
     package.edit("mpi-job.yaml", "cleanPodPolicy: Running", "cleanPodPolicy: Sometimes")
-    failed = package.run("deploy")
+    failed = package.run("deploy", "--no-verify")
     assert failed.code == 7
-    assert "mpi-operator refuses the job" in failed.err
+    assert "mpi-operator rejects the job" in failed.err
     assert "Sometimes" in failed.err
     assert failed.seconds < 20
     package.delete()
@@ -138,7 +138,7 @@ def test_a_job_that_the_operator_rejects_in_an_event_only(site: Site) -> None:
 def test_a_config_map_that_is_missing(site: Site) -> None:
     package = faulty(site, "none", overlay="single-node")
     package.edit("pod.yaml", "envFrom:\n", "envFrom:\n        - configMapRef:\n            name: nowhere\n")
-    failed = package.run("deploy")
+    failed = package.run("deploy", "--no-verify")
     assert failed.code == 7
     assert "create the configmap nowhere in this namespace" in failed.err
     assert failed.seconds < 60
@@ -171,9 +171,9 @@ def test_a_worker_that_is_taken_away(site: Site, how: str) -> None:
             site.run(
                 f"echo '{body}' | kubectl create --raw /api/v1/namespaces/{site.namespace}/pods/{worker}/eviction -f -"
             )
-        _, said = deploy.communicate(timeout=120)
-    assert deploy.returncode == 7, said
-    assert "has failed" in said
+        _, stderr = deploy.communicate(timeout=120)
+    assert deploy.returncode == 7, stderr
+    assert "has failed" in stderr
     package.delete()
 
 
@@ -185,10 +185,10 @@ def test_the_api_server_killed_and_restarted(site: Site, outage: Callable[[str],
         outage("kube-apiserver")
         time.sleep(12)
         component("start", "kube-apiserver")
-        out, said = deploy.communicate(timeout=120)
-    assert deploy.returncode == 0, said
-    assert "the cluster does not answer" in said
-    assert "the cluster answers again" in said
+        out, stderr = deploy.communicate(timeout=120)
+    assert deploy.returncode == 0, stderr
+    assert "the cluster does not answer" in stderr
+    assert "the cluster is reachable again" in stderr
     assert sorted(line for line in out.splitlines() if line.endswith("slept")) == ["rank 0: slept", "rank 1: slept"]
     package.delete()
 
@@ -201,9 +201,9 @@ def test_the_connection_lost_for_20_seconds(site: Site) -> None:
             connection.whole.clear()
             time.sleep(20)
             connection.whole.set()
-            out, said = deploy.communicate(timeout=120)
-        assert deploy.returncode == 0, said
-        assert sorted(said for said in out.splitlines() if said.endswith("slept")) == ["rank 0: slept", "rank 1: slept"]
+            out, stderr = deploy.communicate(timeout=120)
+        assert deploy.returncode == 0, stderr
+        assert sorted(line for line in out.splitlines() if line.endswith("slept")) == ["rank 0: slept", "rank 1: slept"]
         package.delete()
 
 
@@ -214,7 +214,30 @@ def test_the_operator_stopped_and_back(site: Site, outage: Callable[[str], None]
     with package.running("deploy") as deploy:
         time.sleep(20)
         component("start", "mpi-operator")
-        _, said = deploy.communicate(timeout=120)
-    assert deploy.returncode == 0, said
-    assert "its operator is not there, or away" in said
+        _, stderr = deploy.communicate(timeout=120)
+    assert deploy.returncode == 0, stderr
+    assert "mpi-operator is not running" in stderr
+    package.delete()
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize(
+    ("part", "away"),
+    [
+        ("mpi-operator", "the launcher has ended (Complete), but mpi-operator has not updated the job yet"),
+        ("kube-controller-manager", "the launcher has ended (Succeeded), but its Job is not updated yet"),
+    ],
+)
+def test_an_end_that_nobody_sees_is_the_verdict_after_patience(
+    site: Site, outage: Callable[[str], None], part: str, away: str
+) -> None:
+    package = faulty(site, "sleep:10")
+    with package.running("deploy", "--patience", "5s") as deploy:
+        site.until_both_ranks_say("sleeps")
+        outage(part)
+        _, stderr = deploy.communicate(timeout=60)
+    assert deploy.returncode == 0, stderr
+    assert f"{package.workload} has succeeded\n{package.workload}: {away}\n" in stderr
+    component("start", part)
+    assert site.end_of(package.workload.partition("/")[2], timeout=120) == "Succeeded"
     package.delete()

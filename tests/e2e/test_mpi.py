@@ -42,8 +42,8 @@ def test_ranks_run_on_distinct_hosts_and_reduce(site: Site, images: Images, name
     job = f"mpi-{name}-multi-node"
     assert site.end_of(job) == "Succeeded", site.log(site.launcher())
     log = site.log(site.launcher())
-    said = re.findall(r"rank (\d) on (\S+) as (\d+):(\d+) with \[(.*?)\]", log)
-    assert sorted(rank for rank, *_ in said) == ["0", "1", "2", "3"]
-    assert sorted(host for _, host, *_ in said) == sorted([f"{job}-worker-0", f"{job}-worker-1"] * 2)
-    assert {tuple(rest) for _, _, *rest in said} == {("23456", "23457", "a value with spaces")}
+    ranks = re.findall(r"rank (\d) on (\S+) as (\d+):(\d+) with \[(.*?)\]", log)
+    assert sorted(rank for rank, *_ in ranks) == ["0", "1", "2", "3"]
+    assert sorted(host for _, host, *_ in ranks) == sorted([f"{job}-worker-0", f"{job}-worker-1"] * 2)
+    assert {tuple(rest) for _, _, *rest in ranks} == {("23456", "23457", "a value with spaces")}
     assert result in log

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster import node as cluster_node
-from tests.cluster.node import ADDRESS
 from tests.e2e.faults import Faulty
 from tests.e2e.storage import SPEC, NodeFolder
+from tests.testbed import node as cluster_node
+from tests.testbed.node import ADDRESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ WORKERS = ("storage-multi-node-worker-0", "storage-multi-node-worker-1")
 def share(new_site: Callable[[str], Site]) -> Iterator[NodeFolder]:
     """A folder that the cluster's NFS server exports, in which one user may write, and nobody else, root included."""
     if "MLPACK_E2E_CONTEXT" in os.environ:
-        pytest.skip("only the cluster of tests/cluster has an NFS server")
+        pytest.skip("only the cluster of tests/testbed has an NFS server")
     folder = NodeFolder(new_site("privileged"), "/var/export")
     folder.run(
         f"mkdir -p {folder.path}/dataset {folder.path}/storage/output {folder.path}/storage/quickstart/scripts\n"
@@ -48,7 +48,7 @@ def mounts(share: NodeFolder) -> list[str]:
     of_share = f"{ADDRESS}:{share.path}/"
     lines = (node.root / "proc/1/mounts").read_text(encoding="utf-8").splitlines()
     clients = [" ".join(argv) for _, argv in node.processes() if argv[0].endswith("mount.nfs")]
-    return [found for found in (*lines, *clients) if of_share in found]
+    return [mount for mount in (*lines, *clients) if of_share in mount]
 
 
 def built(site: Site, folder: str, *options: str, server: str = ADDRESS, overlay: str = "multi-node") -> Faulty:
@@ -63,8 +63,8 @@ def test_results_are_on_the_server_and_stay_there(new_site: Callable[[str], Site
     package = built(site, share.path)
     with package.running("deploy") as deploy:
         site.until(lambda: mounts(share), "the node to mount the share")
-        _, said = deploy.communicate(timeout=180)
-    assert deploy.returncode == 0, said
+        _, stderr = deploy.communicate(timeout=180)
+    assert deploy.returncode == 0, stderr
     log = package.run("logs").out
     for rank in (0, 1):
         assert f"rank {rank}: uid {UID}, gid {GID}" in log

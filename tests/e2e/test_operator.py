@@ -22,10 +22,10 @@ IMAGE = "docker.io/mpioperator/mpi-operator:0.8.0"
 
 @pytest.fixture(scope="session")
 def operator_image(images: Images, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The operator that runs beside the cluster of `tests/cluster`, as an image."""
+    """The operator that runs beside the cluster of `tests/testbed`, as an image."""
     folder = tmp_path_factory.mktemp("operator")
     if images.own_cluster:
-        from tests.cluster.builds import OPERATORS
+        from tests.testbed.builds import OPERATORS
 
         shutil.copy2(OPERATORS.entry / "mpi-operator", folder)
         lines = [
@@ -61,8 +61,8 @@ def test_install_waits_until_it_is_available_and_uninstall_until_it_is_gone(
     again = site.shell(f"mlpack operator install mpi --from {manifest}")
     assert again.returncode == 0, again.stderr
 
-    said = json.loads(site.run("mlpack operator status mpi -o json"))
-    assert (said["alive"], said["served"], said["image"]) == ("yes", ["v2beta1"], IMAGE)
+    answer = json.loads(site.run("mlpack operator status mpi -o json"))
+    assert (answer["alive"], answer["served"], answer["image"]) == ("yes", ["v2beta1"], IMAGE)
 
     removed = site.shell(f"mlpack operator uninstall mpi --from {manifest} --force -y")
     assert removed.returncode == 0, removed.stderr
@@ -84,7 +84,7 @@ def test_it_is_not_removed_under_a_running_job(site: Site, mpi_image: str) -> No
     assert package.run("deploy", "--no-wait").code == 0
     done = site.shell("mlpack operator uninstall mpi -y")
     assert done.returncode == 7
-    assert "under it: " in done.stderr
+    assert f"{site.namespace}/fault-multi-node" in done.stderr
     assert site.run("mlpack operator status mpi")
     package.run("delete")
 

@@ -60,8 +60,8 @@ def test_the_checkpoint_is_there_while_it_trains(site: Site) -> None:
     def files() -> str:
         return site.shell(f"kubectl exec {pod} -- sh -c 'stat -c %u:%g:%n \"$OUTPUT_DIR\"/*'").stdout
 
-    found = site.until(lambda: "checkpoint.npz" in (text := files()) and text, "a checkpoint", 240)
-    assert "12345:12347:" in found or "12345:12346:" in found, found
+    listing = site.until(lambda: "checkpoint.npz" in (text := files()) and text, "a checkpoint", 240)
+    assert "12345:12347:" in listing or "12345:12346:" in listing, listing
 
 
 @pytest.mark.parametrize(

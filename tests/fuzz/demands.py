@@ -15,25 +15,22 @@ from unittest import mock
 import typer
 
 from packager import cli
-from packager.contents import DEFAULT
-from packager.errors import MlpackError
-from packager.kubectl import Rendered
-from packager.package import opened
+from packager.base.errors import MlpackError
+from packager.cli import verbs
+from packager.kubectl.kustomize import Rendered
+from packager.package.limits import DEFAULT
+from packager.package.opened import opened
 from packager.verify import files
+from tests.fuzz.runner import HangsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from types import FrameType
 
+    from packager.base.runner import Runner
     from tests.fuzz.inputs import Input
 
 CODES = frozenset((0, 1, 2, 3, 4, 5, 6, 7, 8, 130))
-SECONDS = 30
-
-
-class _Hangs(BaseException):
-    pass
 
 
 def broken(tried: Input, folder: Path, temporary: Path) -> tuple[str | None, str]:
@@ -45,18 +42,18 @@ def broken(tried: Input, folder: Path, temporary: Path) -> tuple[str | None, str
         temporary: Where temporary files go; empty before, and to be empty afterwards.
     """
     before = _outside(folder, tried.destination)
-    code, said, failure = _run(tried)
-    return failure or next(_breaches(tried, code, said, folder, temporary, before), None), said
+    code, output, failure = _run(tried)
+    return failure or next(_broken_demands(tried, code, output, folder, temporary, before), None), output
 
 
-def _breaches(
-    tried: Input, code: Any, said: str, folder: Path, temporary: Path, before: list[tuple[str, int, int]]
+def _broken_demands(
+    tried: Input, code: Any, output: str, folder: Path, temporary: Path, before: list[tuple[str, int, int]]
 ) -> Iterator[str]:
     if code not in CODES:
         yield f"the exit code {code} is not in the table"
-    if "Traceback" in said:
+    if "Traceback" in output:
         yield "a traceback"
-    if code and not re.search(r"error: |problem|not checked|Error|Usage|models were not built", said):
+    if code and not re.search(r"error: |problem|not checked|Error|Usage|models were not built", output):
         yield f"it ended with {code} and said nothing of it"
     if left := [path.name for path in temporary.iterdir()]:
         yield f"temporary files were left: {left}"
@@ -70,31 +67,33 @@ def _run(tried: Input) -> tuple[Any, str, str | None]:
     output = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     code: Any = None
     failure = None
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGINT, signal.SIGTERM)}
-    signal.signal(signal.SIGALRM, _hang)
-    signal.alarm(SECONDS)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     stand_in = contextlib.nullcontext() if tried.real else mock.patch("packager.verify.rendering.kustomize", _rendered)
     try:
         with (
             stand_in,
             mock.patch.object(sys, "argv", ["mlpack", *tried.argv]),
             mock.patch.object(cli, "app", _command()),
+            mock.patch.object(verbs, "load", _LOAD),
             contextlib.redirect_stdout(output),
             contextlib.redirect_stderr(output),
         ):
             cli.main()
     except SystemExit as end:
         code = end.code
-    except _Hangs:
-        failure = f"it had not ended after {SECONDS} seconds:\n{traceback.format_exc(limit=-8)}"
+    except HangsError:
+        raise
     except BaseException:  # noqa: BLE001 - whatever comes out here is the find
         failure = traceback.format_exc(limit=-8)
     finally:
-        signal.alarm(0)
         for number, handler in handlers.items():
             signal.signal(number, handler)
     assert isinstance(output.buffer, io.BytesIO)
     return code, output.buffer.getvalue().decode("utf-8", "replace"), failure
+
+
+# Each verb is put together once, rather than for each input.
+_LOAD = cache(verbs.load)
 
 
 @cache
@@ -103,13 +102,9 @@ def _command() -> object:
     return typer.main.get_command(cli.app)
 
 
-def _hang(_number: int, _frame: FrameType | None) -> None:
-    raise _Hangs
-
-
-def _rendered(folder: Path, *, program: str = "kubectl") -> Rendered:
+def _rendered(folder: Path, *, program: str = "kubectl", runner: Runner) -> Rendered:
     """Stand in for kubectl: the overlay's manifests as they are written, whatever they have become."""
-    del program
+    del program, runner
     bases = sorted(folder.parents[3].glob("quickstart/**/base/*.yaml"))
     texts = [
         path.read_text(encoding="utf-8", errors="replace")
@@ -141,9 +136,9 @@ def _partial(destination: Path) -> Iterator[str]:
     for path in sorted(destination.iterdir()):
         try:
             with opened(path) as package:
-                problems, edits = files.check(package, DEFAULT)
+                checked = files.check(package, DEFAULT)
         except MlpackError as error:
             yield f"{path.name} was written, and cannot be opened: {error}"
         else:
-            if problems or edits:
-                yield f"{path.name} was written, and is not as it was sealed: {problems}, {edits}"
+            if checked.problems or checked.edits:
+                yield f"{path.name} was written, and is not as it was sealed: {checked.problems}, {checked.edits}"

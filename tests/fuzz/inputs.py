@@ -52,17 +52,18 @@ class Seeds:
 
 def make(random: Random, seeds: Seeds, folder: Path) -> Input:
     """Write a mutated spec or package into the empty `folder`, and return what to do with it."""
-    return _spec(random, seeds, folder) if random.random() < 0.5 else _package(random, seeds, folder)
+    return spec(random, seeds, folder) if random.random() < 0.5 else package(random, seeds, folder)
 
 
-def _spec(random: Random, seeds: Seeds, folder: Path) -> Input:
+def spec(random: Random, seeds: Seeds, folder: Path) -> Input:
+    """Write a mutated spec into the empty `folder`, and return what to do with it."""
     model = folder / "specs/model"
     source = random.choice(seeds.models)
     shutil.copytree(source, model)
     path = model / "spec.yaml"
     text = path.read_bytes()
     if random.random() < 0.6:
-        path.write_bytes(_dump(mutate.value(random, yaml.load(text, yaml.CSafeLoader))))
+        path.write_bytes(dump(mutate.value(random, yaml.load(text, yaml.CSafeLoader))))
     else:
         path.write_bytes(mutate.raw(random, text))
     if random.random() < 0.1:
@@ -102,10 +103,10 @@ def _options(random: Random) -> list[str]:
     options = []
     for flag in ("--root", "--registry", "--precision", "--mode"):
         if random.random() < 0.05:
-            options += [flag, _word(random)]
+            options += [flag, word(random)]
     if random.random() < 0.15:
-        path = random.choice(("environment.STEPS", "overlays.multi-node.workers", "package", "variants", _word(random)))
-        options += ["--set", f"{path}={_word(random)}"]
+        path = random.choice(("environment.STEPS", "overlays.multi-node.workers", "package", "variants", word(random)))
+        options += ["--set", f"{path}={word(random)}"]
     if random.random() < 0.3:
         options += ["--format", "dir"]
     if random.random() < 0.5:
@@ -113,7 +114,7 @@ def _options(random: Random) -> list[str]:
     return options
 
 
-def _word(random: Random) -> str:
+def word(random: Random) -> str:
     """Return what can stand on a command line: no NUL."""
     return str(random.choice(mutate.VALUES)).replace("\0", "")[:2000]
 
@@ -122,7 +123,8 @@ def _json(random: Random) -> list[str]:
     return ["-o", "json"] if random.random() < 0.3 else []
 
 
-def _package(random: Random, seeds: Seeds, folder: Path) -> Input:
+def package(random: Random, seeds: Seeds, folder: Path) -> Input:
+    """Write a mutated package into the empty `folder`, and return what to do with it."""
     files = dict(random.choice(list(seeds.packages.values())))
     if random.random() < 0.75:
         _mutate_files(random, files)
@@ -136,7 +138,7 @@ def _package(random: Random, seeds: Seeds, folder: Path) -> Input:
     if random.random() < 0.2:
         argv.append("-v")
     if random.random() < 0.05:
-        argv += [random.choice(("--kubernetes-version", "--max-size", "--max-files")), _word(random)]
+        argv += [random.choice(("--kubernetes-version", "--max-size", "--max-files")), word(random)]
     return Input(argv, None, real=random.random() < 0.003)
 
 
@@ -151,7 +153,7 @@ def _mutate_files(random: Random, files: dict[str, tuple[bytes, int]]) -> None:
                 documents = list(yaml.load_all(content, yaml.CSafeLoader))
             except (yaml.YAMLError, ValueError):
                 documents = []
-            files[name] = b"---\n".join(_dump(mutate.value(random, each)) for each in documents), mode
+            files[name] = b"---\n".join(dump(mutate.value(random, document)) for document in documents), mode
         else:
             files[name] = mutate.raw(random, content), mode
 
@@ -190,23 +192,24 @@ def _archive(random: Random, files: dict[str, tuple[bytes, int]]) -> bytes:
 def _harm_a_member(random: Random, info: tarfile.TarInfo) -> None:
     match random.randrange(6):
         case 0:
-            info.name = _word(random) or "x"
+            info.name = word(random) or "x"
         case 1:
             info.name = random.choice(("package/", "../", "/", "")) + info.name
         case 2:
             info.type = bytes((random.randrange(256),))
-            info.linkname = _word(random)[:90]
+            info.linkname = word(random)[:90]
         case 3:
             info.size = random.choice((0, 1, info.size + 1, 1 << 20))
         case 4:
             info.mode = random.randrange(0o10000)
         case _:
             info.pax_headers = {
-                random.choice(("path", "size", "linkpath", "GNU.sparse.map", "mtime", "x")): _word(random)
+                random.choice(("path", "size", "linkpath", "GNU.sparse.map", "mtime", "x")): word(random)
             }
 
 
-def _dump(document: Any) -> bytes:
+def dump(document: Any) -> bytes:
+    """Return `document` as YAML; nothing when YAML cannot say it."""
     try:
         return yaml.dump(document, Dumper=yaml.CSafeDumper, allow_unicode=True, sort_keys=False).encode(
             "utf-8", "surrogatepass"

@@ -1,152 +1,244 @@
-"""SIGKILL at random moments of a build: what is there afterwards is the old package or the new one, whole.
+"""SIGKILL in the middle of what writes: each output is the old one or the new one, whole, and nobody else's is touched.
 
-    python -m tests.kill -n 1000 [--seed S]
+    python -m tests.kill -n 1000 [--seed S] [SCENARIO ...]
 
-Each build is a process of its own, forked from one that has imported everything: the moments then fall into the
-build, not into the start of Python.
+Each run is a process of its own, forked from one that has imported everything: the moments then fall into the work, not
+into the start of Python. Beside the outputs, and among the temporary files, lie files and folders of somebody else's,
+some of which are called like ours.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import re
 import shutil
 import signal
 import sys
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from packager import cli
-from packager.contents import DEFAULT
-from packager.errors import MlpackError
-from packager.package import opened
-from packager.verify import files
+from packager.base import workfolder
+from tests.fuzz.writes import is_change
 
 if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
+Argv = tuple[str, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A build that is killed.
+    """A command that is killed.
 
     Attributes:
         name: What it shows.
-        before: The arguments of the build that runs to its end first; none for an empty folder.
-        killed: The arguments of the build that is killed.
+        killed: Its arguments.
+        again: Those of the next command there: after it, nothing is left of the one that was killed.
+        before: Those of the commands that run to their ends first.
+        each_file: Whether each file is an output, rather than each entry of the folder.
     """
 
     name: str
-    before: tuple[str, ...] | None
-    killed: tuple[str, ...]
+    killed: Argv
+    again: Argv
+    before: tuple[Argv, ...] = ()
+    each_file: bool = False
 
 
 # What a verb imports when it runs: once here, rather than in each child.
-for _module in ("archive", "atomic", "plan", "render", "spec.catalog", "spec.load", "tree"):
+for _verb in ("build", "configure", "init"):
+    importlib.import_module(f"packager.cli.{_verb}")
+for _module in (
+    "base.atomic",
+    "build.plan",
+    "build.render",
+    "configure.changes",
+    "package.archive",
+    "package.opened",
+    "package.tree",
+    "spec.catalog",
+    "spec.load",
+):
     importlib.import_module(f"packager.{_module}")
 
-_OLD, _NEW = ("--registry", "old.example.com"), ("--registry", "new.example.com", "--force")
+_OLD, _NEW = ("--registry", "old.example.com"), ("--registry", "new.example.com")
+_BUILD = ("build", "hello-mpi")
+_CONFIGURE = ("configure", "hello-mpi.tar.gz", "-d", "mine.tar.gz")
+_ARCHIVE, _FOLDER = (_BUILD,), ((*_BUILD, "--format", "dir"),)
+
 SCENARIOS = (
-    Scenario("build", None, ("build", "hello-mpi")),
-    Scenario("build --force", ("build", "hello-mpi", *_OLD), ("build", "hello-mpi", *_NEW)),
+    Scenario("build", _BUILD, (*_BUILD, "--force")),
+    Scenario("build --force", (*_BUILD, *_NEW, "--force"), (*_BUILD, *_NEW, "--force"), ((*_BUILD, *_OLD),)),
+    Scenario("build --format dir", _FOLDER[0], (*_FOLDER[0], "--force")),
     Scenario(
-        "build --force --format dir",
-        ("build", "hello-mpi", "--format", "dir", *_OLD),
-        ("build", "hello-mpi", "--format", "dir", *_NEW),
+        "build --format dir --force",
+        (*_FOLDER[0], *_NEW, "--force"),
+        (*_FOLDER[0], *_NEW, "--force"),
+        ((*_FOLDER[0], *_OLD),),
     ),
-    Scenario("build --all", None, ("build", "--all")),
-    Scenario("build --all --force", ("build", "--all", *_OLD), ("build", "--all", *_NEW)),
+    Scenario(
+        "build --all --force", ("build", "--all", *_NEW, "--force"), ("build", "--all", *_NEW, "--force"), _ARCHIVE
+    ),
+    Scenario(
+        "configure", ("configure", "hello-mpi", *_NEW), ("configure", "hello-mpi", *_NEW), _FOLDER, each_file=True
+    ),
+    Scenario("configure -d", (*_CONFIGURE, *_NEW), (*_CONFIGURE, *_NEW, "--force"), _ARCHIVE),
+    Scenario(
+        "configure -d --force",
+        (*_CONFIGURE, *_NEW, "--force"),
+        (*_CONFIGURE, *_NEW, "--force"),
+        (*_ARCHIVE, (*_CONFIGURE, *_OLD)),
+    ),
+    Scenario("init", ("init", "trial"), ("init", "other")),
 )
 
+_WORK_FOLDER = re.compile(r"\.mlpack-[0-9a-f]{32}")
+_LOOKALIKE = ".mlpack-0123456789abcdef0123456789abcdef"
+_USER_FILES = (
+    ".mlpack-site/site.env",
+    ".mlpack-abcdefgh/a/b",
+    f"{_LOOKALIKE}/file",
+    f"{_LOOKALIKE}/folder/x",
+    "thesis.tex",
+)
 
-_COLD = 0.3
-"""How often the compiled templates are not there yet: then most of the time goes into compiling them."""
+State = dict[str, tuple[int, bytes]]
+"""Each file, link and folder by its path: its mode, and what is in it."""
+
+
+@dataclass(slots=True)
+class Count:
+    """How many runs were killed before their ends, and how many left a work folder."""
+
+    killed: int = 0
+    left: int = 0
+    wrong: list[str] = field(default_factory=list)
 
 
 class Trial:
-    """One scenario in a folder of its own: what a whole build writes, and how long it takes, is found out first."""
+    """One scenario in a folder of its own: what a whole run makes, and how long it takes, is found out first."""
 
     def __init__(self, scenario: Scenario, work: Path) -> None:
         self._scenario = scenario
-        self._destination = work / "out"
-        self._cache = work / "cache"
-        self._kept = work / "kept"
-        self._work = work
-        work.mkdir()
-        self._old = self._whole(scenario.before) if scenario.before else {}
-        if self._old:
-            self._destination.rename(self._kept)
+        self._out, self._temporary, self._kept = work / "out", work / "tmp", work / "kept"
+        self._log = work / "log"
+        self._out.mkdir(parents=True)
+        for argv in scenario.before:
+            assert _end(self._start(argv)) == 0, self._log.read_text()
+        self._out.rename(self._kept)
+        self._empty()
+        self._old = _state(self._out)
         began = time.monotonic()
-        self._new = self._whole(scenario.killed)
+        assert _end(self._start(scenario.killed)) == 0, self._log.read_text()
         self._seconds = time.monotonic() - began
+        self._new = _state(self._out)
+        assert _end(self._start(scenario.again)) == 0, self._log.read_text()
+        self._after = _state(self._out)
+        self.count = Count()
 
     def kill(self, random: Random) -> str | None:
-        """Kill a build, and return what was wrong with what it left; None when nothing was."""
-        self._empty(cold=random.random() < _COLD)
-        if self._old:
-            shutil.copytree(self._kept, self._destination, dirs_exist_ok=True)
-        child = self._start(self._scenario.killed)
-        time.sleep(random.uniform(0, self._seconds))
-        os.kill(child, signal.SIGKILL)
-        _wait(child, may_be_killed=True)
-        if wrong := self._judge():
-            return wrong
-        again = self._start((*self._scenario.killed, *(() if "--force" in self._scenario.killed else ("--force",))))
-        if _wait(again) != 0:
-            return "the next build failed"
-        if self._outputs() != self._new:
-            return f"the next build wrote something else: {self._outputs()}"
-        left = [path.name for path in self._destination.iterdir() if path.name not in self._new]
-        left += [path.name for path in self._cache.rglob("*") if path.suffix == ".tmp" or path.name.startswith(".")]
-        return f"the next build left {left}" if left else None
+        """Kill a run at a random moment, and return what was wrong with what it left; None when nothing was."""
+        killed = self.count.killed
+        wrong = self._kill(random.uniform(0, self._seconds), None)
+        # The machine is not always as fast as it was.
+        self._seconds *= 1.01 if self.count.killed > killed else 0.97
+        return wrong
+
+    def kill_before(self, step: int) -> str | None:
+        """Kill a run right before its so-manieth step, and return what `kill` does."""
+        return self._kill(None, step)
+
+    def _kill(self, seconds: float | None, step: int | None) -> str | None:
+        self._empty()
+        theirs = self._inodes()
+        child = self._start(self._scenario.killed, step)
+        if seconds is not None:
+            time.sleep(seconds)
+            os.kill(child, signal.SIGKILL)
+        ended = _end(child)
+        self.count.killed += ended == -signal.SIGKILL
+        wrong = f"it ended with {ended}" if ended > 0 else self._judge() or self._judge_user_files(theirs)
+        if not wrong:
+            code = _end(self._start(self._scenario.again))
+            wrong = f"the next run ended with {code}" if code else self._judge_again() or self._judge_user_files(theirs)
+        if wrong:
+            self.count.wrong.append(wrong)
+        return wrong
 
     def _judge(self) -> str | None:
-        if not self._destination.exists():
-            return None
-        for name, digest in self._outputs().items():
-            if digest not in (self._old.get(name), self._new.get(name)):
-                return f"{name} is neither the old one nor the new one: {digest}"
-        missing = self._old.keys() - self._outputs().keys()
-        return f"{missing} were there, and are gone" if missing else None
+        """Say what is neither old nor new after the kill; work folders may be there."""
+        contents = _state(self._out)
+        ours = {name for name in _tops(contents) | _tops(_state(self._temporary)) if _is_work_folder(name)}
+        self.count.left += bool(ours) or any(_is_work_folder(part) for path in contents for part in path.split("/"))
+        kept = {path: value for path, value in contents.items() if not any(map(_is_work_folder, path.split("/")))}
+        for output in {self._output(path) for path in kept.keys() | self._old.keys() | self._new.keys()}:
+            now, old, new = (self._within(state, output) for state in (kept, self._old, self._new))
+            if now not in (old, new):
+                return f"{output} is neither the old one nor the new one"
+        return None
 
-    def _outputs(self) -> dict[str, str]:
-        """Return what each output is: its digest, or what is wrong with it. Hidden names are nobody's output."""
-        found = {}
-        for path in sorted(self._destination.iterdir()):
-            if path.name.startswith("."):
-                continue
-            try:
-                with opened(path) as package:
-                    problems, edits = files.check(package, DEFAULT)
-                    found[path.name] = package.digest if not problems and not edits else str(problems or edits)
-            except MlpackError as error:
-                found[path.name] = str(error)
-        return found
+    def _judge_again(self) -> str | None:
+        contents = _state(self._out)
+        if left := [
+            path for path in contents.keys() | _state(self._temporary) if any(map(_is_work_folder, path.split("/")))
+        ]:
+            return f"the next run left {left}"
+        for output in {self._output(path) for path in contents.keys() | self._after.keys()}:
+            now, old, after = (self._within(state, output) for state in (contents, self._old, self._after))
+            # A command of another output does not end what the one that was killed had begun.
+            if now != after and not (now == old and self._scenario.again[:2] != self._scenario.killed[:2]):
+                return f"the next run made something else of {output}"
+        return None
 
-    def _whole(self, argv: tuple[str, ...]) -> dict[str, str]:
-        self._empty()
-        assert _wait(self._start(argv)) == 0
-        return self._outputs()
+    def _judge_user_files(self, before: dict[str, tuple[int, int]]) -> str | None:
+        return None if self._inodes() == before else "somebody else's files were touched"
 
-    def _empty(self, *, cold: bool = True) -> None:
-        for folder in (self._destination, *((self._cache,) if cold else ())):
+    def _output(self, path: str) -> str:
+        return path if self._scenario.each_file else path.partition("/")[0]
+
+    def _within(self, state: State, output: str) -> State:
+        if self._scenario.each_file:
+            return {output: state[output]} if output in state else {}
+        return {path: value for path, value in state.items() if path.partition("/")[0] == output}
+
+    def _inodes(self) -> dict[str, tuple[int, int]]:
+        return {
+            f"{folder.name}/{name}": (status.st_ino, status.st_mtime_ns)
+            for folder in (self._out, self._temporary)
+            for name in _USER_FILES
+            if (status := (folder / name).lstat())
+        }
+
+    def _empty(self) -> None:
+        for folder in (self._out, self._temporary):
             shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
+        shutil.copytree(self._kept, self._out)
+        self._temporary.mkdir()
+        for name in _USER_FILES:
+            for path in (self._out / name, self._temporary / name):
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                path.write_text("theirs")
 
-    def _start(self, argv: tuple[str, ...]) -> int:
+    def _start(self, argv: Argv, step: int | None = None) -> int:
         child = os.fork()
         if child == 0:
-            self._build([*argv, "-d", str(self._destination)])
+            self._run(argv, step)
         return child
 
-    def _build(self, argv: list[str]) -> NoReturn:
-        os.environ["XDG_CACHE_HOME"] = str(self._cache)
-        silence = os.open(self._work / "said", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.dup2(silence, 1)
-        os.dup2(silence, 2)
+    def _run(self, argv: Argv, step: int | None) -> NoReturn:
+        os.chdir(self._out)
+        os.environ["TMPDIR"] = str(self._temporary)
+        log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
         sys.argv = ["mlpack", *argv]
+        workfolder.sweep_once.cache_clear()  # of what the process that was forked has swept
+        if step is not None:
+            _die_before(step)
         code = 1
         try:
             cli.main()
@@ -156,8 +248,47 @@ class Trial:
             os._exit(code)
 
 
-def _wait(child: int, *, may_be_killed: bool = False) -> int:
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status) and not may_be_killed:
-        return 128 + os.WTERMSIG(status)
-    return os.waitstatus_to_exitcode(status) if not os.WIFSIGNALED(status) else 128 + signal.SIGKILL
+def _is_work_folder(name: str) -> bool:
+    return name != _LOOKALIKE and _WORK_FOLDER.fullmatch(name) is not None
+
+
+def _tops(state: State) -> set[str]:
+    return {path.partition("/")[0] for path in state}
+
+
+def _state(folder: Path) -> State:
+    entries = {}
+    for path in folder.rglob("*"):
+        mode = path.lstat().st_mode
+        content = b"" if path.is_dir() else path.read_bytes()
+        entries[path.relative_to(folder).as_posix()] = (mode, content)
+    return entries
+
+
+def _is_step(event: str, arguments: tuple[Any, ...]) -> bool:
+    """Whether an event, as Python tells it, is a step from old to new: what makes, locks, or removes a work folder."""
+    if event in ("fcntl.flock", "os.link", "os.rename"):
+        return True
+    if not is_change(event, arguments) or isinstance(arguments[0], int):
+        return False
+    name = os.path.basename(os.fsdecode(arguments[0]))  # noqa: PTH119
+    return _is_work_folder(name) or name in ("mark", "file", "folder")
+
+
+def _die_before(step: int) -> None:
+    """Have this process killed right before its so-manieth step."""
+    left = step
+
+    def count(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal left
+        if _is_step(event, arguments):
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(count)
+
+
+def _end(child: int) -> int:
+    """Return the exit code of a child, or the signal that ended it, below 0."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

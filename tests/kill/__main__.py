@@ -1,4 +1,4 @@
-"""Kills builds, in turn of each scenario, and says how many left something that they must not."""
+"""Kills runs of each scenario at random moments, and says how many left what they must not."""
 
 from __future__ import annotations
 
@@ -12,26 +12,36 @@ from random import Random
 
 from tests.kill import SCENARIOS, Trial
 
+# In memory, where the system has such a place: every run makes a folder anew.
+_MEMORY = Path("/dev/shm")
+
 
 def main() -> int:
     """Run the trials, and return 1 when one failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.kill", description=__doc__)
-    parser.add_argument("-n", type=int, default=1_000, help="how many builds to kill")
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="its name; all without it")
+    parser.add_argument("-n", type=int, default=1_000, help="how many runs of each to kill before their ends")
     parser.add_argument("--seed", default=str(time.time_ns()))
     asked = parser.parse_args()
-    random = Random(asked.seed)
+    names = asked.scenarios or [scenario.name for scenario in SCENARIOS]
+    if unknown := set(names) - {scenario.name for scenario in SCENARIOS}:
+        parser.error(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(s.name for s in SCENARIOS)}")
+    work = Path(tempfile.mkdtemp(prefix="mlpack-kill-", dir=_MEMORY if _MEMORY.is_dir() else None))
     failures = 0
-    work = Path(tempfile.mkdtemp(prefix="mlpack-kill-"))
+    print(f"seed {asked.seed}\n{'':28}{'runs':>8}{'killed':>9}{'left work':>11}{'wrong':>7}")
     try:
-        trials = [(scenario, Trial(scenario, work / str(index))) for index, scenario in enumerate(SCENARIOS)]
-        for number in range(asked.n):
-            scenario, trial = trials[number % len(trials)]
-            if wrong := trial.kill(random):
-                failures += 1
-                sys.stderr.write(f"{scenario.name}, kill {number} of seed {asked.seed}: {wrong}\n")
+        for scenario in (scenario for scenario in SCENARIOS if scenario.name in names):
+            trial = Trial(scenario, work / scenario.name.replace(" ", "_"))
+            random = Random(f"{asked.seed}:{scenario.name}")
+            count, runs = trial.count, 0
+            while count.killed < asked.n:
+                runs += 1
+                if wrong := trial.kill(random):
+                    print(f"{scenario.name}, run {runs}: {wrong}", file=sys.stderr)
+            failures += len(count.wrong)
+            print(f"{scenario.name:28}{runs:8}{count.killed:9}{count.left:11}{len(count.wrong):7}", flush=True)
     finally:
         shutil.rmtree(work)
-    sys.stderr.write(f"{asked.n} builds killed (seed {asked.seed}), {failures} left what they must not\n")
     return 1 if failures else 0
 
 

@@ -38,7 +38,7 @@ def test_without_mpi(specs: Path) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["OMPI_COMM_WORLD", "PMI"])
-def test_under_a_launcher_only_rank_0_has_the_last_word(prefix: str, specs: Path) -> None:
+def test_under_a_launcher_only_rank_0_prints_the_result(prefix: str, specs: Path) -> None:
     first = hello(specs, **{f"{prefix}_RANK": "0", f"{prefix}_SIZE": "12"})
     last = hello(specs, **{f"{prefix}_RANK": "11", f"{prefix}_SIZE": "12"})
     assert json.loads(first[-1])["ranks"] == 12

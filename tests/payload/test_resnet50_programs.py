@@ -1,4 +1,4 @@
-"""train.py, infer.py and their scripts as processes, as far as they go before TensorFlow is needed."""
+"""train.py, infer.py, serve.py and their scripts as processes, as far as they go before TensorFlow is needed."""
 
 import importlib
 import json
@@ -26,7 +26,7 @@ def run(script: Path, environ: dict[str, str], *arguments: str) -> subprocess.Co
     )
 
 
-SCRIPTS = ("fp32_training_demo.sh", "bf16_training_demo.sh", "fp32_inference_demo.sh")
+SCRIPTS = ("fp32_training_demo.sh", "bf16_training_demo.sh", "fp32_inference_demo.sh", "fp32_serving_demo.sh")
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

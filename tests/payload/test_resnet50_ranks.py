@@ -47,7 +47,7 @@ def test_a_problem_of_all_is_told_once(on_ranks: Callable[..., list[Any]]) -> No
     assert {str(error) for error in on_ranks(2, lambda own: own.agree("STEPS: …"))} == {"STEPS: …"}
 
 
-def test_no_problem_stops_nobody(on_ranks: Callable[..., list[Any]]) -> None:
+def test_ranks_without_a_problem_go_on(on_ranks: Callable[..., list[Any]]) -> None:
     assert on_ranks(2, lambda own: own.agree(None)) == [None, None]
 
 
@@ -71,6 +71,6 @@ def test_a_rank_with_an_error_of_its_own_says_who_it_is_and_ends_the_job(
     assert capsys.readouterr().err.startswith("ERROR: rank 1 on ")
 
 
-def test_alone_an_error_needs_no_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_single_rank_prints_its_error_without_its_number(capsys: pytest.CaptureFixture[str]) -> None:
     assert ranks.Ranks().leave(ranks.JobError("no data")) == 1
     assert capsys.readouterr().err == "ERROR: no data\n"

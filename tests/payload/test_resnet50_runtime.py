@@ -34,6 +34,6 @@ def test_cgroup_v1_limits(tmp_path: Path, quota: str, threads: int) -> None:
     assert runtime.count_threads(1, tmp_path) == threads
 
 
-def test_the_user_has_the_last_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_that_the_user_sets_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     assert runtime.count_threads(2, tmp_path) == 5

@@ -12,10 +12,10 @@ def read(**environ: str) -> Any:
 
 
 def test_defaults_need_nothing_but_a_folder_for_the_output() -> None:
-    found = read()
-    assert (found.steps, found.batch_size, found.image_size) == (10, 4, 224)
-    assert found.output_dir == Path("/output")
-    assert found.dataset_dir is None
+    read_settings = read()
+    assert (read_settings.steps, read_settings.batch_size, read_settings.image_size) == (10, 4, 224)
+    assert read_settings.output_dir == Path("/output")
+    assert read_settings.dataset_dir is None
 
 
 def test_an_empty_value_is_the_default() -> None:
@@ -24,9 +24,9 @@ def test_an_empty_value_is_the_default() -> None:
 
 def test_every_key_is_read() -> None:
     values = {number.key: str(number.highest) for number in settings.NUMBERS}
-    found = read(**values)
+    read_settings = read(**values)
     for number in settings.NUMBERS:
-        assert getattr(found, number.key.lower()) == number.highest
+        assert getattr(read_settings, number.key.lower()) == number.highest
 
 
 def test_a_relative_folder_starts_at_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

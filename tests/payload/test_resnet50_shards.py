@@ -35,9 +35,9 @@ def test_without_shards_the_data_is_synthetic_and_says_why(tmp_path: Path) -> No
     empty.mkdir()
     other.mkdir()
     (other / "cats.zip").touch()
-    found = {folder: shards.find_shards(folder, "train") for folder in (None, missing, empty, other)}
-    assert {source.kind for source in found.values()} == {"synthetic"}
-    assert [str(source) for source in found.values()] == [
+    by_folder = {folder: shards.find_shards(folder, "train") for folder in (None, missing, empty, other)}
+    assert {source.kind for source in by_folder.values()} == {"synthetic"}
+    assert [str(source) for source in by_folder.values()] == [
         "*** SYNTHETIC DATA: DATASET_DIR is not set ***",
         f"*** SYNTHETIC DATA: DATASET_DIR={missing} does not exist ***",
         f"*** SYNTHETIC DATA: DATASET_DIR={empty} is empty ***",

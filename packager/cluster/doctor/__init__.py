@@ -1,9 +1,11 @@
-"""Everything that would make a package fail on a cluster, found before anything is applied; nothing is left behind.
+"""Finds what would make a package fail on a cluster before anything is applied, and leaves nothing behind.
 
 software    kubectl, the server, the kinds, the operator
 permission  the namespace, what the user may do, admission
-room        quotas and nodes
+quota       the namespace's quotas
+nodes       room on the nodes
 reference   claims, secrets, names, and the server's own dry run
+results     whether results outlive the pods
 """
 
 from __future__ import annotations
@@ -11,16 +13,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from shlex import quote
 from typing import TYPE_CHECKING
 
-from packager.cluster.doctor import image, permission, reference, room, software
+from packager.base.errors import ClusterError, MlpackError, ToolError, UnreachableError
+from packager.cluster.doctor import image, nodes, permission, quota, reference, results, software
 from packager.cluster.doctor.case import unknown
-from packager.errors import ClusterError, MlpackError, ToolError, UnreachableError
 
 if TYPE_CHECKING:
-    from packager.cluster.doctor.case import Case, Finding
+    from packager.cluster.doctor.case import Case, CheckResult
 
-Check = Callable[["Case"], Iterator["Finding"]]
+Check = Callable[["Case"], Iterator["CheckResult"]]
 
 CHECKS: dict[str, Check] = {
     "server": software.versions,
@@ -29,13 +32,14 @@ CHECKS: dict[str, Check] = {
     "namespace": permission.namespace,
     "permissions": permission.permissions,
     "admission": permission.admission,
-    "quota": room.quotas,
-    "nodes": room.nodes,
+    "quota": quota.quotas,
+    "nodes": nodes.nodes,
     "image": image.images,
     "claims": reference.claims,
     "references": reference.references,
     "names": reference.names,
     "apply": reference.dry_run,
+    "results": results.results,
 }
 """In the order in which a person mends things. Each can be understood, and can fail, without the others."""
 
@@ -45,35 +49,36 @@ _AT_ONCE = 4
 _DENIED = re.compile(r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)"(?: in API group "(?P<group>[^"]*)")?')
 
 
-def examine(case: Case) -> Iterator[Finding]:
-    """Yield what each check has found, in order, as soon as it is known."""
+def examine(case: Case) -> Iterator[CheckResult]:
+    """Yield the results of each check, in order, as soon as they are known."""
     first, *rest = CHECKS
-    found, goes_on = _judge(case, first)
-    yield from found
-    if not goes_on:
+    results, can_continue = _run_check(case, first)
+    yield from results
+    if not can_continue:
         return
     # Each check waits for kubectl most of the time.
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for found, _ in pool.map(lambda word: _judge(case, word), rest):
-            yield from found
+        for results, _ in pool.map(lambda check: _run_check(case, check), rest):
+            yield from results
 
 
-def _judge(case: Case, word: str) -> tuple[list[Finding], bool]:
+def _run_check(case: Case, check: str) -> tuple[list[CheckResult], bool]:
     """Return what a check has found, and whether others can find anything."""
-    found = []
+    results = []
     try:
-        for finding in CHECKS[word](case):
-            found.append(finding)  # noqa: PERF402 - what was found before an error counts
+        for result in CHECKS[check](case):
+            results.append(result)  # noqa: PERF402 - what was found before an error counts
     except (ClusterError, ToolError) as error:
-        found.append(_not_found_out(case, word, error))
-        return found, not isinstance(error, UnreachableError)
-    return found, True
+        results.append(_unknown_result(case, check, error))
+        return results, not isinstance(error, UnreachableError)
+    return results, True
 
 
-def _not_found_out(case: Case, word: str, error: MlpackError) -> Finding:
+def _unknown_result(case: Case, check: str, error: MlpackError) -> CheckResult:
     denied = _DENIED.search(str(error))
     if denied is None:
-        return unknown(word, str(error), error.hint)
+        return unknown(check, str(error), error.hint)
     what = denied["resource"] + (f".{denied['group']}" if denied["group"] else "")
-    where = "-A" if "at the cluster scope" in str(error) else case.here
-    return unknown(word, f"you may not {denied['verb']} {what}", f"kubectl auth can-i {denied['verb']} {what} {where}")
+    where = "-A" if "at the cluster scope" in str(error) else case.namespace_flag
+    fix = f"kubectl auth can-i {denied['verb']} {quote(what)} {where}"
+    return unknown(check, f"you may not {denied['verb']} {what}", fix)

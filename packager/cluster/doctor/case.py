@@ -1,33 +1,38 @@
-"""What a check is given, and what it says."""
+"""Case and CheckResult: the input and the output of a check."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from packager.cluster.doctor.demand import Demand, demands
+from packager.cluster.ownership import look_up
 
 if TYPE_CHECKING:
-    from packager.cluster.client import Kubectl
     from packager.cluster.manifests import Manifests
-    from packager.cluster.objects import Object
-    from packager.verify.overlay import Overlay
-    from packager.verify.security import Exceeded, Level
+    from packager.cluster.ownership import Identity, Key
+    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.podsecurity import Level
+    from packager.verify.overlay import RenderedOverlay
+    from packager.verify.security import Exceeded
 
 
-class State(StrEnum):
-    """What a check has come to."""
+class CheckState(StrEnum):
+    """The result of a check."""
 
     OK = "ok"
     FAILS = "fails"
     UNKNOWN = "unknown"
+    NOTE = "note"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at.
+class CheckResult:
+    """One thing that was checked.
 
     Attributes:
         check: What, in a word.
@@ -37,7 +42,7 @@ class Finding:
     """
 
     check: str
-    state: State
+    state: CheckState
     message: str
     fix: str | None = None
 
@@ -54,15 +59,17 @@ class Case:
         overlay: The same, with its pods.
         level: The Pod Security level that it reaches.
         exceeded: What keeps it from a stricter one.
+        identity: Who works here, with which build.
     """
 
     source: str
     kubectl: Kubectl
     namespace: str
     manifests: Manifests
-    overlay: Overlay
+    overlay: RenderedOverlay
     level: Level
     exceeded: tuple[Exceeded, ...]
+    identity: Identity
     _discovery: dict[str, Object | None] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -70,18 +77,23 @@ class Case:
         """What the workload's pods ask for."""
         return demands(self.overlay)
 
+    @cached_property
+    def live(self) -> dict[Key, Object]:
+        """What is in the cluster under the names of what would be applied. Raises ClusterError."""
+        return look_up(self.kubectl, self.manifests.objects)
+
     def resource(self, api: str, kind: str) -> str | None:
         """Return the name by which the API serves a kind (`mpijobs`); None when it does not. Raises ClusterError."""
         listed = self._discovered(f"/apis/{api}" if "/" in api else f"/api/{api}")
-        for each in (listed or {}).get("resources") or ():
-            if each["kind"] == kind and "/" not in each["name"]:
-                return str(each["name"])
+        for entry in (listed or {}).get("resources") or ():
+            if entry["kind"] == kind and "/" not in entry["name"]:
+                return str(entry["name"])
         return None
 
     def versions(self, group: str) -> list[str]:
         """Return the versions of an API group that are served. Raises ClusterError."""
         listed = self._discovered(f"/apis/{group}") if group else None
-        return [str(each["version"]) for each in (listed or {}).get("versions") or ()]
+        return [str(entry["version"]) for entry in (listed or {}).get("versions") or ()]
 
     def _discovered(self, path: str) -> Object | None:
         if path not in self._discovery:
@@ -89,21 +101,26 @@ class Case:
         return self._discovery[path]
 
     @property
-    def here(self) -> str:
+    def namespace_flag(self) -> str:
         """The flag that points a command of the user's at the namespace."""
-        return f"-n {self.namespace}"
+        return f"-n {quote(self.namespace)}"
 
 
-def ok(check: str, message: str) -> Finding:
-    """Return that nothing is in the way."""
-    return Finding(check, State.OK, message)
+def ok(check: str, message: str) -> CheckResult:
+    """Return the result that there is no problem."""
+    return CheckResult(check, CheckState.OK, message)
 
 
-def fails(check: str, message: str, fix: str | None = None) -> Finding:
-    """Return that the package would fail."""
-    return Finding(check, State.FAILS, message, fix)
+def fails(check: str, message: str, fix: str | None = None) -> CheckResult:
+    """Return the result that the package would fail."""
+    return CheckResult(check, CheckState.FAILS, message, fix)
 
 
-def unknown(check: str, message: str, fix: str | None = None) -> Finding:
-    """Return that it could not be found out."""
-    return Finding(check, State.UNKNOWN, message, fix)
+def unknown(check: str, message: str, fix: str | None = None) -> CheckResult:
+    """Return the result that the check could not be made."""
+    return CheckResult(check, CheckState.UNKNOWN, message, fix)
+
+
+def note(check: str, message: str, fix: str | None = None) -> CheckResult:
+    """Return a remark that the user should know, although nothing fails because of it."""
+    return CheckResult(check, CheckState.NOTE, message, fix)

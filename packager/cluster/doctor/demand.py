@@ -1,4 +1,4 @@
-"""What the pods of an overlay ask a cluster for: resources, and where they can run."""
+"""Determines what the pods of an overlay need from a cluster: resources, and nodes to run on."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from packager.quantity import parse
-from packager.verify.overlay import integer, listing, mapping
+from packager.base.quantity import parse
+from packager.kubernetes.manifest import listing, mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from packager.verify.overlay import Overlay, Pods
+    from packager.verify.overlay import RenderedOverlay
 
 Amounts = dict[str, Decimal]
 """How much of each resource."""
@@ -20,7 +20,7 @@ Amounts = dict[str, Decimal]
 
 @dataclass(frozen=True)
 class Demand:
-    """Pods that are all alike.
+    """The needs of a group of identical pods.
 
     Attributes:
         name: What a person calls them.
@@ -37,12 +37,12 @@ class Demand:
     limits: Amounts
 
 
-def demands(overlay: Overlay) -> tuple[Demand, ...]:
-    """Return what each kind of pod of the overlay asks for."""
+def demands(overlay: RenderedOverlay) -> tuple[Demand, ...]:
+    """Return the needs of each group of pods of the overlay."""
     return tuple(
         Demand(
-            pods.role.lower() or pods.manifest.kind.lower(),
-            _count(pods),
+            pods.name,
+            pods.count,
             pods.spec,
             of_pod(pods.spec, "requests"),
             of_pod(pods.spec, "limits"),
@@ -57,25 +57,25 @@ def of_pod(spec: Mapping[str, Any], part: str) -> Amounts:
     Init containers run one after the other before the rest, so that only the largest counts; those that keep running
     (sidecars) count with the rest. From Kubernetes, pkg/api/v1/resource/helpers.go.
     """
-    together: Amounts = {}
+    concurrent: Amounts = {}
     largest: Amounts = {}
     for container in listing(spec.get("initContainers")):
         amounts = _amounts(container, part)
         if mapping(container).get("restartPolicy") == "Always":
-            amounts = together = _sum(together, amounts)
-        largest = _most(largest, amounts)
+            amounts = concurrent = _sum(concurrent, amounts)
+        largest = _maximum(largest, amounts)
     for container in listing(spec.get("containers")):
-        together = _sum(together, _amounts(container, part))
-    return _most(together, largest)
+        concurrent = _sum(concurrent, _amounts(container, part))
+    return _maximum(concurrent, largest)
 
 
-def total(found: Iterable[Demand], part: str) -> Amounts:
-    """Return what all pods ask for together; `part` is `requests` or `limits`."""
-    together: Amounts = {}
-    for demand in found:
-        each = demand.requests if part == "requests" else demand.limits
-        together = _sum(together, {resource: demand.count * amount for resource, amount in each.items()})
-    return together
+def total(demands: Iterable[Demand], part: str) -> Amounts:
+    """Return the sum over all pods; `part` is `requests` or `limits`."""
+    totals: Amounts = {}
+    for demand in demands:
+        amounts = demand.requests if part == "requests" else demand.limits
+        totals = _sum(totals, {resource: demand.count * amount for resource, amount in amounts.items()})
+    return totals
 
 
 def shown(amount: Decimal) -> str:
@@ -91,32 +91,15 @@ def shown(amount: Decimal) -> str:
 
 def _amounts(container: Any, part: str) -> Amounts:
     resources = mapping(mapping(container).get("resources"))
-    found = mapping(resources.get(part))
+    amounts = mapping(resources.get(part))
     if part == "requests":  # a limit without a request is both
-        found = {**mapping(resources.get("limits")), **found}
-    return {resource: parse(str(amount)) for resource, amount in found.items()}
+        amounts = {**mapping(resources.get("limits")), **amounts}
+    return {resource: parse(str(amount)) for resource, amount in amounts.items()}
 
 
 def _sum(one: Amounts, other: Amounts) -> Amounts:
     return {key: one.get(key, Decimal(0)) + other.get(key, Decimal(0)) for key in {**one, **other}}
 
 
-def _most(one: Amounts, other: Amounts) -> Amounts:
+def _maximum(one: Amounts, other: Amounts) -> Amounts:
     return {key: max(one.get(key, Decimal(0)), other.get(key, Decimal(0))) for key in {**one, **other}}
-
-
-def _count(pods: Pods) -> int:
-    """Return how many pods a template makes."""
-    spec = pods.manifest.spec
-    if pods.manifest.kind == "MPIJob":
-        replica = mapping(mapping(spec.get("mpiReplicaSpecs")).get(pods.role))
-        return integer(replica.get("replicas", 1)) or 0
-    if pods.manifest.kind == "JobSet":
-        for job in listing(spec.get("replicatedJobs")):
-            if mapping(job).get("name") == pods.role:
-                template = mapping(mapping(job.get("template")).get("spec"))
-                return (integer(job.get("replicas", 1)) or 0) * (integer(template.get("parallelism", 1)) or 0)
-    for key in ("parallelism", "replicas"):
-        if key in spec:
-            return integer(spec[key]) or 0
-    return 1

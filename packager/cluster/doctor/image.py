@@ -1,39 +1,42 @@
-"""Can the nodes get the images?"""
+"""Checks whether the nodes can get the images."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from packager.base.errors import ClusterError, UnreachableError
+from packager.base.paths import argument
 from packager.cluster.doctor.case import fails, ok, unknown
-from packager.cluster.objects import status
-from packager.errors import ClusterError, UnreachableError
-from packager.verify.overlay import listing
+from packager.kubernetes.manifest import listing
+from packager.kubernetes.objects import status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from packager.cluster.doctor.case import Case, Finding
-    from packager.cluster.objects import Object
+    from packager.cluster.doctor.case import Case, CheckResult
+    from packager.kubernetes.objects import Object
 
 _REPORTED = 50
 """A node reports no more of its images than this, the largest first (kubelet, nodeStatusMaxImages)."""
 
 
-def images(case: Case) -> Iterator[Finding]:
-    """Each image is on the nodes, or named by a registry that they may pull it from; nothing is pulled to find out."""
+def images(case: Case) -> Iterator[CheckResult]:
+    """Check that each image is on the nodes, or in a registry that they may pull it from; pull nothing."""
     nodes, refused = _nodes(case)
-    for image in dict.fromkeys(each for demand in case.demands for each in _images(demand.spec)):
+    for image in dict.fromkeys(name for demand in case.demands for name in _images(demand.spec)):
         registry = image.partition("/")[0]
-        on = [node for node in nodes if image in _names(node)]
-        if on:
-            yield ok("image", f"{image} is on {len(on)} of {len(nodes)} node{'s' if len(nodes) != 1 else ''}")
+        holders = [node for node in nodes if image in _names(node)]
+        if holders:
+            yield ok("image", f"{image} is on {len(holders)} of {len(nodes)} node{'s' if len(nodes) != 1 else ''}")
         elif registry != "localhost":
-            yield ok("image", f"{image} is to be pulled from {registry}, which was not tried")
+            yield ok("image", f"{image} is to be pulled from {registry}, which was not tested")
         elif refused or any(len(listing(status(node).get("images"))) >= _REPORTED for node in nodes):
-            yield unknown("image", f"{image} names no registry, and the nodes do not tell whether they have it")
+            yield unknown("image", f"{image} has no registry, and the nodes do not report whether they have it")
         else:
-            message = f"{image} is on no node, and names no registry to pull it from"
-            yield fails("image", message, f"mlpack configure {case.source} --registry HOST")
+            message = f"{image} is on no node and has no registry to pull it from"
+            yield fails("image", message, f"mlpack configure {quote(argument(Path(case.source)))} --registry HOST")
 
 
 def _nodes(case: Case) -> tuple[list[Object], bool]:

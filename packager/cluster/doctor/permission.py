@@ -1,68 +1,71 @@
-"""Would the cluster let it in: the namespace and its Pod Security level, the user's permissions, admission?"""
+"""Checks the namespace and its Pod Security level, the user's permissions, and admission."""
 
 from __future__ import annotations
 
 import json
-import re
-import tempfile
-from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from packager.cluster.client import failed
-from packager.cluster.doctor.case import fails, ok
-from packager.cluster.objects import labels, status
-from packager.cluster.refusals import refusal
-from packager.errors import ClusterError, UnreachableError
+from packager.base import workfolder
+from packager.base.errors import ClusterError
+from packager.cluster.doctor.case import fails, note, ok
+from packager.kubectl import sentences
+from packager.kubectl.refusals import error_from, refusal, was_evaluated
+from packager.kubernetes.manifest import mapping
+from packager.kubernetes.objects import labels, status
+from packager.kubernetes.podsecurity import Level
+from packager.workloads.kinds import operators
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from packager.cluster.client import Kubectl
-    from packager.cluster.doctor.case import Case, Finding
-    from packager.cluster.objects import Object
-    from packager.process import Finished
+    from packager.base.process import Finished
+    from packager.cluster.doctor.case import Case, CheckResult
+    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.objects import Object
+    from packager.workloads.pods import Pods
 
 _ENFORCE = "pod-security.kubernetes.io/enforce"
 _SECONDS = 60.0
-_ABOUT_THE_DRY_RUN = re.compile(r'error when creating "[^"]+": |pods "mlpack-doctor-[^"]*" is (forbidden|invalid): ')
 
 # What deploy, status, logs, exec, results and delete do, beyond what is applied.
-_ALWAYS = (
+_ALWAYS_NEEDED = (
     ("", "pods", "", ("get", "list")),
     ("", "pods", "log", ("get",)),
     ("", "pods", "exec", ("create",)),
     ("", "events", "", ("list",)),
 )
-_APPLIED = ("get", "create", "patch", "delete")
+_ONLY_EXPLAINING = ("events",)
+_APPLY_VERBS = ("get", "create", "patch", "delete")
 
 
-def namespace(case: Case) -> Iterator[Finding]:
-    """The namespace is there, and enforces no more than the overlay meets."""
+def namespace(case: Case) -> Iterator[CheckResult]:
+    """Check that the namespace exists, and that the overlay meets the Pod Security level that it enforces."""
     name = case.namespace
-    found = case.kubectl.get(f"namespaces/{name}")
-    if found is None:
-        yield fails("namespace", f"there is no namespace {name}", f"kubectl create namespace {name}")
+    item = case.kubectl.get(f"namespaces/{name}")
+    if item is None:
+        yield fails("namespace", f"namespace {name} not found", f"kubectl create namespace {quote(name)}")
         return
-    if status(found).get("phase") == "Terminating":
-        yield fails("namespace", f"{name} is being deleted", f"kubectl get namespace {name} -o yaml")
+    if status(item).get("phase") == "Terminating":
+        yield fails("namespace", f"{name} is being deleted", f"kubectl get namespace {quote(name)} -o yaml")
         return
-    enforced = labels(found).get(_ENFORCE, "privileged")
-    order = list(type(case.level))
+    enforced = labels(item).get(_ENFORCE, Level.privileged)
+    order = list(Level)
     if enforced not in order:
-        yield ok("namespace", f"{name}; it enforces {enforced}, which is no level")
-    elif order.index(case.level) <= order.index(type(case.level)(enforced)):
+        yield ok("namespace", f"{name}; it enforces {enforced}, which is not a level")
+    elif order.index(case.level) <= order.index(Level(enforced)):
         yield ok("namespace", f"{name}, which enforces Pod Security {enforced}; the overlay meets {case.level}")
     else:
         first = case.exceeded[0]
         file, line, _ = first.place
         message = f"{name} enforces Pod Security {enforced}, and the overlay needs {case.level}: {first.field}"
-        fix = f"kubectl label --overwrite namespace {name} {_ENFORCE}={case.level}"
+        fix = f"kubectl label --overwrite namespace {quote(name)} {_ENFORCE}={case.level}"
         yield fails("namespace", f"{message} ({first.reason}; {file}:{line})", fix)
 
 
-def permissions(case: Case) -> Iterator[Finding]:
-    """The user may do what mlpack's verbs do, on every kind."""
-    wanted = list(_wanted(case))
+def permissions(case: Case) -> Iterator[CheckResult]:
+    """Check that the user has the permissions that mlpack's verbs need, on every kind."""
+    needed = list(_needed_permissions(case))
     reviews = [
         {
             "apiVersion": "authorization.k8s.io/v1",
@@ -77,83 +80,111 @@ def permissions(case: Case) -> Iterator[Finding]:
                 }
             },
         }
-        for group, kind, subresource, verb in wanted
+        for group, kind, subresource, verb in needed
     ]
     done = _create(case.kubectl, {"apiVersion": "v1", "kind": "List", "items": reviews}, "--output=json")
     if done.returncode != 0:
-        raise failed(done.stderr)
+        raise error_from(done.stderr)
     denied: dict[str, list[str]] = {}
-    for (group, kind, subresource, verb), answer in zip(wanted, _documents(done.stdout), strict=True):
+    for (group, kind, subresource, verb), answer in zip(needed, _documents(done.stdout), strict=True):
         if not answer["status"].get("allowed"):
             name = f"{kind}{f'.{group}' if group else ''}{f'/{subresource}' if subresource else ''}"
             denied.setdefault(name, []).append(verb)
     for name, verbs in denied.items():
         message = f"you may not {', '.join(verbs)} {name} in {case.namespace}"
-        yield fails("permissions", message, _grant(case, name))
+        if name in _ONLY_EXPLAINING:
+            yield note(
+                "permissions",
+                f"{message}: mlpack can then report fewer reasons for failures",
+                _grant_command(case, name),
+            )
+        else:
+            yield fails("permissions", message, _grant_command(case, name))
     if not denied:
-        yield ok("permissions", f"{len(wanted)} of {len(wanted)} that mlpack's verbs need")
+        yield ok("permissions", f"{len(needed)} of {len(needed)} that mlpack's verbs need")
 
 
-def admission(case: Case) -> Iterator[Finding]:
-    """Each kind of pod is let in, by whatever the cluster's policies are: asked by a dry run, which makes nothing.
+def admission(case: Case) -> Iterator[CheckResult]:
+    """Check that the cluster's policies admit each group of pods, with a dry run, which creates nothing.
 
     What the checks of the namespace, of its quotas, and of what is referred to say better is left to them.
     """
     refused: dict[tuple[str, str | None], list[str]] = {}
+    is_reported_elsewhere = False
     for pods in case.overlay.pods:
-        given: Object = {key: pods.metadata[key] for key in ("labels", "annotations") if key in pods.metadata}
-        pod: Object = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"generateName": "mlpack-doctor-", **given},
-            "spec": {**pods.spec, "restartPolicy": "Never"},
-        }
-        done = _create(case.kubectl, pod, "--dry-run=server", "--output=name")
+        done = _create(case.kubectl, _trial_pod(case, pods), "--dry-run=server", "--output=name")
         if done.returncode == 0:
             continue
-        error = failed(done.stderr)
-        if isinstance(error, UnreachableError):
+        error = error_from(done.stderr)
+        if not was_evaluated(error):
             raise error
-        said = refusal("", str(error))
-        if _said_elsewhere(str(error), said.reason if said else None):
-            return
-        message = _ABOUT_THE_DRY_RUN.sub("", said.message if said else str(error))
-        refused.setdefault((message, said.hint if said else None), []).append(pods.role.lower() or pods.manifest.name)
-    for (message, hint), whose in refused.items():
-        yield fails("admission", f"the pods of {' and '.join(whose)} are refused: {message}", hint)
-    if not refused:
-        yield ok("admission", f"{len(case.overlay.pods)} kinds of pod are let in")
+        finding = refusal("", str(error))
+        if _is_reported_elsewhere(str(error), finding.reason if finding else None):
+            is_reported_elsewhere = True
+            continue
+        message = sentences.TRIAL_POD_PREFIX.sub("", finding.message if finding else str(error))
+        refused.setdefault((message, finding.hint if finding else None), []).append(
+            pods.role.lower() or pods.manifest.name
+        )
+    for (message, hint), roles in refused.items():
+        yield fails("admission", f"the pods of {' and '.join(roles)} are rejected: {message}", hint)
+    if not refused and not is_reported_elsewhere:
+        yield ok("admission", f"{len(case.overlay.pods)} kinds of pod are admitted")
 
 
-def _said_elsewhere(error: str, reason: str | None) -> bool:
+def _trial_pod(case: Case, pods: Pods) -> Object:
+    """Return a pod as it will be made: policies choose pods by the labels that whoever makes them adds."""
+    notes: dict[str, str] = {}
+    makers = [one for one in case.manifests.per_workload if one.workload is pods.manifest.data]
+    labels = makers[0].kind.pod_labels(makers[0].name, pods.role.lower()) if makers else {}
+    if makers and not pods.location:
+        labels, notes = case.manifests.stamp(case.identity.digest, case.identity.user)
+    metadata = {
+        "generateName": "mlpack-doctor-",
+        "labels": {**mapping(pods.metadata.get("labels")), **labels},
+        "annotations": {**mapping(pods.metadata.get("annotations")), **notes},
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**pods.spec, "restartPolicy": "Never"}}
+
+
+def _is_reported_elsewhere(error: str, reason: str | None) -> bool:
     return (
         (reason == "PodSecurity")
         or (reason == "QuotaExceeded" and "must specify" not in error)
-        or ("not found" in error and ("namespaces" in error or "serviceaccount" in error))
-        or "cannot create resource" in error  # it is the operator that makes the pods
+        or bool(sentences.PREREQUISITE_MISSING.search(error))
+        or bool(sentences.NO_RIGHT_TO_CREATE.search(error))  # it is the operator that makes the pods
     )
 
 
-def _wanted(case: Case) -> Iterator[tuple[str, str, str, str]]:
+def _needed_permissions(case: Case) -> Iterator[tuple[str, str, str, str]]:
     """Yield group, resource, subresource and verb."""
-    for api, kind in dict.fromkeys((each["apiVersion"], each["kind"]) for each in case.manifests.objects):
+    for api, kind in dict.fromkeys((item["apiVersion"], item["kind"]) for item in case.manifests.objects):
         name = case.resource(api, kind)
-        for verb in _APPLIED if name else ():
+        for verb in _APPLY_VERBS if name else ():
             yield api.rpartition("/")[0], str(name), "", verb
-    for group, name, subresource, verbs in _ALWAYS:
+    for resource in dict.fromkeys(resource for one in case.manifests.per_workload for resource in one.kind.owned):
+        plural, _, group = resource.partition(".")
+        yield group, plural, "", "list"
+    for group, name, subresource, verbs in _ALWAYS_NEEDED:
         for verb in verbs:
             yield group, name, subresource, verb
 
 
-def _grant(case: Case, name: str) -> str:
+def _grant_command(case: Case, name: str) -> str:
     """Return what somebody who may grant it types."""
-    role = "kubeflow-mpijobs-edit" if name.startswith("mpijobs.") else "edit"
-    return f"kubectl create rolebinding mlpack-{role} --clusterrole={role} --user=YOU {case.here}"
+    known = [operator for operator in operators().values() if name.partition("/")[0] == operator.crd]
+    role = known[0].edit_role if known else "edit"
+    if role is None:
+        role = f"mlpack-{known[0].short}"
+        verbs = f"--verb={','.join(_APPLY_VERBS)} --resource={name}"
+        binding = f"kubectl create rolebinding {role} --role={role} --user=YOU {case.namespace_flag}"
+        return f"kubectl create role {role} {verbs} {case.namespace_flag} && {binding}"
+    return f"kubectl create rolebinding mlpack-{role} --clusterrole={role} --user=YOU {case.namespace_flag}"
 
 
 def _create(kubectl: Kubectl, item: Any, *arguments: str) -> Finished:
-    with tempfile.TemporaryDirectory(prefix="mlpack-") as folder:
-        file = Path(folder) / "object.json"
+    with workfolder.temporary() as folder:
+        file = folder / "object.json"
         file.write_text(json.dumps(item), encoding="utf-8")
         return kubectl.run("create", f"--filename={file}", *arguments, timeout=_SECONDS)
 
@@ -161,12 +192,12 @@ def _create(kubectl: Kubectl, item: Any, *arguments: str) -> Finished:
 def _documents(text: str) -> list[Any]:
     """Return the JSON documents of `text`: kubectl prints one after the other."""
     decoder = json.JSONDecoder()
-    found = []
+    documents = []
     while text := text.lstrip():
         try:
             document, end = decoder.raw_decode(text)
         except ValueError:
-            raise ClusterError("the cluster's answer broke off") from None
-        found.append(document)
+            raise ClusterError("the cluster's response was cut off") from None
+        documents.append(document)
         text = text[end:]
-    return found
+    return documents

@@ -1,33 +1,38 @@
-"""Is there what the pods refer to, and nothing in the place of what they bring: claims, secrets, names?"""
+"""Checks that the claims and Secrets that pods refer to exist, and that no name is taken."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from packager.base.errors import ClusterError
 from packager.cluster import deploy
-from packager.cluster.deploy import State as Met
+from packager.cluster.deploy import DeployState
 from packager.cluster.doctor.case import fails, ok
-from packager.cluster.manifests import DIGEST
-from packager.cluster.objects import annotation, labels, name, owners, shown, status, uid
-from packager.errors import ClusterError, UnreachableError
-from packager.verify.overlay import listing, mapping
+from packager.cluster.labels import DEPLOYED_BY
+from packager.cluster.ownership import owner
+from packager.kubectl.refusals import was_evaluated
+from packager.kubernetes.manifest import listing, mapping
+from packager.kubernetes.objects import annotation, name, owners, shown, status, uid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from packager.cluster.doctor.case import Case, Finding
-    from packager.cluster.objects import Object
+    from packager.cluster.doctor.case import Case, CheckResult
+    from packager.cluster.manifests import Manifests
+    from packager.kubernetes.objects import Object
 
 _FROM = {"configMapRef": "ConfigMap", "configMapKeyRef": "ConfigMap", "secretRef": "Secret", "secretKeyRef": "Secret"}
-_INSTANCE = "app.kubernetes.io/instance"
 _PULL = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
+_OTHER_NAME_HINT = "use another namespace (-n), or another nameSuffix in the overlay's kustomization.yaml"
 _SHARED = {"ReadWriteMany", "ReadOnlyMany"}
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
-def claims(case: Case) -> Iterator[Finding]:
-    """Every claim is there, can be mounted by as many pods as need it, and is bound or will be."""
+def claims(case: Case) -> Iterator[CheckResult]:
+    """Check that every claim exists, can be mounted by as many pods as need it, and is bound or will be."""
     users: Counter[str] = Counter()
     for demand in case.demands:
         for volume in listing(demand.spec.get("volumes")):
@@ -35,87 +40,105 @@ def claims(case: Case) -> Iterator[Finding]:
                 users[str(claim)] += demand.count
     for claim, count in users.items():
         brought = case.overlay.named("PersistentVolumeClaim", claim)
-        found = brought.data if brought else case.kubectl.get(f"persistentvolumeclaims/{claim}")
-        if found is None:
-            yield fails("claims", f"there is no claim {claim} in {case.namespace}", f"kubectl get pvc {case.here}")
+        live_claim = brought.data if brought else case.kubectl.get(f"persistentvolumeclaims/{claim}")
+        if live_claim is None:
+            yield fails(
+                "claims", f"claim {claim} not found in {case.namespace}", f"kubectl get pvc {case.namespace_flag}"
+            )
             continue
-        modes = set(listing(found["spec"].get("accessModes")))
+        modes = set(listing(live_claim["spec"].get("accessModes")))
         if count > 1 and not modes & _SHARED:
-            message = f"{claim} is {', '.join(sorted(modes))}, and {count} pods mount it: they fit on one node at best"
-            yield fails("claims", message, f"kubectl describe pvc {claim} {case.here}")
-        elif trouble := _unbound(case, found, brought=brought is not None):
-            yield fails("claims", f"{claim} {trouble}", f"kubectl describe pvc {claim} {case.here}")
+            message = f"{claim} is {', '.join(sorted(modes))}, and {count} pods mount it: they must all run on one node"
+            yield fails("claims", message, f"kubectl describe pvc {quote(claim)} {case.namespace_flag}")
+        elif trouble := _binding_problem(case, live_claim, brought=brought is not None):
+            yield fails("claims", f"{claim} {trouble}", f"kubectl describe pvc {quote(claim)} {case.namespace_flag}")
         else:
             yield ok("claims", f"{claim}: {', '.join(sorted(modes))}")
 
 
-def references(case: Case) -> Iterator[Finding]:
-    """Every Secret, ConfigMap and service account that the pods name is brought along, or there already."""
-    wanted: dict[tuple[str, str], str] = {}
+def references(case: Case) -> Iterator[CheckResult]:
+    """Check that every Secret, ConfigMap and service account of the pods is in the package or exists already."""
+    users: dict[tuple[str, str], str] = {}
     for demand in case.demands:
-        wanted = dict.fromkeys(_named(demand.spec), demand.name) | wanted
+        users = dict.fromkeys(_named_objects(demand.spec), demand.name) | users
     absent = 0
-    for (kind, named), who in wanted.items():
+    for (kind, named), who in users.items():
         if case.overlay.named(kind, named):
             continue
-        found = case.kubectl.get(f"{kind.lower()}s/{named}")
-        if found is None:
+        item = case.kubectl.get(f"{kind.lower()}s/{named}")
+        if item is None:
             absent += 1
             yield fails(
-                "references", f"the {who} names the {kind} {named}, and there is none", _make(case, kind, named)
+                "references",
+                f"the {who} refers to the {kind} {named}, which does not exist",
+                _create_command(case, kind, named),
             )
     for secret in _pull_secrets(case):
-        found = case.kubectl.get(f"secrets/{secret}")
-        if found is None:
+        item = case.kubectl.get(f"secrets/{secret}")
+        if item is None:
             absent += 1
-            message = f"there is no secret {secret} to pull images with"
-            yield fails("references", message, _make(case, "pull", secret))
-        elif found.get("type") not in _PULL:
+            message = f"secret {secret} for pulling images not found"
+            yield fails("references", message, _create_command(case, "pull", secret))
+        elif item.get("type") not in _PULL:
             absent += 1
-            message = f"the secret {secret} is of the type {found.get('type')}, with which no image is pulled"
-            yield fails("references", message, _make(case, "pull", secret))
+            message = f"the secret {secret} is of the type {item.get('type')}, which cannot be used to pull images"
+            yield fails("references", message, _create_command(case, "pull", secret))
     if not absent:
-        yield ok("references", "everything that the pods name is brought along, or there")
+        yield ok("references", "everything that the pods refer to exists or is part of the package")
 
 
-def names(case: Case) -> Iterator[Finding]:
-    """No name is taken: neither of what is applied, nor of what the operator makes of it."""
-    met = deploy.meet(case.kubectl, case.manifests)
-    taken = list(_theirs(case, met.live))
-    for each in taken:
-        yield fails("names", f"{shown(each)} is there already, and not of this package", _delete(case, shown(each)))
-    by = f" by {met.deployed_by}" if met.deployed_by else ""
-    match met.state:
-        case Met.ENDED | Met.CHANGED | Met.GOING:
-            how = {
-                Met.ENDED: "has run already",
-                Met.CHANGED: "is there already, and different",
-                Met.GOING: "is being deleted",
+def names(case: Case) -> Iterator[CheckResult]:
+    """Check that no name is taken: of the applied objects, and of those that operators create for them."""
+    yield from dict.fromkeys(finding for one in case.manifests.per_workload for finding in _name_results(case, one))
+
+
+def _name_results(case: Case, manifests: Manifests) -> Iterator[CheckResult]:
+    situation = deploy.situation(manifests, case.live)
+    foreign = [item for item in case.live.values() if not case.identity.owns(item)]
+    foreign += _foreign_children(case, manifests, situation.live)
+    for item in foreign:
+        yield fails(
+            "names",
+            f"{shown(item)} already exists and does not belong to this package ({owner(item)})",
+            _OTHER_NAME_HINT,
+        )
+    if situation.live in foreign:
+        return
+    author = f", deployed by {situation.deployed_by}" if situation.deployed_by else ""
+    match situation.state:
+        case DeployState.ENDED | DeployState.CHANGED | DeployState.GOING:
+            states = {
+                DeployState.ENDED: "has already run",
+                DeployState.CHANGED: "already exists with a different spec",
+                DeployState.GOING: "is being deleted",
             }
-            message = f"{case.manifests.name} {how[met.state]}{f', deployed{by}' if by else ''}"
-            yield fails("names", message, _delete(case, f"{case.manifests.engine.resource}/{case.manifests.name}"))
-        case Met.SAME:
-            yield ok("names", f"{case.manifests.name} is there already{by}, as the package says")
-        case Met.ABSENT if not taken:
-            yield ok("names", "nothing is in the way")
+            message = f"{manifests.name} {states[situation.state]}{author}"
+            yield fails("names", message, _removal_hint(case, manifests, situation.live))
+        case DeployState.OUTDATED:
+            yield ok("names", f"{manifests.name} already exists{author}, and accepts the changes")
+        case DeployState.SAME:
+            yield ok("names", f"{manifests.name} already exists{author}, and is up to date")
+        case DeployState.ABSENT if not foreign:
+            yield ok("names", "no conflicting objects")
 
 
-def dry_run(case: Case) -> Iterator[Finding]:
-    """The server takes every object as it is, by its own word: a dry run, which makes nothing."""
+def dry_run(case: Case) -> Iterator[CheckResult]:
+    """Check that the server accepts every object, with a dry run, which creates nothing."""
     text = case.manifests.stamped("sha256:" + "0" * 64, "mlpack doctor")
     try:
         deploy.apply(case.kubectl, text, dry_run="server")
-    except UnreachableError:
-        raise
     except ClusterError as error:
-        said_already = str(error).startswith(("there is no namespace", "the cluster knows no"))
+        if not was_evaluated(error):
+            raise
+        is_taken = not all(case.identity.owns(item) for item in case.live.values())
+        said_already = is_taken or re.match(r"namespace \S+ not found|the cluster does not serve ", str(error))
         if not said_already and "cannot patch resource" not in str(error):
             yield fails("apply", str(error), error.hint)
         return
-    yield ok("apply", f"the server takes all {len(case.manifests.objects)} objects (dry run)")
+    yield ok("apply", f"the server accepts all {len(case.manifests.objects)} objects (dry run)")
 
 
-def _unbound(case: Case, claim: Object, *, brought: bool) -> str | None:
+def _binding_problem(case: Case, claim: Object, *, brought: bool) -> str | None:
     """Return why the claim will not be bound; None when it is, or when the first pod makes it so."""
     if not brought and status(claim).get("phase") == "Bound":
         return None
@@ -124,20 +147,22 @@ def _unbound(case: Case, claim: Object, *, brought: bool) -> str | None:
     if claim["spec"].get("volumeName"):
         return None if brought else "waits for its volume"
     classes = case.kubectl.items("storageclasses")
-    wanted = claim["spec"].get("storageClassName")
-    if wanted is None:
-        found = next((each for each in classes if annotation(each, _DEFAULT_CLASS) == "true"), None)
-        if found is None:
+    class_name = claim["spec"].get("storageClassName")
+    if class_name is None:
+        storage_class = next((entry for entry in classes if annotation(entry, _DEFAULT_CLASS) == "true"), None)
+        if storage_class is None:
             return (
                 None if _has_volume(case, claim, "") else "names no storage class, and the cluster has no default one"
             )
     else:
-        found = next((each for each in classes if name(each) == wanted), None)
-        if found is None:
+        storage_class = next((entry for entry in classes if name(entry) == class_name), None)
+        if storage_class is None:
             return (
-                None if _has_volume(case, claim, wanted) else f"names the storage class {wanted!r}, and there is none"
+                None
+                if _has_volume(case, claim, class_name)
+                else f"refers to the storage class {class_name!r}, which does not exist"
             )
-    waits = found.get("volumeBindingMode") == "WaitForFirstConsumer"
+    waits = storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"
     return None if brought or waits else "is not bound yet"
 
 
@@ -153,7 +178,7 @@ def _has_volume(case: Case, claim: Object, storage_class: str) -> bool:
     )
 
 
-def _named(spec: Any) -> Iterator[tuple[str, str]]:
+def _named_objects(spec: Any) -> Iterator[tuple[str, str]]:
     """Yield kind and name of everything that the pod cannot start without."""
     if account := spec.get("serviceAccountName"):
         yield "ServiceAccount", str(account)
@@ -161,44 +186,43 @@ def _named(spec: Any) -> Iterator[tuple[str, str]]:
         sources = [volume, *listing(mapping(volume.get("projected")).get("sources"))]
         for source in sources:
             for kind, field, key in (("ConfigMap", "configMap", "name"), ("Secret", "secret", "secretName")):
-                found = mapping(source.get(field))
-                named = found.get(key) or found.get("name")
-                if named and not found.get("optional"):
+                reference = mapping(source.get(field))
+                named = reference.get(key) or reference.get("name")
+                if named and not reference.get("optional"):
                     yield kind, str(named)
     for container in [*listing(spec.get("initContainers")), *listing(spec.get("containers"))]:
         sources = [*listing(container.get("envFrom"))]
-        sources += [mapping(each.get("valueFrom")) for each in listing(container.get("env"))]
+        sources += [mapping(variable.get("valueFrom")) for variable in listing(container.get("env"))]
         for source in sources:
             for field, kind in _FROM.items():
-                found = mapping(source.get(field))
-                if found.get("name") and not found.get("optional"):
-                    yield kind, str(found["name"])
+                reference = mapping(source.get(field))
+                if reference.get("name") and not reference.get("optional"):
+                    yield kind, str(reference["name"])
 
 
 def _pull_secrets(case: Case) -> list[str]:
-    found = [each for demand in case.demands for each in listing(demand.spec.get("imagePullSecrets"))]
-    return list(dict.fromkeys(str(each["name"]) for each in found if each.get("name")))
+    entries = [entry for demand in case.demands for entry in listing(demand.spec.get("imagePullSecrets"))]
+    return list(dict.fromkeys(str(entry["name"]) for entry in entries if entry.get("name")))
 
 
-def _theirs(case: Case, live: Object | None) -> Iterator[Object]:
-    """Yield what is there under a name of ours, and is not ours."""
-    instance = labels(case.manifests.workload).get(_INSTANCE)
-    mine = [f"{each['kind'].lower()}s/{name(each)}" for each in case.manifests.objects if "/" not in each["apiVersion"]]
-    for each in case.kubectl.items(*mine) if mine else ():
-        if labels(each).get(_INSTANCE) != instance and annotation(each, DIGEST) is None:
-            yield each
-    made = case.manifests.engine.makes(case.manifests.workload)
-    for each in case.kubectl.items(*made) if made else ():
-        if live is None or uid(live) not in owners(each):
-            yield each
+def _foreign_children(case: Case, manifests: Manifests, live: Object | None) -> Iterator[Object]:
+    """Yield what is there under a name that the operator needs, and is not the workload's."""
+    made = manifests.kind.made_objects(manifests.workload)
+    for item in case.kubectl.items(*made, "--show-managed-fields") if made else ():
+        if live is None or uid(live) not in owners(item):
+            yield item
 
 
-def _make(case: Case, kind: str, named: str) -> str:
+def _removal_hint(case: Case, manifests: Manifests, live: Object | None) -> str:
+    """Return what one does about an earlier deployment: another person's is theirs to delete."""
+    if live is not None and (user := annotation(live, DEPLOYED_BY)) not in (None, case.identity.user):
+        return f"ask {user}, or use another namespace (-n)"
+    return f"kubectl delete {quote(manifests.shown)} {case.namespace_flag}"
+
+
+def _create_command(case: Case, kind: str, named: str) -> str:
     if kind == "pull":
-        return f"kubectl create secret docker-registry {named} --docker-server=HOST --docker-username=YOU {case.here}"
+        login = "--docker-server=HOST --docker-username=YOU"
+        return f"kubectl create secret docker-registry {quote(named)} {login} {case.namespace_flag}"
     how = {"Secret": "secret generic", "ConfigMap": "configmap", "ServiceAccount": "serviceaccount"}[kind]
-    return f"kubectl create {how} {named} {case.here}"
-
-
-def _delete(case: Case, what: str) -> str:
-    return f"kubectl delete {what} {case.here}"
+    return f"kubectl create {how} {quote(named)} {case.namespace_flag}"

@@ -49,6 +49,18 @@ sleep:*)
     wait $!
     echo "rank $rank: slept"
     ;;
+checkpoint:*)
+    # Ends well when it is told to stop, as a program does that saves what it has.
+    echo "rank $rank: sleeps"
+    sleep "${FAULT#checkpoint:}" &
+    trap 'kill $!; echo "rank $rank: saved"; exit 0' TERM
+    wait $!
+    echo "rank $rank: slept"
+    ;;
+child-memory)
+    # The kernel kills the child, which takes the memory; the rank goes on without it.
+    tail /dev/zero || echo "rank $rank: its child has ended with $?"
+    ;;
 results)
     write_results
     ;;
@@ -56,8 +68,33 @@ results-until-told)
     write_results
     until [[ -e $OUTPUT_DIR/enough ]]; do sleep 0.2; done
     ;;
+many-results-until-told)
+    # Enough to be copied for a moment in which something may go wrong; what is in them follows from their size.
+    mkdir -p "$OUTPUT_DIR/deep"
+    for number in $(seq 0 19); do
+        yes "rank $rank" | head -c 2000000 >"$OUTPUT_DIR/deep/$number.txt" || true
+    done
+    touch "$OUTPUT_DIR/whole"
+    until [[ -e $OUTPUT_DIR/enough ]]; do sleep 0.2; done
+    ;;
+progress)
+    # As tqdm does it, 302 lines; and bytes that are no text, in a last line without an end.
+    for step in $(seq 302); do
+        printf 'step %s:  50%%\rstep %s: 100%%\r\n' "$step" "$step"
+    done
+    printf '\033[2J\377\0no end'
+    sleep 2
+    ;;
+flood)
+    # More than a kubelet keeps of a log (10 MiB), then time for it to notice, and a line of the next file.
+    yes "rank $rank: a line of very many, which nobody reads" | head -c 12000000 || true
+    sleep 30
+    echo "rank $rank: the last line"
+    sleep 300
+    ;;
 *)
-    echo "FAULT=$FAULT: not one of none, threads, exit:N, memory, flaky:N, sleep:N, results, results-until-told" >&2
+    words="none, threads, exit:N, memory, flaky:N, sleep:N, checkpoint:N, child-memory, results, results-until-told"
+    echo "FAULT=$FAULT: not one of $words, many-results-until-told, progress, flood" >&2
     exit 2
     ;;
 esac

@@ -92,13 +92,14 @@ while :; do
   kill -0 "$mpirun" 2>/dev/null || break
 done
 
-# had_ranks HOST: whether HOST still is the worker that ranks ran on. It is asked again, for half a minute, where it cannot
-# be reached: a network or a name service that stumbles just now takes nothing from what was trained.
+# had_ranks HOST: whether HOST still is the worker that ranks ran on. It is asked again, for half a minute, where it
+# cannot be reached: a network or a name service that stumbles just now takes nothing from what was trained. What it
+# says is in $run/answer.
 had_ranks() {
   tries=0
   while :; do
     answer=0
-    ssh -F "$run/ssh_config" -E "$run/ended.log" "$1" joined || answer=$?
+    ssh -F "$run/ssh_config" -E "$run/ended.log" "$1" joined >"$run/answer" || answer=$?
     tries=$((tries + 1))
     [ "$answer" -eq 255 ] && [ "$tries" -lt 15 ] || return "$answer"
     sleep 2
@@ -106,8 +107,10 @@ had_ranks() {
 }
 
 # Open MPI 5 may end with 0 when a worker was taken away with its ranks. A worker that the operator has made in its
-# place answers, but has had no ranks.
+# place answers, but has had no ranks. And a rank may end with 0 though the kernel has killed what it had started: once
+# the operator has stopped the workers, nobody else knows of that.
 if [ "$status" -eq 0 ]; then
+  killed='' count=0
   for host in $hosts; do
     # With fewer processes than slots some workers may have none.
     [ -e "$run/reached-$host" ] || continue
@@ -115,7 +118,17 @@ if [ "$status" -eq 0 ]; then
       tail -n 1 "$run/ended.log" >&2
       echo "mpi-launcher.sh: $host was lost on the way: what mpirun calls a success is none" >&2
       status=1
+    elif [ "$(tail -n 1 "$run/answer")" = killed ]; then
+      count=$((count + 1))
+      [ "$count" -gt 20 ] || killed="$killed ${host%%.*}"
     fi
   done
+  [ "$count" -le 20 ] || killed="$killed, and $((count - 20)) more"
+  if [ "$count" -gt 0 ]; then
+    killed="processes were killed for taking more memory than their worker may, in:$killed"
+    echo "mpi-launcher.sh: $killed" >&2
+    # The pod's status keeps it when its log is gone. Of a failure, the kubelet puts the end of the log there.
+    [ "$status" -ne 0 ] || { echo "$killed" >/dev/termination-log; } 2>/dev/null || :
+  fi
 fi
 exit "$status"

@@ -2,10 +2,27 @@
 # What sshd runs for each connection: the command it was asked for, in the environment of the worker's container.
 # Without this a rank would miss all that the image and the pod set: PATH, LD_LIBRARY_PATH, what a device plugin adds.
 set -eu
-# The launcher asks in the end whether this is still the worker that it started ranks on, and not one in its place.
 joined=/run/mlpack/joined
-[ "${SSH_ORIGINAL_COMMAND:-}" != joined ] || exec test -e $joined
-: >$joined
+
+# How many processes of this container the kernel has killed for memory, where it says so: cgroup version 2, then 1.
+# Read without a program of its own, for which there may be no memory left.
+kills=unknown
+for file in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do
+  [ -r "$file" ] || continue
+  while read -r key value; do
+    [ "$key" != oom_kill ] || kills=$value
+  done <"$file"
+done
+
+# The launcher asks in the end whether this is still the worker that it started ranks on, and not one in its place; and
+# it is told when a process was killed since then.
+if [ "${SSH_ORIGINAL_COMMAND:-}" = joined ]; then
+  [ -e $joined ] || exit 1
+  read -r before <$joined || before=$kills
+  [ "$kills" = "$before" ] || echo killed
+  exit 0
+fi
+echo "$kills" >$joined
 # shellcheck source=/dev/null
 . /run/mlpack/environment
 exec /bin/sh -c "${SSH_ORIGINAL_COMMAND:-exec /bin/sh}"

@@ -1,0 +1,259 @@
+"""Builds packages from a model's spec, or renders one overlay of a package."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from packager.base import atomic, paths, workfolder
+from packager.base.errors import MlpackError, UsageError
+from packager.base.problems import similar
+from packager.base.values import Value
+from packager.build.plan import Options, check_options, choose, plan
+from packager.build.render import render as render_plan
+from packager.build.selection import select
+from packager.package import tree
+from packager.spec import catalog
+from packager.spec.load import load
+from packager.spec.settings import parse_setting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from packager.app.progress import Progress, Tell
+    from packager.base.runner import Runner
+    from packager.kubectl.kustomize import Rendered
+    from packager.package.tree import Entry, Tree
+    from packager.spec.load import LoadedSpec
+    from packager.spec.model import Variant
+    from packager.spec.settings import Setting
+
+
+class BuildRequest(Value, frozen=True):
+    """The packages to build, as the user names them.
+
+    Attributes:
+        model: A model's name or alias, or the path of its spec; None for all.
+        folders: Where models are looked for, by name.
+        precision: Which variant.
+        mode: Which variant.
+        every: Whether every variant is meant.
+        settings: Other values for fields of the spec, each as `path=value`.
+        root: The folder that the package will lie in, for the pods.
+        registry: Where the image is pulled from.
+        components: Site options that are switched on, and folders of own components.
+        site: Values for them, each as `key=value`.
+    """
+
+    model: str | None
+    folders: tuple[Path, ...]
+    precision: str | None = None
+    mode: str | None = None
+    every: bool = False
+    settings: tuple[str, ...] = ()
+    root: str | None = None
+    registry: str | None = None
+    components: tuple[str, ...] = ()
+    site: tuple[str, ...] = ()
+
+
+class Destination(Value, frozen=True):
+    """Where packages are written, and how.
+
+    Attributes:
+        folder: Where to.
+        as_folder: Whether a package is a folder, rather than an archive.
+        force: Whether what is in its place is replaced.
+        mtime: The time of the files in an archive, in seconds since 1970.
+    """
+
+    folder: Path
+    as_folder: bool = False
+    force: bool = False
+    mtime: int = 0
+
+
+class Built(Value, frozen=True):
+    """A package that was written: its name, path and digest, the variant that it is of, and how many files it has."""
+
+    package: str
+    path: Path
+    digest: str
+    model: str
+    precision: str | None
+    mode: str | None
+    files: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the package for `-o json`."""
+        return {
+            "package": self.package,
+            "path": str(self.path),
+            "digest": self.digest,
+            "model": self.model,
+            "precision": self.precision,
+            "mode": self.mode,
+            "files": self.files,
+        }
+
+
+def as_json(outcomes: Sequence[Built | MlpackError]) -> dict[str, Any]:
+    """Return the result of a request for `-o json`."""
+    return {
+        "packages": [outcome.as_json() for outcome in outcomes if isinstance(outcome, Built)],
+        "errors": [outcome.as_json() for outcome in outcomes if isinstance(outcome, MlpackError)],
+    }
+
+
+def build(
+    request: BuildRequest, destination: Destination, *, tell: Tell, progress: Progress
+) -> Iterator[Built | MlpackError]:
+    """Write the requested packages, and yield each as it is written, or the error that prevented it.
+
+    Args:
+        request: Which packages.
+        destination: Where to.
+        tell: Takes notes for a person.
+        progress: Shows how far a long work has come.
+
+    Raises:
+        UsageError: The request cannot be: there is no such model or option, or a value that no package can have.
+    """
+    if request.every and (request.precision or request.mode):
+        raise UsageError("--all builds every variant: it takes no --precision or --mode")
+    if request.model is None and not request.every:
+        raise UsageError("no model given", hint="`mlpack list` shows the models; --all builds all of them")
+    options = _options(request, tell)
+    settings = [parse_setting(setting) for setting in request.settings]
+    if request.model is not None:
+        specs = [catalog.find(request.model, request.folders)]
+    else:
+        specs = list(catalog.specs(request.folders))
+    several = len(specs) > 1
+    writer = _Writer(destination, options, tell, _no_progress if several else progress)
+    with (progress if several else _no_progress)("building", len(specs), unit="models") as advance:
+        for spec in specs:
+            yield from _packages(spec, settings, request, writer, tell)
+            advance(1)
+
+
+def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) -> Rendered:
+    """Return the manifests of an overlay of the requested package, rendered by `kubectl`, which `runner` starts.
+
+    Raises:
+        UsageError: The request cannot be, or the package has no such overlay.
+        SpecError: The spec is not valid.
+        RenderError: kubectl cannot render it.
+        ToolError: kubectl is missing.
+    """
+    from packager.package.opened import opened
+    from packager.verify import rendering
+
+    options = _options(request)
+    settings = [parse_setting(setting) for setting in request.settings]
+    loaded = load(catalog.find(request.model or "", request.folders), settings)
+    planned = plan(loaded, choose(loaded.spec, request.precision, request.mode), options)
+    names = [planned_overlay.name for planned_overlay in planned.overlays]
+    if overlay not in names:
+        hint = similar(overlay, names)
+        raise UsageError(f"{planned.name} has no overlay {overlay!r}; it has: {', '.join(names)}", hint=hint)
+    with workfolder.temporary() as folder:
+        tree.write(render_plan(planned), folder)
+        with opened(folder, shown_as=Path(planned.name)) as package:
+            return rendering.kubectl(package, overlay, rendering.read(package, overlay), kubectl, runner)
+
+
+def _options(request: BuildRequest, tell: Tell | None = None) -> Options:
+    """Return what is added to the spec; `tell` takes what an option that is on does not have yet."""
+    selection = select(request.components, request.site)
+    if tell is not None:
+        for option, key in selection.missing_values:
+            tell(f"note: {option} does not render until {key} is set in site.env: set it now with --site {key}=VALUE")
+    options = Options(root=request.root, registry=request.registry, site=selection)
+    check_options(options)
+    return options
+
+
+def _packages(
+    spec: Path, settings: Sequence[Setting], request: BuildRequest, writer: _Writer, tell: Tell
+) -> Iterator[Built | MlpackError]:
+    """Yield the packages of one spec as they are written."""
+    try:
+        loaded = load(spec, settings)
+        for path in loaded.sources.left_out:
+            tell(f"note: {spec.parent / path} is not included in the assets; list it there to include it")
+        chosen = request.precision, request.mode
+        variants = loaded.spec.variants if request.every else [choose(loaded.spec, *chosen)]
+    except MlpackError as error:
+        yield error
+        return
+    for variant in variants:
+        try:
+            built = writer.write(loaded, variant)
+        except MlpackError as error:
+            yield error
+        else:
+            yield built
+
+
+class _Writer:
+    """Writes packages into one folder, each under a name of its own."""
+
+    def __init__(self, destination: Destination, options: Options, tell: Tell, progress: Progress) -> None:
+        self._destination = destination
+        self._options = options
+        self._tell = tell
+        self._progress = progress
+        self._exists_hint = None if destination.force else "--force replaces it"
+        self._specs: dict[str, Path] = {}
+
+    def write(self, loaded: LoadedSpec, variant: Variant) -> Built:
+        """Write the package of one variant."""
+        package = render_plan(plan(loaded, variant, self._options))
+        as_folder = self._destination.as_folder
+        path = self._destination.folder / f"{package.name}{'' if as_folder else '.tar.gz'}"
+        other = self._specs.setdefault(package.name, loaded.path)
+        if other != loaded.path:
+            raise UsageError(f"{loaded.path} and {other} both make the package {package.name}")
+        inventory = self._folder(package, path) if as_folder else self._archive(package, path)
+        return Built(
+            package.name,
+            path,
+            tree.digest(inventory),
+            loaded.spec.name,
+            variant.precision,
+            variant.mode,
+            len(package.entries) + 1,
+        )
+
+    def _folder(self, package: Tree, path: Path) -> Entry:
+        from packager.package.opened import check_replaceable
+
+        if self._destination.force and paths.exists(path):
+            check_replaceable(path)
+        with atomic.folder(path, exists_hint=self._exists_hint) as folder:
+            return tree.write(package, folder)
+
+    def _archive(self, package: Tree, path: Path) -> Entry:
+        from packager.package import archive
+
+        if self._destination.force and paths.is_folder(path):
+            raise UsageError(f"{path} is a folder")
+        large = archive.is_large(package)
+        if large and not archive.has_isal():
+            self._tell(
+                "note: isal is not installed, so zlib compresses this payload; `pip install isal` makes it faster"
+            )
+        with (
+            atomic.file(path, exists_hint=self._exists_hint) as stream,
+            (self._progress if large else _no_progress)(package.name, package.size, unit="bytes") as advance,
+        ):
+            return archive.write(package, stream, mtime=self._destination.mtime, advance=advance)
+
+
+def _no_progress(label: str, total: int, *, unit: str) -> AbstractContextManager[Callable[[int], None]]:
+    """Show nothing of a work."""
+    del label, total, unit
+    return nullcontext(lambda _steps: None)

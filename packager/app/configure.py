@@ -1,0 +1,191 @@
+"""Decides and writes the edits that `configure` makes in a package's files."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from packager.app.target import chosen_overlays
+from packager.base import atomic, paths, workfolder
+from packager.base.errors import UsageError
+from packager.base.masking import masked_line
+from packager.build.plan import Options, check_options
+from packager.configure import changes as stage
+from packager.configure import settings
+from packager.configure.changes import Answers
+from packager.package import archive
+from packager.package.opened import opened
+from packager.verify import rendering
+
+__all__ = ["Answers", "PreparedEdits", "check_answers", "prepared", "unset", "write"]
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from packager.app.progress import Tell
+    from packager.base.problems import Problem
+    from packager.configure.changes import Change
+    from packager.package.opened import Package
+    from packager.package.tree import Entry, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedEdits:
+    """Edits that have been decided and not written yet.
+
+    Attributes:
+        package: What is edited.
+        changed: The new content of files, by path.
+    """
+
+    package: Package
+    changed: Mapping[str, bytes]
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """The lines that change."""
+        return tuple(stage.changes(self.package, self.changed))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the edits as JSON; what may be a secret is masked."""
+        return {
+            "package": self.package.name,
+            "changes": [
+                {
+                    "file": self.package.shown(change.path),
+                    "line": change.line,
+                    "before": None if change.before is None else masked_line(change.before.strip()),
+                    "after": masked_line(change.after.strip()),
+                }
+                for change in self.changes
+            ],
+        }
+
+
+def check_answers(answers: Answers) -> None:
+    """Refuse an invalid root folder and an invalid registry.
+
+    Raises:
+        UsageError: It is so.
+    """
+    check_options(Options(root=answers.root, registry=answers.registry))
+
+
+def unset(path: Path, overlay: str | None, *, destination: Path | None = None) -> tuple[Problem, ...]:
+    """Return the values of the package at `path` that must be set before it runs and are not set yet.
+
+    Args:
+        path: A folder or an archive.
+        overlay: Its name; all that there are when None.
+        destination: As for `prepared`.
+
+    Raises:
+        UsageError: There is no such package or overlay.
+        VerificationError: An overlay cannot be rendered.
+    """
+    with _opened(path, overlay, destination) as (package, overlays):
+        problems = tuple(settings.unset(settings.Files(package), overlays))
+        for name in overlays:
+            rendering.read(package, name)
+        return problems
+
+
+@contextmanager
+def prepared(
+    path: Path,
+    overlay: str | None,
+    answers: Answers,
+    *,
+    ask: Callable[[Package, tuple[str, ...]], Answers],
+    destination: Path | None = None,
+) -> Iterator[PreparedEdits]:
+    """Open the package at `path` and decide what changes; nothing is written.
+
+    Args:
+        path: A folder or an archive.
+        overlay: Which overlay; all that there are when None.
+        answers: What somebody says.
+        ask: Returns what somebody says when `answers` says nothing.
+        destination: Where the new archive is going to be written; None for beside the old one.
+
+    Raises:
+        UsageError: There is no such package or overlay, or an answer cannot be.
+        VerificationError: The package holds what cannot be edited.
+    """
+    with _opened(path, overlay, destination) as (package, overlays):
+        if answers == Answers():
+            answers = ask(package, overlays)
+        yield PreparedEdits(package, stage.configure(package, overlays, answers))
+
+
+def write(edits: PreparedEdits, *, destination: Path | None = None, force: bool = False, tell: Tell) -> Iterator[str]:
+    """Make the edits: in place in a folder; of an archive, a new one is written. Yield each path once it is written.
+
+    Args:
+        edits: What changes.
+        destination: The new archive; None for a name beside the old one, or the old one when nothing changes.
+        force: Whether a new archive that is there is replaced.
+        tell: Takes that the new archive is there already.
+
+    Raises:
+        UsageError: There is something else in its place.
+    """
+    if edits.package.source.is_dir():
+        yield from _edit(edits.package, edits.changed)
+    else:
+        yield str(_pack(edits.package, edits.changed, destination, force=force, tell=tell))
+
+
+@contextmanager
+def _opened(path: Path, overlay: str | None, destination: Path | None) -> Iterator[tuple[Package, tuple[str, ...]]]:
+    with opened(path) as package:
+        if destination is not None and path.is_dir():
+            raise UsageError(f"{path} is a folder, which is edited in place", hint="use -d only with a tarball")
+        yield package, chosen_overlays(package, overlay)
+
+
+def _edit(package: Package, changed: Mapping[str, bytes]) -> Iterator[str]:
+    folders = [
+        *map(package.overlay, package.overlays),
+        *((package.folder / path).parent for path in settings.site_files(package)),
+    ]
+    for folder in folders:  # also where nothing changes any more
+        workfolder.sweep_once(folder)
+    for path, content in changed.items():
+        file = package.folder / path
+        mode = file.stat().st_mode & 0o777
+        with atomic.file(file) as stream:
+            os.fchmod(stream.fileno(), mode)
+            stream.write(content)
+        yield package.shown(path)
+
+
+def _pack(package: Package, changed: Mapping[str, bytes], destination: Path | None, *, force: bool, tell: Tell) -> Path:
+    """Write the package with its changes as a new tarball, and return its path: the old one's when nothing changes."""
+    if destination is None and not changed:
+        return package.source
+    name = package.source.name
+    stem = name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz").removesuffix(".configured")
+    path = destination or package.source.with_name(f"{stem}.configured.tar.gz")
+    if paths.is_folder(path):
+        raise UsageError(f"{path} is a folder")
+    contents, inventory = stage.edited(package, changed)
+    workfolder.sweep_once(path.parent)
+    if not force and paths.is_file(path) and _is_same_archive(path, contents, inventory):
+        tell(f"{path} already exists and is the same")
+        return path
+    with atomic.file(path, exists_hint=None if force else "--force replaces it") as stream:
+        archive.write(contents, stream, sealed=inventory)
+    return path
+
+
+def _is_same_archive(path: Path, contents: Tree, inventory: Entry) -> bool:
+    """Whether the file `path` is what packing `contents` makes."""
+    with workfolder.temporary() as folder:
+        with (folder / "packed").open("wb") as stream:
+            archive.write(contents, stream, sealed=inventory)
+        return filecmp.cmp(path, folder / "packed", shallow=False)

@@ -1,0 +1,109 @@
+"""Deletes a package from a cluster: checks what is there, then deletes the package's objects only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from packager.cluster import removal
+from packager.cluster.ownership import described
+from packager.kubernetes.objects import shown
+from packager.workloads.kinds import kinds
+
+if TYPE_CHECKING:
+    from packager.app.target import Target
+    from packager.cluster.removal import Survey
+    from packager.kubernetes.objects import Object
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedDelete:
+    """A delete that has been checked and may start.
+
+    Attributes:
+        target: What is deleted, and where.
+        survey: What is in the cluster under the package's names.
+    """
+
+    target: Target
+    survey: Survey
+
+    @property
+    def remark(self) -> str | None:
+        """That another person, or another build, has deployed something of it, in a sentence; None when that is not so.
+
+        Somebody should be asked then.
+        """
+        remarks = (self.target.identity.remark(item) for item in (*self.survey.workloads, *self.survey.rest))
+        return next((remark for remark in remarks if remark), None)
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """What stays because somebody wants to keep the results, each as kubectl takes it."""
+        return tuple(shown(item) for item in self.survey.kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The result of deleting a package from a cluster.
+
+    Attributes:
+        workload: As kubectl takes it: `mpijob/name`; of several, all.
+        objects: What was there and was deleted, each as kubectl takes it.
+        kept: What stays because somebody wants to keep the results.
+        others: What was left, since it is not of the package alone, and whose it is.
+        is_gone: Whether it was waited until all of it was gone.
+    """
+
+    workload: str
+    objects: tuple[str, ...]
+    kept: tuple[str, ...]
+    others: tuple[tuple[Object, str], ...]
+    is_gone: bool
+
+    @property
+    def left(self) -> str:
+        """What was left, and whose it is, as a list in a sentence."""
+        return described(self.others)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "workload": self.workload,
+            "objects": list(self.objects),
+            "kept": list(self.kept),
+            "others": [{"object": shown(item), "owner": owner} for item, owner in self.others],
+            "gone": self.is_gone,
+        }
+
+
+def prepare(target: Target, *, keep_results: bool = False) -> PreparedDelete:
+    """Find what a delete would remove and what it would leave; change nothing.
+
+    Raises:
+        ClusterError: The cluster cannot say.
+    """
+    return PreparedDelete(
+        target, removal.survey(target.kubectl, target.manifests, target.identity, keep_claims=keep_results)
+    )
+
+
+def delete(prepared: PreparedDelete, *, timeout: float | None) -> Deleted:
+    """Delete the package's objects and those that controllers made for it; an object already gone is no error.
+
+    Args:
+        prepared: What is deleted.
+        timeout: Seconds to wait until it is gone; None not to wait.
+
+    Raises:
+        TimedOutError: It is not gone yet.
+        ClusterError: The server refused, or somebody has put another object in the place of one of them.
+    """
+    target, survey = prepared.target, prepared.survey
+    # The workloads first: their pods must not lose their ConfigMaps while they run.
+    for items in survey.workloads, survey.rest:
+        removal.remove(target.kubectl, items, timeout=timeout)
+    for workload in survey.workloads if timeout is not None else ():
+        removal.await_stragglers(target.kubectl, kinds()[workload["kind"]], workload, timeout=timeout or 0)
+    objects = tuple(shown(item) for item in (*survey.workloads, *survey.rest))
+    return Deleted(target.shown_all, objects, prepared.kept, survey.others, is_gone=timeout is not None)

@@ -1,0 +1,77 @@
+"""Checks a cluster for everything that would make a package fail, before anything is applied."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from packager.base.errors import MlpackError, ToolError
+from packager.cluster.doctor import examine
+from packager.cluster.doctor.case import Case, CheckResult, CheckState, fails
+from packager.verify import Checks, security, trust
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.app.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """The results of all checks.
+
+    Attributes:
+        findings: What each check has come to.
+    """
+
+    findings: tuple[CheckResult, ...]
+
+    @property
+    def failures(self) -> int:
+        """How many of the findings would make the package fail."""
+        return sum(finding.state is CheckState.FAILS for finding in self.findings)
+
+    @property
+    def exit_code(self) -> int:
+        """1 when a check failed, 6 when none failed but one could not be made, else 0."""
+        if self.failures:
+            return MlpackError.exit_code
+        return ToolError.exit_code if any(finding.state is CheckState.UNKNOWN for finding in self.findings) else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for `-o json`."""
+        return {"findings": [_as_json(finding) for finding in self.findings], "exit_code": self.exit_code}
+
+
+def doctor(target: Target) -> Iterator[CheckResult]:
+    """Check everything that a deploy of the package needs from the cluster, and yield the results one by one.
+
+    Raises:
+        ClusterError: The cluster does not answer.
+    """
+    namespace = target.kubectl.default_namespace()
+    overlay = target.rendered
+    exceeded = security.exceeded(overlay)
+    case = Case(
+        str(target.package.source),
+        replace(target.kubectl, namespace=namespace),
+        namespace,
+        target.manifests,
+        overlay,
+        security.level(exceeded),
+        exceeded,
+        target.identity,
+    )
+    yield from itertools.chain(_trust_failures(target), examine(case))
+
+
+def _trust_failures(target: Target) -> Iterator[CheckResult]:
+    """Yield why `mlpack deploy` would not apply the package."""
+    checks = Checks((target.kubectl.program,), namespace=target.kubectl.namespace)
+    for problem in trust(target.package, target.rendered, checks):
+        yield fails("package", str(replace(problem, hint=None)), problem.hint)
+
+
+def _as_json(finding: CheckResult) -> dict[str, str | None]:
+    return {"check": finding.check, "state": finding.state, "message": finding.message, "fix": finding.fix}

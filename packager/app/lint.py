@@ -1,0 +1,63 @@
+"""Finds every problem of model specs without building packages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from packager.base.errors import SpecError
+from packager.base.problems import Problem
+from packager.spec.catalog import find
+from packager.spec.load import load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from packager.app.progress import Tell
+
+
+@dataclass(frozen=True, slots=True)
+class Lint:
+    """The problems of some specs.
+
+    Attributes:
+        problems: Each with its place.
+    """
+
+    problems: tuple[Problem, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """3 when there is a problem, else 0."""
+        return SpecError.exit_code if self.problems else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for `-o json`."""
+        problems = [problem.as_json() for problem in self.problems]
+        return {"valid": not problems, "exit_code": self.exit_code, "problems": problems}
+
+
+def lint(models: Sequence[str], folders: Sequence[Path], *, tell: Tell) -> Lint:
+    """Check specs.
+
+    Args:
+        models: Models' names or aliases, or paths of specs.
+        folders: Where models are looked for, by name.
+        tell: Takes which files are left out of a folder of assets.
+
+    Raises:
+        UsageError: There is no such model.
+    """
+    problems: list[Problem] = []
+    for model in models:
+        path = find(model, folders)
+        try:
+            loaded = load(path)
+        except SpecError as error:
+            message = str(error).removeprefix(f"{path}: ")
+            problems.extend(error.problems or [Problem(str(path), 0, 0, message, error.hint)])
+            continue
+        for omitted in loaded.sources.left_out:
+            tell(f"note: {loaded.path.parent / omitted} is not included in the assets; list it there to include it")
+    return Lint(tuple(problems))

@@ -1,0 +1,241 @@
+"""Reads the logs of a deployed package's pods as they are written."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from packager.app.numbered import pod_of_index
+from packager.base.errors import ClusterError, UnreachableError, UsageError
+from packager.cluster.logs import LogReader
+from packager.kubernetes.objects import name, uid
+from packager.kubernetes.pods import after_carriage_return
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.app.target import Target
+    from packager.cluster.follow import Update
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
+
+REFUSED_SECONDS = 15.0
+"""Seconds after which a refusal is believed: a restarted API server may forbid everything for a moment."""
+
+UNANSWERED_SECONDS = 300.0
+"""Seconds without an answer after which a log is given up."""
+
+_BLOCK_BYTES = 64 << 10
+_PATIENCE = 2.0
+_LINE_BYTES = 4 << 10
+
+
+Part = bytes | str
+"""Bytes of a log, or a remark for a person on what comes before or after them."""
+
+
+class Feed:
+    """The new part of the logs of the selected pods.
+
+    Args:
+        of: Whose logs they are.
+        worker: The worker, or the index, that is meant; the pod that leads when None, or all where none leads.
+        everyone: Whether every pod is meant; each line has its pod before it then.
+        is_following: Whether reading goes on, so that troubles may pass: they are said when they begin and end.
+
+    Attributes:
+        of: Whose logs.
+        has_written: Whether there has been anything so far.
+        error: Why not everything could be read the last time.
+    """
+
+    def __init__(
+        self, target: Target, worker: int | None = None, *, all_pods: bool = False, is_following: bool = False
+    ) -> None:
+        self.has_written = False
+        self.error: ClusterError | None = None
+        self.target = target
+        self._worker = worker
+        self._all_pods = all_pods
+        self._is_following = is_following
+        self._readers: dict[str, LogReader] = {}
+        self._has_waited = False
+        self._has_read = False
+        self._failing_since = 0.0
+        self._open = ""  # the pod whose last line on stdout has no end yet
+
+    def read(self, snapshot: Snapshot) -> Iterator[Part]:
+        """Yield what is new, and keep in `error` why that is not everything."""
+        if self._worker is None and self.target.manifests.kind.indexes(snapshot.workload):
+            self._all_pods = True  # none of them is the main one
+        pods = self._pods(snapshot)
+        if not pods and not self._has_waited:
+            yield f"waiting for the {'pods' if self._all_pods else 'pod'} of {self.target.shown}"
+            self._has_waited = True
+        earlier, self.error = self.error, None
+        for pod in pods:
+            try:
+                yield from self._read(pod)
+            except ClusterError as error:
+                self.error = self.error or error
+        self._has_read |= bool(pods) and self.error is None
+        if self.error is not None and earlier is None:
+            self._failing_since = self.target.kubectl.runner.clock()
+            if self._is_following:
+                yield f"{self.error}; it continues when the log can be read"
+        elif self.error is None and earlier is not None:
+            yield "the log can be read again"
+
+    def raise_if_hopeless(self) -> None:
+        """Raise the reason why the log cannot be read, if waiting would not help.
+
+        Raises:
+            ClusterError: The cluster has refused from the start, or for long, or has not answered for very long.
+        """
+        if self.error is None:
+            return
+        refused = REFUSED_SECONDS if self._has_read else 0.0
+        patience = UNANSWERED_SECONDS if isinstance(self.error, UnreachableError) else refused
+        if self.target.kubectl.runner.clock() - self._failing_since >= patience:
+            raise self.error
+
+    def nothing_written(self) -> ClusterError:
+        """Return why nothing was printed, and no error either."""
+        hint = self.target.command("status")
+        for reader in self._readers.values():
+            if reader.is_gone:
+                return ClusterError(f"{reader.shown} was deleted, and its log with it", hint=hint)
+            if reader.may_miss_all:
+                kept = "or its node has already removed the log"
+                return ClusterError(f"{self.target.shown} has written nothing yet, {kept}", hint=hint)
+        return ClusterError(f"{self.target.shown} has written nothing yet", hint=hint)
+
+    def _read(self, pod: Object) -> Iterator[Part]:
+        reader = self._readers.setdefault(uid(pod), LogReader(self.target.kubectl, pod))
+        had_begun, gaps, block = bool(reader.begin), reader.gaps, bytearray()
+        try:
+            for data in reader.read(pod):
+                self.has_written = True
+                if reader.gaps > gaps:
+                    yield _drained(block)
+                    gaps = reader.gaps
+                    yield _gap(reader)
+                block += self._with_pod_prefix(name(pod), data)
+                if len(block) >= _BLOCK_BYTES:
+                    yield _drained(block)
+        finally:
+            if block:
+                yield _drained(block)
+        if reader.late and not had_begun:
+            late = f"the log of {reader.shown} begins {reader.late.total_seconds():,.0f} s after its container started"
+            yield f"{late}: earlier lines, if any, are no longer on its node"
+        if reader.gaps > gaps:
+            yield _gap(reader)
+
+    def _with_pod_prefix(self, pod: str, data: bytes) -> bytes:
+        """Return a line, or a part of one, as it stands on stdout."""
+        before = b"\n" if self._open and self._open != pod else b""
+        if self._all_pods and self._open != pod:
+            before += f"[{pod}] ".encode()
+        self._open = "" if data.endswith(b"\n") else pod
+        return before + data
+
+    def _pods(self, snapshot: Snapshot) -> list[Object]:
+        kind = self.target.manifests.kind
+        if self._all_pods:
+            return kind.listed(snapshot.pods)
+        if self._worker is not None and kind.indexes(snapshot.workload):
+            pod = pod_of_index(kind, snapshot, self._worker)
+            return [pod] if pod else []
+        if self._worker is not None:
+            workers = kind.workers(snapshot.pods)
+            if self._worker >= len(workers):
+                if workers:
+                    raise UsageError(f"worker {self._worker} not found", hint=f"there are 0 to {len(workers) - 1}")
+                return []
+            return [workers[self._worker]]
+        main = kind.main(snapshot.pods)
+        return [main] if main else []
+
+
+def _drained(block: bytearray) -> bytes:
+    """Return what is in the block, and leave it empty: whoever stops reading here is given nothing twice."""
+    data = bytes(block)
+    block.clear()
+    return data
+
+
+def _gap(reader: LogReader) -> str:
+    return f"lines of {reader.shown} may be missing here: its node has rotated the log since the last read"
+
+
+def logs(feed: Feed) -> Iterator[Part]:
+    """Yield what the pods of `feed` have written so far.
+
+    Raises:
+        UsageError: There is no such worker.
+        ClusterError: The workload is not there, has written nothing yet, or its log cannot be read.
+    """
+    target = feed.target
+    snapshot = target.observe(events=False)
+    if snapshot is None:
+        raise ClusterError(f"{target.shown} not found", hint=target.command("deploy"))
+    yield from feed.read(snapshot)
+    if feed.error:
+        raise feed.error
+    if not feed.has_written:
+        raise feed.nothing_written()
+
+
+def follow(feed: Feed) -> Iterator[Part]:
+    """Yield what the pods of `feed` write, until the workload has ended.
+
+    Raises:
+        UsageError: There is no such worker.
+        ClusterError: The workload is not there, cannot run, or its log cannot be read for long.
+    """
+    target, lost = feed.target, ""
+    for update in target.follow(keep_following=True):
+        if update.silence:
+            trouble = "does not answer" if isinstance(update.error, UnreachableError) else "does not report the state"
+            if trouble != lost:
+                why = "" if isinstance(update.error, UnreachableError) else f": {update.error}"
+                yield f"the cluster {trouble}; the log continues when it does{why}"
+            lost = trouble
+            continue
+        if lost:
+            yield "the cluster is reachable again"
+            lost = ""
+        if update.snapshot is None:
+            raise ClusterError(f"{target.shown}: {update.verdict.summary}", hint=target.command("deploy"))
+        yield from feed.read(update.snapshot)
+        feed.raise_if_hopeless()
+        if update.is_last and not update.verdict.phase.is_over and not feed.has_written:
+            raise ClusterError(f"{target.shown} cannot run: {update.verdict.summary}", hint=target.command("status"))
+    if feed.error:
+        raise feed.error
+
+
+class NewestLine:
+    """The newest line of the main pod's log, for displays that show a single line."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._pod = ""
+        self._reader: LogReader | None = None
+        self._line = b""
+        self._newest: str | None = None
+
+    def read(self, update: Update) -> str | None:
+        """Return it; None when there is none, or it cannot be read."""
+        pod = self.target.manifests.kind.main(update.snapshot.pods) if update.snapshot else None
+        if pod is None or update.silence:
+            return self._newest
+        if uid(pod) != self._pod or self._reader is None:
+            self._pod, self._reader = uid(pod), LogReader(self.target.kubectl, pod)
+        with suppress(ClusterError):
+            for data in self._reader.read(pod, patience=_PATIENCE):
+                self._line = (self._line + data)[-_LINE_BYTES:]
+                self._newest = after_carriage_return(self._line.decode(errors="replace")) or self._newest
+                self._line = b"" if data.endswith(b"\n") else self._line
+        return self._newest

@@ -1,0 +1,84 @@
+"""Lists models and describes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from packager.base.errors import SpecError
+from packager.base.values import as_plain
+from packager.spec import catalog
+from packager.spec.load import load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from packager.spec.load import LoadedSpec
+    from packager.spec.model import Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that can be built: the path of its spec, and the loaded spec."""
+
+    path: Path
+    spec: Spec
+
+    def summary_as_json(self) -> dict[str, Any]:
+        """Return the entry of the model in a list of models, for `-o json`."""
+        spec = self.spec
+        return {
+            "name": spec.name,
+            "aliases": spec.aliases,
+            "title": spec.title,
+            "path": str(self.path),
+            "variants": [
+                {
+                    "precision": variant.precision,
+                    "mode": variant.mode,
+                    "package": spec.package_name(variant),
+                    "overlays": variant.overlays or list(spec.overlays),
+                }
+                for variant in spec.variants
+            ],
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it for `-o json`."""
+        return {"path": str(self.path), "spec": as_plain(self.spec)}
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidModel:
+    """A model with an invalid spec: its path, and the problems."""
+
+    path: Path
+    error: SpecError
+
+    def summary_as_json(self) -> dict[str, Any]:
+        """Return the entry of the model in a list of models, for `-o json`."""
+        return {"path": str(self.path), "error": self.error.as_json()}
+
+
+def models(folders: Sequence[Path]) -> Iterator[Model | InvalidModel]:
+    """Yield the models that lie in `folders`, by name."""
+    for path in catalog.specs(folders):
+        try:
+            yield _model(load(path))
+        except SpecError as error:  # the others are still to be seen
+            yield InvalidModel(path, error)
+
+
+def model(name: str, folders: Sequence[Path]) -> Model:
+    """Return the model of a name, an alias or a path.
+
+    Raises:
+        UsageError: There is none.
+        SpecError: Its spec is not valid.
+    """
+    return _model(load(catalog.find(name, folders)))
+
+
+def _model(loaded: LoadedSpec) -> Model:
+    return Model(loaded.path, loaded.spec)

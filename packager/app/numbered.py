@@ -1,0 +1,24 @@
+"""Finds the pod of a workload by the number that the user gives: a worker's or an index of a Job array."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.base.errors import UsageError
+
+if TYPE_CHECKING:
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
+    from packager.workloads.workload import Workload
+
+
+def pod_of_index(kind: Workload, snapshot: Snapshot, index: int) -> Object | None:
+    """Return the newest pod of an index; None while there is none.
+
+    Raises:
+        UsageError: The workload has no such index.
+    """
+    indexes = kind.indexes(snapshot.workload)
+    if index not in indexes:
+        raise UsageError(f"index {index} not found", hint=f"there are 0 to {indexes[-1]}")
+    return kind.indexed(snapshot.pods).get(index)

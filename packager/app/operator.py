@@ -1,0 +1,226 @@
+"""Installs, shows and removes the operator that a kind of workload needs, once per cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from packager.base.errors import ClusterError, TimedOutError, ToolError
+from packager.cluster import operator as cluster
+from packager.cluster.heartbeat import Alive, Heartbeat, check_heartbeat
+from packager.cluster.ownership import described
+from packager.cluster.releases import Bundle, bundle
+from packager.kubernetes.objects import shown
+from packager.workloads.kinds import operators
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from packager.app.progress import Tell
+    from packager.cluster.operator import Installed
+    from packager.kubectl.client import Kubectl
+    from packager.workloads.operator import Operator
+
+_LISTED = 5
+
+
+def operator_names() -> dict[str, str]:
+    """Return the name of each operator that mlpack knows, by what the command line calls it."""
+    return {short: operator.name for short, operator in operators().items()}
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedOperator:
+    """An operator that was applied, or would be in a dry run.
+
+    Attributes:
+        kubectl: Of its cluster.
+        operator: Which one.
+        manifests: What was applied.
+        output: What kubectl says of each object.
+    """
+
+    kubectl: Kubectl
+    operator: Operator
+    manifests: Bundle
+    output: str
+
+
+def install(  # noqa: PLR0913 - an option each
+    kubectl: Kubectl, name: str, file: Path | None, *, dry_run: str | None, force_conflicts: bool, tell: Tell
+) -> AppliedOperator:
+    """Apply the release that mlpack is tested with, or what is in `file`.
+
+    Args:
+        kubectl: Of the cluster.
+        name: One of `operator_names`.
+        file: A manifest in place of upstream's.
+        dry_run: `client` or `server` judges, and nothing is applied; None applies it.
+        force_conflicts: Whether to take over the fields that somebody else has set otherwise.
+        tell: Takes notes for a person.
+
+    Raises:
+        ToolError: The manifest cannot be fetched or read.
+        UsageError: The file contains no manifests.
+        ClusterError: The cluster refuses, or somebody else's CRD of this name is there.
+    """
+    operator = operators()[name]
+    if file is None:
+        tell(f"fetching {operator.url}")
+    manifests = bundle(operator, file)
+    if not manifests.is_pinned:
+        tell(f"note: {file} differs from upstream's manifest of {operator.version}")
+    output = cluster.install(kubectl, operator, manifests, dry_run=dry_run, force_conflicts=force_conflicts)
+    return AppliedOperator(kubectl, operator, manifests, output)
+
+
+def wait_until_ready(applied: AppliedOperator, *, timeout: float, tell: Tell) -> tuple[str, ...]:
+    """Wait until the operator serves, telling what it waits for, and return the versions that it serves.
+
+    Raises:
+        TimedOutError: It does not within `timeout` seconds.
+        ClusterError: It is not going to.
+    """
+    clock = applied.kubectl.runner.clock
+    deadline = clock() + timeout
+    last = ""
+    for waiting in cluster.wait_until_ready(applied.kubectl, applied.manifests):
+        if waiting != last:
+            tell(f"waiting: {waiting}")
+            last = waiting
+        if clock() > deadline:
+            raise TimedOutError(f"the operator is not ready after {timeout:g} s: {waiting}")
+    return cluster.served(applied.kubectl, applied.operator)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorStatus:
+    """An operator in a cluster.
+
+    Attributes:
+        operator: Which one.
+        served: The versions of its kind that the cluster serves; none without its CRD.
+        heartbeat: Whether it is at work.
+        running: How many jobs run under it.
+        ended: How many have ended.
+    """
+
+    operator: Operator
+    served: tuple[str, ...]
+    heartbeat: Heartbeat
+    running: int
+    ended: int
+
+    @property
+    def needed(self) -> str:
+        """The version that packages need."""
+        return self.operator.api.partition("/")[2]
+
+    @property
+    def exit_code(self) -> int:
+        """0 when packages can run, 7 when they cannot, 6 when that is unknown."""
+        if self.heartbeat.alive is Alive.UNKNOWN:
+            return ToolError.exit_code
+        is_fit = self.heartbeat.alive is Alive.YES and self.needed in self.served
+        return 0 if is_fit else ClusterError.exit_code
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for `-o json`."""
+        return {
+            "operator": self.operator.name,
+            "crd": self.operator.crd if self.served else None,
+            "served": list(self.served),
+            "alive": self.heartbeat.alive,
+            "evidence": self.heartbeat.evidence,
+            "image": self.heartbeat.image,
+            "jobs": {"running": self.running, "ended": self.ended},
+            "tried": self.operator.version,
+        }
+
+
+def status(kubectl: Kubectl, name: str) -> OperatorStatus:
+    """Return whether the operator `name` is installed and running.
+
+    Raises:
+        ClusterError: The cluster cannot say.
+    """
+    operator = operators()[name]
+    versions = cluster.served(kubectl, operator)
+    heartbeat = check_heartbeat(kubectl, operator)
+    running, ended = cluster.jobs(kubectl, operator) if versions else ([], [])
+    return OperatorStatus(operator, versions, heartbeat, len(running), len(ended))
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedUninstall:
+    """A removal of an operator that has been checked and may start.
+
+    Attributes:
+        kubectl: Of its cluster.
+        operator: Which one.
+        installed: What of it is in the cluster.
+        running: How many jobs run under it.
+        ended: How many have ended.
+    """
+
+    kubectl: Kubectl
+    operator: Operator
+    installed: Installed
+    running: int
+    ended: int
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        """What goes, each as kubectl takes it."""
+        return tuple(shown(item) for item in self.installed.ours)
+
+    @property
+    def jobs(self) -> str | None:
+        """Which jobs go with the CRD, for a person; None when none do."""
+        if f"customresourcedefinition/{self.operator.crd}" not in self.objects or not (self.running or self.ended):
+            return None
+        return f"with the CRD: {_count(self.running)} and {self.ended} ended; all of them will be deleted"
+
+
+def prepare_uninstall(
+    kubectl: Kubectl, name: str, file: Path | None, *, keep_crds: bool, force: bool
+) -> PreparedUninstall:
+    """Find what an uninstall would delete; change nothing.
+
+    Args:
+        kubectl: Of the cluster.
+        name: One of `operator_names`.
+        file: The manifest that was installed, in place of upstream's.
+        keep_crds: Whether CRDs, and so all jobs, stay.
+        force: Whether jobs may run under it.
+
+    Raises:
+        ClusterError: Jobs run under it, others have installed it, or the cluster cannot say.
+    """
+    operator = operators()[name]
+    manifests = bundle(operator, file) if file else None
+    running, ended = cluster.jobs(kubectl, operator) if cluster.served(kubectl, operator) else ([], [])
+    if running and not force:
+        some = ", ".join(f"{job['metadata']['namespace']}/{job['metadata']['name']}" for job in running[:_LISTED])
+        more = f" and {len(running) - _LISTED} more" if len(running) > _LISTED else ""
+        raise ClusterError(f"{_count(len(running))}: {some}{more}", hint="wait for them, or end them with --force")
+    installed = cluster.installed(kubectl, operator, manifests, keep_crds=keep_crds)
+    others = [(item, owner) for item, owner in installed.others if item["kind"] != "Namespace" or not installed.ours]
+    if others:
+        raise ClusterError(f"others have installed these: {described(others)}; nothing was deleted")
+    return PreparedUninstall(kubectl, operator, installed, len(running), len(ended))
+
+
+def uninstall(prepared: PreparedUninstall, *, timeout: float) -> str | None:
+    """Delete it and wait until it is gone; return what was kept and its owner, in words; None if nothing was kept.
+
+    Raises:
+        TimedOutError: Something is not gone yet.
+        ClusterError: The cluster refuses.
+    """
+    cluster.uninstall(prepared.kubectl, prepared.installed.ours, timeout=timeout)
+    return described(prepared.installed.others) if prepared.installed.others else None
+
+
+def _count(running: int) -> str:
+    return f"{running} job{'s are' if running != 1 else ' is'} running"

@@ -1,0 +1,196 @@
+"""Copies what a deployed package has written to OUTPUT_DIR into a local folder."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from packager.app.numbered import pod_of_index
+from packager.base.errors import ClusterError, ToolError, UsageError, reason
+from packager.cluster.copying import RemoteFolder, copy
+from packager.cluster.results import output_of, reader
+from packager.kubernetes.objects import is_running, name
+from packager.kubernetes.stopped import has_ended
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from packager.app.progress import Tell
+    from packager.app.target import Target
+    from packager.cluster.copying import Copied
+    from packager.cluster.results import Output
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The files that were copied.
+
+    Attributes:
+        place: The pod, its container, and the folder in it.
+        folder: Where to.
+        copied: What arrived, and what tar said of it.
+    """
+
+    place: RemoteFolder
+    folder: Path
+    copied: Copied
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything arrived, as far as tar could tell."""
+        return self.copied.remarks.is_complete
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        received, remarks = self.copied.received, self.copied.remarks
+        return {
+            "pod": self.place.pod,
+            "path": self.place.path,
+            "folder": str(self.folder),
+            "files": received.files,
+            "bytes": received.size,
+            "complete": self.is_complete,
+            "skipped": list(received.skipped),
+            "skippedUnnamed": received.unnamed,
+            "leftOut": list(remarks.left_out),
+            "unread": list(remarks.unread),
+            "changed": list(remarks.changed),
+            "gone": list(remarks.gone),
+            "busy": list(self.copied.busy),
+            "others": list(remarks.others),
+        }
+
+
+def has_lasting_results(target: Target) -> bool:
+    """Whether the results of the workload outlive its pods."""
+    manifests = target.manifests
+    try:
+        output = output_of(manifests.kind.pod_template(manifests.workload), manifests.objects)
+    except ClusterError:
+        return False
+    return output.outlives_pods
+
+
+@contextmanager
+def copied(
+    target: Target, folder: Path, *, worker: int | None = None, patience: float, tell: Tell
+) -> Iterator[Results]:
+    """Copy OUTPUT_DIR, while the package runs or after it, from worker 0 when there are several.
+
+    A pod that was made to read what has outlived the workload's pods is deleted when the block ends: what is said of
+    that comes last.
+
+    Args:
+        target: Whose results.
+        folder: The folder to copy to; created when missing. Files of the same name are replaced.
+        worker: Which worker's; any that runs when None and they share a storage.
+        patience: Seconds without a byte after which it is given up; 0 for never.
+        tell: Takes what a person wants to hear while it is copied.
+
+    Raises:
+        UsageError: There is no such worker, or the package serves and leaves no results.
+        ClusterError: The results are gone, or cannot be read.
+        TimedOutError: Nothing came for too long.
+        ToolError: The folder cannot be written.
+    """
+    if target.manifests.kind.serves:
+        raise UsageError(f"{target.shown} is a service and has no results", hint=target.command("logs"))
+    snapshot = target.observe(events=False)
+    template = target.manifests.kind.pod_template(snapshot.workload if snapshot else target.manifests.workload)
+    output = output_of(template, target.manifests.objects)
+    if snapshot is not None and (place := _running_pod(target, snapshot, output, worker)):
+        yield _copy(target, place, folder, patience, tell)
+        return
+    if not output.outlives_pods:
+        raise _gone_error(target, snapshot, output)
+    tell(f"no pod is running: starting a temporary pod to read {output.storage}")
+    with reader(target.kubectl, target.manifests.name, template, output, tell) as pod:
+        yield _copy(target, RemoteFolder(pod, "reader", output.path), folder, patience, tell)
+
+
+def copied_by_index(target: Target, folder: Path, *, patience: float, tell: Tell) -> Iterator[Results]:
+    """Copy OUTPUT_DIR of each index that runs into a folder of its number, below `folder`; of all, yield each.
+
+    Nothing is yielded for a workload without indexes, and for one whose pods share a storage: see `copied`.
+
+    Args:
+        target: Whose results.
+        folder: The folder that holds the others.
+        patience: As for `copied`.
+        tell: Takes which indexes have ended, and have left nothing.
+
+    Raises:
+        ClusterError: The results cannot be read.
+        TimedOutError: Nothing came for too long.
+        ToolError: The folder cannot be written.
+    """
+    kind, snapshot = target.manifests.kind, target.observe(events=False)
+    if snapshot is None or not kind.indexes(snapshot.workload):
+        return
+    output = output_of(kind.pod_template(snapshot.workload), target.manifests.objects)
+    if output.outlives_pods:
+        return
+    pods = kind.indexed(snapshot.pods)
+    running = [index for index, pod in pods.items() if is_running(pod)]
+    if ended := [str(index) for index, pod in pods.items() if has_ended(pod)]:
+        tell(f"no results of the indexes that have ended: {', '.join(ended)}")
+    for index in running:
+        yield _copy(target, _folder_in(pods[index], output), folder / str(index), patience, tell)
+
+
+def _running_pod(target: Target, snapshot: Snapshot, output: Output, worker: int | None) -> RemoteFolder | None:
+    """Return where the results are in a pod that runs; None when there is none that may be asked."""
+    kind = target.manifests.kind
+    if worker is not None and kind.indexes(snapshot.workload):
+        pod = pod_of_index(kind, snapshot, worker)
+        return _folder_in(pod, output) if pod and is_running(pod) else None
+    workers = kind.workers(snapshot.pods)
+    if worker is not None and workers and worker >= len(workers):
+        raise UsageError(f"worker {worker} not found", hint=f"there are 0 to {len(workers) - 1}")
+    main = kind.main(snapshot.pods)
+    candidates: list[Object] = (
+        list(kind.indexed(snapshot.pods).values()) or workers or ([main] if main and not kind.has_workers else [])
+    )
+    if worker is not None:
+        candidates = candidates[worker : worker + 1]
+    elif not output.outlives_pods:
+        candidates = candidates[:1]
+    for pod in candidates:
+        if is_running(pod):
+            return _folder_in(pod, output)
+    return None
+
+
+def _folder_in(pod: Object, output: Output) -> RemoteFolder:
+    return RemoteFolder(name(pod), str(output.container["name"]), output.path)
+
+
+def _copy(target: Target, place: RemoteFolder, folder: Path, patience: float, tell: Tell) -> Results:
+    try:
+        return Results(place, folder, copy(target.kubectl, place, folder, patience=patience, tell=tell))
+    except OSError as error:
+        hint = (
+            "the files copied so far are kept; free some space and run it again"
+            if error.errno == errno.ENOSPC
+            else None
+        )
+        raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=hint) from None
+
+
+def _gone_error(target: Target, snapshot: Snapshot | None, output: Output) -> ClusterError:
+    if snapshot is None:
+        return ClusterError(
+            f"{target.shown} not found: what it wrote to {output.storage} was deleted with its pods",
+            hint=target.command("deploy"),
+        )
+    if target.manifests.kind.ending(snapshot) is None:
+        return ClusterError(f"{target.shown} is not running yet", hint=target.command("status"))
+    return ClusterError(
+        f"{target.shown} has ended, and its results were deleted with its pods: OUTPUT_DIR is on {output.storage}",
+        hint="copy them while it is running, or use persistent storage: mlpack configure --storage",
+    )

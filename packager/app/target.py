@@ -1,0 +1,189 @@
+"""Target: one overlay of a package, rendered, and its cluster; the input of the use cases that need a cluster."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from packager.base.errors import UsageError
+from packager.base.paths import argument
+from packager.base.problems import similar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from packager.app.progress import Tell
+    from packager.base.runner import Runner
+    from packager.cluster.follow import Update
+    from packager.cluster.manifests import Manifests
+    from packager.cluster.ownership import Identity
+    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.snapshot import Snapshot
+    from packager.package.opened import Package
+    from packager.verify.overlay import RenderedOverlay as Rendered
+    from packager.verify.sources import Sources
+
+
+_SINGLE_WORKLOAD_VERBS = ("logs", "exec", "results")
+"""The verbs that are about one workload; the others are about all that the overlay has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One overlay of a package, and a cluster.
+
+    Attributes:
+        package: The package.
+        overlay: The overlay's name.
+        manifests: What it applies.
+        kubectl: The user's.
+        sources: What the overlay is made of.
+        person: Who works here, for those who find it in the cluster: user@machine.
+    """
+
+    package: Package
+    overlay: str
+    manifests: Manifests
+    kubectl: Kubectl
+    sources: Sources
+    person: str
+
+    def observe(self, *, events: bool = True) -> Snapshot | None:
+        """Return a snapshot of the workload. Raises ClusterError."""
+        from packager.cluster.observe import observe
+
+        return observe(self.kubectl, self.manifests.kind, self.manifests.name, events=events)
+
+    @property
+    def per_workload(self) -> tuple[Target, ...]:
+        """The same for each of the overlay's workloads, the main one first."""
+        return tuple(replace(self, manifests=manifests) for manifests in self.manifests.per_workload)
+
+    @property
+    def rendered(self) -> Rendered:
+        """What it applies, as the checks of `packager.verify` look at it."""
+        from packager.kubernetes.manifest import Manifest
+        from packager.verify.overlay import RenderedOverlay as Rendered
+
+        return Rendered(self.overlay, tuple(Manifest(item) for item in self.manifests.objects), self.sources)
+
+    def follow(
+        self, *, rendered: str | None = None, patience: float | None = None, keep_following: bool = False
+    ) -> Iterator[Update]:
+        """Yield what becomes of the main workload; see `packager.cluster.follow`, which knows a patience of its own."""
+        from packager.cluster.diagnosis import NOTICE
+        from packager.cluster.follow import follow
+        from packager.cluster.kept_logs import LogKeeper
+
+        return follow(
+            LogKeeper(self.observe, self.kubectl, self.manifests.kind),
+            self.manifests.kind,
+            rendered=rendered,
+            deadline=self.kubectl.deadline,
+            clock=self.kubectl.runner.clock,
+            sleep=self.kubectl.runner.sleep,
+            patience=NOTICE if patience is None else patience,
+            keep_following=keep_following,
+        )
+
+    def follow_all(self, *, rendered: str | None = None, patience: float | None = None) -> Iterator[Update]:
+        """Yield what becomes of the workloads, until all have come to what they are for or one never will."""
+        from packager.cluster.follow import combined
+
+        return combined([one.follow(rendered=rendered, patience=patience) for one in self.per_workload])
+
+    @property
+    def shown(self) -> str:
+        """The main workload as kubectl takes it: `mpijob/name`."""
+        return f"{self.manifests.kind.name.lower()}/{self.manifests.name}"
+
+    @property
+    def shown_all(self) -> str:
+        """All workloads as kubectl takes them."""
+        return ", ".join(one.shown for one in self.per_workload)
+
+    @property
+    def identity(self) -> Identity:
+        """Who works here, with which build of which package."""
+        from packager.cluster.ownership import Identity
+
+        return Identity(self.package.name, self.package.digest, self.person)
+
+    def command(self, verb: str, *arguments: str) -> str:
+        """Return the command line of another verb on the same target."""
+        options = [*self.kubectl.cluster, *(["-n", self.kubectl.namespace] if self.kubectl.namespace else [])]
+        if self.overlay != self.package.overlays[0]:
+            options += ["--overlay", self.overlay]
+        if verb in _SINGLE_WORKLOAD_VERBS and self.manifests.index:
+            options += ["--workload", self.manifests.words[self.manifests.index]]
+        return shlex.join(["mlpack", verb, argument(self.package.source), *arguments, *options])
+
+
+def reach(  # noqa: PLR0913 - an option each
+    program: str,
+    namespace: str | None,
+    context: str | None,
+    kubeconfig: Path | None,
+    *,
+    show: Callable[[list[str]], None],
+    runner: Runner,
+) -> Kubectl:
+    """Return the user's kubectl, pointed at a cluster; see `packager.kubectl.client` for what the arguments mean."""
+    from packager.kubectl.client import Kubectl
+
+    return Kubectl(program, namespace, context, str(kubeconfig) if kubeconfig else None, show, runner=runner)
+
+
+@contextmanager
+def open_target(  # noqa: PLR0913 - two of them say who works here, and where
+    path: Path, overlay: str | None, kubectl: Kubectl, *, workload: str | None = None, person: str, tell: Tell
+) -> Iterator[Target]:
+    """Open the package at `path` and render its overlay.
+
+    Args:
+        path: A folder or an archive.
+        overlay: Its name; the default one when None.
+        kubectl: What renders, and reaches the cluster.
+        workload: The workload of the overlay that is meant where one has to be; the main one when None.
+        person: Who works here: user@machine.
+        tell: Takes what kubectl warns of.
+
+    Raises:
+        UsageError: There is no such package, overlay or workload.
+        VerificationError: The overlay draws in what is not in the package.
+        RenderError: kubectl cannot render it, or there is no workload in it that mlpack knows.
+    """
+    from packager.cluster.manifests import load
+    from packager.package import layout
+    from packager.package.opened import opened
+    from packager.verify import rendering
+
+    with opened(path) as package:
+        name = chosen_overlays(package, overlay)[0]
+        sources = rendering.read(package, name)
+        kubectl.show([kubectl.program, "kustomize", package.shown(layout.overlay(name))])
+        rendered = rendering.kubectl(package, name, sources, kubectl.program, kubectl.runner)
+        for warning in rendered.warnings:
+            tell(warning)
+        manifests = load(rendered.manifests, f"{path}, {name}", f"{package.name}-{name}")
+        manifests = manifests.about(workload) if workload else manifests
+        yield Target(package, name, manifests, kubectl, sources, person)
+
+
+def chosen_overlays(package: Package, overlay: str | None) -> tuple[str, ...]:
+    """Return the requested overlay; if none is requested, all overlays, the default one first.
+
+    Raises:
+        UsageError: There is none, or none of this name.
+    """
+    if not package.overlays:
+        raise UsageError(f"{package.source} has no overlays")
+    if overlay is None:
+        return package.overlays
+    if overlay not in package.overlays:
+        message = f"{package.source} has no overlay {overlay!r}; it has: {', '.join(package.overlays)}"
+        raise UsageError(message, hint=similar(overlay, package.overlays))
+    return (overlay,)

@@ -1,0 +1,94 @@
+"""Verifies that a package from somebody else can be trusted to run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from packager import verify as stage
+from packager.base.errors import ToolError, UsageError, VerificationError
+from packager.kubernetes.podsecurity import Level
+from packager.package.limits import Limits
+from packager.package.opened import opened
+from packager.verify import Checks, schema
+from packager.verify.objects import is_kind
+
+__all__ = ["Checks", "Limits", "Verification", "allowed_kinds", "kubernetes_versions", "level", "verify"]
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from packager.verify.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The result of verifying a package.
+
+    Attributes:
+        report: All that was found.
+    """
+
+    report: Report
+
+    @property
+    def is_valid(self) -> bool | None:
+        """Whether the package is valid; None when that could not be determined."""
+        if self.report.problems:
+            return False
+        return None if self.report.unchecked else True
+
+    @property
+    def exit_code(self) -> int:
+        """5 when there is a problem, 6 when there is none but a check could not be made, else 0."""
+        if self.report.problems:
+            return VerificationError.exit_code
+        return ToolError.exit_code if self.report.unchecked else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for `-o json`."""
+        content = asdict(self.report)
+        for security in content["security"]:
+            for field in security["exceeded"]:
+                field["place"] = field["place"]._asdict()
+        return {"valid": self.is_valid, "exit_code": self.exit_code, **content}
+
+
+def verify(path: Path, checks: Checks) -> Verification:
+    """Verify the package at `path`, a folder or an archive.
+
+    Raises:
+        UsageError: There is no package.
+        VerificationError: It is no package, or one that is too large to be looked at.
+    """
+    with opened(path, limits=checks.limits) as package:
+        return Verification(stage.verify(package, checks))
+
+
+def allowed_kinds(names: Sequence[str]) -> frozenset[str]:
+    """Return the kinds that `--allow` names.
+
+    Raises:
+        UsageError: One of them is none.
+    """
+    for kind in names:
+        if not is_kind(kind):
+            raise UsageError(f"--allow {kind}: expected a kind such as Service, or Service.serving.knative.dev")
+    return frozenset(names)
+
+
+def level(name: str | None) -> Level | None:
+    """Return the Pod Security level that `--pod-security` names.
+
+    Raises:
+        UsageError: There is none of this name.
+    """
+    if name is not None and name not in list(Level):
+        raise UsageError(f"--pod-security {name}: expected {', '.join(Level)}")
+    return Level(name) if name is not None else None
+
+
+def kubernetes_versions() -> tuple[str, ...]:
+    """Return the versions of Kubernetes that manifests can be checked against, from the oldest on."""
+    return tuple(schema.versions())

@@ -1,0 +1,1 @@
+"""Contains what all other folders use; nothing in it depends on packages."""

@@ -1,0 +1,135 @@
+"""Writes an output completely or not at all: into a temporary path first, which is then renamed.
+
+If several processes write the same output and may not replace it, one succeeds and the others get an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from packager.base import systemcalls, workfolder
+from packager.base.errors import ToolError, UsageError, reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# What rename(2) says when a folder cannot take the place of what is there.
+_EXISTS_ERRNOS = frozenset((errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR))
+
+
+@contextlib.contextmanager
+def file(destination: Path, *, exists_hint: str | None = None) -> Iterator[IO[bytes]]:
+    """Give a file to write, which becomes `destination` when the block ends well and vanishes when it does not.
+
+    Args:
+        destination: A file that is replaced, or nothing yet.
+        exists_hint: What to do when there is something already, for the user: it is left alone then. None replaces it.
+
+    Raises:
+        UsageError: There is something that may not be replaced: with `exists_hint` anything, else a device or a pipe.
+        ToolError: The folder cannot be written, or its disk is full.
+    """
+    workfolder.sweep_once(destination.parent)
+    with _errors_explained(destination):
+        _check_replaceable(destination, exists_hint, stat.S_ISREG, "a plain file")
+        with workfolder.beside(destination) as folder:
+            work = folder / workfolder.FILE
+            with work.open("wb") as stream:
+                yield stream
+            if exists_hint is None:
+                work.replace(destination)
+            else:
+                with _exclusive(destination, exists_hint):
+                    _link(work, destination)
+
+
+@contextlib.contextmanager
+def folder(destination: Path, *, exists_hint: str | None = None) -> Iterator[Path]:
+    """Give an empty folder to fill, which becomes `destination` when the block ends well.
+
+    Args:
+        destination: A folder that is replaced, or a link to one, or nothing yet. Whether all that is in it may be lost
+            is for the caller to know.
+        exists_hint: What to do when there is something already, for the user: it is left alone then. None replaces it.
+
+    Raises:
+        UsageError: There is something that may not be replaced: with `exists_hint` anything, else what is no folder.
+        ToolError: The parent cannot be written, or its disk is full.
+    """
+    workfolder.sweep_once(destination.parent)
+    with _errors_explained(destination):
+        _check_replaceable(destination, exists_hint, stat.S_ISDIR, "a folder")
+        with workfolder.beside(destination) as beside:
+            work = beside / workfolder.FOLDER
+            work.mkdir()
+            yield work
+            with _exclusive(destination, exists_hint):
+                _move(work, destination, beside / workfolder.OLD, replace=exists_hint is None)
+
+
+def _check_replaceable(destination: Path, exists_hint: str | None, is_kind: Callable[[int], bool], kind: str) -> None:
+    """Refuse what may not be replaced, before any work is done."""
+    if exists_hint is not None and os.path.lexists(destination):
+        raise _already_exists(destination, exists_hint)
+    try:
+        mode = destination.stat().st_mode
+    except OSError:  # nothing, or a link to nothing; what else may be wrong is said when it is written
+        return
+    if not is_kind(mode):
+        raise UsageError(f"{destination} is not {kind} and was left unchanged", hint="choose another destination")
+
+
+@contextlib.contextmanager
+def _exclusive(destination: Path, exists_hint: str | None) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if exists_hint is not None and error.errno in _EXISTS_ERRNOS:
+            raise _already_exists(destination, exists_hint) from None
+        raise
+
+
+def _already_exists(destination: Path, exists_hint: str) -> UsageError:
+    return UsageError(f"{destination} already exists and was left unchanged", hint=exists_hint)
+
+
+def _link(work: Path, destination: Path) -> None:
+    """Give the file `work` the name `destination`. Raises FileExistsError when something has it."""
+    try:
+        os.link(work, destination)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links: an empty file takes the name first
+        os.close(os.open(destination, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
+        work.replace(destination)
+
+
+def _move(work: Path, destination: Path, old: Path, *, replace: bool) -> None:
+    if not replace or not os.path.lexists(destination):
+        work.rename(destination)  # which fails where there is more than an empty folder
+    elif not systemcalls.exchange(work, destination):
+        # No way to exchange two folders in one step here: for a moment there is none. Whoever is killed in it leaves
+        # `old`, which the next sweep puts back.
+        with workfolder.signals_blocked():
+            destination.rename(old)
+            work.rename(destination)
+
+
+@contextlib.contextmanager
+def _errors_explained(destination: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        place = f" ({error.filename})" if error.filename and _is_elsewhere(error.filename, destination) else ""
+        raise ToolError(f"{destination} cannot be written: {reason(error)}{place}") from None
+
+
+def _is_elsewhere(filename: str, destination: Path) -> bool:
+    return Path(filename).parent != destination.parent and not workfolder.is_in_work_folder(filename)

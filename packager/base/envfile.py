@@ -1,0 +1,180 @@
+"""Reads and edits env files by kustomize's rules (kustomize, api/kv/kv.go), and finds misleading lines.
+
+A line is left-trimmed; one that then begins with `#` is a comment; the key ends at the first `=`, and the value is
+the rest of the line. At a line of 64 KiB, kustomize stops reading without a
+message: it ignores this line and all below.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+from typing import TYPE_CHECKING, NamedTuple
+
+from packager.base.errors import UsageError
+from packager.base.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+LINE_BYTES = (64 << 10) - 1
+"""The longest line that is read. bufio.MaxScanTokenSize: the scanner's buffer holds a line and its end."""
+
+VALUE = r"[^\x00-\x08\x0a-\x1f\x7f-\x9f\ufffe\uffff]*"
+"""What a value may be: one line, without control characters but tabs; quotes, blanks and '#' are part of it."""
+
+NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+"""What a shell, and so a script, can read; a ConfigMap's key may also hold `-` and `.`."""
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Line(NamedTuple):
+    """One assignment: the 1-based number of its line, the key, the value."""
+
+    number: int
+    key: str
+    value: str
+
+
+class Weight(Enum):
+    """The severity of a problem of an env file."""
+
+    REFUSED = auto()
+    """kustomize refuses the file for it."""
+
+    MISREAD = auto()
+    """kustomize reads something else than is written."""
+
+    DOUBT = auto()
+    """It is none where somebody means the value as it stands: of blanks, of a '#'."""
+
+
+def lines(text: bytes) -> Iterator[Line]:
+    """Yield the assignments of an env file as kustomize reads them."""
+    for number, raw in _until_too_long(text):
+        line = raw.decode("utf-8", "replace").lstrip()
+        if line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            yield Line(number, key, value)
+
+
+def commented_out(text: bytes, key: str) -> int | None:
+    """Return the line, from 0, in which an env file has `key` commented out; None when it has not."""
+    for number, raw in enumerate(text.removeprefix(_BYTE_ORDER_MARK).split(b"\n")):
+        comment, has_value, _ = raw.partition(b"=")
+        if has_value and comment.startswith(b"#") and comment[1:].lstrip(b" \t") == key.encode():
+            return number
+    return None
+
+
+def assign(text: bytes, key: str, value: str, name: str) -> bytes:
+    """Return an env file with `key` set to `value`: in the line that sets it, in one that is commented out, or anew.
+
+    Raises:
+        UsageError: The file, called `name`, sets the key twice, or kustomize would not read the line.
+    """
+    rows = text.split(b"\n")
+    places = [line.number - 1 for line in lines(text) if line.key == key]
+    if len(places) > 1:
+        first, second = (place + 1 for place in places[:2])
+        raise UsageError(f"{name} sets {key} twice, in lines {first} and {second}", hint="keep one of them")
+    end = b"\r" if rows[0].endswith(b"\r") else b""
+    place = places[0] if places else commented_out(text, key)
+    if place is None:
+        if rows[-1]:
+            rows[-1] += end
+            rows.append(b"")
+        rows[-1:] = [f"{key}={value}".encode() + end, b""]
+    else:
+        line = rows[place]
+        before = line.removesuffix(b"\r").partition(b"=")[0] if places else key.encode()
+        mark = _BYTE_ORDER_MARK if not places and line.startswith(_BYTE_ORDER_MARK) else b""
+        rows[place] = mark + before + b"=" + value.encode() + (b"\r" if line.endswith(b"\r") else b"")
+    edited = b"\n".join(rows)
+    if [line.value for line in lines(edited) if line.key == key] != [value]:
+        message = f"{name}: kustomize would not read {key} there, nor anything else below a line of 64 KiB"
+        raise UsageError(message, hint="shorten that line")
+    return edited
+
+
+def is_quoted(value: str) -> bool:
+    """Whether `value` stands in quotes, as a shell would have it: here they are part of it."""
+    return len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+
+
+def problems(text: bytes, name: str, intended: Collection[tuple[str, str]] = ()) -> Iterator[tuple[Weight, Problem]]:
+    """Yield the problems of an env file, and the lines that may be misleading.
+
+    Args:
+        text: It.
+        name: How messages call it.
+        intended: Keys with values that are known to be meant as they stand.
+    """
+    readable = list(_until_too_long(text))
+    rows = text.removesuffix(b"\n").split(b"\n")
+    if len(readable) < len(rows):
+        number = len(readable) + 1
+        lost = len(rows) - number
+        message = f"the line is {len(rows[number - 1]) / 1024:.0f} KiB long: kustomize ignores it"
+        message += " and everything below it, without a message" if lost else ", without a message"
+        yield Weight.MISREAD, Problem(name, number, 1, message, "put the value into a file")
+    first: dict[str, int] = {}
+    for number, raw in readable:
+        try:
+            line = raw.decode()
+        except UnicodeDecodeError as error:
+            message = "expected UTF-8 text, found other bytes"
+            yield Weight.REFUSED, Problem(name, number, error.start + 1, message)
+            continue
+        stripped = line.lstrip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        column = len(line) - len(stripped) + 1
+        key, equals, value = stripped.partition("=")
+        if key in first:
+            message = f"duplicate key {key}, first set in line {first[key]}: kustomize rejects the file"
+            yield Weight.REFUSED, Problem(name, number, column, message, "keep one of them")
+        first.setdefault(key, number)
+        is_intended = (key, value) in intended
+        for message, hint, offset in _misread(key, equals, value):
+            yield Weight.MISREAD, Problem(name, number, column + offset, message, hint)
+        if is_quoted(value) and not is_intended:
+            message, hint = f"the quotes are part of {key}'s value", f"write {key}={value[1:-1]}"
+            yield Weight.MISREAD, Problem(name, number, column + len(key) + 1, message, hint)
+        for message, hint, offset in () if is_intended else _doubts(key, value):
+            yield Weight.DOUBT, Problem(name, number, column + offset, message, hint)
+
+
+def _misread(key: str, equals: str, value: str) -> Iterator[tuple[str, str | None, int]]:
+    """Yield message, hint, and how far into the assignment it stands."""
+    name = key.removeprefix("export").strip()
+    if key.startswith("export ") and re.fullmatch(NAME, name):
+        yield f"the key is {key!r}: an env file is not a shell script", f"write {name}={value}", 0
+    elif not re.fullmatch(NAME, key):
+        yield f"{key!r} is not the name of a variable", "use letters, digits and '_', with no space before '='", 0
+    elif not equals:
+        yield f"{key} has no '=', so its value is empty", f"write {key}=VALUE", 0
+    position = next((at for at, character in enumerate(value) if not re.fullmatch(VALUE, character)), None)
+    if position is not None:
+        message = f"{key}'s value contains the control character U+{ord(value[position]):04X}"
+        yield message, "remove it", len(key) + 1 + position
+
+
+def _doubts(key: str, value: str) -> Iterator[tuple[str, str, int]]:
+    """Yield what a person may mean otherwise: message, hint, and how far into the assignment it stands."""
+    start = len(key) + 1
+    if not is_quoted(value) and value != value.strip():
+        yield f"the spaces around the value are part of {key}'s value", f"write {key}={value.strip()}", start
+    if " #" in value:
+        at = value.index(" #")
+        message = f"{value[at:].strip()!r} is part of {key}'s value, not a comment"
+        yield message, "put the comment on its own line", start + at + 1
+
+
+def _until_too_long(text: bytes) -> Iterator[tuple[int, bytes]]:
+    body = text.removeprefix(_BYTE_ORDER_MARK).removesuffix(b"\n")
+    for number, line in enumerate(body.split(b"\n"), start=1):
+        if len(line) > LINE_BYTES:
+            return
+        yield number, line.removesuffix(b"\r")

@@ -1,0 +1,131 @@
+"""Defines every error that mlpack raises on purpose, with the exit code of the command.
+
+    MlpackError            1  a bug, or the user said no
+    ├── UsageError         2  the command line asks for something that cannot be
+    ├── SpecError          3  a model spec is not valid
+    ├── RenderError        4  a template, or the user's kubectl, could not render
+    ├── VerificationError  5  a package is not what it should be
+    ├── ToolError          6  a tool or a file of the machine is missing or failed
+    │   └── HungError      6  a program did not end in time
+    ├── ClusterError       7  the cluster said no, or the job failed
+    │   ├── UnreachableError  7  the cluster did not answer
+    │   └── NotServedError    7  the cluster does not serve this kind of object
+    ├── TimedOutError      8  it took longer than the user wanted to wait
+    └── UnansweredError    9  it takes an answer, and there is no terminal to ask on
+
+A closed pipe or Ctrl-C is not an error of ours; `packager.cli` maps these to 141 and 130, as shells do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from packager.base.problems import Problem
+
+
+class MlpackError(Exception):
+    """One clear sentence for a person, and, where it can be known, what mends it.
+
+    Args:
+        message: What is wrong.
+        hint: What to do about it.
+        problems: The findings behind the message, each with its place; printed before it.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None, problems: Sequence[Problem] = ()) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.problems = tuple(problems)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the error for `-o json`."""
+        return {
+            "message": str(self),
+            "hint": self.hint,
+            "exit_code": self.exit_code,
+            "problems": [problem.as_json() for problem in self.problems],
+        }
+
+
+class UsageError(MlpackError):
+    """The command line asks for something that cannot be."""
+
+    exit_code = 2
+
+
+class SpecError(MlpackError):
+    """A model spec is not valid."""
+
+    exit_code = 3
+
+
+class RenderError(MlpackError):
+    """A template, or the user's kubectl, could not render."""
+
+    exit_code = 4
+
+
+class VerificationError(MlpackError):
+    """A package is not what it should be."""
+
+    exit_code = 5
+
+
+class ToolError(MlpackError):
+    """A tool or a file of the machine is missing or failed."""
+
+    exit_code = 6
+
+
+class HungError(ToolError):
+    """A program did not end in time."""
+
+
+class ClusterError(MlpackError):
+    """The cluster said no, or the job failed."""
+
+    exit_code = 7
+
+
+class UnreachableError(ClusterError):
+    """The cluster did not answer."""
+
+
+class NotServedError(ClusterError):
+    """The cluster does not serve this kind of object.
+
+    Args:
+        resource: Its name, with its group: `mpijobs.kubeflow.org`.
+        hint: What to do about it.
+    """
+
+    def __init__(self, resource: str, *, hint: str | None = None) -> None:
+        super().__init__(f"the cluster does not serve {resource}: its operator is not installed", hint=hint)
+        self.resource = resource
+
+
+class TimedOutError(MlpackError):
+    """It took longer than the user wanted to wait."""
+
+    exit_code = 8
+
+
+class UnansweredError(MlpackError):
+    """It takes an answer, and there is no terminal to ask on."""
+
+    exit_code = 9
+
+
+def unreadable(shown: object, error: OSError) -> ToolError:
+    """Return the error that something cannot be read: `shown` is what the user calls it."""
+    return ToolError(f"{shown} cannot be read: {reason(error)}")
+
+
+def reason(error: OSError) -> str:
+    """Return what the system had against it, to end a sentence of ours: `permission denied`."""
+    return (error.strerror or str(error)).lower()

@@ -1,0 +1,48 @@
+"""Fault: a problem with a value of a document, before its line and column are known."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from packager.base.yamlio import Location
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A problem, and its location in the document.
+
+    Attributes:
+        location: Where the value stands; for a missing key, where it would, or its mapping.
+        message: What was expected and found.
+        hint: The fix, where it can be known.
+        at_key: Whether the key is meant, not its value.
+        needs: The places whose values the conclusion rests on; without any, `location`.
+        among: The list or mapping in which something is not; a wrong item of it may have been meant for that.
+    """
+
+    location: Location
+    message: str
+    hint: str | None = None
+    at_key: bool = False
+    needs: tuple[Location, ...] = ()
+    among: Location = ()
+
+    def below(self, location: Location) -> Fault:
+        """Return the fault of a value that is itself part of a larger one, at `location` there."""
+        needs = tuple((*location, *need) for need in self.needs)
+        among = (*location, *self.among) if self.among else ()
+        return replace(self, location=(*location, *self.location), needs=needs, among=among)
+
+    def rests_on(self, doubtful: Sequence[Location]) -> bool:
+        """Whether the conclusion rests on one of the places `doubtful`, on what is in one, or on what holds one."""
+        for place in doubtful:
+            if any(all(map(operator.eq, need, place)) for need in (self.needs or (self.location,))):
+                return True
+            if self.among and len(place) <= len(self.among) + 1 and all(map(operator.eq, self.among, place)):
+                return True
+        return False

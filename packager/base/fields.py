@@ -1,0 +1,206 @@
+"""Defines the field types of a spec, for validation, the JSON Schema and the documentation.
+
+A type's `title` says what form is accepted, in words that finish the sentence "expected …"; a field's
+`description` says what the value is for.
+
+`examples` are valid values: editors offer them, and where a required value is missing or wrong, validation goes
+on with the example in its place, so that one run finds every problem.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from packager.base import envfile, names
+from packager.base.values import Fields, Meta
+
+
+def anchored(body: str) -> str:
+    r"""Return a pattern that matches `body` and nothing after it.
+
+    `$` alone also matches before a final newline in Python, and JSON Schema's dialect (ECMA 262) has no `\Z`;
+    `(?![\s\S])`, "no character follows", is the end of the text in both.
+    """
+    return rf"^(?:{body})(?![\s\S])"
+
+
+LABEL_FORM = "a name of lower-case letters, digits and '-', starting with a letter (at most 40)"
+
+Label = Annotated[
+    str,
+    Meta(
+        pattern=anchored(names.LETTER_FIRST),
+        max_length=40,
+        title=LABEL_FORM,
+        examples=["resnet50"],
+    ),
+]
+
+Tag = Annotated[
+    str,
+    Meta(
+        pattern=anchored(names.LABEL),
+        max_length=20,
+        title="a word of lower-case letters, digits and '-' (at most 20)",
+        examples=["fp32"],
+    ),
+]
+
+# Narrower than a label's value (apimachinery, IsValidLabelValue), which it becomes.
+UseCase = Annotated[
+    str,
+    Meta(
+        pattern=anchored(r"[a-z0-9]([a-z0-9_-]*[a-z0-9])?"),
+        max_length=40,
+        title="a word of lower-case letters, digits, '-' and '_' (at most 40)",
+        examples=["image_recognition"],
+    ),
+]
+
+OneLine = Annotated[
+    str,
+    Meta(
+        pattern=anchored(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]+"),
+        max_length=200,
+        title="one line of text",
+        examples=["ResNet50 v1.5"],
+    ),
+]
+
+Text = Annotated[
+    str,
+    Meta(
+        pattern=anchored(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]*"),
+        max_length=20_000,
+        title="text without control characters",
+        examples=["Trains ResNet50 v1.5."],
+    ),
+]
+
+RelativePath = Annotated[
+    str,
+    Meta(
+        pattern=anchored(r"[A-Za-z0-9_+@][-A-Za-z0-9._+@]*(/[A-Za-z0-9_+@][-A-Za-z0-9._+@]*)*"),
+        max_length=200,
+        title="a path below the spec's folder, of letters, digits and - . _ + @ between the slashes",
+        examples=["train.sh"],
+    ),
+]
+
+AssetPath = Annotated[
+    str,
+    Meta(
+        pattern=anchored(r"\.?[A-Za-z0-9_+@][-A-Za-z0-9._+@]*(/\.?[A-Za-z0-9_+@][-A-Za-z0-9._+@]*)*"),
+        max_length=200,
+        title="a path below the spec's folder, of letters, digits and - . _ + @ between the slashes",
+        examples=["data"],
+    ),
+]
+
+ImageName = Annotated[
+    str,
+    Meta(
+        pattern=anchored(names.IMAGE_PATH),
+        max_length=200,
+        title="an image's repository without its registry, in lower case",
+        examples=["tensorflow-mpi"],
+    ),
+]
+ImageTag = Annotated[
+    str,
+    Meta(
+        pattern=anchored(names.TAG),
+        title="an image tag of letters, digits and . _ - (at most 128)",
+        examples=["1.0.0"],
+    ),
+]
+Registry = Annotated[
+    str,
+    Meta(
+        pattern=anchored(names.REGISTRY),
+        max_length=200,
+        title="a host, optionally with a port and a path",
+        examples=["docker.io"],
+    ),
+]
+
+EnvironmentKey = Annotated[
+    str,
+    Meta(
+        pattern=anchored(envfile.NAME),
+        max_length=100,
+        title="a name of letters, digits and '_', not starting with a digit",
+    ),
+]
+# A .env line ends at a newline and kustomize drops a carriage return before it (kustomize api/kv, bufio.ScanLines).
+EnvironmentText = Annotated[
+    str,
+    Meta(
+        pattern=anchored(envfile.VALUE),
+        title="one line of text",
+        examples=["value"],
+    ),
+]
+EnvironmentValue = EnvironmentText | int | float | bool
+
+# apimachinery, pkg/api/resource/quantity.go.
+QuantityText = Annotated[
+    str,
+    Meta(
+        pattern=anchored(r"([0-9]{1,15}(\.[0-9]{0,9})?|\.[0-9]{1,9})([numkMGTPE]|[KMGTPE]i|[eE][0-9]{1,2})?"),
+        title="a Kubernetes quantity such as 500m or 4Gi",
+        examples=["500m", "4Gi"],
+    ),
+]
+WholeQuantity = Annotated[int, Meta(ge=0, title="a Kubernetes quantity such as 500m or 4Gi")]
+RealQuantity = Annotated[float, Meta(ge=0, title="a Kubernetes quantity such as 500m or 4Gi")]
+Quantity = QuantityText | WholeQuantity | RealQuantity
+
+ResourceName = Annotated[
+    str,
+    Meta(
+        pattern=anchored(names.KEY),
+        max_length=120,
+        title="a resource as Kubernetes names it: cpu, memory, nvidia.com/gpu",
+    ),
+]
+
+
+# Kubernetes takes any text for a word of a command; none that programs take has a control character but these two.
+Word = Annotated[
+    str,
+    Meta(
+        pattern=anchored(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]*"),
+        max_length=20_000,
+        title="text without control characters",
+        examples=["train"],
+    ),
+]
+
+
+class Resources(Fields, frozen=True):
+    """What a container requests from its node (`requests`), and the most that it may use (`limits`)."""
+
+    requests: Annotated[dict[ResourceName, Quantity], Meta(description="What the scheduler reserves for it.")] = {}  # noqa: RUF012 - msgspec copies it
+    limits: Annotated[dict[ResourceName, Quantity], Meta(description="The most that the container may use.")] = {}  # noqa: RUF012 - the same
+
+
+class Parameter(Fields, frozen=True):
+    """An environment variable with a description."""
+
+    value: Annotated[EnvironmentValue, Meta(description="The default value.", examples=["20"])]
+    description: Annotated[OneLine, Meta(description="What it does, for the README's table of parameters.")] = ""
+
+
+# Written out, not `Parameter | EnvironmentValue`: msgspec resolves a union only when its members stand side by side.
+Environment = Annotated[
+    dict[EnvironmentKey, Parameter | EnvironmentText | int | float | bool],
+    Meta(description="More keys for mlops.env: KEY: value, or KEY: {value: …, description: …}."),
+]
+
+
+def text(value: EnvironmentValue | Quantity) -> str:
+    """Return a number, a boolean or a text as its author wrote it: `yamlio` lets no other spelling be a number."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

@@ -1,0 +1,54 @@
+"""Masks values that may be secrets, recognized by the name of their key, and passwords in URLs."""
+
+from __future__ import annotations
+
+import re
+
+MASK = "***"
+
+# Plural tokens are what a language model counts, and PIN_MEMORY is no number of anybody's card.
+_WORDS = frozenset(
+    (
+        *("auth", "authorization", "bearer", "cookie", "cred", "credential", "credentials", "creds", "key", "keys"),
+        *("pass", "passcode", "passphrase", "passwd", "password", "passwords", "pwd", "secret", "secrets", "token"),
+    )
+)
+_ENDINGS = (
+    "accesskey",
+    "apikey",
+    "authkey",
+    "credentials",
+    "passwd",
+    "password",
+    "privatekey",
+    "secret",
+    "secretkey",
+    "token",
+)
+
+# Options of ours whose values are names of Kubernetes objects.
+_NAMES = frozenset(("PULL_SECRET",))
+
+_PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*@")
+
+
+def is_secret(key: str) -> bool:
+    """Whether the name of a key says that its value is a secret: HF_TOKEN, dbPassword, AWS_SECRET_ACCESS_KEY."""
+    if key in _NAMES:
+        return False
+    words = re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).lower())
+    numbered = words[:1] in (["key"], ["keys"]) and len(words) > 1  # KEY_00 is one of many keys, of anything
+    return any(word in _WORDS or word.endswith(_ENDINGS) for word in words[numbered:])
+
+
+def masked(key: str, value: str) -> str:
+    """Return the value of `key` as it may be shown."""
+    if value and is_secret(key):
+        return MASK
+    return _PASSWORD_IN_URL.sub(f"{MASK}@", value)
+
+
+def masked_line(line: str) -> str:
+    """Return a line of an env file, which may be commented out, as it may be shown; any other line as it is."""
+    start, key, rest = re.fullmatch(r"([\s#]*)([^=]*)((?:=.*)?)", line, re.DOTALL).groups()  # type: ignore[union-attr]
+    return f"{start}{key}={masked(key, rest[1:])}" if rest else line

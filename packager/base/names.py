@@ -1,0 +1,68 @@
+"""Defines the forms of names as patterns that match a whole text: names of Kubernetes and of images.
+
+apimachinery, pkg/util/validation/validation.go; distribution/reference, reference.go.
+"""
+
+from __future__ import annotations
+
+import re
+
+LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+"""A DNS label (RFC 1123): what most names in Kubernetes are."""
+
+LETTER_FIRST = r"[a-z]([-a-z0-9]*[a-z0-9])?"
+"""A DNS label that starts with a letter (RFC 1035): the name of a Service, and of what a package makes."""
+
+LABEL_LENGTH = 63
+"""How many characters a DNS label, the value of a label and the last part of a key may have."""
+
+SUBDOMAIN = rf"{LABEL}(\.{LABEL})*"
+"""DNS labels with dots between them: the name of most objects."""
+
+SUBDOMAIN_LENGTH = 253
+"""How many characters they may have."""
+
+LABEL_VALUE = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+"""The value of a label that is not empty, and the last part of a key."""
+
+KEY = rf"({SUBDOMAIN}/)?{LABEL_VALUE}"
+"""The key of a label, an annotation or a resource: its last part, after a domain or by itself (IsQualifiedName)."""
+
+VARIABLE = r"[-._a-zA-Z][-._a-zA-Z0-9]*"
+"""The name of an environment variable as Kubernetes takes it; a shell takes fewer."""
+
+_COMPONENT = r"[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*"
+_HOST = r"[a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?(:[0-9]{1,5})?"
+
+IMAGE_PATH = rf"{_COMPONENT}(/{_COMPONENT})*"
+"""An image's repository without its registry."""
+
+REGISTRY = rf"{_HOST}(/{_COMPONENT})*"
+"""Where images are pulled from: a host, and a path there."""
+
+TAG = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
+"""The tag of an image."""
+
+IMAGE = rf"({_HOST}/)?{IMAGE_PATH}(?P<tag>:{TAG})?(?P<digest>@sha256:[0-9a-f]{{64}})?"
+"""An image as a container names it."""
+
+
+def is_label(text: str) -> bool:
+    """Whether `text` is a DNS label, of no more characters than one may have."""
+    return len(text) <= LABEL_LENGTH and re.fullmatch(LABEL, text) is not None
+
+
+def is_subdomain(text: str) -> bool:
+    """Whether `text` is DNS labels with dots between them, of no more characters than they may have."""
+    return len(text) <= SUBDOMAIN_LENGTH and re.fullmatch(SUBDOMAIN, text) is not None
+
+
+def is_label_value(text: str) -> bool:
+    """Whether `text` can be the value of a label."""
+    return text == "" or (len(text) <= LABEL_LENGTH and re.fullmatch(LABEL_VALUE, text) is not None)
+
+
+def is_key(text: str) -> bool:
+    """Whether `text` can be the key of a label, or the name of a resource."""
+    domain, slash, name = text.rpartition("/")
+    return name != "" and is_label_value(name) and (not slash or is_subdomain(domain))

@@ -1,0 +1,50 @@
+"""Checks what is at a path that a user gives; raises ToolError where `pathlib` would raise an OSError."""
+
+from __future__ import annotations
+
+import errno
+import re
+import stat
+from typing import TYPE_CHECKING
+
+from packager.base.errors import unreadable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# With each of these there is nothing there, and cannot be.
+_NOT_FOUND_ERRNOS = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG))
+
+
+def exists(path: Path) -> bool:
+    """Whether anything is at `path`, or where a link there leads. Raises ToolError when that cannot be told."""
+    return _mode(path) != 0
+
+
+def is_file(path: Path) -> bool:
+    """Whether a plain file is at `path`, or where a link there leads. Raises ToolError when that cannot be told."""
+    return stat.S_ISREG(_mode(path))
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is at `path`, or where a link there leads. Raises ToolError when that cannot be told."""
+    return stat.S_ISDIR(_mode(path))
+
+
+def _mode(path: Path) -> int:
+    """Return type and permissions; 0, which nothing has, when nothing is there."""
+    try:
+        return path.stat().st_mode
+    except OSError as error:
+        if error.errno in _NOT_FOUND_ERRNOS:
+            return 0
+        raise unreadable(path, error) from None
+
+
+# tar takes `host:file` for a file of another machine; docker fetches what begins like these, and so does kustomize.
+_ADDRESS = re.compile(r"-|git@|github\.com/|[^/]*:")
+
+
+def argument(path: Path) -> str:
+    """Return `path` as other programs take it: never for an option, or for the address of another machine."""
+    return f"./{path}" if _ADDRESS.match(str(path)) else str(path)

@@ -1,0 +1,63 @@
+"""Problem: a finding as data, with its place; the command line decides how it is printed."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One finding.
+
+    Attributes:
+        file: The file as the user named it.
+        line: 1-based; 0 when the finding concerns the file as a whole.
+        column: 1-based; 0 likewise.
+        message: What was expected and what was found.
+        hint: The fix, where it can be known.
+    """
+
+    file: str
+    line: int
+    column: int
+    message: str
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return f"{place}: {self.message}" + (f" ({self.hint})" if self.hint else "")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the finding for `-o json`."""
+        return asdict(self)
+
+
+def ordered(problems: Iterable[Problem]) -> list[Problem]:
+    """Return each of `problems` once, in order of file and line."""
+    return sorted(set(problems), key=lambda problem: (problem.file, problem.line, problem.column, problem.message))
+
+
+def similar(word: str, words: Iterable[str]) -> str | None:
+    """Return `did you mean 'x'?` for the one of `words` that `word` comes closest to; None when none is close."""
+    near = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
+    return f"did you mean {near[0]!r}?" if near else None
+
+
+def show(value: Any) -> str:
+    """Return `value` as a message shows it: short, on one line, with its type where that is what is wrong."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "a mapping" if value else "an empty mapping"
+    if isinstance(value, list):
+        return "a list" if value else "an empty list"
+    if isinstance(value, str):
+        return repr(value if len(value) <= 60 else value[:57] + "...")
+    return f"the number {value}"

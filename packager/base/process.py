@@ -1,0 +1,305 @@
+"""Starts programs: the only importer of subprocess. Argument lists only, never a shell."""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import selectors
+import shutil
+import subprocess
+import threading
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from packager.base.errors import HungError, ToolError, reason
+from packager.base.offline import environment, leave_network
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+MAX_BYTES = 64 << 20
+"""What a program may print to stdout before it is stopped; the answer of a large cluster takes a few MiB."""
+
+_ERROR_BYTES = 1 << 20
+"""How much of stderr is kept: its end, where a program says why it has failed."""
+
+_CHUNK = 64 << 10
+
+_STOP_SECONDS = 5.0
+"""Seconds that a program which is asked to end may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A program that has ended: its exit code, and what it wrote; of a long stderr, the end."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def find(program: str) -> str | None:
+    """Return the path of `program` (a name on PATH, or a path), or None when there is none that can be run."""
+    return shutil.which(program)
+
+
+def run(
+    argv: Sequence[str], *, timeout: float | None = None, max_bytes: int = MAX_BYTES, offline: bool = False
+) -> Finished:
+    """Run a program to its end and return what it wrote; its exit code is for the caller to judge.
+
+    Args:
+        argv: The program and its arguments.
+        timeout: Seconds after which the program is killed.
+        max_bytes: How much it may print, to stdout and to stderr each, before it is killed.
+        offline: Whether it is kept from the network, as far as this system can: see `packager.base.offline`.
+
+    Raises:
+        ToolError: The program is missing, cannot be started, or printed too much.
+        HungError: It did not end in time. Programs that it has started itself may live on: they are not waited for.
+    """
+    output, errors = bytearray(), _Tail()
+    with _started(
+        argv,
+        _kill,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment() if offline else None,
+        preexec_fn=leave_network(argv[0]) if offline else None,
+    ) as child:
+        try:
+            for name, chunk in _chunks(child, timeout):
+                if name == "stdout":
+                    output += chunk
+                else:
+                    errors.add(chunk)
+                if max(len(output), errors.size) > max_bytes:
+                    raise ToolError(f"{argv[0]} printed more than {_size(max_bytes)} and was stopped")
+            returncode = child.wait()
+        except TimeoutError:
+            raise HungError(f"{argv[0]} did not finish within {timeout:g} seconds") from None
+    return Finished(returncode, output.decode(errors="replace"), errors.text())
+
+
+def _chunks(child: subprocess.Popen[bytes], timeout: float | None) -> Iterator[tuple[str, bytes]]:
+    """Yield what a program writes as it comes, with the name of the stream, until it has closed both.
+
+    Raises:
+        TimeoutError: It has not, after `timeout` seconds.
+    """
+    end = None if timeout is None else time.monotonic() + timeout
+    with selectors.DefaultSelector() as selector:
+        for name in ("stdout", "stderr"):
+            selector.register(getattr(child, name), selectors.EVENT_READ, name)
+        while selector.get_map():
+            left = None if end is None else end - time.monotonic()
+            ready = selector.select(left) if left is None or left > 0 else []
+            if not ready:
+                raise TimeoutError
+            for key, _ in ready:
+                if chunk := os.read(key.fd, _CHUNK):
+                    yield key.data, chunk
+                else:
+                    selector.unregister(key.fileobj)
+        try:
+            child.wait(None if end is None else max(0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise TimeoutError from None
+
+
+@dataclass(slots=True)
+class _Tail:
+    """The end of what a program writes to stderr.
+
+    Attributes:
+        size: Of all that it has written.
+    """
+
+    size: int = 0
+    _kept: bytearray = field(default_factory=bytearray)
+
+    def add(self, chunk: bytes) -> None:
+        self.size += len(chunk)
+        self._kept += chunk
+        if len(self._kept) > 2 * _ERROR_BYTES:
+            del self._kept[:-_ERROR_BYTES]
+
+    def text(self) -> str:
+        end = self._kept[-_ERROR_BYTES:].decode(errors="replace")
+        return end if self.size <= _ERROR_BYTES else f"(the last {_size(_ERROR_BYTES)} of {self.size:,} bytes)\n{end}"
+
+
+TICK = 1.0
+"""Seconds after which whoever reads is told that nothing has come."""
+
+
+class Running:
+    """A program at work.
+
+    Attributes:
+        stdout: What it writes, as it comes.
+    """
+
+    def __init__(self, child: subprocess.Popen[bytes], idle: Callable[[float], object]) -> None:
+        assert child.stdout is not None
+        self._child = child
+        self._idle = idle
+        self._errors = _Tail()
+        self._reader = threading.Thread(target=self._read_errors, daemon=True)
+        self._reader.start()
+        self.stdout = io.BufferedReader(_Output(child.stdout.fileno(), idle), _CHUNK)
+
+    def wait(self) -> Finished:
+        """Wait for its end, and return its exit code and what it wrote to stderr."""
+        waited = 0.0
+        while (returncode := self._child.poll()) is None:
+            try:
+                self._child.wait(TICK)
+            except subprocess.TimeoutExpired:
+                waited += TICK
+                self._idle(waited)
+        self._reader.join()
+        return Finished(returncode, "", self._errors.text())
+
+    def release(self) -> None:
+        """Write a line feed to its input, and close that."""
+        with suppress(OSError):  # it has ended
+            if self._child.stdin is not None:
+                self._child.stdin.write(b"\n")
+                self._child.stdin.close()
+
+    def _read_errors(self) -> None:
+        assert self._child.stderr is not None
+        with self._child.stderr as stream:
+            while chunk := os.read(stream.fileno(), _CHUNK):
+                self._errors.add(chunk)
+
+
+class _Output(io.RawIOBase):
+    """A pipe whose reader hears of every TICK in which nothing comes."""
+
+    def __init__(self, descriptor: int, idle: Callable[[float], object]) -> None:
+        self._descriptor = descriptor
+        self._idle = idle
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLIN)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        waited = 0.0
+        while not self._poll.poll(TICK * 1000):
+            waited += TICK
+            self._idle(waited)
+        data = os.read(self._descriptor, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _ignore(_seconds: float) -> None:
+    return
+
+
+@contextmanager
+def stream(
+    argv: Sequence[str], *, idle: Callable[[float], object] = _ignore, keep_stdin_open: bool = False
+) -> Iterator[Running]:
+    """Start a program whose output is read while it runs; when the block ends before it does, it is stopped.
+
+    Args:
+        argv: The program and its arguments.
+        idle: Told, for as long as nothing comes, how many seconds that has been; what it raises ends the reading.
+        keep_stdin_open: Whether its input stays open until `release`; it has none otherwise.
+
+    Raises:
+        ToolError: The program is missing, or cannot be started.
+    """
+    stdin = subprocess.PIPE if keep_stdin_open else subprocess.DEVNULL
+    with _started(argv, _stop, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        yield Running(child, idle)
+
+
+def run_in_terminal(argv: Sequence[str], *, stdout_to_stderr: bool = False, quiet: bool = False) -> int:
+    """Run a program on the user's own terminal, and return its exit code.
+
+    Args:
+        argv: The program and its arguments.
+        stdout_to_stderr: Whether what it prints is for people only.
+        quiet: Whether nobody wants to see even that; its errors are seen all the same.
+
+    Raises:
+        ToolError: The program is missing, or cannot be started.
+    """
+    stdout = subprocess.DEVNULL if quiet else 2 if stdout_to_stderr else None
+    with _started(argv, _kill, stdout=stdout) as child:
+        return child.wait()
+
+
+_starting = False
+
+
+def is_starting() -> bool:
+    """Whether a program is being started: what a signal handler raises now would leave it running, or be ignored."""
+    return _starting
+
+
+@contextmanager
+def _started(
+    argv: Sequence[str], stop: Callable[[subprocess.Popen[bytes]], None], **options: Any
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a program, and stop it when the block ends before it does.
+
+    Args:
+        argv: The program and its arguments.
+        stop: Ends it and closes its pipes; the program may have ended by itself.
+        options: Those of subprocess.Popen.
+
+    Raises:
+        ToolError: The program is missing, or cannot be started.
+    """
+    global _starting  # noqa: PLW0603 - signals are the process's, and so is what they must not interrupt
+    _starting = True
+    try:
+        try:
+            child = subprocess.Popen(argv, **options)
+        except FileNotFoundError:
+            raise ToolError(f"{argv[0]}: program not found", hint=f"install {argv[0]}, or put it on PATH") from None
+        except OSError as error:
+            raise ToolError(f"{argv[0]} could not be started: {reason(error)}") from None
+        try:
+            _starting = False
+            yield child
+        finally:
+            stop(child)
+    finally:
+        _starting = False
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    child.kill()
+    child.wait()
+    for pipe in (child.stdout, child.stderr):
+        if pipe is not None:
+            pipe.close()
+
+
+def _stop(child: subprocess.Popen[bytes]) -> None:
+    child.terminate()
+    try:
+        child.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:  # it takes no notice
+        child.kill()
+        child.wait()
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            with suppress(OSError):
+                pipe.close()
+
+
+def _size(count: int) -> str:
+    return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count:,} bytes"

@@ -1,0 +1,53 @@
+"""Runner: starts programs, tells the time and waits, as a value; tests pass their own."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from packager.base import process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+
+class Runner:
+    """The runner of this system: it starts programs and really waits."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float | None = None,
+        max_bytes: int = process.MAX_BYTES,
+        offline: bool = False,
+    ) -> process.Finished:
+        """Run a program to its end, as `process.run` does."""
+        return process.run(argv, timeout=timeout, max_bytes=max_bytes, offline=offline)
+
+    def stream(
+        self, argv: Sequence[str], *, idle: Callable[[float], object], keep_stdin_open: bool
+    ) -> AbstractContextManager[process.Running]:
+        """Start a program whose output is read while it runs, as `process.stream` does."""
+        return process.stream(argv, idle=idle, keep_stdin_open=keep_stdin_open)
+
+    def run_in_terminal(self, argv: Sequence[str], *, stdout_to_stderr: bool = False, quiet: bool = False) -> int:
+        """Run a program on the user's own terminal, as `process.run_in_terminal` does."""
+        return process.run_in_terminal(argv, stdout_to_stderr=stdout_to_stderr, quiet=quiet)
+
+    def now(self) -> datetime:
+        """Return the time of day, in UTC."""
+        return datetime.now(UTC)
+
+    def clock(self) -> float:
+        """Return the seconds since some moment in the past."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+SYSTEM = Runner()

@@ -1,0 +1,39 @@
+"""Calls C functions of the system that Python does not offer: the only importer of ctypes.
+
+ctypes is a slow import, so it is made when a call is looked up.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+# linux/fcntl.h and linux/fs.h: what renameat2(2) takes.
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step, by renameat2(2); False where the system cannot."""
+    try:
+        renameat2 = _library(use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    result: int = renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
+    return result == 0
+
+
+def unshare() -> Callable[[int], int] | None:
+    """Return the function of this name, looked up, as it is called between fork and exec; None but on Linux."""
+    return getattr(_library(), "unshare", None) if sys.platform.startswith("linux") else None
+
+
+def _library(*, use_errno: bool = False) -> Any:
+    import ctypes  # noqa: PLC0415 - only who needs a call pays for it
+
+    return ctypes.CDLL(None, use_errno=use_errno)

@@ -1,0 +1,322 @@
+"""Reads YAML without changing any value, and gives each problem a line and a column.
+
+YAML 1.1 reads `yes` as true, `010` as 8, `1.10` as 1.1 and `12:30` as 750. Here only spellings that mean the
+same in every YAML are numbers or booleans (`true`, `false`, `20`, `-1`, `0.5`); every other plain scalar is the
+text as written. So `str(value)` is always what the author wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import yaml
+
+from packager.base.problems import Problem
+from packager.base.values import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+# The one parser for all of it: libyaml's when PyYAML was built with it (its wheels are), else the slower twin.
+_Parser: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+MISREAD = {
+    **dict.fromkeys(("y", "yes", "n", "no", "on", "off", "true", "false"), "a boolean"),
+    "null": "null",
+    "nan": "a number",
+    "inf": "a number",
+}
+"""Words, in lower case, that some YAML parsers do not read as text, each with what they read instead."""
+
+# Far above any spec a person writes; a document past these is an attack ("billion laughs") or a mistake.
+MAX_BYTES = 1 << 20
+MAX_NODES = 50_000
+MAX_DEPTH = 40
+
+# libyaml composes by recursion in C and a document of some 30,000 brackets overflows its stack: a larger file is
+# first read as a flat stream of events. A smaller one cannot hold as many.
+_SAFE_BYTES = 8 << 10
+
+# YAML 1.1 breaks lines at these and YAML 1.2 does not; a byte order mark may stand at the start alone.
+_BREAKS = re.compile("[\x85\u2028\u2029\ufeff]")
+
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,9})\.[0-9]{1,6}")
+_WORDS: dict[str, object] = {"true": True, "false": False, "null": None, "~": None, "": None}
+
+Location = tuple[str | int, ...]
+"""Where a value stands in a document: keys and indices from the top."""
+
+
+class Span(NamedTuple):
+    """Where something stands in a text, in characters behind a byte order mark: from `start` to before `end`.
+
+    `column` is the place of `start` in its line, from 0: where the first `-` of a list in lines stands.
+    """
+
+    start: int
+    end: int
+    column: int
+
+
+class Document(Value, frozen=True):
+    """A YAML file: its values, and where each of them stands.
+
+    Attributes:
+        name: The file as the user named it.
+        data: Dicts, lists, strings, numbers, booleans and None.
+    """
+
+    name: str
+    data: Any
+    _root: yaml.Node | None  # behind `data`, and knows lines and columns; None for an empty file
+
+    def problem(self, location: Location, message: str, *, hint: str | None = None, at_key: bool = False) -> Problem:
+        """Return a problem with the value at `location` (with its key, for `at_key`).
+
+        A location that is not in the document means its nearest ancestor that is.
+        """
+        entries = self._entries(location)
+        if self._root is None:
+            return Problem(self.name, 1, 1, message, hint)
+        node = entries[-1][0 if at_key else 1] if entries else self._root
+        return Problem(self.name, node.start_mark.line + 1, node.start_mark.column + 1, message, hint)
+
+    @property
+    def is_flow(self) -> bool:
+        """Whether the whole is written in brackets, as JSON is."""
+        return bool(getattr(self._root, "flow_style", False))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing stands in the file, or nothing that could be read."""
+        return self._root is None
+
+    def span(self, location: Location, *, at_key: bool = False) -> Span:
+        """Return where the value at `location` (or its key) stands in the text; of an alias, what it stands for.
+
+        Raises:
+            KeyError: The document has no such location.
+        """
+        entries = self._entries(location)
+        if self._root is None or len(entries) < len(location):
+            raise KeyError(location)
+        node = entries[-1][0 if at_key else 1] if entries else self._root
+        return Span(node.start_mark.index, node.end_mark.index, node.start_mark.column)
+
+    def depth(self, location: Location) -> int:
+        """Return how many steps of `location` the document has."""
+        return len(self._entries(location))
+
+    def _entries(self, location: Location) -> list[tuple[yaml.Node, yaml.Node]]:
+        """Return the key and the value at each step of `location`, as far as the document has it."""
+        node = self._root
+        entries = []
+        for step in location:
+            entry = _child(node, step)
+            if entry is None:
+                break
+            entries.append(entry)
+            node = entry[1]
+        return entries
+
+
+def load(text: bytes, name: str) -> tuple[Document, list[Problem]]:
+    """Read one YAML document.
+
+    Args:
+        text: The file's bytes, UTF-8.
+        name: How problems name the file.
+
+    Returns:
+        The document, and what is wrong with it as YAML: syntax, duplicate keys, keys that are not text, aliases
+        without end. When they do not let it be read, the document is empty.
+    """
+    roots, problems = _compose(text, name, MAX_BYTES, lambda source: [yaml.compose(source, Loader=_Parser)])
+    if problems:
+        return Document(name, None, None), problems
+    return _document(name, roots[0])
+
+
+def load_all(text: bytes, name: str, *, max_bytes: int = MAX_BYTES) -> tuple[list[Document], list[Problem]]:
+    """Read every document of a YAML stream; see `load`. After a syntax error there is none."""
+    roots, problems = _compose(text, name, max_bytes, lambda source: list(yaml.compose_all(source, Loader=_Parser)))
+    documents = []
+    for root in roots:
+        document, document_problems = _document(name, root)
+        documents.append(document)
+        problems.extend(document_problems)
+    return documents, problems
+
+
+def indirections(text: bytes, name: str) -> list[Problem]:
+    """Return a finding for each anchor, alias, tag and directive, and for characters that only some readers break at.
+
+    What has none of them holds what stands there, whoever reads it. A syntax error is left to `load`.
+    """
+    source = text.decode("utf-8-sig", "replace")
+    problems = []
+    for match in _BREAKS.finditer(source):
+        message = f"the character U+{ord(match[0]):04X} ends a line for some YAML parsers but not for others"
+        problems.append(
+            Problem(name, *_line_and_column(source.encode(), len(source[: match.start()].encode())), message)
+        )
+    try:
+        for event in yaml.parse(source, Loader=_Parser):
+            for message, hint in _indirection(event):
+                assert event.start_mark
+                problems.append(Problem(name, event.start_mark.line + 1, event.start_mark.column + 1, message, hint))
+    except yaml.YAMLError:
+        pass
+    return problems
+
+
+def _indirection(event: Any) -> Iterator[tuple[str, str]]:
+    """Yield what makes the value of `event` something else than what stands there, and what mends it."""
+    if isinstance(event, yaml.AliasEvent):
+        yield f"aliases are not allowed here, found *{event.anchor}", "write the value out"
+    elif isinstance(event, yaml.DocumentStartEvent) and (event.version or event.tags):
+        yield "YAML directives are not allowed here", "remove them"
+    elif getattr(event, "anchor", None) is not None:
+        yield f"anchors are not allowed here, found &{event.anchor}", "write the value out wherever it is needed"
+    if getattr(event, "tag", None) is not None:
+        yield f"YAML tags are not allowed here, found {event.tag}", "remove it, or quote the value"
+
+
+def read(path: Path, name: str | None = None) -> tuple[Document, list[Problem]]:
+    """Read the YAML file at `path`; see `load`. Raises OSError when it cannot be read."""
+    with path.open("rb") as file:
+        return load(file.read(MAX_BYTES + 1), name or str(path))
+
+
+def spliced(text: bytes, splices: Iterable[tuple[int, int, str]]) -> bytes:
+    """Return a UTF-8 text with other characters from each start to before its end; places are those of `Span`.
+
+    A splice that occurs twice, as of two aliases of one value, is made once.
+    """
+    source = text.decode("utf-8-sig")
+    mark = text[: len(text) - len(source.encode())]
+    for start, end, new in sorted(set(splices), reverse=True):
+        source = source[:start] + new + source[end:]
+    return mark + source.encode()
+
+
+def scalar(text: str) -> Any:
+    """Return what the plain scalar `text` means: a number or boolean where every YAML agrees, else the text."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _NUMBER.fullmatch(text) and repr(float(text)) == text:
+        return float(text)
+    return text
+
+
+def _compose(
+    text: bytes, name: str, max_bytes: int, parse: Callable[[str], list[yaml.Node | None]]
+) -> tuple[list[yaml.Node | None], list[Problem]]:
+    """Return the root of each document in `text`; or none, and why it is not YAML."""
+    if len(text) > max_bytes:
+        return [], [Problem(name, 1, 1, f"the file is larger than {max_bytes // 1024} KiB, the limit for such a file")]
+    try:
+        source = text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return [], [Problem(name, *_line_and_column(text, error.start), "expected UTF-8 text, found other bytes")]
+    place, message = (1, 1), "the document is nested too deeply"
+    try:
+        if len(text) <= _SAFE_BYTES or _depth(source) <= MAX_DEPTH:
+            return parse(source), []
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = (mark.line + 1, mark.column + 1) if mark else place
+        message = f"not valid YAML: {_sentence(error)}"
+    except yaml.reader.ReaderError as error:
+        place = _line_and_column(source.encode(), error.position)
+        message = f"not valid YAML: {error.reason}"
+    except RecursionError:
+        pass  # PyYAML's own parser, where libyaml's is missing
+    return [], [Problem(name, *place, message)]
+
+
+def _document(name: str, root: yaml.Node | None) -> tuple[Document, list[Problem]]:
+    reader = _Reader(name)
+    data = reader.value(root, 0) if root is not None else None
+    if reader.exhausted:
+        return Document(name, None, None), reader.problems
+    return Document(name, data, root), reader.problems
+
+
+class _Reader:
+    """Turns nodes into values, counting as it goes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.problems: list[Problem] = []
+        self.exhausted = False
+        self._nodes = 0
+
+    def value(self, node: yaml.Node, depth: int) -> Any:
+        self._nodes += 1
+        if self.exhausted:
+            return None
+        if depth > MAX_DEPTH or self._nodes > MAX_NODES:
+            self.exhausted = True
+            self._add_problem(node, "the document is nested too deeply, or its aliases expand without limit")
+            return None
+        if isinstance(node, yaml.ScalarNode):
+            if any("\ud800" <= character <= "\udfff" for character in node.value):
+                self._add_problem(node, "expected text, found an unpaired surrogate (\\ud800 to \\udfff)")
+                return ""
+            return node.value if node.style else scalar(node.value)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, depth + 1) for item in node.value]
+        assert isinstance(node, yaml.MappingNode)
+        mapping: dict[str, Any] = {}
+        for key, item in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self._add_problem(key, "expected text as the key, found a list or a mapping")
+            elif key.value in mapping:
+                self._add_problem(key, f"duplicate key {key.value!r}", "keep one of them")
+            else:
+                mapping[key.value] = self.value(item, depth + 1)
+        return mapping
+
+    def _add_problem(self, node: yaml.Node, message: str, hint: str | None = None) -> None:
+        mark = node.start_mark
+        self.problems.append(Problem(self.name, mark.line + 1, mark.column + 1, message, hint))
+
+
+def _sentence(error: yaml.MarkedYAMLError) -> str:
+    problem, context = error.problem or "", error.context or ""
+    return f"{context} {problem}".strip() if problem.startswith("but ") else f"{problem} {context}".strip()
+
+
+def _line_and_column(text: bytes, offset: int) -> tuple[int, int]:
+    """Return line and column, in characters, of the byte at `offset`."""
+    before = text[:offset]
+    return before.count(b"\n") + 1, len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1
+
+
+def _depth(source: str) -> int:
+    deepest = depth = 0
+    for event in yaml.parse(source, Loader=_Parser):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            deepest = max(deepest, depth)
+            if deepest > MAX_DEPTH:
+                break
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+    return deepest
+
+
+def _child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == step:
+                return key, value
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        return node.value[step], node.value[step]
+    return None

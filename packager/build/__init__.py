@@ -1,0 +1,1 @@
+"""Builds a package: Spec -> Plan -> Tree."""

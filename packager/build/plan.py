@@ -1,0 +1,259 @@
+"""Spec + Options -> Plan: decides every name, value and file of a package; reads and writes nothing."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING, Any
+
+from packager import __version__
+from packager.base.errors import UsageError
+from packager.base.fields import Parameter, text
+from packager.base.names import REGISTRY
+from packager.base.problems import similar
+from packager.base.values import Value, field
+from packager.build.selection import Selection
+from packager.kubernetes import configmap
+from packager.kubernetes.mountpath import ROOT
+from packager.options import offered
+from packager.package.contents import shown
+from packager.package.layout import SCRIPTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from packager.base.fields import Environment
+    from packager.spec.files import SourceFile
+    from packager.spec.load import LoadedSpec
+    from packager.spec.model import Spec, Variant
+    from packager.workloads import AnyOverlay
+    from packager.workloads.program import Program
+
+
+class Options(Value, frozen=True):
+    """The options of the command line that are added to a spec.
+
+    Attributes:
+        root: The folder, in the cluster's eyes, that the package will lie in; None leaves ROOT for the user.
+        registry: Where the image is pulled from, in place of the spec's.
+        site: The components that are switched on, and values for them.
+    """
+
+    root: str | None = None
+    registry: str | None = None
+    site: Selection = field(default_factory=Selection)
+
+
+class Variable(Value, frozen=True):
+    """One line of mlops.env, and what the README says of it."""
+
+    key: str
+    value: str
+    description: str
+
+
+class CodeFile(Value, frozen=True):
+    """A file of the ConfigMap: its path below quickstart/scripts, and its key."""
+
+    path: str
+    key: str
+
+
+class PlannedOverlay(Value, frozen=True):
+    """An overlay of the package.
+
+    Attributes:
+        name: Its folder's name, which is also the suffix of its names.
+        values: What the spec says of it.
+        program: What the container that computes starts.
+        variables: Its mlops.env, in order.
+    """
+
+    name: str
+    values: AnyOverlay
+    program: Program
+    variables: tuple[Variable, ...]
+
+    @property
+    def below_root(self) -> tuple[str, ...]:
+        """The keys of mlops.env whose values are folders below ROOT, as long as nobody has said what that is."""
+        return tuple(variable.key for variable in self.variables if variable.value.startswith(f"{ROOT}/"))
+
+
+class Plan(Value, frozen=True):
+    """Everything that is decided about one package.
+
+    Attributes:
+        name: The package's name, its top folder's, and its workloads' before the overlay's suffix.
+        spec: The model.
+        variant: Which of its variants.
+        image: The image without its registry.
+        script: The path of what a rank runs, below quickstart/scripts; None where the overlays run something else.
+        variables: What every overlay has in its mlops.env, in order.
+        code: The files of the ConfigMap.
+        overlays: In the spec's order.
+        payload: Files that are copied as they are: path in the package, file on disk, whether it is executable.
+        site: The components that are switched on, and values for them.
+        text: The spec file's bytes.
+        about: What the inventory says beside the digests.
+    """
+
+    name: str
+    spec: Spec
+    variant: Variant
+    image: str
+    script: str | None
+    variables: tuple[Variable, ...]
+    code: tuple[CodeFile, ...]
+    overlays: tuple[PlannedOverlay, ...]
+    payload: tuple[tuple[str, SourceFile, bool], ...]
+    site: Selection
+    text: bytes
+    about: dict[str, Any]
+
+    @property
+    def title(self) -> str:
+        """What the package is, for people: `ResNet50 v1.5, fp32 training`."""
+        named = self.variant.precision or self.variant.mode
+        return f"{self.spec.title}, {self.variant.label}" if named else self.spec.title
+
+    @property
+    def dockerfile(self) -> bool:
+        """Whether the package brings the image's Dockerfile."""
+        return any(path == "Dockerfile" for path, _, _ in self.payload)
+
+    @property
+    def user(self) -> int:
+        """The user and group that the workload runs as until somebody edits the patch."""
+        return 0 if "root" in self.site.options else 1000
+
+    @property
+    def serves(self) -> bool:
+        """Whether one of the overlays serves: what it shares with the others makes new pods when it changes."""
+        return any(overlay.values.serves for overlay in self.overlays)
+
+    @property
+    def own_variables(self) -> dict[str, tuple[Variable, ...]]:
+        """By overlay, what stands in its mlops.env alone, or otherwise than in the others'."""
+        own = {
+            overlay.name: tuple(variable for variable in overlay.variables if variable not in self.variables)
+            for overlay in self.overlays
+        }
+        return {name: variables for name, variables in own.items() if variables}
+
+    @property
+    def nested(self) -> bool:
+        """Whether some code stands in a folder, which a ConfigMap's keys cannot say."""
+        return any(file.key != file.path for file in self.code)
+
+
+def choose(spec: Spec, precision: str | None, mode: str | None) -> Variant:
+    """Return the first variant with this precision and this mode, each of which may be left open.
+
+    Raises:
+        UsageError: There is none; the message says which there are.
+    """
+    for variant in spec.variants:
+        if precision in (None, variant.precision) and mode in (None, variant.mode):
+            return variant
+    asked = " ".join(part for part in (precision, mode) if part)
+    labels = ", ".join(variant.label for variant in spec.variants)
+    hint = similar(asked, [variant.label for variant in spec.variants])
+    raise UsageError(f"{spec.name} has no variant {asked!r}; it has: {labels}", hint=hint)
+
+
+def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
+    """Decide everything about the package of `variant`.
+
+    Raises:
+        UsageError: An option is switched on that is for other workloads than the package has.
+    """
+    spec = loaded.spec
+    name = spec.package_name(variant)
+    sources = loaded.sources
+    overlays = variant.overlays or list(spec.overlays)
+    unfit = set(options.site.options) - {
+        option.name for option in offered(serving=any(spec.overlays[overlay].serves for overlay in overlays))
+    }
+    if unfit:
+        raise UsageError(f"--with {min(unfit)}: it is for a workload that serves, and {name} has none")
+    payload = [(f"{SCRIPTS}/{file.name}", file, True) for file in sources.files]
+    payload += [(f"assets/{file.name}", file, file.executable) for file in sources.assets]
+    if sources.dockerfile:
+        payload.append(("Dockerfile", sources.dockerfile, False))
+    return Plan(
+        name=name,
+        spec=spec,
+        variant=variant,
+        image=f"{spec.image.name}:{spec.image.tag}",
+        script=variant.script,
+        variables=_variables(spec, (spec.environment, variant.environment), name, options),
+        code=tuple(CodeFile(file.name, configmap.key(file.name)) for file in sources.files),
+        overlays=tuple(_overlay(spec, variant, overlay, name, options) for overlay in overlays),
+        payload=tuple(payload),
+        site=options.site,
+        text=loaded.text,
+        about={
+            "manifest": 1,
+            "package": name,
+            "tool": {"name": "mlpack", "version": __version__},
+            "spec": {
+                "name": spec.name,
+                "sha256": loaded.digest,
+                "precision": variant.precision,
+                "mode": variant.mode,
+                "set": [setting.argument for setting in loaded.settings],
+                "root": options.root,
+                "registry": options.registry,
+                "with": list(options.site.names),
+            },
+        },
+    )
+
+
+def check_options(options: Options) -> None:
+    """Refuse a root or a registry that could not stand where the package puts it.
+
+    Raises:
+        UsageError: With what was expected and found.
+    """
+    root, registry = options.root, options.registry
+    if root is not None and (
+        not re.fullmatch(r"/[^\x00-\x1f\x7f:\ud800-\udfff\ufffe\uffff]*", root)
+        or ".." in root.split("/")
+        or not root.strip("/ ")
+    ):
+        raise UsageError(f"--root {shown(root)}: expected an absolute path without ':' and '..'")
+    if registry is not None and not re.fullmatch(REGISTRY, registry):
+        raise UsageError(f"--registry {shown(registry)}: expected a host, optionally with a port and a path")
+
+
+def _overlay(spec: Spec, variant: Variant, overlay: str, name: str, options: Options) -> PlannedOverlay:
+    values = spec.overlays[overlay]
+    variables = _variables(spec, spec.environments(variant, overlay), name, options)
+    return PlannedOverlay(overlay, values, values.program(variant.script), variables)
+
+
+def _variables(spec: Spec, environments: Iterable[Environment], name: str, options: Options) -> tuple[Variable, ...]:
+    """mlops.env: the four that every package has, then those of `environments`; of one key, the last value counts."""
+    model_dir = f"{(options.root or ROOT).rstrip('/')}/{name}"
+    known = {
+        "REGISTRY": Parameter(
+            value=options.registry or spec.image.registry,
+            description="Where the image is pulled from: a host, optionally with a port and a path.",
+        ),
+        "DATASET_DIR": Parameter(value="/dataset", description="Where the dataset is, as the container sees it."),
+        "MODEL_DIR": Parameter(value=model_dir, description="Where this package is, as the container sees it."),
+        "OUTPUT_DIR": Parameter(value=f"{model_dir}/output", description="Where results and checkpoints go."),
+    }
+    for key, entered in itertools.chain(*(environment.items() for environment in environments)):
+        described = known[key].description if key in known else ""
+        entry = entered if isinstance(entered, Parameter) else Parameter(value=entered)
+        known[key] = entry if entry.description else Parameter(value=entry.value, description=described)
+    variables = []
+    for key, entry in known.items():
+        value = text(entry.value)
+        if options.root and value.startswith(f"{ROOT}/"):
+            value = options.root.rstrip("/") + value.removeprefix(ROOT)
+        variables.append(Variable(key, value, entry.description))
+    return tuple(variables)

@@ -1,0 +1,131 @@
+"""Resolves `--with` and `--site`: options by name, components from a site's own folders, and their values."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from packager.base import paths, yamlio
+from packager.base.errors import UsageError, VerificationError
+from packager.base.names import LETTER_FIRST
+from packager.base.problems import similar
+from packager.base.values import Value, field
+from packager.options import BY_NAME, KEYS, OPTIONS, conflicts
+from packager.package import tree
+from packager.package.layout import KUSTOMIZATIONS, SITE
+from packager.package.limits import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# A component is a few lines of YAML; this leaves room for scripts.
+_LIMITS = Limits(size=1 << 20, files=100)
+_RESERVED_NAMES = (SITE, "base", *BY_NAME)
+
+
+class OwnComponent(Value, frozen=True):
+    """A component from a site's own folders: its name and its files."""
+
+    name: str
+    files: tuple[tree.Entry, ...]
+
+
+class Selection(Value, frozen=True):
+    """The components that a build switches on.
+
+    Attributes:
+        options: Names of options, in the order in which overlays list them.
+        own: The site's own components, which come after them.
+        values: Values of `site.env`.
+    """
+
+    options: tuple[str, ...] = ()
+    own: tuple[OwnComponent, ...] = ()
+    values: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every component that is on."""
+        return (*self.options, *(component.name for component in self.own))
+
+    @property
+    def missing_values(self) -> tuple[tuple[str, str], ...]:
+        """Options that are on, each with a key that has no value yet."""
+        keys = [(name, key) for name in self.options for key in BY_NAME[name].keys]
+        return tuple((name, key.name) for name, key in keys if not key.usual and key.name not in self.values)
+
+
+def select(given: Sequence[str], settings: Sequence[str] = ()) -> Selection:
+    """Return the components that the command line selects.
+
+    Args:
+        given: Options by name; folders as paths, with a slash in them.
+        settings: KEY=VALUE each, for `site.env`.
+
+    Raises:
+        UsageError: There is no such option, key or component, or they do not go together.
+        ToolError: A folder cannot be read.
+    """
+    option_names = {name for name in given if "/" not in name}
+    for name in option_names - BY_NAME.keys():
+        hint = similar(name, BY_NAME) or "write a folder with a slash, such as ./ours"
+        raise UsageError(f"--with {name}: unknown option; the options are: {', '.join(BY_NAME)}", hint=hint)
+    for conflict in conflicts(option_names):
+        raise UsageError(f"--with: {conflict.message}", hint=conflict.hint)
+    own = {path: _component(path) for path in given if "/" in path}
+    names = [component.name for component in own.values()]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"--with: two folders have the name {name}")
+    options = tuple(option.name for option in OPTIONS if option.name in option_names)
+    return Selection(options, tuple(own.values()), MappingProxyType(dict(map(_value, settings))))
+
+
+def _value(setting: str) -> tuple[str, str]:
+    name, equals, value = setting.partition("=")
+    if not equals:
+        raise UsageError(f"--site {setting}: expected KEY=VALUE")
+    if name not in KEYS:
+        raise UsageError(f"--site {setting}: no option reads {name!r}", hint=similar(name, KEYS))
+    if complaint := KEYS[name].complaint(value):
+        raise UsageError(f"--site {name}: {complaint}")
+    return name, value
+
+
+def _component(given: str) -> OwnComponent:
+    """Read the component in the folder `given`."""
+    folder = Path(given)
+    if not paths.is_folder(folder):
+        raise UsageError(f"--with {given}: folder not found")
+    name = folder.resolve().name
+    if name in _RESERVED_NAMES or not re.fullmatch(LETTER_FIRST, name):
+        problem = (
+            "is the name of a folder in every package"
+            if name in _RESERVED_NAMES
+            else "is not lower-case letters, digits and '-'"
+        )
+        raise UsageError(f"--with {given}: the name {name!r} {problem}", hint="give the folder another name")
+    try:
+        files = tuple(tree.walk(folder, _LIMITS))
+    except VerificationError as error:
+        raise UsageError(f"--with {error}") from None
+    kustomizations = [entry for entry in files if entry.path in KUSTOMIZATIONS]
+    if len(kustomizations) != 1:
+        raise UsageError(
+            f"--with {given}: expected one kustomization.yaml there, found {len(kustomizations) or 'none'}"
+        )
+    _check_kind(kustomizations[0])
+    return OwnComponent(name, files)
+
+
+def _check_kind(entry: tree.Entry) -> None:
+    path = str(entry.content)
+    document, problems = yamlio.load(b"".join(tree.chunks(entry)), path)
+    if problems:
+        raise UsageError(f"--with: {path} is not YAML", problems=problems)
+    kind = document.data.get("kind") if isinstance(document.data, dict) else None
+    if kind != "Component":
+        hint = "a component starts with `apiVersion: kustomize.config.k8s.io/v1alpha1` and `kind: Component`"
+        raise UsageError(f"--with: {path}: expected the kind Component, found {kind!r}", hint=hint)

@@ -1,0 +1,117 @@
+"""Asks questions on a terminal, and limits the time that a verb may take."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packager.base import process
+from packager.base.errors import MlpackError, TimedOutError, UnansweredError
+from packager.cli.console import put_question
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+_GRACE = 0.25
+"""Seconds beyond the limit in which a verb may end by itself, with a better sentence."""
+
+_AGAIN = 0.05
+"""Seconds after which the end is tried again: Python ignores what is raised in a finalizer, or as a process forks."""
+
+
+def has_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask(question: str, proposed: str) -> str:
+    """Return what the user types, or, for an empty line, what is proposed.
+
+    Raises:
+        MlpackError: The input has ended.
+    """
+    return _answer(f"{question} [{proposed}]") or proposed
+
+
+def confirm(question: str) -> bool:
+    """Return whether the user says yes; anything else says no.
+
+    Raises:
+        MlpackError: The input has ended.
+    """
+    return _answer(f"{question} [y/N]").lower() in ("y", "yes")
+
+
+def _answer(question: str) -> str:
+    # typer's own prompts write a part of the question to stdout, which may be a program's.
+    put_question(question)
+    line = sys.stdin.readline()
+    if not line:
+        put_question("", end="\n")
+        raise MlpackError("nothing was done: the input ended before an answer")
+    return line.strip()
+
+
+def require_yes(question: str, *, unanswered: UnansweredError, declined: str) -> None:
+    """Ask, and go on only with a yes.
+
+    Raises:
+        UnansweredError: `unanswered`: there is no terminal.
+        MlpackError: The answer is no: `declined`.
+    """
+    if not has_terminal():
+        raise unanswered
+    if not confirm(question):
+        raise MlpackError(declined)
+
+
+@dataclass
+class Limit:
+    """What is said when the time is up: it changes with what has been done.
+
+    Attributes:
+        timeout_error: The error.
+    """
+
+    timeout_error: TimedOutError
+
+
+@contextmanager
+def limited(seconds: float | None, timeout_error: TimedOutError) -> Iterator[Limit]:
+    """End the block after `seconds`, whatever it waits for; a program that it has started is killed.
+
+    Args:
+        seconds: None or 0 for no such end.
+        timeout_error: What to raise then, unless the block puts another error in its place.
+
+    Raises:
+        TimedOutError: The time is up.
+    """
+    limit = Limit(timeout_error)
+    if not seconds:
+        yield limit
+        return
+
+    def expire(_number: int, _frame: FrameType | None) -> None:
+        if not process.is_starting() and not _is_handled(limit.timeout_error):
+            raise limit.timeout_error
+
+    earlier = signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, seconds + _GRACE, _AGAIN)
+    try:
+        yield limit
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, earlier)
+
+
+def _is_handled(error: BaseException) -> bool:
+    """Whether `error` has been raised, and what runs now is the cleaning up after it."""
+    current = sys.exc_info()[1]
+    while current is not None and current is not error:
+        current = current.__context__
+    return current is error

@@ -1,0 +1,40 @@
+"""The machine that a command runs on: the runner of programs, the time, and the user. Tests pass their own."""
+
+from __future__ import annotations
+
+import getpass
+import platform
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from packager.base.runner import SYSTEM, Runner
+
+if TYPE_CHECKING:
+    import typer
+
+
+def current_user() -> str:
+    """Return user@machine."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a uid without a name
+        user = "somebody"
+    return f"{user}@{platform.node() or 'unknown'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A machine, and the person at it.
+
+    Attributes:
+        runner: What starts programs, tells the time and waits.
+        person: Who is at work, for those who find it in the cluster: user@machine.
+    """
+
+    runner: Runner = SYSTEM
+    person: str = field(default_factory=current_user)
+
+
+def host(context: typer.Context) -> Host:
+    """Return where the command runs: the host that `main` was given, or this machine."""
+    return context.obj if isinstance(context.obj, Host) else Host()

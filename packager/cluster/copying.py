@@ -1,0 +1,209 @@
+"""Copies a folder from a running container: tar packs it there, `packager.cluster.receive` unpacks it here."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass, replace
+from typing import IO, TYPE_CHECKING, cast
+
+from packager.base.errors import ClusterError, MlpackError, TimedOutError, UnreachableError, VerificationError
+from packager.cluster.receive import receive
+from packager.cluster.tarmessages import Remarks, parse_remarks
+from packager.kubectl.refusals import error_from
+from packager.kubectl.sentences import FORBIDDEN
+from packager.kubernetes.objects import is_being_deleted, status
+from packager.kubernetes.pods import failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from packager.base.process import Finished
+    from packager.cluster.receive import Received
+    from packager.kubectl.client import Kubectl
+
+QUIET_SECONDS = 8.0
+"""Seconds without a byte after which that is worth a word."""
+
+_CHUNK = 1 << 16
+
+PACK_COMMAND = (
+    "sh",
+    "-c",
+    'LC_ALL=C tar -c -f - -C "$1" .; code=$?; printf "%s %s\\n" "$0" "$code"; read -r released; exit "$code"',
+)
+"""What runs in the container, with a mark and the folder behind it.
+
+When a program in a container ends, what it wrote and nobody has read yet may get lost, and kubectl ends with 0 all the
+same (kubernetes/kubernetes#60140). So this one waits until the mark, which stands behind the archive, has arrived.
+"""
+
+# What tar fills its last record with, and more: whoever still writes then does not write an archive's end.
+_TAIL = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFolder:
+    """A folder of a running container."""
+
+    pod: str
+    container: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """The result of a copy: what arrived, tar's messages, and the folders in which files changed meanwhile."""
+
+    received: Received
+    remarks: Remarks
+    busy: tuple[str, ...] = ()
+
+
+def copy(
+    kubectl: Kubectl, place: RemoteFolder, folder: Path, *, patience: float, tell: Callable[[str], object]
+) -> Copied:
+    """Copy what is at `place` into `folder`, which is made when it is missing.
+
+    Args:
+        kubectl: The user's.
+        place: Where from.
+        folder: Where to.
+        patience: Seconds without a byte after which it is given up; 0 for never.
+        tell: Told when nothing comes.
+
+    Raises:
+        ClusterError: The container has no such folder or no tar, or the connection broke off.
+        TimedOutError: Nothing came for too long.
+        VerificationError: What came is not what tar writes.
+        OSError: `folder` cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    mark = secrets.token_hex(16)
+    arguments = ["exec", "--stdin", place.pod, f"--container={place.container}", "--", *PACK_COMMAND, mark, place.path]
+    with kubectl.start(*arguments, idle=_idle_limit(place, patience, tell), keep_stdin_open=True) as running:
+        tar = Marked(running.stdout, mark)
+        try:
+            received, damage = receive(cast("IO[bytes]", tar), folder), None
+        except VerificationError as error:
+            received, damage = None, error
+        left = _TAIL
+        while chunk := tar.read(_CHUNK):
+            left -= len(chunk)
+            if left < 0:
+                raise damage or VerificationError(f"data after the end of the archive from {place.pod}")
+        running.release()
+        done = running.wait()
+    remarks = parse_remarks(done.stderr, place.path)
+    if received is None or tar.code is None or (tar.code != 0 and not _is_partial(tar.code, remarks)):
+        if tar.code == 0 and damage:
+            raise damage
+        raise _copy_error(kubectl, place, done, remarks)
+    busy = tuple(path for path in remarks.changed if _is_folder(folder, path))
+    changed = tuple(path for path in remarks.changed if path not in busy)
+    return Copied(received, replace(remarks, changed=changed), busy)
+
+
+class Marked:
+    """A stream that ends where a mark and an exit code stand; the code is None while they have not come."""
+
+    def __init__(self, stream: IO[bytes], mark: str) -> None:
+        self.code: int | None = None
+        self._stream = stream
+        self._end = re.compile(rb"%b (\d{1,3})\n\Z" % mark.encode())
+        self._longest = len(mark) + len(" 255\n")
+        self._buffer = bytearray()
+        self._is_open = True
+
+    def read(self, size: int) -> bytes:
+        """Return up to `size` bytes; none at the end."""
+        while self._is_open and len(self._buffer) <= self._longest:
+            chunk = self._stream.read1(_CHUNK)  # type: ignore[attr-defined]
+            self._buffer += chunk
+            self._is_open = bool(chunk)
+            if end := self._end.search(self._buffer, max(0, len(self._buffer) - self._longest)):
+                self.code, self._is_open = int(end[1]), False
+                del self._buffer[end.start() :]
+        size = min(size, len(self._buffer) - (self._longest if self._is_open else 0))
+        data = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return data
+
+
+def _is_folder(folder: Path, path: str) -> bool:
+    try:
+        return (folder / path).is_dir()
+    except OSError:
+        return False
+
+
+def _idle_limit(place: RemoteFolder, patience: float, tell: Callable[[str], object]) -> Callable[[float], None]:
+    last = 0.0
+
+    def idle(seconds: float) -> None:
+        nonlocal last
+        if patience and seconds >= patience:
+            message = f"no data received from pod/{place.pod} for {seconds:g} s"
+            raise TimedOutError(message, hint="kubectl get nodes; run it again: the files copied so far are kept")
+        if seconds >= QUIET_SECONDS and not last >= QUIET_SECONDS:
+            until = f" until it is {patience:g} s" if patience else ""
+            tell(f"no data received from pod/{place.pod} for {seconds:g} s; waiting{until}")
+        last = seconds
+
+    return idle
+
+
+def _is_partial(returncode: int, remarks: Remarks) -> bool:
+    """Whether tar has ended badly for no other reason than files that it named: 1 and 2 are its exit codes."""
+    named = not remarks.is_complete or remarks.left_out
+    return returncode in (1, 2) and bool(named) and not (remarks.others or remarks.folder)
+
+
+def _copy_error(kubectl: Kubectl, place: RemoteFolder, done: Finished, remarks: Remarks) -> ClusterError:
+    """Return why a copy broke off."""
+    words = " ".join((" ".join(remarks.others) or done.stderr).split())
+    if missing := re.search(r'exec: "(\S+)": executable file not found|\b(tar): (?:command )?not found', words):
+        program = missing[1] or missing[2]
+        message = f"the image of {place.container} has no {program}, which is needed for copying"
+        return ClusterError(message, hint=f"add {program} to the image")
+    if remarks.folder == "No such file or directory":
+        return ClusterError(
+            f"{place.path} does not exist yet", hint="check with mlpack logs whether the work has started"
+        )
+    if remarks.folder:
+        hint = "check the pod's user: mlpack exec PACKAGE -- id"
+        return ClusterError(f"{place.path} cannot be read: {remarks.folder}", hint=hint)
+    error = error_from(done.stderr)
+    if not isinstance(error, UnreachableError) and (error.hint or FORBIDDEN.search(words)):
+        return ClusterError(f"the copy was interrupted: {error}", hint=error.hint)
+    why = _pod_end(kubectl, place.pod) or _end_message(done, words)
+    return ClusterError(f"the copy was interrupted: {why}", hint="run it again; the files copied so far are kept")
+
+
+def _end_message(done: Finished, words: str) -> str:
+    """Return how kubectl, or tar, has ended."""
+    if done.returncode < 0:
+        return f"kubectl was ended by signal {-done.returncode}"
+    if "tar: short read" in words:
+        return "a file shrank while it was read, and the tar of this image stops then"
+    if done.returncode == 0:
+        return "the connection ended before the archive did"
+    return words or f"tar ended with exit code {done.returncode}"
+
+
+def _pod_end(kubectl: Kubectl, pod_name: str) -> str | None:
+    """Return what has become of the pod, when that explains that nothing comes of it any more."""
+    try:
+        pod = kubectl.get(f"pods/{pod_name}")
+    except MlpackError:
+        return None
+    if pod is None:
+        return f"pod/{pod_name} was deleted"
+    if finding := failure(pod):
+        return str(finding)
+    if is_being_deleted(pod):
+        return f"pod/{pod_name} is being deleted"
+    if status(pod).get("phase") == "Succeeded":
+        return f"pod/{pod_name} has ended"
+    return None

@@ -1,0 +1,20 @@
+"""Checks whether the results outlive the pods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.cluster.doctor.case import note
+from packager.cluster.storage import lasting_storage, lost_with_pods
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.cluster.doctor.case import Case, CheckResult
+
+
+def results(case: Case) -> Iterator[CheckResult]:
+    """Check that the results are on storage that outlives the pods; if not, it is a remark, not a failure."""
+    for lost in dict.fromkeys(map(lost_with_pods, case.manifests.per_workload)):
+        if lost:
+            yield note("results", lost, lasting_storage(case.source))

@@ -1,0 +1,12 @@
+"""The labels and annotations that a deploy adds to every object."""
+
+from __future__ import annotations
+
+DIGEST = "mlpack/digest"
+"""Label, by the first 16 digits, and annotation, in full: the digest of the package that the object comes from."""
+
+RENDERED = "mlpack/rendered"
+"""Annotation: the digest of everything that was applied together, edits of the package included."""
+
+DEPLOYED_BY = "mlpack/deployed-by"
+"""Annotation: who deployed it, user@machine."""

@@ -1,0 +1,187 @@
+"""Finds what prevents a pod from starting or continuing: its image, its volumes, its node, a sidecar."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from packager.cluster import mounts
+from packager.kubernetes.objects import (
+    condition,
+    container_statuses,
+    events_about,
+    main_container,
+    moment,
+    name,
+    sentence,
+    shown,
+    status,
+    true_condition,
+)
+from packager.kubernetes.pods import last_lines, termination
+from packager.kubernetes.verdict import NEVER, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from packager.kubernetes.objects import Object
+
+IMAGE_PATIENCE = 15.0
+"""A registry may hiccup; an image that is still not there after this long is not coming."""
+
+CONFIG_PATIENCE = 10.0
+"""Somebody may be about to apply the ConfigMap or the Secret that is missing."""
+
+CRASH_PATIENCE = 30.0
+"""A kubelet that holds a container back for this long has started it three times (10 s, 20 s, 40 s)."""
+
+SIDECAR_PATIENCE = 60.0
+"""Some sidecars end by themselves when they find that they are alone."""
+
+_IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
+_CONFIG = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+
+_NOT_READY = {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"}
+
+
+def obstacles(pod: Object, events: Sequence[Object], nodes: Sequence[Object] = ()) -> Iterator[Finding]:
+    """Yield what prevents the pod from starting or continuing."""
+    if status(pod).get("phase") not in (None, "Pending", "Running", "Unknown"):
+        return
+    scheduled = condition(pod, "PodScheduled")
+    if scheduled and scheduled["status"] == "False":
+        yield _unscheduled(pod, scheduled)
+        return
+    yield from lost_node(pod, nodes)
+    for container in container_statuses(pod):
+        waiting = container["state"].get("waiting") or {}
+        reason, detail = waiting.get("reason", ""), sentence(waiting)
+        if reason in _IMAGE:
+            yield _image(pod, container["image"], reason, detail, events)
+            return
+        if reason in _CONFIG:
+            message = f"container {container['name']} cannot be created: {detail or reason}"
+            yield Finding(reason, shown(pod), message, _config_hint(detail), final_after=CONFIG_PATIENCE)
+            return
+        if reason == "CrashLoopBackOff":
+            terminated = (container.get("lastState") or {}).get("terminated") or {}
+            end = termination(pod, container, terminated)
+            # A job may be lucky in its next attempt; what is to serve has failed in the same way three times by then.
+            is_service = pod["spec"].get("restartPolicy") == "Always" and container["name"] == main_container(pod)
+            patience = CRASH_PATIENCE if is_service else NEVER
+            message = f"{end.message}, again and again"
+            yield Finding(reason, shown(pod), message, end.hint, final_after=patience, log=end.log)
+            return
+    yield from _mounts(pod, events)
+
+
+def lost_node(pod: Object, nodes: Sequence[Object]) -> Iterator[Finding]:
+    """Yield the finding that the pod's node does not answer; the status of its pods is then out of date."""
+    node = next((node for node in nodes if name(node) == pod["spec"].get("nodeName")), None)
+    lost = seems_node_lost(pod) if node is None else not true_condition(node, "Ready")
+    if not lost:
+        return
+    ready = (condition(node, "Ready") if node else None) or condition(pod, "Ready") or {}
+    where = f" {pod['spec']['nodeName']}" if pod["spec"].get("nodeName") else ""
+    since = (
+        f" since {moment(ready['lastTransitionTime']):%H:%M:%S} UTC" if ready.get("lastTransitionTime") else " any more"
+    )
+    yield Finding("NodeLost", shown(pod), f"its node{where} does not answer{since}", "kubectl get nodes")
+
+
+def seems_node_lost(pod: Object) -> bool:
+    """Whether the pod's node seems not to answer.
+
+    What the kubelet says of the containers stays as it was, and the node controller takes back that the pod is ready
+    (pkg/controller/util/node: MarkPodsNotReady).
+    """
+    ready, containers = condition(pod, "Ready"), condition(pod, "ContainersReady")
+    if status(pod).get("reason") == "NodeLost" or (ready and ready["status"] == "Unknown"):
+        return True
+    contradicts = ready and containers and (ready["status"], containers["status"]) == ("False", "True")
+    return bool(contradicts and not pod["spec"].get("readinessGates"))
+
+
+def kept_running(pod: Object) -> Finding | None:
+    """Return the containers that keep a pod running after its main container has ended, such as injected sidecars."""
+    main = main_container(pod)
+    statuses = {entry["name"]: entry["state"] for entry in status(pod).get("containerStatuses") or ()}
+    terminated = statuses.pop(main, {}).get("terminated")
+    running = [container for container, state in statuses.items() if "running" in state]
+    if not (terminated and running):
+        return None
+    message = (
+        f"container {main} has ended with exit code {terminated.get('exitCode', 0)}, "
+        f"but the pod keeps running for its container {', '.join(running)}"
+    )
+    hint = "remove that container, or move it to initContainers with restartPolicy Always"
+    log = last_lines(terminated.get("message", ""))
+    return Finding("SidecarRuns", shown(pod), message, hint, final_after=SIDECAR_PATIENCE, log=log)
+
+
+def _unscheduled(pod: Object, scheduled: Object) -> Finding:
+    detail = scheduled.get("message", "")
+    if scheduled.get("reason") == "SchedulingGated":
+        return Finding("SchedulingGated", shown(pod), "held back by a scheduling gate (for example of a queue)")
+    # What the scheduler tells of preemption and of devices that could be freed is of use to nobody who waits.
+    detail = re.sub(r"\.? ?(no new claims to deallocate, )?preemption:.*", "", detail).rstrip(". ,")
+    hint = None
+    if "Insufficient" in detail:
+        hint = "wait for room, or request less in the overlay's resources; `kubectl describe nodes` shows what is taken"
+    elif "PersistentVolumeClaim" in detail or "persistentvolumeclaim" in detail:
+        hint = "kubectl get persistentvolumeclaims"
+    elif "taint" in detail or "node affinity" in detail or "node selector" in detail:
+        hint = "kubectl get nodes --show-labels; kubectl describe nodes | grep Taints"
+    return Finding(
+        "Unschedulable", shown(pod), f"no node can run it: {detail or 'the scheduler gives no reason'}", hint
+    )
+
+
+def _image(pod: Object, image: str, reason: str, detail: str, events: Sequence[Object]) -> Finding:
+    if not detail or detail.startswith("Back-off"):  # the kubelet's own words are in the event
+        for event in reversed(events_about(events, pod)):
+            if event.get("message", "").startswith("Failed to pull image"):
+                detail = sentence(event)
+                break
+    cause = detail.rpartition("failed to do request: ")[2].removeprefix(f'Failed to pull image "{image}": ')
+    if re.search(r"not ?found|manifest unknown", detail, re.IGNORECASE):
+        hint = "build and push it, or correct REGISTRY in mlops.env"
+    elif re.search(r"denied|unauthorized|authentication|forbidden", detail, re.IGNORECASE):
+        hint = "the registry requires a login: add an imagePullSecret to the namespace's service account"
+    elif reason == "ErrImageNeverPull":
+        hint = "load it on the node, or allow pulling: imagePullPolicy in the overlay"
+    elif reason == "InvalidImageName":
+        hint = "correct REGISTRY in mlops.env"
+    else:
+        hint = "the node cannot reach the registry: check REGISTRY in mlops.env"
+    message = f"the image {image} cannot be pulled{f': {cause}' if cause else ''}"
+    patience = 0.0 if reason == "InvalidImageName" else IMAGE_PATIENCE
+    return Finding("ErrImagePull", shown(pod), message, hint, final_after=patience)
+
+
+def _mounts(pod: Object, events: Sequence[Object]) -> Iterator[Finding]:
+    started = any("waiting" not in entry["state"] for entry in container_statuses(pod))
+    if started or status(pod).get("phase") != "Pending":
+        return
+    warnings = [event for event in events_about(events, pod) if event.get("reason") in _NOT_READY]
+    if refused := mounts.refused(warnings):
+        for mount in refused:
+            message = f"{mount.source} cannot be mounted: {mount.why}"
+            yield Finding("FailedMount", shown(pod), message, mount.hint)
+        return
+    for event in reversed(warnings):
+        detail = sentence(event)
+        if "failed to sync" in detail and "cache" in detail:
+            continue  # the kubelet has not heard of the object yet; it asks again
+        missing = re.search(r'(configmap|secret|persistentvolumeclaim) "[^"]+" not found', detail)
+        patience = CONFIG_PATIENCE if missing else float("inf")
+        yield Finding(str(event["reason"]), shown(pod), detail, _config_hint(detail), final_after=patience)
+        return
+
+
+def _config_hint(detail: str) -> str | None:
+    if missing := re.search(r'(configmap|secret|persistentvolumeclaim) "([^"]+)" not found', detail):
+        return f"create the {missing[1]} {missing[2]} in this namespace"
+    if "runAsNonRoot" in detail:
+        return "set a user other than 0 in the overlay's patch"
+    return None

@@ -1,0 +1,189 @@
+"""Determines the owner of an object in the cluster, by the labels that a package's overlays give to all objects.
+
+Other owners of an object's fields are read from its managed fields
+(https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packager.base.errors import ClusterError, NotServedError
+from packager.cluster.labels import DEPLOYED_BY, DIGEST
+from packager.kubernetes.objects import annotation, labels, name, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.objects import Object
+
+FIELD_MANAGER = "mlpack"
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+PACKAGE = "app.kubernetes.io/name"
+
+_APPLIERS = (FIELD_MANAGER, "kubectl-client-side-apply", "kubectl", "kubectl-last-applied")
+"""Who applies a package: mlpack, or kubectl by itself."""
+
+Key = tuple[str, str]
+"""An object's kind and name."""
+
+
+# What the API server calls the manager of fields that nobody managed before the first server-side apply (apimachinery,
+# managedfields/internal/skipnonapplied.go).
+_NO_MANAGER = "before-first-apply"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The user, and the build of the package.
+
+    Attributes:
+        package: The package's name.
+        digest: Of this build.
+        user: user@machine.
+    """
+
+    package: str
+    digest: str
+    user: str
+
+    def owns(self, item: Object) -> bool:
+        """Whether an object is this package's, of whatever build and whoever deployed it."""
+        if not {MANAGED_BY, PACKAGE} & set(labels(item)):  # an overlay may have been edited to give none
+            return annotation(item, DIGEST) is not None
+        return labels(item).get(MANAGED_BY) == "mlpack" and labels(item).get(PACKAGE) == self.package
+
+    def differs(self, item: Object) -> str | None:
+        """Return how an object's deployment differs from ours: `deployed by …, from another build (…)`."""
+        user, digest = annotation(item, DEPLOYED_BY), annotation(item, DIGEST)
+        parts = [f"deployed by {user}"] if user not in (None, self.user) else []
+        if digest is not None and digest != self.digest:
+            parts.append(f"{'' if parts else 'deployed '}from another build ({digest.removeprefix('sha256:')[:12]})")
+        return ", ".join(parts) or None
+
+    def remark(self, item: Object) -> str | None:
+        """Return, in a sentence, that an object is not of this very package, build and person; None when it is."""
+        if not self.owns(item):
+            return f"{shown(item)} does not belong to the package {self.package}"
+        how = self.differs(item)
+        return f"{shown(item)} was {how}" if how else None
+
+
+def key(item: Object) -> Key:
+    """Return the object's kind and name."""
+    return str(item["kind"]), name(item)
+
+
+def resource(item: Object) -> str:
+    """Return `kind.group/name`, as kubectl takes it, for an object of a manifest."""
+    group, slash, _ = item["apiVersion"].partition("/")
+    kind = item["kind"].lower()
+    return f"{kind}.{group}/{name(item)}" if slash else f"{kind}/{name(item)}"
+
+
+def look_up(kubectl: Kubectl, manifests: Iterable[Object]) -> dict[Key, Object]:
+    """Return what is in the cluster under the kinds and names of `manifests`, managed fields included.
+
+    Raises:
+        ClusterError: The cluster cannot say.
+    """
+    names = [resource(item) for item in manifests]
+    while names:
+        try:
+            return {key(item): item for item in kubectl.items(*names, "--show-managed-fields")}
+        except NotServedError as error:
+            names = [entry for entry in names if entry.partition("/")[0] != error.resource]
+    return {}
+
+
+def owner(item: Object) -> str:
+    """Return the owner of an object in words, as far as it is known."""
+    if labels(item).get(MANAGED_BY) == "mlpack":
+        return f"of the package {labels(item).get(PACKAGE)}"
+    others = sorted(managers(item) - {FIELD_MANAGER})
+    return f"managed by {', '.join(others) or 'an unknown owner'}"
+
+
+def managers(item: Object) -> set[str]:
+    """Return who manages fields of an object, but for those that only report in its status."""
+    return {entry["manager"] for entry in _entries(item)} - {_NO_MANAGER}
+
+
+def described(items: Sequence[tuple[Object, str]]) -> str:
+    """Return objects and their owners as a list in a sentence."""
+    return ", ".join(f"{shown(item)} ({whose})" for item, whose in items)
+
+
+def refuse_taken(live: Mapping[Key, Object], identity: Identity) -> None:
+    """Refuse to overwrite objects of others.
+
+    Raises:
+        ClusterError: Some of `live` are not the package's.
+    """
+    taken = [(item, owner(item)) for item in live.values() if not identity.owns(item)]
+    if taken:
+        raise _taken_error(described(taken))
+
+
+def foreign_objects(items: Iterable[Object], known: Mapping[Key, Object]) -> list[Object]:
+    """Return those objects that somebody else has made since `known` was looked up, which we have applied over.
+
+    What we have just made is managed by nobody else yet; what others made of the same package carries its labels by
+    their own hand.
+    """
+    return [item for item in items if key(item) not in known and _is_only_labelled_by_us(item)]
+
+
+def refuse_foreign(items: Iterable[Object]) -> None:
+    """Refuse to continue if others have just created some of the objects.
+
+    Raises:
+        ClusterError: There are any.
+    """
+    taken = [(item, owner({**item, "metadata": {**item["metadata"], "labels": {}}})) for item in items]
+    if taken:
+        raise _taken_error(described(taken))
+
+
+def foreign_data(item: Object, manifest: Object) -> list[str]:
+    """Return who has put data of their own into an object that the package brings: `bob has set data.KEY`."""
+    keys_by_manager: dict[str, set[str]] = {}
+    for part in ("data", "binaryData"):
+        extra = set(item.get(part) or ()) - set(manifest.get(part) or ())
+        for entry in _entries(item):
+            fields = (entry.get("fieldsV1") or {}).get(f"f:{part}") or {}
+            keys_by_manager.setdefault(entry["manager"], set()).update(
+                f"{part}.{name}" for name in extra if f"f:{name}" in fields
+            )
+    ours: set[str] = set().union(*(keys_by_manager.pop(manager, set()) for manager in _APPLIERS))
+    return [
+        f"{manager} has set {', '.join(sorted(keys - ours))}"
+        for manager, keys in keys_by_manager.items()
+        if keys - ours
+    ]
+
+
+def _taken_error(listed: str) -> ClusterError:
+    return ClusterError(
+        f"objects with these names already exist and belong to others: {listed}; nothing was applied",
+        hint="use another namespace (-n), or another nameSuffix in the overlay's kustomization.yaml",
+    )
+
+
+def _is_only_labelled_by_us(item: Object) -> bool:
+    others = [entry for entry in _entries(item) if entry["manager"] != FIELD_MANAGER]
+    return bool(others) and not any(f"f:{MANAGED_BY}" in _labels_of(entry) for entry in others)
+
+
+def _labels_of(entry: Object) -> Object:
+    metadata = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
+    return metadata.get("f:labels") or {}
+
+
+def _entries(item: Object) -> list[Object]:
+    """Return the object's managed fields, but for what controllers report in its status."""
+    entries = item["metadata"].get("managedFields") or ()
+    return [entry for entry in entries if not entry.get("subresource") and entry.get("manager")]

@@ -1,0 +1,119 @@
+"""Keeps what earlier snapshots showed and a later one may not, because controllers delete pods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packager.cluster.losses import LOST, VANISHED, losses, worker_losses
+from packager.kubernetes.objects import is_being_deleted, is_running, name, shown, uid
+from packager.kubernetes.pods import failure
+from packager.kubernetes.stopped import REDEPLOY_HINT, deletion_cause, has_ended, stopped
+from packager.kubernetes.verdict import Finding
+
+if TYPE_CHECKING:
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
+    from packager.workloads.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What is known from earlier snapshots.
+
+    Attributes:
+        failures: Why pods have failed, of which some may be gone by now.
+        losses: Which pods were stopped before the workload's end; None when there were no earlier looks.
+        unreported_end: Seconds for which the workload's end has been seen, and not by its operator.
+        deletion_seconds: Seconds for which the workload has been seen to be deleted.
+    """
+
+    failures: tuple[Finding, ...] = ()
+    losses: tuple[Finding, ...] | None = None
+    unreported_end: float = 0
+    deletion_seconds: float = 0
+
+
+class Memory:
+    """Collects the past from one snapshot after the other."""
+
+    def __init__(self, kind: Workload) -> None:
+        self._kind = kind
+        self._failures: dict[str, Finding] = {}
+        self._main: Object | None = None
+        self._is_over = False
+        self._workers: dict[str, str] = {}
+        self._losses: dict[str, Finding] = {}
+        self._since: dict[str, float] = {}
+
+    def add(self, snapshot: Snapshot, now: float) -> Past:
+        """Return the past, including `snapshot`, which was taken at `now`."""
+        for finding in map(failure, snapshot.pods):
+            if finding:
+                self._failures[finding.subject] = finding
+        self._watch(snapshot)
+        unreported_end = self._kind.unreported_end(snapshot) is not None
+        return Past(
+            tuple(self._failures.values()),
+            tuple(self._losses.values()),
+            unreported_end=self._lasted("unreported_end", unreported_end, now),
+            deletion_seconds=self._lasted("going", is_being_deleted(snapshot.workload), now),
+        )
+
+    def _lasted(self, what: str, holds_now: bool, now: float) -> float:  # noqa: FBT001 - a fact, not a switch
+        if not holds_now:
+            self._since.pop(what, None)
+            return 0
+        return now - self._since.setdefault(what, now)
+
+    def _watch(self, snapshot: Snapshot) -> None:
+        """Remember what was stopped until the main pod's end; a new attempt of it starts anew."""
+        main = self._kind.main(snapshot.pods)
+        if main is None:
+            self._note_main_gone(snapshot)
+            return
+        if self._main is None or uid(main) != uid(self._main):
+            self._start_attempt(main)
+        if self._kind.stops_its_pods(snapshot):
+            return
+        if is_running(main):
+            self._watch_workers(snapshot)
+        # What took a worker away may be told only after the main pod has ended of that: in an event, or by the time at
+        # which the controller began to clean up.
+        seen = worker_losses(self._kind, snapshot, main) if self._is_over else losses(self._kind, snapshot)
+        for finding in seen:
+            self._losses.setdefault(finding.subject, finding)
+        self._is_over = has_ended(main)
+
+    def _start_attempt(self, main: Object) -> None:
+        self._main, self._is_over, self._workers = main, False, {}
+        # Of an attempt whose beginning nobody saw, nobody knows which workers it began with.
+        self._losses = {
+            finding.subject: finding for finding in self._losses.values() if finding.reason == LOST and has_ended(main)
+        }
+
+    def _watch_workers(self, snapshot: Snapshot) -> None:
+        workers = {name(worker): worker for worker in self._kind.workers(snapshot.pods)}
+        for worker in workers.values():
+            self._workers.setdefault(name(worker), uid(worker))
+        for worker_name, known in self._workers.items():
+            current = workers.get(worker_name)
+            if current is None or uid(current) != known:
+                self._add_loss(f"pod/{worker_name}", "it was deleted while the job was running")
+            elif finding := stopped(current, snapshot):
+                self._add_loss(finding.subject, f"{finding.message} while the job was running")
+
+    def _add_loss(self, subject: str, message: str) -> None:
+        finding = Finding(LOST, subject, message, REDEPLOY_HINT, blocks=False)
+        self._losses.setdefault(subject, finding)
+
+    def _note_main_gone(self, snapshot: Snapshot) -> None:
+        """Say of a main pod that is gone what can be said when nobody saw its end."""
+        if self._main is None or self._is_over or self._kind.stops_its_pods(snapshot):
+            return
+        subject = shown(self._main)
+        known = self._losses.get(subject)
+        if known is None or known.reason == VANISHED:
+            gone = f"it no longer exists, and how it ended is unknown: {deletion_cause(self._main, snapshot)}"
+            seen = {finding.subject: finding for finding in losses(self._kind, snapshot)}
+            self._losses[subject] = seen.get(subject) or Finding(VANISHED, subject, gone, REDEPLOY_HINT, blocks=False)

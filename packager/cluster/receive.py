@@ -1,0 +1,214 @@
+"""Unpacks a tar stream from a pod into a folder, safely.
+
+No file is written outside of the folder, even if others change it meanwhile: each part of a path is opened relative to
+the one above it, and no link is followed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+from packager.base import workfolder
+from packager.base.errors import VerificationError
+from packager.cluster.tarstream import TarStream
+from packager.package.contents import ContentError, normalized, shown
+from packager.package.limits import Limits
+from packager.package.tarheader import DamageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from packager.cluster.tarstream import Arrival
+
+_MAX_FILES = 1_000_000
+
+# What stays free on the disk, unless half of what is free is less.
+_RESERVE = 1 << 30
+
+# Nobody reads more names than these.
+_MAX_NAMES = 1_000
+
+_FILES = b"0\x007"
+_FOLDER = b"5"
+
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+# The file system cannot hold such a name, or has something else of that name.
+_BAD_NAME_ERRNOS = frozenset(
+    (errno.EINVAL, errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY)
+)
+
+# A time that every file system can hold: until the year 2106.
+_LATEST = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """The result of unpacking a tar stream.
+
+    Attributes:
+        files: How many files arrived.
+        size: Their bytes.
+        skipped: The names of what was left out, fit for a terminal: links, devices, sparse files, and what has a name
+            that may not stand in the folder, or cannot. The first thousand.
+        unnamed: How many more were left out.
+    """
+
+    files: int
+    size: int
+    skipped: tuple[str, ...]
+    unnamed: int = 0
+
+
+class _SkippedError(Exception):
+    """A member that is left out."""
+
+
+def receive(
+    stream: IO[bytes],
+    folder: Path,
+    advance: Callable[[int], object] = lambda _size: None,
+    limits: Limits | None = None,
+) -> Received:
+    """Unpack a tar, as it comes, into a `folder` that may hold things already; a file of the same name is replaced.
+
+    A file appears when it is complete, and stays when what comes after it is damaged. Memory stays within a few MiB.
+
+    Args:
+        stream: The tar.
+        folder: Where to.
+        advance: Called with the number of bytes as they are written.
+        limits: How many files and bytes may arrive; None: a million files and folders, and as many bytes as the disk
+            has room for, less 1 GiB or half of what is free.
+
+    Raises:
+        VerificationError: The tar is damaged or breaks off, more arrives than may, or a link in `folder` is in the way.
+        OSError: `folder` cannot be written.
+    """
+    tar = TarStream(stream, limits or _disk_limits(folder))
+    files = size = unnamed = 0
+    skipped: list[str] = []
+    with ExitStack() as stack:
+        root = _open_until_exit(stack, folder, os.O_DIRECTORY)
+        # In the folder itself, for a rename does not lead from one file system to another.
+        work = _open_until_exit(stack, stack.enter_context(workfolder.beside(folder / "results")), _FOLDER_FLAGS)
+        stack.enter_context(_errors_explained())
+        for member in tar.members():
+            try:
+                is_file = _write_member(member, tar, _Target(root, work, folder), advance)
+            except _SkippedError:
+                if len(skipped) < _MAX_NAMES:
+                    skipped.append(shown(member.path.removeprefix("./")))
+                else:
+                    unnamed += 1
+            else:
+                files, size = files + is_file, size + member.size
+    return Received(files, size, tuple(skipped), unnamed)
+
+
+def _open_until_exit(stack: ExitStack, folder: Path, flags: int) -> int:
+    descriptor = os.open(folder, flags | os.O_RDONLY | os.O_CLOEXEC)
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+@contextmanager
+def _errors_explained() -> Iterator[None]:
+    try:
+        yield
+    except DamageError as error:
+        raise VerificationError(f"the tar stream is truncated or damaged: {error}") from None
+    except ContentError as error:
+        raise VerificationError(str(error)) from None
+
+
+def _disk_limits(folder: Path) -> Limits:
+    disk = os.statvfs(folder)
+    free = disk.f_bavail * disk.f_frsize
+    return Limits(size=free - min(_RESERVE, free // 2), files=_MAX_FILES)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The folder that everything goes into: open, with a work folder of ours in it, and as messages name it."""
+
+    root: int
+    work: int
+    shown: Path
+
+    @contextmanager
+    def folder(self, path: str) -> Iterator[int]:
+        """Open the folder `path`, which is made where it is not."""
+        step, current = self.shown, os.dup(self.root)
+        try:
+            for part in path.split("/") if path else ():
+                step /= part
+                is_new = False
+                with suppress(FileExistsError):
+                    os.mkdir(part, 0o700, dir_fd=current)
+                    is_new = True
+                self.refuse_link(current, part, step)
+                child = os.open(part, _FOLDER_FLAGS, dir_fd=current)
+                os.close(current)
+                current = child
+                if is_new:
+                    os.fchmod(current, 0o755)  # whatever the umask
+            yield current
+        finally:
+            os.close(current)
+
+    def refuse_link(self, folder: int, name: str, step: Path) -> None:
+        """Raise ContentError when `name` is a link."""
+        with suppress(FileNotFoundError):
+            if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                raise ContentError(f"{step} is a link")
+
+
+def _write_member(member: Arrival, tar: TarStream, place: _Target, advance: Callable[[int], object]) -> bool:
+    """Write a member, and return whether it is a file. Raises _SkippedError."""
+    try:
+        path = normalized(member.path)
+    except ContentError:
+        raise _SkippedError from None
+    is_folder = member.kind in _FOLDER or member.path.endswith("/")
+    if not member.is_known or member.kind not in _FILES + _FOLDER or not (path or is_folder):
+        raise _SkippedError
+    above, _, name = path.rpartition("/")
+    try:
+        if is_folder:
+            with place.folder(path):
+                return False
+        with place.folder(above) as folder:
+            place.refuse_link(folder, name, place.shown / path)
+            _write(member, tar, place.work, advance)
+            os.rename(workfolder.FILE, name, src_dir_fd=place.work, dst_dir_fd=folder)
+    except OSError as error:
+        if error.errno in _BAD_NAME_ERRNOS:
+            raise _SkippedError from None
+        raise
+    return True
+
+
+def _write(member: Arrival, tar: TarStream, work: int, advance: Callable[[int], object]) -> None:
+    with suppress(FileNotFoundError):  # of a member that could not take its name
+        os.unlink(workfolder.FILE, dir_fd=work)
+    with os.fdopen(os.open(workfolder.FILE, _NEW_FLAGS, 0o600, dir_fd=work), "wb", buffering=0) as file:
+        for chunk in tar.chunks():
+            _write_all(file.fileno(), chunk)
+            advance(len(chunk))
+        os.fchmod(file.fileno(), 0o755 if member.mode & 0o100 else 0o644)
+        if 0 <= member.mtime < _LATEST:
+            os.utime(file.fileno(), (member.mtime, member.mtime))
+
+
+def _write_all(file: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]

@@ -1,0 +1,217 @@
+"""Deletes objects by their uid, so that a new object with the same name is never deleted."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from packager.base import workfolder
+from packager.base.errors import ClusterError, TimedOutError, UnreachableError
+from packager.cluster.leftovers import leftovers
+from packager.cluster.observe import selector_flag
+from packager.cluster.ownership import foreign_data, key, look_up, owner, resource
+from packager.kubectl.client import REQUEST_TIMEOUT
+from packager.kubectl.refusals import explained_error, is_forbidden
+from packager.kubectl.sentences import NO_OBJECT, UID_CHANGED
+from packager.kubernetes.objects import name, owners, shown, uid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from packager.base.runner import Runner
+    from packager.cluster.manifests import Manifests
+    from packager.cluster.ownership import Identity
+    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.objects import Object
+    from packager.workloads.workload import Workload
+
+_AT_ONCE = 4
+_INTERVAL = 0.5
+
+_REFUSED_SECONDS = 15.0
+"""Seconds after which a refusal is believed: a restarted API server may forbid everything for a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The objects in the cluster under the names of a package's overlay.
+
+    Attributes:
+        workloads: The workloads that are there and the package's.
+        rest: What else of the package's is there and goes.
+        kept: Claims that stay because the user wants to keep them.
+        others: What is not the package's, or not only, and whose it is.
+    """
+
+    workloads: tuple[Object, ...]
+    rest: tuple[Object, ...]
+    kept: tuple[Object, ...]
+    others: tuple[tuple[Object, str], ...]
+
+
+def survey(kubectl: Kubectl, manifests: Manifests, identity: Identity, *, keep_claims: bool = False) -> Survey:
+    """Return what a delete would remove and what it would leave.
+
+    Raises:
+        ClusterError: The cluster cannot say.
+    """
+    live = look_up(kubectl, manifests.objects)
+    others: list[tuple[Object, str]] = []
+    ours: list[Object] = []
+    for manifest in manifests.objects:
+        item = live.get(key(manifest))
+        if item is None:
+            continue
+        if not identity.owns(item):
+            others.append((item, owner(item)))
+        elif foreign := foreign_data(item, manifest):
+            others.append((item, "; ".join(foreign)))
+        else:
+            ours.append(item)
+    kept = [item for item in ours if keep_claims and item["kind"] == "PersistentVolumeClaim"]
+    running = {key(workload) for workload in manifests.workloads}
+    workloads = [item for item in ours if key(item) in running]
+    rest = [item for item in ours if item not in workloads and item not in kept]
+    rest += leftovers(kubectl, manifests, identity)
+    return Survey(tuple(workloads), tuple(rest), tuple(kept), tuple(others))
+
+
+def remove(kubectl: Kubectl, items: Sequence[Object], *, timeout: float | None) -> None:
+    """Delete objects, and all that controllers made for them, and wait until they are gone.
+
+    Args:
+        kubectl: The user's.
+        items: As the cluster gave them.
+        timeout: Seconds to wait; None not to wait.
+
+    Raises:
+        TimedOutError: They are not gone yet.
+        ClusterError: The server refused, or somebody has put another object in the place of one of them.
+    """
+    begin = kubectl.runner.clock()
+    listed: dict[str, dict[str, str]] = {}
+    paths = [_path(kubectl, item, listed) for item in items]
+    with workfolder.temporary() as folder, ThreadPoolExecutor(_AT_ONCE) as pool:
+        files = [_options(folder / f"{index}.json", item) for index, item in enumerate(items)]
+        list(pool.map(partial(_delete, kubectl), items, paths, files))
+    if timeout is None:
+        return
+    _await_gone(kubectl.runner, lambda left: _not_gone(kubectl, left), items, begin, timeout)
+
+
+def await_stragglers(kubectl: Kubectl, kind: Workload, workload: Object, *, timeout: float) -> None:
+    """Wait until the pods are gone too that a controller made when it had not heard yet of the workload's deletion.
+
+    Args:
+        kubectl: The user's.
+        kind: The workload's kind.
+        workload: What was deleted, as the cluster gave it.
+        timeout: Seconds to wait.
+
+    Raises:
+        TimedOutError: They are not gone yet.
+        ClusterError: The cluster cannot say.
+    """
+    selector = kind.selector(workload)
+    if selector is None:
+        return
+    runner = kubectl.runner
+    made = partial(_pods_of, kubectl, selector_flag(selector), workload)
+    _await_gone(runner, lambda _left: made(), [workload], runner.clock(), timeout)
+
+
+def _await_gone(
+    runner: Runner,
+    remaining: Callable[[list[Object]], list[Object]],
+    items: Sequence[Object],
+    begin: float,
+    timeout: float,
+) -> None:
+    """Wait until `remaining`, which is given what was left at the look before, returns nothing any more.
+
+    Raises:
+        TimedOutError: Something is left, or may be, when `timeout` seconds have passed since `begin`.
+        ClusterError: The cluster has refused for _REFUSED seconds to say so.
+    """
+    left, answered_at = list(items), runner.clock()
+    while True:
+        what = "not deleted"
+        try:
+            left = remaining(left)
+            answered_at = runner.clock()
+        except UnreachableError:
+            what = "may not be fully deleted"
+        except ClusterError as error:
+            what = "may not be fully deleted"
+            if runner.clock() - answered_at >= _REFUSED_SECONDS:
+                message = f"{_names(left)}: deletion was requested, but not confirmed: {error}"
+                raise ClusterError(message, hint=error.hint) from error
+        if not left:
+            return
+        if runner.clock() - begin >= timeout:
+            raise TimedOutError(
+                f"{_names(left)}: {what} after {timeout:.3g} s", hint="run it again to continue waiting"
+            )
+        runner.sleep(_INTERVAL)
+
+
+def _names(items: Sequence[Object]) -> str:
+    return ", ".join(shown(item) for item in items)
+
+
+def _pods_of(kubectl: Kubectl, selector: str, workload: Object) -> list[Object]:
+    """Return the workload's pods that are there, as far as the user may see pods."""
+    try:
+        pods = kubectl.items("pods", selector)
+    except ClusterError as error:
+        if not is_forbidden(error):
+            raise
+        return []
+    return [pod for pod in pods if uid(workload) in owners(pod)]
+
+
+def _not_gone(kubectl: Kubectl, items: list[Object]) -> list[Object]:
+    """Return those of `items` that are not gone."""
+    live_uids = {uid(item) for item in kubectl.items(*(resource(item) for item in items))} if items else set()
+    return [item for item in items if uid(item) in live_uids]
+
+
+def _options(file: Path, item: Object) -> Path:
+    """Write to `file` that this very object is to be deleted, and no other one of its name."""
+    options = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": uid(item)},
+        "propagationPolicy": "Foreground",
+    }
+    file.write_text(json.dumps(options), encoding="utf-8")
+    return file
+
+
+def _delete(kubectl: Kubectl, item: Object, path: str, options: Path) -> None:
+    """Delete one object; what is gone already is no error."""
+    timeout = f"--request-timeout={REQUEST_TIMEOUT:g}s"
+    done = kubectl.run("delete", f"--raw={path}", f"--filename={options}", timeout)
+    if done.returncode == 0 or NO_OBJECT.search(done.stderr):
+        return
+    if UID_CHANGED.search(done.stderr):
+        raise ClusterError(f"{shown(item)} was replaced by another object of this name, which was kept")
+    raise kubectl.unready_or(explained_error(done.stderr))
+
+
+def _path(kubectl: Kubectl, item: Object, listed: dict[str, dict[str, str]]) -> str:
+    """Return where the API has an object; `listed` keeps what each version of it serves, by kind."""
+    version = item["apiVersion"]
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    if version not in listed:
+        resources = (kubectl.raw(root) or {}).get("resources") or ()
+        listed[version] = {entry["kind"]: entry["name"] for entry in resources if "/" not in entry["name"]}
+    if item["kind"] not in listed[version]:
+        raise ClusterError(f"the cluster does not list {item['kind']} in {version}")
+    namespace = item["metadata"].get("namespace")
+    where = f"/namespaces/{namespace}" if namespace else ""
+    return f"{root}{where}/{listed[version][item['kind']]}/{name(item)}"

@@ -1,0 +1,36 @@
+"""Determines whether the results of a workload outlive its pods, and how to keep them."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from packager.base.errors import ClusterError
+from packager.base.paths import argument
+from packager.cluster.results import output_of
+from packager.options import OPTIONS
+
+if TYPE_CHECKING:
+    from packager.cluster.manifests import Manifests
+
+
+def lost_with_pods(manifests: Manifests) -> str | None:
+    """Return, in a sentence, that the workload's results go with its pods; None when they stay, or there are none."""
+    if manifests.kind.serves:
+        return None
+    try:
+        output = output_of(manifests.kind.pod_template(manifests.workload), manifests.objects)
+    except ClusterError:
+        return None
+    # What a site adds to the workload of a build need not write anything.
+    if output.outlives_pods or (manifests.index and output.volume is None):
+        return None
+    return f"results are lost when the pods are deleted: OUTPUT_DIR is on {output.storage}"
+
+
+def lasting_storage(package: Path | str) -> str:
+    """Return the command that puts the results of a package, as the user named it, on storage that stays."""
+    first, *others = (option.name for option in OPTIONS if option.storage and option.dataset)
+    command = shlex.join(["mlpack", "configure", argument(Path(package)), "--storage", first])
+    return f"{command} (or {', '.join(others)})"

@@ -1,0 +1,181 @@
+"""Reads a tar stream from a pod in small pieces, in every format that GNU tar and busybox tar write.
+
+The stream is not trusted: headers are limited to 64 KiB, and all bytes are counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+from packager.package import tarheader
+from packager.package.contents import ContentError
+from packager.package.tarheader import BLOCK, DamageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.package.limits import Limits
+
+SPARSE = b"S"
+
+# Links, devices and folders: whatever size they claim, nothing follows.
+_EMPTY = b"123456"
+_EXTENSIONS = b"LKNxgX"
+
+# A path is at most 4 KiB long, and nothing else in an extended header is of use here.
+_EXTENSION_BYTES = 64 << 10
+_MAX_EXTENSIONS = 8
+
+_CHUNK = 1 << 20
+
+# How much tar fills its last record with: 10 KiB, unless it is told otherwise.
+_TAIL = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A member as it arrives.
+
+    Attributes:
+        path: As it is written; bytes that are not UTF-8 as surrogates.
+        kind: The type flag.
+        size: The bytes that follow.
+        mode: Permissions.
+        mtime: Seconds since 1970.
+        is_known: Whether all that its headers say was understood; its path may not be the real one otherwise.
+    """
+
+    path: str
+    kind: int
+    size: int
+    mode: int
+    mtime: int
+    is_known: bool = True
+
+
+class TarStream:
+    """The members of a tar, one after the other; `chunks` gives the content of the last one."""
+
+    def __init__(self, stream: IO[bytes], limits: Limits) -> None:
+        self._stream = stream
+        self._limits = limits
+        self._count = 0
+        self._size = 0
+        self._left = 0
+        self._fill = 0
+
+    def members(self) -> Iterator[Arrival]:
+        """Yield the members; of one that is not read, the content is passed over.
+
+        Raises:
+            DamageError: The tar is damaged, or ends too early.
+            ContentError: More comes than the limits allow.
+        """
+        while (member := self._member()) is not None:
+            self._count += 1
+            if self._count > self._limits.files:
+                raise ContentError(f"the archive contains more than {self._limits.files:,} files and folders")
+            self._expect(member.size)
+            yield member
+            for _ in self.chunks():
+                pass
+        left = _TAIL
+        while data := self._stream.read(min(left, _CHUNK)):
+            left -= len(data)
+            if not left:
+                raise DamageError("it has data after its end")
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield what is left of the last member's content, at most 1 MiB at a time. Raises DamageError."""
+        while self._left:
+            chunk = self._read(min(self._left, _CHUNK))
+            self._left -= len(chunk)
+            yield chunk
+        self._read(self._fill)
+        self._fill = 0
+
+    def _expect(self, size: int) -> None:
+        self._size += size
+        if self._size > self._limits.size:
+            raise ContentError(f"the archive contains more than {self._limits.size:,} bytes")
+        self._left, self._fill = size, -size % BLOCK
+
+    def _read(self, size: int) -> bytes:
+        parts = []
+        while size:
+            data = self._stream.read(size)
+            if not data:
+                raise DamageError("it ends too early")
+            parts.append(data)
+            size -= len(data)
+        return b"".join(parts)
+
+    def _member(self) -> Arrival | None:
+        """Return the next member, with what its extensions say of it; None at the end."""
+        records: dict[str, bytes] = {}
+        is_known = True
+        for _ in range(_MAX_EXTENSIONS):
+            block = self._read(BLOCK)
+            if not any(block):
+                return None
+            header = _parsed(block)
+            if header.kind in _EXTENSIONS:
+                is_known &= self._extend(records, header)
+                continue
+            more = header.kind in SPARSE and block[482]
+            while more:
+                self._expect(BLOCK)
+                more = next(self.chunks())[504]
+            return _with_records(header, records, is_known=is_known)
+        raise DamageError("it has too many headers in a row")
+
+    def _extend(self, records: dict[str, bytes], header: Arrival) -> bool:
+        """Take what an extension says, and return whether it was understood."""
+        self._expect(header.size)
+        if header.size > _EXTENSION_BYTES:
+            for _ in self.chunks():
+                pass
+            return False
+        content = b"".join(self.chunks())
+        if header.kind in b"L":
+            records["path"] = content.partition(b"\0")[0]
+        elif header.kind in b"x":
+            try:
+                records |= tarheader.records(content)
+            except ContentError:
+                return False
+        return True
+
+
+def _with_records(header: Arrival, records: dict[str, bytes], *, is_known: bool) -> Arrival:
+    path = records["path"].decode("utf-8", "surrogateescape") if "path" in records else header.path
+    size, kind = header.size, header.kind
+    if size_record := records.get("size"):
+        if not size_record.isdigit() or len(size_record) > 18:
+            raise DamageError("a size is not a number")
+        size = int(size_record)
+    if any(key.startswith("GNU.sparse.") for key in records):
+        kind = SPARSE[0]
+        path = records.get("GNU.sparse.name", path.encode(errors="surrogateescape")).decode("utf-8", "surrogateescape")
+    return Arrival(path, kind, 0 if kind in _EMPTY else size, header.mode, header.mtime, is_known)
+
+
+def _parsed(block: bytes) -> Arrival:
+    if _number(block[148:156]) != tarheader.checksum(block):
+        raise DamageError("a header's checksum is wrong")
+    size = _number(block[124:136])
+    if size < 0:
+        raise DamageError("a size is negative")
+    return Arrival(tarheader.path_of(block), block[156], size, _number(block[100:108]), _number(block[136:148]))
+
+
+def _number(field: bytes) -> int:
+    """Return a number, in octal digits or, as GNU tar writes large and negative ones, in base 256."""
+    if field[0] & 0x80:
+        is_negative = field[0] & 0x40
+        return -1 if is_negative else int.from_bytes(bytes((field[0] & 0x3F,)) + field[1:], "big")
+    digits = field.partition(b"\0")[0].strip(b" ")
+    if digits.strip(b"01234567"):
+        raise DamageError("a number in a header is invalid")
+    return int(digits or b"0", 8)

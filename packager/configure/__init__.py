@@ -1,0 +1,1 @@
+"""Makes the edits that a package leaves to its user."""

@@ -1,0 +1,247 @@
+"""Package + Answers -> changed files: applies the user's answers to the files that contain the values.
+
+mlops.env says where the package lies and where its image comes from; the patches say as which user it runs; the
+overlay's kustomization.yaml lists the site options. What a person has written there otherwise stays as it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packager.base import envfile
+from packager.base.errors import UsageError, VerificationError
+from packager.base.problems import similar
+from packager.base.values import replace
+from packager.configure.settings import (
+    Files,
+    ids,
+    invalid_ids,
+    option_problems,
+    options,
+    patches,
+    places,
+    site_files,
+    workloads,
+)
+from packager.kubernetes import mountpath
+from packager.kubernetes.environment import refusal_reason
+from packager.kubernetes.mountpath import ROOT
+from packager.options import BY_NAME, OPTIONS, conflicts
+from packager.package import declared, inventory, kustomization, layout, tree
+from packager.package import ids as patch_ids
+from packager.package.layout import INVENTORY, env
+from packager.package.tree import Entry, Tree
+from packager.workloads.structures import reserved
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from packager.package.opened import Package
+
+_STORAGES = tuple(option.name for option in OPTIONS if option.storage)
+
+_VALUE_BYTES = 32 << 10
+_MOUNTED = ("DATASET_DIR", "OUTPUT_DIR")
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The user's answers; None, or an empty one, changes nothing.
+
+    Attributes:
+        root: The folder that the package lies in.
+        registry: Where its image is pulled from.
+        uid: The user id to run as.
+        gid: Its group.
+        fs_group: The group that its volumes belong to.
+        settings: Other values, by key.
+        switch_on: Site options.
+        switch_off: Site options.
+        storage: The one storage option.
+    """
+
+    root: str | None = None
+    registry: str | None = None
+    uid: int | None = None
+    gid: int | None = None
+    fs_group: int | None = None
+    settings: tuple[tuple[str, str], ...] = ()
+    switch_on: tuple[str, ...] = ()
+    switch_off: tuple[str, ...] = ()
+    storage: str | None = None
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """The ids that are given, by the keys of a pod's security context."""
+        given = {"runAsUser": self.uid, "runAsGroup": self.gid, "fsGroup": self.fs_group}
+        return {key: value for key, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A changed line: its file below the package's root, its number, the old text (None: a new line) and the new."""
+
+    path: str
+    line: int
+    before: str | None
+    after: str
+
+
+def configure(package: Package, overlays: Sequence[str], answers: Answers) -> dict[str, bytes]:
+    """Return the new content of every file that changes, by its path below the package's root.
+
+    Raises:
+        UsageError: An answer does not fit this package.
+        VerificationError: It holds ids that are none, and no answer replaces them.
+        ToolError: A file that would be edited cannot be read.
+    """
+    files = Files(package)
+    for overlay in overlays:
+        _switch_options(files, overlay, answers)
+    for key, value in answers.settings:
+        _check_setting(package, key, value)
+        _check_reserved(files, overlays, key)
+        _set(files, overlays, key, value)
+    for overlay in overlays:
+        path = env(overlay)
+        if answers.registry is not None:
+            files.assign(path, "REGISTRY", answers.registry)
+        if answers.root is not None:
+            _set_root(files, path, answers.root.rstrip("/"))
+        if answers.ids:
+            _set_ids(files, overlay, answers.ids)
+    for overlay in overlays:
+        _check_overlay(files, overlay, answers)
+    return files.changed()
+
+
+def edited(package: Package, changed: Mapping[str, bytes]) -> tuple[Tree, Entry]:
+    """Return the package with its changes, and its inventory as it was: edits are to be seen as edits."""
+    before = tree.read(package.folder)
+    entries = tuple(
+        replace(entry, content=changed[entry.path], size=len(changed[entry.path])) if entry.path in changed else entry
+        for entry in before.entries
+    )
+    sealed = inventory.content(package.folder)
+    return replace(before, entries=entries), Entry(INVENTORY, sealed, len(sealed))
+
+
+def changes(package: Package, changed: Mapping[str, bytes]) -> Iterator[Change]:
+    """Yield the lines that change."""
+    files = Files(package)
+    for path, content in changed.items():
+        before, after = (text.decode(errors="replace").splitlines() for text in (files.read(path), content))
+        for number, (old, new) in enumerate(itertools.zip_longest(before, after), start=1):
+            if old != new:
+                yield Change(path, number, old, new or "")
+
+
+def _set_root(files: Files, path: str, root: str) -> None:
+    """Set the folder that the package lies in: in MODEL_DIR, and in every value that lies below that or below ROOT."""
+    name = files.package.name
+    text = files.read(path)
+    model_dir = next((line.value for line in envfile.lines(text) if line.key == "MODEL_DIR"), None)
+    if model_dir is None or not model_dir.endswith(f"/{name}"):
+        reason = "MODEL_DIR is not set" if model_dir is None else f"MODEL_DIR={model_dir} does not end with /{name}"
+        raise UsageError(
+            f"{files.package.shown(path)}: {reason}", hint=shlex.join(["--set", f"MODEL_DIR={root}/{name}"])
+        )
+    moves = ((model_dir, f"{root}/{name}"), (ROOT, root))
+    for line in envfile.lines(text):
+        for old, new in moves:
+            if line.value == old or line.value.startswith(f"{old}/"):
+                files.assign(path, line.key, new + line.value.removeprefix(old))
+                break
+
+
+def _set_ids(files: Files, overlay: str, new: Mapping[str, int]) -> None:
+    paths = patches(files, overlay)
+    if missing := new.keys() - ids(files, overlay).keys():
+        where = ", ".join(files.package.shown(path) for path in paths) or f"{overlay} has no patches"
+        raise UsageError(f"no patch of {overlay} sets {', '.join(sorted(missing))}: {where}")
+    for path in paths:
+        files.write(path, patch_ids.assign(files.read(path), new, files.package.shown(path)))
+
+
+def _switch_options(files: Files, overlay: str, answers: Answers) -> None:
+    before = options(files, overlay)
+    switches = dict.fromkeys(answers.switch_on, True) | dict.fromkeys(answers.switch_off, False)
+    if answers.storage is not None:
+        if answers.storage not in _STORAGES:
+            hint = similar(answers.storage, _STORAGES)
+            raise UsageError(f"--storage {answers.storage}: expected one of {', '.join(_STORAGES)}", hint=hint)
+        others = [option.name for option in OPTIONS if option.storage or option.needs in _STORAGES]
+        off = {name: False for name in others if name in before and BY_NAME[name].needs != answers.storage}
+        switches = off | switches | {answers.storage: True}
+    for name in switches:
+        if name not in before:
+            listed = ", ".join(before) or "none"
+            raise UsageError(f"{overlay} has no option {name!r}; it has: {listed}", hint=similar(name, before))
+    for conflict in conflicts(name for name, on in (before | switches).items() if on):
+        raise UsageError(conflict.message, hint=conflict.hint)
+    path = layout.kustomization(overlay)
+    text, shown = files.read(path), files.package.shown(path)
+    for name, on in switches.items():
+        text = kustomization.switch(text, name, shown, on=on)
+    files.write(path, text)
+    for name, place in places(files, overlay).items():
+        if not switches.get(name, True):
+            message = f"{shown} does not list {name} any more, but it is still on"
+            raise UsageError(message, hint=f"leave it out in {place.file}:{place.line}")
+
+
+def _check_overlay(files: Files, overlay: str, answers: Answers) -> None:
+    """Refuse answers with which the overlay could not run."""
+    requested = {*answers.switch_on, answers.storage}
+    problems = [problem for option, problem in option_problems(files, overlay) if option in requested]
+    if problems:
+        raise UsageError("an option has no value; nothing was changed", problems=problems)
+    if problems := list(invalid_ids(files, overlay)):
+        raise VerificationError(
+            f"{files.package.source} contains invalid values; nothing was changed", problems=problems
+        )
+    is_asked = answers.uid is not None or "root" in answers.switch_off
+    offered = options(files, overlay)
+    if is_asked and ids(files, overlay).get("runAsUser") == 0 and not offered.get("root"):
+        hint = "--with root allows it" if "root" in offered else None
+        raise UsageError(f"{overlay} would run as root, which the package does not allow", hint=hint)
+
+
+def _set(files: Files, overlays: Sequence[str], key: str, value: str) -> None:
+    """Set `key` where it stands: where the options' values are, else in each overlay's mlops.env."""
+    site = [path for path in site_files(files.package) if _has_key(files.read(path), key)]
+    for path in site:
+        files.assign(path, key, value)
+    for overlay in overlays:
+        path = env(overlay)
+        if not site or _has_key(files.read(path), key):
+            files.assign(path, key, value)
+
+
+def _has_key(text: bytes, key: str) -> bool:
+    return envfile.commented_out(text, key) is not None or any(line.key == key for line in envfile.lines(text))
+
+
+def _check_setting(package: Package, key: str, value: str) -> None:
+    if reason := refusal_reason(key):
+        raise UsageError(f"--set {key}: it cannot be set in a package", hint=reason)
+    if not re.fullmatch(envfile.NAME, key):
+        raise UsageError(f"--set {key}: expected KEY=VALUE, with a key of letters, digits and '_'")
+    if not re.fullmatch(envfile.VALUE, value) or len(value.encode()) > _VALUE_BYTES:
+        raise UsageError(f"--set {key}: expected a value of one line, of at most {_VALUE_BYTES >> 10} KiB")
+    if key in _MOUNTED and (complaint := mountpath.complaint(value)):
+        raise UsageError(f"--set {key}: {complaint}")
+    if envfile.is_quoted(value) and (key, value) not in declared.values(package):
+        message = f"--set {key}: the quotes would be part of the value"
+        raise UsageError(message, hint=f"remove them: {shlex.join(['--set', f'{key}={value[1:-1]}'])}")
+
+
+def _check_reserved(files: Files, overlays: Sequence[str], key: str) -> None:
+    for overlay in overlays:
+        for workload in workloads(files, overlay):
+            if reason := reserved(workload, key):
+                raise UsageError(f"--set {key}: it cannot be set for {overlay} ({workload.kind})", hint=reason)

@@ -1,0 +1,173 @@
+"""Reads the values in a package's own files: mlops.env, the patches, and the options of its overlays."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from packager.base import envfile, plain, yamlio
+from packager.base.masking import masked
+from packager.base.problems import Problem
+from packager.kubernetes.manifest import Manifest, mapping
+from packager.kubernetes.mountpath import ROOT
+from packager.options import BY_NAME, KEYS, faults
+from packager.package import ids as patch_ids
+from packager.package import kustomization, layout
+from packager.package.layout import COMMON, env
+from packager.verify import kustomization as judged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from packager.package.opened import Package
+    from packager.verify.origins import Position
+
+_MAX_BYTES = 1 << 20
+"""What Kubernetes takes of a ConfigMap, which an env file becomes."""
+
+
+class Files:
+    """A package's files, with the changes made so far."""
+
+    def __init__(self, package: Package) -> None:
+        self.package = package
+        self._changed: dict[str, bytes] = {}
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file, by its path below the package's root.
+
+        Raises:
+            VerificationError: It is no plain file, or far too long.
+            ToolError: It cannot be read.
+        """
+        if path in self._changed:
+            return self._changed[path]
+        return plain.read(self.package.folder, path, self.package.shown(path), _MAX_BYTES)
+
+    def write(self, path: str, content: bytes) -> None:
+        """Change a file; nothing is written to disk."""
+        self._changed[path] = content
+
+    def assign(self, path: str, key: str, value: str) -> None:
+        """Set a key of an env file."""
+        self.write(path, envfile.assign(self.read(path), key, value, self.package.shown(path)))
+
+    def edited_package(self) -> Package:
+        """Return the package as it would be with these changes."""
+        return replace(self.package, reader=self.package.reader.edited(self._changed))
+
+    def changed(self) -> dict[str, bytes]:
+        """Return the new content of every file that differs from what is on disk."""
+        before = Files(self.package)
+        return {path: new for path, new in self._changed.items() if new != before.read(path)}
+
+
+def site_files(package: Package) -> list[str]:
+    """Return the paths of the env files that options read."""
+    paths = package.folder.glob(f"{COMMON}/*/*.env")
+    return sorted(path.relative_to(package.folder).as_posix() for path in paths if path.is_file())
+
+
+def patches(files: Files, overlay: str) -> list[str]:
+    """Return the paths of the patches that lie in the overlay's folder.
+
+    Raises:
+        UsageError: Its kustomization is no YAML.
+        ToolError: It cannot be read.
+    """
+    path = layout.kustomization(overlay)
+    names = kustomization.patches(files.read(path), files.package.shown(path))
+    return [f"{layout.overlay(overlay)}/{name}" for name in names]
+
+
+def value(files: Files, overlay: str, key: str) -> str | None:
+    """Return the value of `key` in the overlay's mlops.env; None when it has none."""
+    return next((line.value for line in envfile.lines(files.read(env(overlay))) if line.key == key), None)
+
+
+def root(files: Files, overlay: str) -> str | None:
+    """Return the folder in which the overlay expects the package; None when it is not set."""
+    model_dir = value(files, overlay, "MODEL_DIR") or ""
+    above = model_dir.removesuffix(f"/{files.package.name}")
+    return above if above not in (model_dir, ROOT) else None
+
+
+def ids(files: Files, overlay: str) -> dict[str, object]:
+    """Return runAsUser, runAsGroup and fsGroup as the overlay's patches set them."""
+    values: dict[str, object] = {}
+    for path in patches(files, overlay):
+        values = patch_ids.read(files.read(path), files.package.shown(path)) | values
+    return values
+
+
+def invalid_ids(files: Files, overlay: str) -> Iterator[Problem]:
+    """Yield the ids of the overlay's patches that no user or group has."""
+    for path in patches(files, overlay):
+        yield from patch_ids.invalid_ids(files.read(path), files.package.shown(path))
+
+
+def workloads(files: Files, overlay: str) -> Iterator[Manifest]:
+    """Yield each object that the overlay's own files describe; nothing of a file that cannot be read as YAML."""
+    folder = layout.overlay(overlay)
+    for path in sorted((files.package.folder / folder).glob("*.yaml")):
+        name = f"{folder}/{path.name}"
+        if name != layout.kustomization(overlay) and not layout.is_patch(name):
+            documents, _ = yamlio.load_all(files.read(name), files.package.shown(name))
+            yield from (Manifest(mapping(document.data)) for document in documents)
+
+
+def options(files: Files, overlay: str) -> dict[str, bool]:
+    """Return the site options that the overlay lists or offers, and whether each is on.
+
+    Those are on that `mlpack verify` takes to be on: also what a component, or the base, draws in itself.
+
+    Raises:
+        UsageError: The kustomization is no YAML.
+        VerificationError: The overlay reads far more than any has to.
+        ToolError: A file cannot be read.
+    """
+    path = layout.kustomization(overlay)
+    written = kustomization.components(files.read(path), files.package.shown(path))
+    return {component.name: component.on for component in written} | dict.fromkeys(places(files, overlay), True)
+
+
+def places(files: Files, overlay: str) -> dict[str, Position]:
+    """Return the site options that are on, and where each is listed. Raises as `options`."""
+    components = judged.read(files.edited_package(), layout.overlay(overlay)).components
+    listed = [(posixpath.basename(folder), place) for folder, place in components]
+    return {name: place for name, place in reversed(listed) if name in BY_NAME}
+
+
+def unset(files: Files, overlays: Sequence[str]) -> Iterator[Problem]:
+    """Yield the values that the user has not set yet."""
+    for overlay in overlays:
+        for line in envfile.lines(files.read(env(overlay))):
+            place = (files.package.shown(env(overlay)), line.number, 1)
+            if line.value == ROOT or line.value.startswith(f"{ROOT}/"):
+                assignment = f"{line.key}={masked(line.key, line.value)}"
+                message = f"{assignment} is the default: a folder inside the pod, lost when the pod is deleted"
+                yield Problem(*place, message, "--root PATH")
+            elif line.key == "REGISTRY" and line.value == "localhost":
+                message = "REGISTRY=localhost is the default: only nodes that already have the image can run it"
+                yield Problem(*place, message, "--registry HOST")
+        yield from invalid_ids(files, overlay)
+        for _, problem in option_problems(files, overlay):
+            yield problem
+
+
+def option_problems(files: Files, overlay: str) -> Iterator[tuple[str, Problem]]:
+    """Yield the options of the overlay that are on and would not work, and why."""
+    places: dict[str, tuple[str, int]] = {}
+    values: dict[str, dict[str, str]] = {}
+    for path in (env(overlay), *site_files(files.package)):
+        lines = list(envfile.lines(files.read(path)))
+        values[path] = {line.key: line.value for line in lines}
+        places |= {line.key: (path, line.number) for line in lines}
+    site = next((path for path in values if path.endswith(layout.site_env(""))), env(overlay))
+    on = [name for name, is_on in options(files, overlay).items() if is_on]
+    for option, fault in faults(on, values[site], values[env(overlay)]):
+        key = str(fault.location[-1])
+        path, line = places.get(key) or (site, (envfile.commented_out(files.read(site), key) or 0) + 1)
+        hint = f"--set {key}=VALUE" if key in KEYS else "--root PATH"
+        yield option, Problem(files.package.shown(path), line, 1, fault.message, hint)

@@ -1,0 +1,1 @@
+"""Runs the user's own kubectl, and explains its errors."""

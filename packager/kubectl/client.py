@@ -1,0 +1,247 @@
+"""Runs the user's kubectl against a cluster: argument lists in, text and JSON out."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from packager.base.errors import ClusterError, HungError, NotServedError, UnreachableError
+from packager.base.problems import show
+from packager.base.runner import SYSTEM, Runner
+from packager.kubectl import sentences
+from packager.kubectl.refusals import NO_ANSWER, error_from, is_forbidden
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from packager.base import process
+    from packager.base.errors import MlpackError
+
+REQUEST_TIMEOUT = 20.0
+"""Seconds after which a single request counts as unanswered."""
+
+HANGING_SECONDS = 3 * REQUEST_TIMEOUT
+"""Seconds after which a kubectl that asks for something is stopped: what it starts to log in may hang for ever."""
+
+
+_RETRY_SECONDS = 2.0
+"""Seconds between two questions for a kind that is not served: an API server that starts learns of them one by one."""
+
+
+# The files that are given to kubectl are ours, and gone when somebody reads of them.
+_FILE = re.compile("(--filename=)(.+)")
+
+
+def _ignore(_argv: list[str]) -> None:
+    return
+
+
+def _keep_waiting(_seconds: float) -> None:
+    return
+
+
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """The user's kubectl, with the options that select the cluster.
+
+    Attributes:
+        program: A name on PATH, or a path.
+        namespace: `-n`; None for that of the kubeconfig's context.
+        context: `--context`; None for the current one.
+        kubeconfig: `--kubeconfig`; None for kubectl's own choice.
+        show: Told each command before it runs.
+        deadline: The time, by the clock of `runner`, at which every command is stopped; None for never.
+        runner: What starts it.
+    """
+
+    program: str = "kubectl"
+    namespace: str | None = None
+    context: str | None = None
+    kubeconfig: str | None = None
+    show: Callable[[list[str]], None] = _ignore
+    deadline: float | None = None
+    runner: Runner = SYSTEM
+
+    def within(self, timeout: float | None) -> Kubectl:
+        """Return the same kubectl, whose commands all end in `timeout` seconds from now, if not before."""
+        if timeout is None:
+            return self
+        deadline = self.runner.clock() + timeout
+        return replace(self, deadline=deadline if self.deadline is None else min(deadline, self.deadline))
+
+    @property
+    def cluster(self) -> list[str]:
+        """The options of mlpack that reach the same cluster."""
+        where = {"--kubeconfig": self.kubeconfig, "--context": self.context}
+        options = [part for flag, value in where.items() if value for part in (flag, value)]
+        return options if self.program == "kubectl" else [*options, "--kubectl", self.program]
+
+    def argv(self, *arguments: str) -> list[str]:
+        """Return the command for `arguments`, for this cluster and namespace."""
+        where = {"--kubeconfig": self.kubeconfig, "--context": self.context, "--namespace": self.namespace}
+        return [self.program, *(f"{flag}={value}" for flag, value in where.items() if value), *arguments]
+
+    def run(self, *arguments: str, timeout: float | None = None) -> process.Finished:
+        """Run kubectl to its end, and return what it wrote; its exit code is for the caller to judge.
+
+        Raises:
+            ToolError: kubectl is missing.
+            HungError: It did not end in time.
+        """
+        argv = self.argv(*arguments)
+        self.show([_FILE.sub(r"\1-", word) for word in argv])
+        done = self.runner.run(argv, timeout=self.remaining(timeout))
+        stderr = done.stderr
+        for file in (match[2] for word in argv if (match := _FILE.fullmatch(word))):
+            stderr = stderr.replace(f'"{file}"', "the manifests").replace(file, "the manifests")
+        return replace(done, stderr=stderr)
+
+    def remaining(self, timeout: float | None) -> float | None:
+        """Return `timeout`, or what is left until the deadline when that is less."""
+        if self.deadline is None:
+            return timeout
+        left = max(0.0, self.deadline - self.runner.clock())
+        return left if timeout is None else min(timeout, left)
+
+    def json(self, *arguments: str) -> Any:
+        """Return what `kubectl … --output=json` prints; None when it prints nothing.
+
+        Raises:
+            UnreachableError: The cluster did not answer.
+            NotServedError: It does not serve objects of this kind.
+            ClusterError: It said no.
+        """
+        done = self._request_with_retry(*arguments, "--output=json")
+        if done.returncode != 0:
+            raise self.unready_or(error_from(done.stderr))
+        if not done.stdout.strip():
+            return None
+        return _object(done.stdout)
+
+    def _request_with_retry(self, *arguments: str) -> process.Finished:
+        """Ask, and once more when the cluster serves a kind that it has just said it does not know."""
+        done = self._request(*arguments)
+        unknown = sentences.NO_RESOURCE.search(done.stderr) if done.returncode != 0 else None
+        if unknown is None:
+            return done
+        resource = next((word.partition("/")[0] for word in arguments if word.startswith(unknown[1])), unknown[1])
+        if not self.serves(resource):
+            raise NotServedError(resource, hint="kubectl api-resources")
+        done = self._request(*arguments)
+        if done.returncode != 0 and sentences.NO_RESOURCE.search(done.stderr):
+            message = f"{NO_ANSWER}it does not serve {resource} yet"
+            raise UnreachableError(message, hint="kubectl cluster-info")
+        return done
+
+    def serves(self, resource: str) -> bool:
+        """Whether the cluster serves a resource, such as `mpijobs.kubeflow.org`, or a kind, `MPIJob.kubeflow.org`.
+
+        That it does not is believed when it says so twice, some time apart, and calls itself ready both times.
+
+        Raises:
+            UnreachableError: It is not ready, or does not answer.
+            ClusterError: It cannot say.
+        """
+        name, _, group = resource.partition(".")
+        for attempt in range(2):
+            if attempt:
+                self.runner.sleep(_RETRY_SECONDS)
+            self._require_ready()
+            if self._lists(name.lower(), group):
+                return True
+        return False
+
+    def _lists(self, name: str, group: str) -> bool:
+        """Whether one of the group's versions lists the resource: by its plural, its singular, or its kind."""
+        versions = (self.raw(f"/apis/{group}") or {}).get("versions") or () if group else ()
+        paths = [f"/apis/{group}/{version['version']}" for version in versions] if group else ["/api/v1"]
+        return any(
+            name in (entry["name"], entry.get("singularName"), entry["kind"].lower())
+            for path in paths
+            for entry in (self.raw(path) or {}).get("resources") or ()
+        )
+
+    def _require_ready(self) -> None:
+        done = self._request("get", "--raw", "/readyz")
+        is_hidden = sentences.HIDDEN_FROM_USER.search(done.stderr)
+        if done.returncode != 0 and not is_hidden:
+            raise UnreachableError(f"{NO_ANSWER}it is not ready yet", hint="kubectl get --raw '/readyz?verbose'")
+
+    def unready_or(self, error: MlpackError) -> MlpackError:
+        """Return the error, or that the cluster is not ready: an API server that starts forbids what its users may."""
+        if is_forbidden(error):
+            try:
+                self._require_ready()
+            except UnreachableError as unready:
+                return unready
+        return error
+
+    def get(self, what: str) -> dict[str, Any] | None:
+        """Return the object `resource/name`; None when there is none. Raises as `json` does."""
+        answer = self.json("get", what, "--ignore-not-found")
+        return dict(answer) if answer else None
+
+    def items(self, *what: str) -> list[dict[str, Any]]:
+        """Return the objects that `kubectl get` finds: any number of `resource/name`, or a resource and selectors."""
+        answer = self.json("get", *what, "--ignore-not-found")
+        if not answer:
+            return []
+        if not str(answer.get("kind")).endswith("List"):
+            return [dict(answer)]
+        return [dict(item) for item in answer.get("items") or () if isinstance(item, dict)]
+
+    def raw(self, path: str) -> dict[str, Any] | None:
+        """Return what the API says at `path`, such as `/apis/apps/v1`; None for nothing. Raises as `json`."""
+        done = self._request("get", "--raw", path)
+        if done.returncode != 0:
+            if sentences.NO_OBJECT.search(done.stderr):
+                return None
+            raise error_from(done.stderr)
+        return _object(done.stdout)
+
+    def _request(self, *arguments: str) -> process.Finished:
+        try:
+            done = self.run(*arguments, f"--request-timeout={REQUEST_TIMEOUT:g}s", timeout=HANGING_SECONDS)
+        except HungError as error:
+            raise UnreachableError(f"{NO_ANSWER}{error}", hint="kubectl cluster-info") from None
+        if done.returncode < 0:
+            raise ClusterError(f"kubectl was ended by signal {-done.returncode} before it had a response")
+        return done
+
+    def start(
+        self, *arguments: str, idle: Callable[[float], object] = _keep_waiting, keep_stdin_open: bool = False
+    ) -> AbstractContextManager[process.Running]:
+        """Start kubectl; its output is read while it runs. The rest is as `process.stream` has it."""
+        argv = self.argv(*arguments)
+        self.show(argv)
+        return self.runner.stream(argv, idle=idle, keep_stdin_open=keep_stdin_open)
+
+    def meaning(self, stderr: str) -> str:
+        """Return the meaning of kubectl's messages on stderr, in a sentence."""
+        return str(error_from(stderr))
+
+    def default_namespace(self) -> str:
+        """Return the namespace that is meant: the one given, else the context's, else `default`.
+
+        Raises:
+            ClusterError: The kubeconfig cannot be read, or has no such context.
+        """
+        if self.namespace:
+            return self.namespace
+        done = self.run("config", "view", "--minify", "--output=jsonpath={..namespace}")
+        if done.returncode != 0:
+            raise error_from(done.stderr)
+        return done.stdout.strip() or "default"
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise UnreachableError("the cluster's response was cut off") from None
+    if not isinstance(value, dict):
+        raise UnreachableError(f"the cluster's response is not an object, but {show(value)}")
+    return value

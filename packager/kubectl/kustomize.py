@@ -1,0 +1,52 @@
+"""Runs `kubectl kustomize`, without a network where the system allows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packager.base.errors import RenderError
+from packager.base.runner import SYSTEM, Runner
+from packager.kubectl.sentences import KLOG
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """The output of `kubectl kustomize` for an overlay.
+
+    Attributes:
+        manifests: A YAML stream.
+        warnings: What it wrote to stderr, line by line.
+    """
+
+    manifests: str
+    warnings: tuple[str, ...]
+
+
+_SECONDS = 120.0
+"""Far above what any overlay takes."""
+
+MAX_BYTES = 16 << 20
+"""How much an overlay may render to: the code of a whole package stands in it."""
+
+
+def kustomize(folder: Path, *, program: str = "kubectl", runner: Runner = SYSTEM) -> Rendered:
+    """Render the kustomization in `folder`, without a network as far as this system allows it.
+
+    What stands in `folder` was read by `packager.verify.kustomization`: nothing else may be given to kubectl.
+
+    Raises:
+        ToolError: There is no such kubectl, or it came to no end.
+        RenderError: kubectl refused the kustomization, or printed nothing.
+    """
+    done = runner.run([program, "kustomize", str(folder)], timeout=_SECONDS, max_bytes=MAX_BYTES, offline=True)
+    stderr = KLOG.sub("", done.stderr)
+    if done.returncode != 0:
+        reason = " ".join(stderr.split()).removeprefix("error: ") or f"exit code {done.returncode}"
+        raise RenderError(f"{program} kustomize: {reason}")
+    if not done.stdout.strip():
+        raise RenderError(f"{program} kustomize printed nothing")
+    return Rendered(done.stdout, tuple(line for line in stderr.splitlines() if line.strip()))

@@ -1,0 +1,242 @@
+"""Lists the messages of API servers and kubectl by which errors are recognized."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from packager.kubernetes.verdict import NEVER
+
+CONTROLLER_PATIENCE = 15.0
+"""A role, or what an object refers to, may be about to change; controllers try again in the meantime."""
+
+KLOG = re.compile(r'^[EWI]\d{4} (?:[\d:.]+ +\d+ [^]]+\] )?(?:"command failed" err=)?', re.MULTILINE)
+"""A level, a time, a process id and a line of kubectl's source, which klog puts before what it says."""
+
+UNREACHABLE = re.compile(
+    r"connection refused|unable to connect|i/o timeout|no route to host|network is unreachable|no such host"
+    r"|tls handshake timeout|context deadline exceeded|client rate limiter|connection reset|unexpected eof|: eof"
+    r"|server is currently unable to handle|etcdserver|did not (end|finish) within|apiserver not ready"
+    r"|serviceunavailable"
+    r"|http2: client connection lost|server \S+ was refused|request timed out|\(timeout\)|\(toomanyrequests\)"
+    r"|in the time allotted|storage is \(re\)initializing|an error on the server|client.timeout exceeded"
+    r"|code = (unavailable|canceled|aborted)|server sent goaway|context canceled|client connection is closing"
+    r"|http: handler timeout|too many requests|stream error: |broken pipe|connection timed out|server is shutting down"
+    r"|not yet ready to handle request",
+    re.IGNORECASE,
+)
+"""Nobody has answered, or nobody who could."""
+
+ANSWERED = re.compile(
+    r"Error from server \((?!InternalError|ServiceUnavailable|Timeout|ServerTimeout|TooManyRequests)"
+    r"(?!.*not yet ready to handle request)"
+)
+"""The server has answered; what it says may quote what somebody else could not reach."""
+
+# Where kubectl looks when no kubeconfig says where, and what it says when that is all that it was asked about.
+NO_CLUSTER = re.compile(
+    r"server localhost:8080 was refused|Get \\?\"http://localhost:8080/|no configuration has been provided"
+    r"|current-context must exist in order to minify|missing or incomplete configuration info",
+    re.IGNORECASE,
+)
+
+NO_CONTEXT = re.compile(
+    r"not found for specified context: (\S+)|context \"(\S+)\" does not exist|cannot locate context (\S+)"
+)
+"""Each verb of kubectl says it in words of its own."""
+
+NO_VALIDATION = re.compile(r"; if you choose to ignore these errors, turn validation off with --validate=false")
+"""What kubectl advises when it cannot ask for the schemas: a flag that mlpack does not have."""
+
+NO_RESOURCE = re.compile(r"the server doesn't have a resource type \"([^\"]+)\"")
+
+NO_KIND = re.compile(r'no matches for kind "(\w+)" in version "([^"]+)"')
+
+NO_OBJECT = re.compile(r"\(NotFound\)|\bNotFound\b|could not find the requested resource")
+
+NO_NAMESPACE = re.compile(r'namespaces? "([^"]+)" not found')
+
+NO_POD = re.compile(r'pods "[^"]*" not found')
+
+NO_PREVIOUS_CONTAINER = re.compile(r"previous terminated container .* not found")
+
+UID_CHANGED = re.compile("UID in the precondition")
+
+NO_RIGHT = re.compile(r'is forbidden: User ".+" cannot ')
+"""The user lacks a right: what admission refuses is called forbidden too."""
+
+FORBIDDEN = re.compile(r"forbidden", re.IGNORECASE)
+
+NO_RIGHT_TO_CREATE = re.compile(r"cannot create resource")
+
+PREREQUISITE_MISSING = re.compile(r"(?=.*(namespaces|serviceaccount)).*not found", re.DOTALL)
+"""The namespace or the service account of a pod is not there."""
+
+TRIAL_POD_PREFIX = re.compile(r'error when creating "[^"]+": |pods "mlpack-doctor-[^"]*" is (forbidden|invalid): ')
+"""What stands before the reason why a pod that doctor tried was refused."""
+
+HIDDEN_FROM_USER = re.compile(r"\((Forbidden|NotFound)\)|is forbidden")
+"""The server does not show its own state to this user."""
+
+CANNOT_EVALUATE = re.compile(
+    r'is forbidden: user|namespaces? "[^"]*" not found|no matches for kind|no such file or directory'
+    r"|invalid configuration|ensure crds are installed",
+    re.IGNORECASE,
+)
+"""The server has answered and cannot say what it thinks of a manifest; beside UNREACHABLE and TROUBLES."""
+
+CONFLICT = re.compile(r'conflicts? with "([^"]+)"[^:]*:((?:\s+-?\s*\.\S+)+)')
+
+SERVER = re.compile(r"^(Error from server( \(\w+\))?|Unable to connect to the server): ")
+"""What kubectl puts before a server's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """An error whose message resembles that of an unreachable cluster, but has another cause.
+
+    Attributes:
+        words: By which it is known.
+        meaning: What it is.
+        hint: What mends it.
+        was_evaluated: Whether the cluster has looked at what was asked all the same.
+    """
+
+    words: re.Pattern[str]
+    meaning: str
+    hint: str
+    was_evaluated: bool = False
+
+
+TROUBLES = (
+    Trouble(
+        re.compile(r"failed (calling|to call) webhook|conversion webhook for .+ failed"),
+        "a webhook of the cluster fails",
+        "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations; ask the cluster administrator",
+        was_evaluated=True,
+    ),
+    Trouble(
+        re.compile(r"mvcc: database space exceeded"),
+        "the cluster accepts no changes: its etcd is full",
+        "ask the cluster administrator to free space in etcd and disarm the alarm",
+    ),
+    Trouble(
+        re.compile(r"error dialing backend|https://[^/\s\"]+:10250/"),
+        "the kubelet of the pod's node does not answer",
+        "kubectl get nodes",
+    ),
+    Trouble(
+        re.compile(r"getting credentials: "),
+        "the login program of the kubeconfig failed",
+        "kubectl config view --minify",
+    ),
+    Trouble(
+        re.compile(r"You must be logged in|\(Unauthorized\)|\bUnauthorized$|provide credentials|remote error: tls: "),
+        "the cluster rejects your credentials",
+        "log in again; kubectl config view --minify shows the user",
+    ),
+    Trouble(
+        re.compile(r"x509: |tls: (?!handshake)|HTTP response to HTTPS client|malformed HTTP response"),
+        "the server's certificate is not valid for this cluster",
+        "correct server and certificate-authority of the kubeconfig: kubectl config view --minify",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A kind of refusal.
+
+    Attributes:
+        reason: One word.
+        pattern: The server's words, lines made one.
+        hint: What mends it; takes the pattern's groups.
+        message: What to say in their place; None for the server's own words.
+        final_after: Seconds after which nobody should expect it to go away by itself.
+    """
+
+    reason: str
+    pattern: re.Pattern[str]
+    hint: str
+    message: str | None = None
+    final_after: float = 0
+
+
+# The first that fits counts. Sources: k8s.io/pod-security-admission, and k8s.io/apiserver and
+# k8s.io/kubernetes/plugin/pkg/admission: policy/validating, webhook/errors, limitranger, resourcequota, priority,
+# serviceaccount, runtimeclass, namespace/lifecycle.
+REFUSALS = (
+    Refusal(
+        "PodSecurity",
+        re.compile(r'violates PodSecurity "(?P<level>[^"]+)": (?P<how>.*)'),
+        "use another namespace, or an overlay that meets the level",
+        "the namespace enforces Pod Security {level}, and the pods violate it: {how}",
+    ),
+    Refusal(
+        "QuotaExceeded",
+        re.compile(r"(?=.*must specify)(?=.*failed quota)"),
+        "set what the quota counts in each container",
+    ),
+    Refusal(
+        "PolicyDenied",
+        re.compile(r"ValidatingAdmissionPolicy '(?P<policy>[^']+)' with binding '[^']+' denied request: ?(?P<why>.*)"),
+        "change the overlay to meet it, or ask its owner: kubectl get validatingadmissionpolicy {policy} -o yaml",
+        "the policy {policy} of the cluster denies it: {why}",
+    ),
+    Refusal(
+        "PolicyDenied",
+        re.compile(r'admission webhook "(?P<policy>[^"]+)" denied the request(?: without explanation|: (?P<why>.*))'),
+        "the policy {policy} denied this: change the overlay to meet it, or ask its owner",
+    ),
+    Refusal(
+        "WebhookFailed",
+        re.compile(r'failed (?:calling|to call) webhook "(?P<policy>[^"]+)"'),
+        "the webhook {policy} has to answer before anything is created: ask who runs it (kubectl get pods -A)",
+        final_after=NEVER,
+    ),
+    Refusal(
+        "LimitRange",
+        re.compile(
+            r"((?:minimum|maximum) [\w./-]+ usage per (?:Container|Pod|PersistentVolumeClaim) is .+"
+            r"|\S+ max limit to request ratio per \w+ is .+)"
+        ),
+        "kubectl get limitrange -o yaml shows what the namespace allows: keep the overlay within it",
+    ),
+    Refusal(
+        "NoServiceAccount",
+        re.compile(r"error looking up service account [^/\s]+/(?P<name>[^:\s]+)"),
+        "kubectl create serviceaccount {name}",
+        final_after=CONTROLLER_PATIENCE,
+    ),
+    Refusal(
+        "NoPriorityClass",
+        re.compile(r"no PriorityClass with name (?P<name>\S+) was found"),
+        "kubectl get priorityclasses lists the existing ones",
+    ),
+    Refusal(
+        "NoRuntimeClass",
+        re.compile(r'RuntimeClass "(?P<name>[^"]+)" not found'),
+        "kubectl get runtimeclasses lists the existing ones",
+    ),
+    Refusal(
+        "NamespaceTerminating",
+        re.compile(r"in namespace (?P<name>\S+) because it is being terminated"),
+        "wait until the namespace {name} is deleted and create it again, or use another one (-n)",
+    ),
+    Refusal(
+        "Forbidden",
+        re.compile(r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)"'),
+        "this needs permission to {verb} {resource}: ask the cluster administrator",
+        final_after=CONTROLLER_PATIENCE,
+    ),
+    Refusal(
+        "Forbidden",
+        re.compile(r"is forbidden|denied the request"),
+        "ask the cluster administrator",
+        final_after=CONTROLLER_PATIENCE,
+    ),
+)
+
+QUOTA = re.compile(
+    r"exceeded quota: (?P<name>[^,]+), requested: (?P<asked>.+), used: (?P<used>.+), limited: (?P<limit>.+)"
+)

@@ -1,0 +1,1 @@
+"""Interprets Kubernetes' own objects, independent of workloads."""

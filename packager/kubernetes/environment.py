@@ -1,0 +1,30 @@
+"""Lists environment variables that a package must not set, because they decide what a pod runs."""
+
+from __future__ import annotations
+
+_LOADER = "it would be loaded into every program in the pod, including sshd and mpirun"
+_SHELL = "the shell would run it before each script of the package"
+_PYTHON = "Python would load modules or run code from outside the image"
+
+_REASONS = {
+    "HOME": "the package sets it to a folder that the pod's user can write to",
+    "PATH": "it would replace the image's value, which leads to mpirun, ssh and python3",
+    "LD_PRELOAD": _LOADER,
+    "LD_AUDIT": _LOADER,
+    "BASH_ENV": _SHELL,
+    "SHELLOPTS": _SHELL,
+    "BASHOPTS": _SHELL,
+    "PS4": _SHELL,
+    "IFS": "it changes how shells read the scripts of the package",
+    "PYTHONSTARTUP": _PYTHON,
+    "PYTHONHOME": _PYTHON,
+    "PERL5OPT": "Perl would run code from outside the image",
+    "NODE_OPTIONS": "Node.js would run code from outside the image",
+}
+
+
+def refusal_reason(key: str) -> str | None:
+    """Return why a package must not set the variable `key`; None when it may."""
+    if key.startswith("MLPACK_"):
+        return "names that start with MLPACK_ are reserved for mlpack"
+    return _REASONS.get(key)

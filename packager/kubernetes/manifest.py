@@ -1,0 +1,81 @@
+"""Manifest: one object as written; reading it never raises, whatever it contains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from packager.base.values import Value
+
+if TYPE_CHECKING:
+    from packager.base.yamlio import Location
+
+
+class Manifest(Value, frozen=True):
+    """One object."""
+
+    data: dict[str, Any]
+
+    @property
+    def api(self) -> str:
+        """Its apiVersion; empty when it says none."""
+        return str(self.data.get("apiVersion") or "")
+
+    @property
+    def group(self) -> str:
+        """The group of its apiVersion; empty for Kubernetes' first one."""
+        return self.api.rpartition("/")[0]
+
+    @property
+    def kind(self) -> str:
+        """Its kind; empty when it says none."""
+        return str(self.data.get("kind") or "")
+
+    @property
+    def name(self) -> str:
+        """Its name; empty when it has none."""
+        return str(mapping(self.data.get("metadata")).get("name") or "")
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Its spec; empty when it has none."""
+        return mapping(self.data.get("spec"))
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}".strip() or "a manifest"
+
+
+def at(value: Any, location: Location) -> Any:
+    """Return what stands at `location`; None when there is nothing."""
+    for step in location:
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """Return `value`, or an empty mapping when it is none: the check of the schema says so."""
+    return value if isinstance(value, dict) else {}
+
+
+def listing(value: Any) -> list[Any]:
+    """Return `value`, or an empty list when it is none."""
+    return value if isinstance(value, list) else []
+
+
+def integer(value: Any) -> int | None:
+    """Return `value` when it is a whole number, else None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def text(value: Any) -> str:
+    """Return `value` when it is text, else nothing of it."""
+    return value if isinstance(value, str) else ""
+
+
+def dotted(location: Location) -> str:
+    """Return a path as people write it: spec.containers[0].image."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location).lstrip(".")

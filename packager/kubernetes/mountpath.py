@@ -1,0 +1,45 @@
+"""Checks the folders of a container at which a volume is mounted; some of those that Kubernetes accepts break it."""
+
+from __future__ import annotations
+
+import posixpath
+
+# What an image's own programs need; and where no runtime mounts anything (runc, libcontainer: checkProcMount).
+_SYSTEM = frozenset(
+    """
+    / /bin /boot /dev /etc /lib /lib32 /lib64 /libx32 /proc /run /sbin /sys /usr /usr/bin /usr/lib /usr/lib64 /usr/local
+    /usr/local/bin /usr/local/lib /usr/sbin /var
+    """.split()  # noqa: SIM905 - a column of quoted words reads worse
+)
+# Where every package mounts something itself (`packager/build/templates/macros.yaml`).
+_PACKAGE_FOLDERS = frozenset(("/etc/mlpack", "/etc/mlpack/env", "/etc/mlpack/runtime", "/run/mlpack", "/home/mlpack"))
+_KERNEL_FOLDERS = ("/proc", "/sys")
+
+ROOT = "ROOT"
+"""What stands in mlops.env as delivered, for the folder that the package lies in."""
+
+
+def normalized(path: str) -> str:
+    """Return the folder that the kubelet takes `path` for: an absolute one."""
+    return posixpath.normpath(f"/{path}").replace("//", "/")
+
+
+def complaint(path: str) -> str | None:
+    """Return why no volume of a package can be mounted at `path`; None when one can.
+
+    Args:
+        path: As it is written: absolute, or below ROOT, which stands for a folder that is not known yet.
+    """
+    if not path.startswith(("/", f"{ROOT}/")) or ":" in path or ".." in path.split("/") or path.strip("/ ") == "":
+        return f"expected an absolute path (or one below ROOT) without ':' and '..', found {path!r}"
+    if normalized(path) in _PACKAGE_FOLDERS:
+        return f"the package already mounts something at {normalized(path)} : use another folder"
+    return hiding_complaint(path)
+
+
+def hiding_complaint(path: str) -> str | None:
+    """Return what a volume at `path` would hide; None when that is nothing which containers need."""
+    folder = normalized(path)
+    if folder in _SYSTEM or folder.startswith(tuple(f"{kernel_folder}/" for kernel_folder in _KERNEL_FOLDERS)):
+        return f"a volume at {folder} would hide what the container needs there: use another folder"
+    return None

@@ -1,0 +1,51 @@
+"""Makes the findings for containers and processes that were killed for their memory use (OOMKilled)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.kubernetes.verdict import Finding
+
+if TYPE_CHECKING:
+    from packager.kubernetes.objects import Object
+
+_HINT = "raise limits.memory in the overlay's manifest, or reduce the memory use"
+
+
+def killed_container(subject: str, container: str, limit: str | None, log: tuple[str, ...]) -> Finding:
+    """Return the finding that a container was killed for its memory use.
+
+    Args:
+        subject: The pod, as `pod/x`.
+        container: Its name.
+        limit: The memory that it may take.
+        log: Its last lines.
+    """
+    message = f"container {container} used more memory than its limit{f' of {limit}' if limit else ''}"
+    return Finding("OOMKilled", subject, message, _HINT, log=log, container=container)
+
+
+def killed_process(subject: str, where: str, limit: str | None, ended: str) -> Finding:
+    """Return the finding that a process was killed for its memory use although its workload or container ended well.
+
+    Args:
+        subject: The pod, as `pod/x`.
+        where: In what of it.
+        limit: The memory that it may take.
+        ended: What ended well.
+    """
+    most = f"the limit of {limit}" if limit else "available"
+    message = (
+        f"a process in {where} was killed for using more memory than {most}, and {ended} still ended with exit code 0"
+    )
+    return Finding("OOMKilled", subject, message, f"check that the result is complete; {_HINT}", blocks=False)
+
+
+def memory_limit(spec: Object, container: str | None = None) -> str | None:
+    """Return the memory that a container of a pod's spec may take, its first one's when none is named."""
+    specified = [*spec["containers"], *(spec.get("initContainers") or ())]
+    for entry in specified:
+        if container in (None, entry["name"]):
+            limit = ((entry.get("resources") or {}).get("limits") or {}).get("memory")
+            return str(limit) if limit else None
+    return None

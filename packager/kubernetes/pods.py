@@ -1,0 +1,125 @@
+"""Determines the state of a pod from its status, and why it has failed."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from packager.kubernetes.objects import condition, container_statuses, is_being_deleted, shown, status, true_condition
+from packager.kubernetes.oomkilled import killed_container, memory_limit
+from packager.kubernetes.verdict import Finding
+
+if TYPE_CHECKING:
+    from packager.kubernetes.objects import Object
+
+LAST_LINES = 12
+
+# Exit codes that mean something by convention: POSIX shells, and 128 + the signal's number (signal(7)).
+_EXIT_CODES = {
+    126: "it cannot be executed",
+    127: "command not found",
+    132: "illegal instruction: built for a different CPU?",
+    134: "aborted",
+    135: "bus error: is /dev/shm too small?",
+    137: "killed",
+    139: "segmentation fault",
+    143: "stopped by SIGTERM",
+}
+
+_NODE_HINTS = {
+    "Evicted": "request more of this resource in the overlay",
+    "Preempting": "a pod of higher priority preempted it",
+    "NodeLost": "the node no longer exists; deploy again",
+    "UnexpectedAdmissionError": "the node rejected it; deploy again",
+}
+
+# What the kubelet calls an end before the program has begun (kuberuntime_container.go; cri-api and Docker differ).
+_NEVER_STARTED = ("StartError", "ContainerCannotRun")
+
+
+def state(pod: Object) -> str:
+    """Return the state of the pod in a word or two, as `kubectl get pods` shows it."""
+    if is_being_deleted(pod):
+        return "Terminating"
+    pod_status = status(pod)
+    phase = str(pod_status.get("reason") or pod_status.get("phase") or "Pending")
+    starting = pod_status.get("initContainerStatuses") or ()
+    for container in starting:
+        waiting = (container["state"].get("waiting") or {}).get("reason")
+        if "terminated" not in container["state"] or container["state"]["terminated"].get("exitCode"):
+            if waiting and waiting != "PodInitializing":
+                return f"Init:{waiting}"
+            if pod_status.get("phase") == "Pending":
+                return "Starting"
+            break
+    for container in pod_status.get("containerStatuses") or ():
+        word = container["state"].get("waiting") or container["state"].get("terminated") or {}
+        if word.get("reason") not in (None, "ContainerCreating", "PodInitializing", "Completed"):
+            return str(word["reason"])
+    if phase == "Pending" and (scheduled := condition(pod, "PodScheduled")):
+        return "Starting" if scheduled["status"] == "True" else str(scheduled.get("reason") or phase)
+    return phase
+
+
+def failure(pod: Object) -> Finding | None:
+    """Return why the pod has failed, with the last lines of the container that did; None when it has not failed."""
+    if status(pod).get("phase") != "Failed":
+        return None
+    disruption = true_condition(pod, "DisruptionTarget")
+    reason = status(pod).get("reason")
+    detail = status(pod).get("message") or (disruption or {}).get("message")
+    if reason or disruption:
+        word = str(reason or (disruption or {})["reason"])
+        message = f"{_split_words(word)}: {detail}" if detail else _split_words(word)
+        return Finding(word, shown(pod), message, _NODE_HINTS.get(word))
+    for container in container_statuses(pod):
+        terminated = container["state"].get("terminated")
+        if terminated and (terminated.get("exitCode") or terminated.get("reason") == "OOMKilled"):
+            return termination(pod, container, terminated)
+    return Finding("Failed", shown(pod), "failed without a reason from its containers")
+
+
+def crashed(pod: Object) -> Finding | None:
+    """Return how a container of a running pod last ended, if the kubelet has restarted it since."""
+    for container in container_statuses(pod):
+        terminated = (container.get("lastState") or {}).get("terminated")
+        if terminated and container.get("restartCount") and terminated.get("exitCode"):
+            end = termination(pod, container, terminated)
+            message = f"{end.message}; started again, {container['restartCount']} times so far"
+            return Finding(end.reason, end.subject, message, end.hint, blocks=False, log=end.log)
+    return None
+
+
+def termination(pod: Object, container: Object, terminated: Object) -> Finding:
+    """Return how a container of the pod has ended, from its status."""
+    log = last_lines(terminated.get("message", ""))
+    code = terminated.get("exitCode", 0)
+    limit = memory_limit(pod["spec"], container["name"])
+    if terminated.get("reason") == "OOMKilled":
+        return killed_container(shown(pod), container["name"], limit, log)
+    if terminated.get("reason") in _NEVER_STARTED:
+        why = " ".join(terminated.get("message", "").split())
+        message = f"container {container['name']} could not be started{f': {why}' if why else ''}"
+        return Finding(str(terminated["reason"]), shown(pod), message, container=container["name"])
+    meaning = _EXIT_CODES.get(code)
+    message = f"container {container['name']} ended with exit code {code}{f' ({meaning})' if meaning else ''}"
+    reason = terminated.get("reason") or "Error"
+    # The runtime may hear of the end before it hears of the reason.
+    may_be_memory = code == 137 and limit is not None
+    advice = f"usually for exceeding its memory limit of {limit}: raise limits.memory" if may_be_memory else None
+    return Finding(reason, shown(pod), message, advice, log=log, container=container["name"])
+
+
+def last_lines(text: str) -> tuple[str, ...]:
+    """Return the end of a log, without the lines that only divide it."""
+    lines = [after_carriage_return(line) for line in text.replace("\0", "").split("\n")]
+    return tuple([line for line in lines if line.strip("-= ")][-LAST_LINES:])
+
+
+def after_carriage_return(line: str) -> str:
+    """Return what a terminal shows in the end of a line that carriage returns overwrite, such as a progress bar."""
+    return line.rstrip().rpartition("\r")[2]
+
+
+def _split_words(word: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", word).lower()

@@ -1,0 +1,13 @@
+"""Defines the levels of the Pod Security Standards."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Level(StrEnum):
+    """What a namespace may enforce; the strictest level first."""
+
+    restricted = "restricted"
+    baseline = "baseline"
+    privileged = "privileged"

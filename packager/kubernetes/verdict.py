@@ -1,0 +1,96 @@
+"""Verdict: the phase of a workload, and the findings that explain it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Phase(StrEnum):
+    """The phase of a workload."""
+
+    ABSENT = "absent"
+    PENDING = "pending"
+    RUNNING = "running"
+    SERVING = "serving"
+    STUCK = "stuck"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will happen by itself."""
+        return self in (Phase.SUCCEEDED, Phase.FAILED)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the workload has reached its goal: it has succeeded, or it serves."""
+        return self in (Phase.SUCCEEDED, Phase.SERVING)
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether the workload has reached its goal, or never will: it is over, or it serves."""
+        return self.is_over or self is Phase.SERVING
+
+
+NEVER = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fact about the workload from the cluster, for the user.
+
+    Attributes:
+        reason: One word, Kubernetes' own where there is one: OOMKilled, Unschedulable.
+        subject: The object that it concerns: `pod/x`.
+        message: What is wrong.
+        hint: What mends it, where that can be known.
+        blocks: Whether the workload cannot go on because of it.
+        final_after: Seconds after which nobody should expect it to go away by itself; NEVER for what may at any time.
+        log: The last lines that the container wrote.
+        others: How many more objects the same holds for.
+        container: Whose log tells more, when the pod's status holds none of it.
+    """
+
+    reason: str
+    subject: str
+    message: str
+    hint: str | None = None
+    blocks: bool = True
+    final_after: float = NEVER
+    log: tuple[str, ...] = ()
+    others: int = 0
+    container: str | None = None
+
+    def __str__(self) -> str:
+        more = f" (and {self.others} more)" if self.others else ""
+        return f"{self.subject}{more}: {self.message}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the finding for `-o json`."""
+        fields = {"reason": self.reason, "subject": self.subject, "message": self.message, "hint": self.hint}
+        return {**fields, "blocks": self.blocks, "others": self.others, "log": list(self.log)}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The phase of a workload, in a few words, and why."""
+
+    phase: Phase
+    summary: str
+    findings: tuple[Finding, ...] = ()
+
+
+def grouped(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings with those that say the same of several objects as one."""
+    groups: dict[tuple[str, str], Finding] = {}
+    for finding in findings:
+        key = (finding.reason, finding.message.replace(finding.subject.partition("/")[2], ""))
+        known = groups.get(key)
+        groups[key] = replace(known, others=known.others + 1 + finding.others) if known else finding
+    return tuple(groups.values())

@@ -1,0 +1,325 @@
+"""The options of a site: Kustomize components that travel in every package, switched off.
+
+Each has a folder of its name below `quickstart/common/<framework>/k8s/mlops`, and a line in every overlay's list of
+components. The values that they read stand in one place, `site/site.env` beside these folders: a line of the form
+`KEY=value` each. One without a usual value is commented out there, and kubectl 1.24 and later then refuse to render
+the option that reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from packager.base.faults import Fault
+from packager.base.names import KEY, LABEL_VALUE, SUBDOMAIN
+from packager.base.values import Value
+from packager.kubernetes.podsecurity import Level
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+STORAGE_LABEL = "mlpack/storage"
+"""The label that a storage option puts on the workload: its name."""
+
+
+class Form(Value, frozen=True):
+    """What a value looks like: a pattern for all of it, and words that finish the sentence "expected …"."""
+
+    pattern: str
+    words: str
+
+
+NAME = Form(SUBDOMAIN, "the name of an object in Kubernetes")
+HOST = Form(rf"{SUBDOMAIN}|[0-9a-fA-F:]+", "a host's name or address")
+SIZE = Form(r"[0-9]+(\.[0-9]+)?([kMGTPE]|[KMGTPE]i)?", "a quantity such as 10Gi")
+COUNT = Form("[1-9][0-9]{0,3}", "a whole number from 1")
+LABEL_KEY = Form(KEY, "a label's key")
+PERCENT = Form("[1-9][0-9]?|100", "a whole number from 1 to 100")
+DOMAIN = Form(SUBDOMAIN, "a domain such as model.team.example")
+EXPOSURE = Form("NodePort|LoadBalancer|Ingress", "NodePort, LoadBalancer or Ingress")
+VENDOR = Form(SUBDOMAIN, "a domain such as nvidia.com")
+RESOURCE = Form(LABEL_VALUE, "a resource's name without its vendor, such as gpu")
+ACCESS_MODE = Form("ReadWriteOnce|ReadWriteMany|ReadWriteOncePod", "ReadWriteMany, ReadWriteOnce or ReadWriteOncePod")
+UNSATISFIABLE = Form("ScheduleAnyway|DoNotSchedule", "ScheduleAnyway or DoNotSchedule")
+
+
+class Key(Value, frozen=True):
+    """A value that an option reads in `site.env`.
+
+    Attributes:
+        name: The key.
+        description: What it is for, as a sentence.
+        form: What its value looks like.
+        example: A value that would do.
+        usual: Whether the example is also its value unless somebody changes it; else only the site can know one.
+    """
+
+    name: str
+    description: str
+    form: Form
+    example: str
+    usual: bool = False
+
+    def complaint(self, value: str) -> str | None:
+        """Return what is wrong with `value`; None when nothing is."""
+        return None if re.fullmatch(self.form.pattern, value) else f"expected {self.form.words}, found {value!r}"
+
+
+class Option(Value, frozen=True):
+    """One option.
+
+    Attributes:
+        name: Its folder's name, and what `--with` takes.
+        summary: What it does, in half a line.
+        keys: What it reads in `site.env`.
+        level: The Pod Security level that a workload reaches at best with it.
+        storage: Whether it says where results go, of which there is one place.
+        dataset: Whether it brings the dataset, which is never writable.
+        paths: The keys of `mlops.env` that name folders outside of the container too.
+        needs: The option that it adds to.
+        serves: Whether it is for workloads that serve, and for no others.
+    """
+
+    name: str
+    summary: str
+    keys: tuple[Key, ...] = ()
+    level: Level = Level.restricted
+    storage: bool = False
+    dataset: bool = False
+    paths: tuple[str, ...] = ()
+    needs: str | None = None
+    serves: bool = False
+
+
+_NOBODYS = "model.example.com"
+"""A domain that nobody has (RFC 2606)."""
+
+_FOLDERS = ("MODEL_DIR", "OUTPUT_DIR", "DATASET_DIR")
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "scratch",
+        "a scratch volume, as without any option, but with a size limit; results are deleted with the pod",
+        (Key("SCRATCH_SIZE", "The most that a pod may write before it is evicted.", SIZE, "10Gi", usual=True),),
+        storage=True,
+    ),
+    Option(
+        "host-path",
+        "folders that exist on every node at the same paths, such as a share that all nodes mount",
+        level=Level.privileged,
+        storage=True,
+        dataset=True,
+        paths=_FOLDERS,
+    ),
+    Option(
+        "nfs",
+        "folders on an NFS server, with the same paths on the server and in the container",
+        (Key("NFS_SERVER", "The server's name or address, as the nodes resolve it.", HOST, "nfs.example.com"),),
+        level=Level.baseline,
+        storage=True,
+        dataset=True,
+        paths=_FOLDERS,
+    ),
+    Option(
+        "pvc",
+        "persistent volume claims: one for results, one for the dataset",
+        (
+            Key("OUTPUT_CLAIM", "The claim to mount at OUTPUT_DIR.", NAME, "results"),
+            Key("DATASET_CLAIM", "The claim to mount at DATASET_DIR, read-only.", NAME, "dataset"),
+        ),
+        storage=True,
+        dataset=True,
+    ),
+    Option(
+        "pvc-create",
+        "creates the claim for results; `delete` deletes it, and the results with it",
+        (
+            Key("CLAIM_SIZE", "The size that the claim requests.", SIZE, "10Gi", usual=True),
+            Key("CLAIM_CLASS", "Its storage class; `kubectl get storageclass` lists them.", NAME, "standard"),
+            Key(
+                "CLAIM_ACCESS_MODE",
+                "ReadWriteMany, unless all pods of the workload run on one node.",
+                ACCESS_MODE,
+                "ReadWriteMany",
+                usual=True,
+            ),
+        ),
+        needs="pvc",
+    ),
+    Option("root", "allows user 0, with the capabilities that root usually has in a container", level=Level.baseline),
+    Option(
+        "gpu",
+        "GPUs for each pod that computes; a launcher gets none",
+        (
+            Key("GPU_COUNT", "The number of GPUs for each pod that computes.", COUNT, "1", usual=True),
+            Key(
+                "GPU_VENDOR",
+                "The resource name before the slash, as `kubectl describe node` shows it: amd.com, gpu.intel.com.",
+                VENDOR,
+                "nvidia.com",
+                usual=True,
+            ),
+            Key("GPU_RESOURCE", "The resource name after the slash.", RESOURCE, "gpu", usual=True),
+        ),
+    ),
+    Option(
+        "queue",
+        "Kueue starts the workload when its queue has free resources",
+        (Key("QUEUE", "The LocalQueue in the workload's namespace.", NAME, "user-queue"),),
+    ),
+    Option(
+        "placement",
+        "which nodes the pods run on, and how they are spread; see also site/placement.yaml",
+        (
+            Key(
+                "SPREAD_OVER",
+                "The node label that pods are spread over: of hosts, zones or racks.",
+                LABEL_KEY,
+                "kubernetes.io/hostname",
+                usual=True,
+            ),
+            Key(
+                "SPREAD_ELSE",
+                "What to do when an even spread is impossible: ScheduleAnyway, or DoNotSchedule to wait.",
+                UNSATISFIABLE,
+                "ScheduleAnyway",
+                usual=True,
+            ),
+        ),
+    ),
+    Option(
+        "pull-secret",
+        "a secret for pulling the image",
+        (Key("PULL_SECRET", "The secret, of type kubernetes.io/dockerconfigjson.", NAME, "registry"),),
+    ),
+    Option(
+        "service-account",
+        "a service account other than the namespace's default, with its token",
+        (Key("SERVICE_ACCOUNT", "The service account.", NAME, "trainer"),),
+    ),
+    Option(
+        "shared-memory",
+        "a larger /dev/shm than the default of 64 MiB",
+        (Key("SHM_SIZE", "Its size; the used part counts towards the memory limit.", SIZE, "1Gi", usual=True),),
+    ),
+    Option(
+        "expose",
+        "takes requests from outside of the cluster: by a port of each node, a load balancer or an Ingress",
+        (
+            Key("EXPOSE", "NodePort, LoadBalancer or Ingress.", EXPOSURE, "NodePort", usual=True),
+            Key("EXPOSE_HOST", "With Ingress: the domain at which it is asked.", DOMAIN, _NOBODYS, usual=True),
+            Key("EXPOSE_CLASS", "With Ingress: one of `kubectl get ingressclass`.", NAME, "nginx", usual=True),
+        ),
+        serves=True,
+    ),
+    Option(
+        "autoscale",
+        "as many pods as their CPU use asks for, by a HorizontalPodAutoscaler",
+        (
+            Key("AUTOSCALE_MIN", "How many pods there are at least.", COUNT, "2", usual=True),
+            Key("AUTOSCALE_MAX", "How many pods there are at most.", COUNT, "10", usual=True),
+            Key(
+                "AUTOSCALE_CPU",
+                "The share of its `requests.cpu`, in percent, that each pod uses on average.",
+                PERCENT,
+                "80",
+                usual=True,
+            ),
+        ),
+        serves=True,
+    ),
+    Option("host-network", "the node's network, for fabrics that pods cannot reach otherwise", level=Level.privileged),
+)
+"""Every option, in the order in which overlays list them."""
+
+BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
+KEYS: Mapping[str, Key] = {key.name: key for option in OPTIONS for key in option.keys}
+
+
+def conflicts(names: Iterable[str]) -> list[Fault]:
+    """Return which of the options `names` do not go together; names that are no option's are left out.
+
+    The location of each fault is the last option that it is about, `needs` are all of them, in the order of `OPTIONS`.
+    """
+    selected = set(names)
+    chosen = [option for option in OPTIONS if option.name in selected]
+    conflicting = []
+    for one, other in combinations([option for option in chosen if option.storage], 2):
+        message = f"{one.name} and {other.name} cannot be combined: each sets where results go"
+        conflicting.append(_conflict(message, "keep one of them", one, other))
+    for option in chosen:
+        if option.needs and option.needs not in selected:
+            message = f"{option.name} needs {option.needs}, which is off"
+            conflicting.append(_conflict(message, f"switch {option.needs} on as well", option))
+    return conflicting
+
+
+def _conflict(message: str, hint: str, *options: Option) -> Fault:
+    return Fault((options[-1].name,), message, hint, needs=tuple((option.name,) for option in options))
+
+
+def level(names: Iterable[str]) -> Level:
+    """Return the Pod Security level that a workload reaches at best with the options `names`."""
+    levels = {BY_NAME[name].level for name in names if name in BY_NAME}
+    return max(levels, key=list(Level).index, default=Level.restricted)
+
+
+def faults(
+    names: Iterable[str], site: Mapping[str, str], environment: Mapping[str, str]
+) -> Iterator[tuple[str, Fault]]:
+    """Yield what keeps the options `names` from working: the option, and a value that it lacks or cannot work with.
+
+    The location of each fault is the value's key: in `site.env` for those of `KEYS`, else in `mlops.env`.
+
+    Args:
+        names: The options that are on.
+        site: What `site.env` says.
+        environment: What `mlops.env` says.
+    """
+    selected = set(names)
+    for option in OPTIONS:
+        if option.name in selected:
+            for fault in (*_unfit(option, site), *_misplaced(option, environment)):
+                yield option.name, fault
+
+
+def offered(*, serving: bool) -> tuple[Option, ...]:
+    """Return the options that a workload has, or a package with such a workload."""
+    return tuple(option for option in OPTIONS if serving or not option.serves)
+
+
+def possible_combinations() -> Iterator[tuple[str, ...]]:
+    """Yield every option, and every two of them that go together; each with the option that it adds to."""
+    chosen: dict[tuple[str, ...], None] = {}
+    for size in (1, 2):
+        for picked in combinations(OPTIONS, size):
+            selected = {option.name for option in picked} | {option.needs for option in picked if option.needs}
+            if not conflicts(selected):
+                chosen[tuple(option.name for option in OPTIONS if option.name in selected)] = None
+    yield from chosen
+
+
+def _unfit(option: Option, site: Mapping[str, str]) -> Iterator[Fault]:
+    for key in option.keys:
+        value = site.get(key.name)
+        if not value:
+            yield Fault((key.name,), f"{option.name} needs {key.name}, such as {key.example}")
+        elif complaint := key.complaint(value):
+            yield Fault((key.name,), f"{key.name}: {complaint}")
+    if option.name == "expose" and site.get("EXPOSE") == "Ingress" and site.get("EXPOSE_HOST") == _NOBODYS:
+        yield Fault(("EXPOSE_HOST",), f"an Ingress needs a domain of your own as EXPOSE_HOST, found {_NOBODYS!r}")
+
+
+def _misplaced(option: Option, environment: Mapping[str, str]) -> Iterator[Fault]:
+    for name in option.paths:
+        path = environment.get(name, "")
+        if not path.startswith("/"):
+            yield Fault((name,), f"{option.name} needs {name} as an absolute path, found {path!r}")
+    if option.dataset and _within(environment.get("DATASET_DIR", ""), environment.get("OUTPUT_DIR", "")):
+        yield Fault(("DATASET_DIR",), "the dataset is inside OUTPUT_DIR and would be writable there")
+
+
+def _within(path: str, folder: str) -> bool:
+    return bool(path and folder) and f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")

@@ -1,0 +1,1 @@
+"""Reads and writes packages: their files, archive and inventory."""

@@ -1,0 +1,308 @@
+"""Writes a Tree as a reproducible tar.gz, and safely extracts a tar.gz from anybody."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import re
+import shlex
+import zlib
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from packager.base.errors import ToolError, VerificationError, unreadable
+from packager.base.paths import argument
+from packager.package import tarheader
+from packager.package.contents import ContentError, Contents, composed, shown
+from packager.package.limits import DEFAULT
+from packager.package.tarheader import BLOCK, FOLDER, RECORD, DamageError, FormError
+from packager.package.tree import chunks, seal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from packager.package.limits import Limits
+    from packager.package.tarheader import Member
+    from packager.package.tree import Entry, Tree
+
+# Below this, zlib takes less time than the import of isal and the start of its thread are worth.
+_LARGE = 32 << 20
+
+# zlib's fastest: twice as fast as its usual 6, for an eighth more of a small package, and 3 % of a large one.
+_ZLIB_LEVEL = 1
+
+# 0 expands what is random, 1 and 2 store it; 2 takes hardly longer than 1, and 3 does for next to nothing.
+_ISAL_LEVEL = 2
+_ISAL_BLOCK = 256 << 10
+_BUFFER = 1 << 20
+
+# What is decompressed at a time: small, since 1 KiB of an archive may become 1 MiB.
+_PIECE_BYTES = 64 << 10
+
+# What the headers and the padding of one file take at most, on average.
+_FILE_OVERHEAD = 4 << 10
+_END_BYTES = 1 << 20
+
+# RFC 1952: a file's name may stand in the header, and nothing else; the checksum of a header is read by few.
+_GZIP = re.compile(rb"\x1f\x8b\x08[\0\x08]")
+
+
+def write(
+    tree: Tree,
+    stream: IO[bytes],
+    *,
+    mtime: int = 0,
+    advance: Callable[[int], object] = lambda _size: None,
+    sealed: Entry | None = None,
+) -> Entry:
+    """Write `tree` as a tar.gz of one top folder, its inventory last, and return the inventory.
+
+    Owner, order, modes and times are fixed, and neither file name nor time stands in the gzip header: the same
+    tree gives the same tar. Two builds of zlib may still compress the same tar differently, which is why digests
+    are taken of the content.
+
+    Args:
+        tree: What to write; files on disk are streamed through buffers of 1 MiB.
+        stream: Where to.
+        mtime: Seconds since 1970 that every member carries.
+        advance: Called with the number of bytes of each file as it is done.
+        sealed: The inventory of a package that was built before and is packed again; None makes a new one.
+
+    What is so uniform that its archive would be taken for a bomb is not compressed.
+
+    Raises:
+        SpecError: It has too many files for an inventory.
+        ToolError: A file on disk cannot be read, or is no longer as long as it was; or a name fits into no header.
+        OSError: The stream cannot be written.
+    """
+    start = stream.tell()
+    inventory, size = _write(tree, _compressor(stream, large=is_large(tree)), mtime, advance, sealed)
+    if DEFAULT.is_bomb(size, stream.tell() - start):
+        stream.seek(start)
+        stream.truncate()
+        plain = cast("IO[bytes]", gzip.GzipFile("", "wb", 0, stream, mtime=0))
+        inventory, _ = _write(tree, plain, mtime, lambda _size: None, sealed)
+    return inventory
+
+
+def _write(
+    tree: Tree, compressor: IO[bytes], mtime: int, advance: Callable[[int], object], sealed: Entry | None
+) -> tuple[Entry, int]:
+    """Return the inventory, and how long the tar is."""
+    digests = {}
+    written = 0
+    with io.BufferedWriter(cast("io.RawIOBase", compressor), _BUFFER) as tar:
+
+        def add(entry: Entry) -> None:
+            nonlocal written
+            try:
+                header = tarheader.of_file(f"{tree.name}/{entry.path}", entry.size, entry.mode, mtime)
+            except ContentError as error:
+                raise ToolError(str(error), hint="rename it") from None
+            tar.write(header)
+            hashed, left = hashlib.sha256(), entry.size
+            for chunk in chunks(entry):
+                left -= len(chunk)
+                if left < 0:
+                    raise ToolError(f"{entry.path} became longer while it was packed")
+                hashed.update(chunk)
+                tar.write(chunk)
+            if left:
+                raise ToolError(f"{entry.path} became shorter while it was packed")
+            padding = bytes(-entry.size % BLOCK)
+            tar.write(padding)
+            written += len(header) + entry.size + len(padding)
+            digests[entry.path] = hashed.hexdigest()
+            advance(entry.size)
+
+        for entry in tree.entries:
+            add(entry)
+        inventory = sealed or seal(tree, digests)
+        add(inventory)
+        # Two empty blocks are the end, and what follows fills the last record (POSIX pax, ustar Interchange Format).
+        end = written + 2 * BLOCK
+        tar.write(bytes(end - written + -end % RECORD))
+    return inventory, end + -end % RECORD
+
+
+def extract(archive: Path, folder: Path, limits: Limits = DEFAULT) -> None:
+    """Extract the tar.gz `archive`, which may be hostile, into the empty `folder`.
+
+    What comes out are plain files (0644, or 0755 where their owner may run them) and folders (0755), nothing
+    outside `folder`, and no more than `limits` allow. It is what any tar makes of the archive: whatever could be read
+    in two ways is refused. Memory stays within a few MiB, beside the list of names.
+
+    Raises:
+        VerificationError: It is damaged, or holds what no package does; what came before that is in `folder`.
+        ToolError: `archive` cannot be read.
+        OSError: `folder` cannot be written.
+    """
+    contents = Contents(limits)
+    top = "FOLDER"
+    try:
+        with _open_archive(archive) as file:
+            source = _Source(file, archive, limits)
+            top = _top(source.start())
+            for member in tarheader.members(source.exactly):
+                _unpack(member, source, folder, contents)
+            source.finish()
+    except FormError as error:
+        again = f"tar --format={error.form} -czf {shlex.quote(argument(archive))} {top}"
+        raise VerificationError(f"{archive}: {error}", hint=f"pack its folder again: {again}") from None
+    except DamageError as error:
+        raise VerificationError(f"{archive} is not a tar archive, or is damaged: {error}") from None
+    except ContentError as error:
+        raise VerificationError(f"{archive}: {error}") from None
+    except EOFError:
+        raise VerificationError(f"{archive}: the archive ends too early") from None
+    except zlib.error as error:
+        raise VerificationError(f"{archive} is not a gzip archive, or is damaged: {error}") from None
+
+
+def has_isal() -> bool:
+    """Whether isal is there, which compresses a large payload several times faster than zlib."""
+    try:
+        import isal.igzip_threaded  # type: ignore[import-not-found, unused-ignore] # noqa: F401, PLC0415
+    except ImportError:
+        return False
+    return True
+
+
+def is_large(tree: Tree) -> bool:
+    """Whether `tree` is so large that the speed of the compressor matters."""
+    return tree.size > _LARGE
+
+
+def _compressor(stream: IO[bytes], *, large: bool) -> IO[bytes]:
+    if large and has_isal():
+        from isal import igzip_threaded  # noqa: PLC0415
+
+        # One thread compresses while this one reads and hashes: the work is about even.
+        threaded: Any = igzip_threaded.open  # it has no types
+        return cast("IO[bytes]", threaded(stream, "wb", compresslevel=_ISAL_LEVEL, threads=1, block_size=_ISAL_BLOCK))
+    return cast("IO[bytes]", gzip.GzipFile("", "wb", _ZLIB_LEVEL, stream, mtime=0))
+
+
+def _open_archive(path: Path) -> IO[bytes]:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def _top(start: bytes) -> str:
+    """Return the folder at the top of an archive that begins with `start`, where it can stand in a command as it is."""
+    match = re.match(rb"(\./)?([A-Za-z0-9_][A-Za-z0-9._-]*)/", start)
+    return match[2].decode() if match and match[2] != b"PaxHeaders" else "FOLDER"
+
+
+def _unpack(member: Member, source: _Source, folder: Path, contents: Contents) -> None:
+    name = shown(member.path)
+    if member.mode & 0o7000:
+        raise ContentError(f"{name} has the mode {member.mode:04o}")
+    if member.mode & 0o002:
+        raise ContentError(f"{name} has the mode {member.mode:04o}: everyone may write to it")
+    if member.kind == FOLDER:
+        if member.mode & 0o700 != 0o700:
+            raise FormError(f"{name} has the mode {member.mode:04o}: its owner cannot use the folder")
+        _make_folders(folder, composed(contents.add_folder(member.path)))
+        return
+    path = composed(contents.add_file(member.path, member.size))
+    if member.path.endswith(("/", "/.")):
+        raise FormError(f"{name} is a file, but its name ends like a folder's")
+    if not member.mode & 0o400 or (member.mode & 0o111 and not member.mode & 0o100):
+        raise FormError(f"{name} has the mode {member.mode:04o}: others may read or run it, but its owner may not")
+    _make_folders(folder, path.rpartition("/")[0])
+    with (folder / path).open("xb", buffering=0) as file:
+        left = member.size
+        while left:
+            left -= file.write(source.exactly(min(left, _PIECE_BYTES)))
+        os.fchmod(file.fileno(), 0o755 if member.mode & 0o100 else 0o644)
+    if any(source.exactly(-member.size % BLOCK)):
+        raise FormError(f"unexpected data after the end of {name}")
+
+
+def _make_folders(folder: Path, path: str) -> None:
+    """Make the folder `path` below `folder`, and those above it, where they are not."""
+    step = folder / path
+    if not step.is_dir():
+        _make_folders(folder, path.rpartition("/")[0])
+        step.mkdir()
+        step.chmod(0o755)  # whatever the umask
+
+
+class _Source:
+    """The tar in a gzip file: forwards only, in small pieces, and not more than the limits allow."""
+
+    def __init__(self, file: IO[bytes], path: Path, limits: Limits) -> None:
+        self._file = file
+        self._path = path
+        self._limits = limits
+        self._max_bytes = limits.size + limits.files * _FILE_OVERHEAD + _END_BYTES
+        self._unzip = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+        self._read_bytes = 0
+        self._size = os.fstat(file.fileno()).st_size
+        self._unpacked_bytes = 0
+        self._ready = b""
+        self._offset = 0
+
+    def start(self) -> bytes:
+        """Return some bytes, which stay to be read. Raises as `exactly` does."""
+        self._ready = self._decompress_next()
+        return self._ready[:BLOCK]
+
+    def exactly(self, size: int) -> bytes:
+        """Return the next `size` bytes. Raises EOFError when there are fewer, and ContentError when too many come."""
+        while len(self._ready) - self._offset < size:
+            self._ready = self._ready[self._offset :] + self._decompress_next()
+            self._offset = 0
+        data = self._ready[self._offset : self._offset + size]
+        self._offset += size
+        return data
+
+    def finish(self) -> None:
+        """Read to the end of the gzip stream, whose checksum stands there; nothing but empty blocks may come."""
+        rest, length = self._ready[self._offset :], 0
+        while not rest.strip(b"\0"):
+            length += len(rest)
+            try:
+                rest = self._decompress_next()
+            except EOFError:
+                break
+        else:
+            raise FormError("unexpected data after the end of the archive")
+        if not self._unzip.eof:
+            raise EOFError
+        if length % BLOCK:
+            raise FormError("the last block of the archive is incomplete")
+        if self._unzip.unused_data or self._read(1):
+            raise FormError("unexpected data after the end of the gzip stream")
+
+    def _decompress_next(self) -> bytes:
+        """Return what comes next, at least a byte. Raises EOFError at the end."""
+        data = b""
+        while not data:
+            if self._unzip.eof:
+                raise EOFError
+            compressed = self._unzip.unconsumed_tail or self._read(_PIECE_BYTES)
+            if self._read_bytes == len(compressed) and not _GZIP.match(compressed) and not self._unpacked_bytes:
+                raise zlib.error("it does not start with a gzip header")
+            data = self._unzip.decompress(compressed, _PIECE_BYTES)
+            if not compressed and not data:
+                raise EOFError
+        self._unpacked_bytes += len(data)
+        if self._limits.is_bomb(self._unpacked_bytes, max(self._size, self._read_bytes)):
+            raise ContentError(f"it unpacks to more than {self._limits.ratio} times its size")
+        if self._unpacked_bytes > self._max_bytes:
+            raise ContentError(f"it unpacks to more than {self._limits.size:,} bytes")
+        return data
+
+    def _read(self, size: int) -> bytes:
+        try:
+            data = self._file.read(size)
+        except OSError as error:
+            raise unreadable(self._path, error) from None
+        self._read_bytes += len(data)
+        return data

@@ -1,0 +1,130 @@
+"""Checks the paths in a package: each must name one file below the root on every system, within the limits."""
+
+from __future__ import annotations
+
+import enum
+import unicodedata
+
+from packager.package.limits import DEFAULT, Limits
+
+_PATH_BYTES = 1_024
+_PART_BYTES = 255
+_DEPTH = 64
+
+
+class ContentError(Exception):
+    """A file or path that is not allowed in a package; the message says which, and why."""
+
+
+class _As(enum.Enum):
+    """What a path was taken as: a parent is a folder that is only in the path of another."""
+
+    FILE = enum.auto()
+    FOLDER = enum.auto()
+    PARENT = enum.auto()
+
+
+class Contents:
+    """The files and folders of one package, taken one by one.
+
+    Paths are told apart as the least careful file system does it: by neither case nor Unicode form.
+    """
+
+    def __init__(self, limits: Limits = DEFAULT) -> None:
+        self._limits = limits
+        self._seen: dict[str, tuple[str, _As]] = {}
+        self._size = 0
+
+    def add_folder(self, path: str) -> str:
+        """Take the folder `path` and return its plain form. Raises ContentError."""
+        return self._add(path, _As.FOLDER)
+
+    def add_file(self, path: str, size: int) -> str:
+        """Take the file `path` and return its plain form. Raises ContentError."""
+        plain = self._add(path, _As.FILE)
+        self._size += size
+        if size < 0 or self._size > self._limits.size:
+            raise ContentError(f"the files are larger than {self._limits.size:,} bytes in total")
+        return plain
+
+    def _add(self, path: str, kind: _As) -> str:
+        plain = normalized(path)
+        if not plain and kind is _As.FILE:
+            raise ContentError("a file has no name")
+        self._take(plain, kind)
+        above = plain.rpartition("/")[0]
+        while above and self._take(above, _As.PARENT):
+            above = above.rpartition("/")[0]
+        return plain
+
+    def _take(self, path: str, kind: _As) -> bool:
+        """Take one step of a path, and return whether it is new."""
+        key = _key(path)
+        known = self._seen.get(key)
+        if known is None:
+            self._seen[key] = (path, kind)
+            if len(self._seen) > self._limits.files:
+                raise ContentError(f"there are more than {self._limits.files:,} files and folders")
+            return True
+        known_path, known_kind = known
+        if known_path != path:
+            raise ContentError(f"{shown(path)} and {shown(known_path)} are the same name where case is ignored")
+        if (kind is _As.FILE) != (known_kind is _As.FILE):
+            raise ContentError(f"{shown(path)} is both a file and a folder")
+        if kind is known_kind is not _As.PARENT:
+            raise ContentError(f"{shown(path) if path else 'the top-level folder'} occurs twice")
+        if kind is _As.FOLDER:
+            self._seen[key] = (path, kind)
+        return False
+
+
+def _key(path: str) -> str:
+    """Return what two paths have in common that a careless file system takes for one."""
+    if path.isascii():
+        return path.lower()
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
+
+
+def normalized(path: str) -> str:
+    """Return `path` without the `./` and doubled slashes that some archivers write; empty for the root itself.
+
+    Args:
+        path: With `/`; bytes that are not UTF-8 as surrogates (PEP 383), as os gives them.
+
+    Raises:
+        ContentError: It is absolute, climbs, is not UTF-8, holds control characters, or is too long.
+    """
+    try:
+        size = len(path.encode())
+    except UnicodeEncodeError:
+        raise ContentError(f"{shown(path)}: the name is not UTF-8") from None
+    plain_ascii = path.isascii() and path.isprintable()
+    if not plain_ascii and any(unicodedata.category(character) == "Cc" for character in path):
+        raise ContentError(f"{shown(path)}: the name contains control characters")
+    if path.startswith("/"):
+        raise ContentError(f"{shown(path)}: the path is absolute")
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise ContentError(f"{shown(path)}: the path leads out of the package")
+    if size > _PATH_BYTES or len(parts) > _DEPTH or any(len(part.encode()) > _PART_BYTES for part in parts):
+        raise ContentError(f"{shown(path)}: the path is too long or too deep")
+    return "/".join(parts)
+
+
+def composed(path: str) -> str:
+    """Return `path`, which is in Unicode's form NFC.
+
+    Some readers of archives, and some file systems, put names into that form, and others leave them.
+
+    Raises:
+        ContentError: It is in another form.
+    """
+    if not unicodedata.is_normalized("NFC", path):
+        raise ContentError(f"{path!a}: the name is not in Unicode form NFC, to which some readers convert it")
+    return path
+
+
+def shown(path: str) -> str:
+    """Return `path` for a message: short, and escaped where a terminal would not show it as it is."""
+    short = path if len(path) <= 120 else f"{path[:117]}..."
+    return short if short.isprintable() and short.strip() == short and short else ascii(short)

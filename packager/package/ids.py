@@ -1,0 +1,158 @@
+"""Reads, validates and edits the user and group ids in a patch, and keeps every other byte.
+
+The ids are runAsUser, runAsGroup and fsGroup of a pod's `spec.securityContext`, in a Pod or in any template; those of a
+container are never changed. A patch looks like a manifest, or is a list of operations (RFC 6902). It may repeat a value
+by an alias: then the one place where the value is written is changed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from packager.base import yamlio
+from packager.base.errors import UsageError
+from packager.base.problems import show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from packager.base.problems import Problem
+    from packager.base.yamlio import Document, Location
+
+    # New values by their places, of one document.
+    Values = Mapping[Location, int]
+
+_POD_LEVEL = ("spec", "securityContext")
+
+_ANCHOR = re.compile(r"&\S+\s+")
+
+OPTIONS = {"runAsUser": "--uid", "runAsGroup": "--gid", "fsGroup": "--fs-group"}
+"""The ids that a person sets in a patch, and the options of `mlpack configure` that set them."""
+
+
+class _Id(NamedTuple):
+    """An id in a patch: what it is, where it stands, and its value."""
+
+    key: str
+    location: Location
+    value: Any
+
+
+LARGEST_ID = 2**31 - 1
+"""Kubernetes, pkg/apis/core/validation: IsValidUserID."""
+
+
+def read(text: bytes, name: str) -> dict[str, Any]:
+    """Return runAsUser, runAsGroup and fsGroup as a patch sets them first; those that it does not set are left out."""
+    ids: dict[str, Any] = {}
+    for document in yamlio.load_all(text, name)[0]:
+        for key, _, value in _ids(document.data):
+            ids.setdefault(key, value)
+    return ids
+
+
+def invalid_ids(text: bytes, name: str) -> Iterator[Problem]:
+    """Yield the ids that a patch sets to what is no id, with their places; `name` is what messages call the file."""
+    for document in yamlio.load_all(text, name)[0]:
+        problems = [
+            document.problem(
+                location,
+                f"{key}: expected a whole number from 0 to {LARGEST_ID}, found {show(value)}",
+                hint=f"{OPTIONS[key]} N sets it",
+            )
+            for key, location, value in _ids(document.data)
+            if not _is_id(value)
+        ]
+        yield from dict.fromkeys(problems)  # an alias stands for what has been said
+
+
+def assign(text: bytes, ids: Mapping[str, int], name: str) -> bytes:
+    """Return a patch with the ids of every pod's security context that it sets.
+
+    Args:
+        text: The patch.
+        ids: By key: runAsUser, runAsGroup, fsGroup. A key that the patch does not set is left out.
+        name: How messages name the file.
+
+    Raises:
+        UsageError: It is no YAML, or cannot be edited automatically.
+    """
+    documents, problems = yamlio.load_all(text, name)
+    if problems:
+        raise UsageError(f"{name} cannot be edited", problems=problems)
+    values = [{location: ids[key] for key, location, _ in _ids(document.data) if key in ids} for document in documents]
+    edited = _replaced(text, documents, values)
+    if edited is None:
+        listed = ", ".join(f"{key}: {value}" for key, value in ids.items())
+        raise UsageError(f"{name} cannot be edited automatically", hint=f"set {listed} there")
+    return edited
+
+
+def with_ids_of(text: bytes, other: bytes) -> bytes:
+    """Return the patch `text` with the whole numbers that the patch `other` has in the places of its ids.
+
+    It is returned as it is when one of them is no YAML, or cannot be edited automatically.
+    """
+    (documents, problems), (others, other_problems) = (yamlio.load_all(patch, "") for patch in (text, other))
+    if problems or other_problems:
+        return text
+    values = []
+    for document, changed in zip(documents, others, strict=False):
+        own = {(key, location) for key, location, _ in _ids(document.data)}
+        values.append(
+            {place: value for key, place, value in _ids(changed.data) if (key, place) in own and _is_id(value)}
+        )
+    values += [{}] * (len(documents) - len(values))
+    return _replaced(text, documents, values) or text
+
+
+def _replaced(text: bytes, documents: Sequence[Document], values: Sequence[Values]) -> bytes | None:
+    """Return `text` with the values of each document; None, where they would not be all that changes."""
+    source = text.decode("utf-8-sig")
+    splices = []
+    for document, places in zip(documents, values, strict=True):
+        for location, value in places.items():
+            start, end, _ = document.span(location)
+            if anchor := _ANCHOR.match(source, start, end):
+                start = anchor.end()
+            splices.append((start, end, f" {value}" if start == end else str(value)))
+    edited = yamlio.spliced(text, splices)
+    expected = [_with(document.data, places, ()) for document, places in zip(documents, values, strict=True)]
+    changed, problems = yamlio.load_all(edited, "")
+    return edited if not problems and [document.data for document in changed] == expected else None
+
+
+def _with(value: Any, values: Values, above: Location) -> Any:
+    if above in values:
+        return values[above]
+    if isinstance(value, dict):
+        return {key: _with(child, values, (*above, key)) for key, child in value.items()}
+    if isinstance(value, list):
+        return [_with(child, values, (*above, index)) for index, child in enumerate(value)]
+    return value
+
+
+def _ids(data: Any) -> Iterator[_Id]:
+    """Yield each id that is set at the level of a pod, by a patch of either form."""
+    if not isinstance(data, list):
+        yield from _below(data, (), ())
+        return
+    for index, operation in enumerate(data):
+        path = operation.get("path") if isinstance(operation, dict) else None
+        if isinstance(path, str) and operation.get("op") in ("add", "replace"):
+            yield from _below(operation.get("value"), tuple(path.split("/")[1:]), (index, "value"))
+
+
+def _below(value: Any, path: Location, location: Location) -> Iterator[_Id]:
+    """Yield the ids in `value`, which is set at `path` of a manifest, and stands at `location` of the patch."""
+    if path[-3:-1] == _POD_LEVEL and path[-1] in OPTIONS:
+        yield _Id(str(path[-1]), location, value)
+        return
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in children:
+        yield from _below(child, (*path, key), (*location, key))
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_ID

@@ -1,0 +1,97 @@
+"""Reads and validates a package's inventory, which `packager.package.tree.seal` makes."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from packager.base import plain
+from packager.base.errors import VerificationError, unreadable
+from packager.base.names import LETTER_FIRST, SUBDOMAIN_LENGTH
+from packager.package.contents import ContentError, normalized, shown
+from packager.package.layout import INVENTORY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAX_BYTES = 16 << 20
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """Return the inventory of the package in `folder`.
+
+    Raises:
+        VerificationError: There is none, or it is not what `seal` writes.
+        ToolError: It cannot be read.
+    """
+    return parsed(content(folder), folder)
+
+
+def content(folder: Path) -> bytes:
+    """Return the inventory of the package in `folder` as it stands there.
+
+    Raises:
+        VerificationError: There is none, or it is no plain file, or far too long.
+        ToolError: It cannot be read.
+    """
+    path = folder / INVENTORY
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        raise VerificationError(f"{folder} is not a package: it contains no {INVENTORY}") from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+    return plain.read(folder, INVENTORY, str(path), MAX_BYTES)
+
+
+def parsed(content: bytes, folder: Path) -> dict[str, Any]:
+    """Return the content of an inventory. Raises VerificationError when it is not in the form that `seal` writes."""
+    path = folder / INVENTORY
+    try:
+        inventory = json.loads(content, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise VerificationError(f"{path} is not the inventory of a package: {error}") from None
+    if complaint := _shape_complaint(inventory):
+        raise VerificationError(f"{path} is not the inventory of a package: {complaint}")
+    return dict(inventory)
+
+
+def _shape_complaint(inventory: Any) -> str | None:
+    """Return what is wrong with the inventory's shape; None when all of it can be relied on."""
+    if not isinstance(inventory, dict):
+        return "expected an object"
+    version, name, files = (inventory.get(key) for key in ("manifest", "package", "files"))
+    editable = inventory.get("editable", {})
+    if isinstance(version, bool) or version != 1:
+        return f"expected version 1, found {version!r}"
+    if not isinstance(name, str) or not re.fullmatch(LETTER_FIRST, name) or len(name) > SUBDOMAIN_LENGTH:
+        return "expected the package's name at 'package'"
+    if not isinstance(files, dict):
+        return "expected digests at 'files'"
+    if not isinstance(editable, dict) or not all(map(_are_lines, editable.values())):
+        return "expected lists of lines at 'editable'"
+    return next((complaint for path in files if (complaint := _entry_complaint(path, files[path]))), None)
+
+
+def _are_lines(lines: Any) -> bool:
+    return isinstance(lines, list) and all(isinstance(line, str) for line in lines)
+
+
+def _entry_complaint(path: str, sealed: Any) -> str | None:
+    try:
+        if normalized(path) != path or not path:
+            return f"{shown(path)} is not a plain path"
+    except ContentError as error:
+        return str(error)
+    mode, digest = (sealed.get("mode"), sealed.get("sha256")) if isinstance(sealed, dict) else (None, None)
+    if mode not in ("0644", "0755") or not re.fullmatch("[0-9a-f]{64}", str(digest)):
+        return f"{shown(path)}: expected a mode of 0644 or 0755 and a sha256"
+    return None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    together = dict(pairs)
+    if len(together) < len(pairs):
+        raise ValueError("duplicate key")
+    return together

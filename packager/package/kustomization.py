@@ -1,0 +1,209 @@
+"""Reads and edits an overlay's kustomization.yaml: its components, switched on or off, and its patches.
+
+`packager.verify.kustomization` checks a whole kustomization and everything that it includes. Here one file is read and
+edited, by the marks of its YAML nodes: a switch changes one line, and every other byte stays.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from packager.base import yamlio
+from packager.base.errors import UsageError
+from packager.package.layout import KUSTOMIZATION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.base.yamlio import Document
+
+_KEY = "components"
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A component that a kustomization lists, or would list without the `#`.
+
+    Attributes:
+        name: The last part of its path.
+        path: The path, in its plain form.
+        on: Whether it is listed.
+        offset: Where its path stands in the text, or the `#` before it: the character, behind a byte order mark.
+    """
+
+    name: str
+    path: str
+    on: bool
+    offset: int
+
+
+def components(text: bytes, file: str = KUSTOMIZATION) -> tuple[Component, ...]:
+    """Return the components that a kustomization lists, however it is written, or offers behind a `#`.
+
+    Args:
+        text: The kustomization.
+        file: How messages name it.
+
+    Raises:
+        UsageError: It is no YAML.
+    """
+    document, source = _read(text, file)
+    on = tuple(_listed(document))
+    names = {component.name for component in on}
+    off = [offer for offer in _commented_out(document, source) if offer.name not in names]
+    return tuple(sorted((*on, *off), key=lambda component: component.offset))
+
+
+def patches(text: bytes, file: str = KUSTOMIZATION) -> tuple[str, ...]:
+    """Return the names of the patches that lie beside a kustomization. Raises as `components`."""
+    data = _read(text, file)[0].data
+    entries = [entry.get("path") if isinstance(entry, dict) else None for entry in _list(data, "patches")]
+    entries += _list(data, "patchesStrategicMerge")
+    paths = [posixpath.normpath(entry) for entry in entries if isinstance(entry, str) and "\n" not in entry]
+    return tuple(dict.fromkeys(path for path in paths if "/" not in path and path not in (".", "..")))
+
+
+def switch(text: bytes, name: str, file: str = KUSTOMIZATION, *, on: bool) -> bytes:
+    """Return a kustomization with the component `name`, which it lists or offers, switched on or off.
+
+    Raises:
+        UsageError: The kustomization, called `file`, is no YAML, or cannot be edited automatically.
+    """
+    document, source = _read(text, file)
+    named = [component for component in components(text, file) if component.name == name]
+    if not named or named[0].on is on:
+        return text
+    if on:
+        splices = [*_head_splices(document, source, named[0].offset), _uncomment_splice(document, source, named[0])]
+    else:
+        splices = [splice for component in named for splice in _comment_splices(document, source, component)]
+    edited = yamlio.spliced(text, splices)
+    if not _is_only_switched(document, yamlio.load(edited, file)[0], named[0], on=on):
+        hint = f"{'list' if on else 'leave out'} {named[0].path} under `{_KEY}` there"
+        raise UsageError(f"{file} cannot be edited automatically", hint=hint)
+    return edited
+
+
+def _read(text: bytes, file: str) -> tuple[Document, str]:
+    document, problems = yamlio.load(text, file)
+    if problems:
+        raise UsageError(f"{file} is not YAML", problems=problems)
+    return document, text.decode("utf-8-sig")
+
+
+def _list(data: Any, key: str) -> list[Any]:
+    entries = data.get(key) if isinstance(data, dict) else None
+    return entries if isinstance(entries, list) else []
+
+
+def _path(entry: str) -> str:
+    return posixpath.normpath(entry.strip())
+
+
+def _name(entry: str) -> str:
+    return posixpath.basename(_path(entry))
+
+
+def _listed(document: Document) -> Iterator[Component]:
+    for index, entry in enumerate(_list(document.data, _KEY)):
+        if isinstance(entry, str):
+            yield Component(_name(entry), _path(entry), on=True, offset=document.span((_KEY, index)).start)
+
+
+def _commented_out(document: Document, source: str) -> Iterator[Component]:
+    """Yield the components behind a `#` that stand among those listed, or below a head that is commented out too."""
+    keys = _keys(document)
+    has_list = _KEY in keys.values()
+    inside = False
+    for start, line in _lines(document, source):
+        for at in range(start, start + len(line) + 1) if keys else ():
+            inside = keys[at] == _KEY if at in keys else inside
+        value = _value(_uncommented(line))
+        if isinstance(value, dict) and not has_list:
+            inside = _KEY in value
+        elif inside and isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
+            yield Component(_name(value[0]), _path(value[0]), on=False, offset=start + line.index("#"))
+
+
+def _lines(document: Document, source: str) -> Iterator[tuple[int, str]]:
+    """Yield where each line begins, and the line; of what is inside an entry of the list, an empty one."""
+    entries = [document.span((_KEY, index)) for index in range(len(_list(document.data, _KEY)))]
+    start = 0
+    for line in source.split("\n"):
+        is_inside = any(entry.start < start < entry.end for entry in entries)
+        yield start, "" if is_inside else line
+        start += len(line) + 1
+
+
+def _keys(document: Document) -> dict[int, str]:
+    """Return the keys of the kustomization by where they stand."""
+    data = document.data if isinstance(document.data, dict) else {}
+    return {document.span((key,), at_key=True).start: key for key in data}
+
+
+def _uncommented(line: str) -> str:
+    """Return what stands behind the `#` of a line that is a comment; nothing for another."""
+    stripped = line.strip()
+    return stripped[1:].lstrip() if stripped.startswith("#") else ""
+
+
+def _value(content: str) -> Any:
+    """Return what one line is as YAML: the entry of a list, or a key without a value; None for anything else."""
+    if not content.startswith("-") and not content.partition(" #")[0].rstrip().endswith(":"):
+        return None
+    document, problems = yamlio.load(content.encode(), "")
+    return None if problems else document.data
+
+
+def _uncomment_splice(document: Document, source: str, offer: Component) -> tuple[int, int, str]:
+    """Return the splice that takes the `#` from an offer; below entries that there are, it stands as they do."""
+    if _list(document.data, _KEY):
+        return _line_start(source, offer.offset), source.index("-", offer.offset), " " * document.span((_KEY,)).column
+    return offer.offset, offer.offset + (2 if source[offer.offset + 1] in " \t" else 1), ""
+
+
+def _head_splices(document: Document, source: str, below: int) -> Iterator[tuple[int, int, str]]:
+    """Yield the splice that lets the list begin: that takes the `#` from its head, or an empty list away."""
+    if _KEY in _keys(document).values():
+        if not _list(document.data, _KEY):
+            start, end, _ = document.span((_KEY,))
+            yield start, end, ""
+        return
+    heads = [
+        start + line.index("#")
+        for start, line in _lines(document, source)
+        if start < below and isinstance(value := _value(_uncommented(line)), dict) and _KEY in value
+    ]
+    for offset in heads[-1:]:
+        yield _line_start(source, offset), source.index(_KEY, offset), ""
+
+
+def _comment_splices(document: Document, source: str, component: Component) -> Iterator[tuple[int, int, str]]:
+    """Yield the splice that puts a `#` before an entry; none for one that has no line of its own."""
+    spans = [document.span((_KEY, index)) for index in range(len(_list(document.data, _KEY)))]
+    end = next(span.end for span in spans if span.start == component.offset)
+    before = source[_line_start(source, component.offset) : component.offset]
+    if before.strip(" \t") == "-" and "\n" not in source[component.offset : end]:
+        offset = _line_start(source, component.offset) + before.index("-")
+        yield offset, offset, "# "
+
+
+def _line_start(source: str, offset: int) -> int:
+    """Return where the line begins that the character `offset` is in."""
+    return source.rfind("\n", 0, offset) + 1
+
+
+def _is_only_switched(before: Document, after: Document, component: Component, *, on: bool) -> bool:
+    """Whether `after` is `before` with one component switched, and nothing else."""
+    if not isinstance(after.data, dict):
+        return False
+    rest, new_rest = ({**(document.data or {}), _KEY: None} for document in (before, after))
+    others, new_others = ([e for e in _list(d.data, _KEY) if not _is_named(e, component)] for d in (before, after))
+    listed = [entry for entry in _list(after.data, _KEY) if _is_named(entry, component)]
+    return rest == new_rest and others == new_others and len(listed) == (1 if on else 0)
+
+
+def _is_named(entry: Any, component: Component) -> bool:
+    return isinstance(entry, str) and _name(entry) == component.name

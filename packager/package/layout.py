@@ -1,0 +1,83 @@
+"""Defines the paths in a package.
+
+Paths are below the package's root, with `/`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+INVENTORY = "manifest.json"
+"""The digest of every file, and what the editable ones were sealed with."""
+
+SPEC = "spec.yaml"
+"""The spec that the package was built from."""
+
+QUICKSTART = "quickstart"
+"""The folder of all that kubectl renders."""
+
+SCRIPTS = f"{QUICKSTART}/scripts"
+"""The code that runs."""
+
+OVERLAYS = f"{QUICKSTART}/k8s/mlops"
+"""The folder that holds one folder for each overlay."""
+
+COMMON = f"{QUICKSTART}/common/*/k8s/mlops"
+"""What the overlays have in common, as a pattern: a folder for each component, below the framework's."""
+
+KUSTOMIZATION = "kustomization.yaml"
+
+KUSTOMIZATIONS = (KUSTOMIZATION, "kustomization.yml", "Kustomization")
+"""The names that kustomize takes for a kustomization (kustomize, api/konfig: RecognizedKustomizationFileNames)."""
+
+ENV = "mlops.env"
+"""The values that a person edits, in the folder of each overlay."""
+
+SITE = "site"
+"""The folder of the options' values, beside their own."""
+
+PATCH = "patch.yaml"
+"""How the names of the patches end that lie in an overlay's folder."""
+
+
+def overlay(name: str) -> str:
+    """Return the folder of an overlay."""
+    return f"{OVERLAYS}/{name}"
+
+
+def env(name: str) -> str:
+    """Return the path of an overlay's mlops.env."""
+    return f"{overlay(name)}/{ENV}"
+
+
+def kustomization(name: str) -> str:
+    """Return the path of an overlay's kustomization."""
+    return f"{overlay(name)}/{KUSTOMIZATION}"
+
+
+def overlay_of(path: str) -> str | None:
+    """Return the name of the overlay whose kustomization `path` is; None when it is no overlay's."""
+    folder, _, file = path.rpartition("/")
+    parent, _, name = folder.rpartition("/")
+    return name if parent == OVERLAYS and file == KUSTOMIZATION and name else None
+
+
+def common(framework: str) -> str:
+    """Return the folder of what the overlays have in common."""
+    return COMMON.replace("*", framework)
+
+
+def site_env(common: str) -> str:
+    """Return the path of the options' values, below the folder of what the overlays have in common."""
+    return f"{common}/{SITE}/{SITE}.env"
+
+
+def component(path: str) -> tuple[str, str] | None:
+    """Return the component that a file lies directly in, and the file's name; None for a file of no component."""
+    steps = path.split("/")
+    return (steps[5], steps[6]) if len(steps) == 7 and common(steps[2]) == "/".join(steps[:5]) else None
+
+
+def is_patch(path: str) -> bool:
+    """Whether `path` is a patch that lies in an overlay's folder."""
+    return posixpath.dirname(posixpath.dirname(path)) == OVERLAYS and path.endswith(PATCH)

@@ -1,0 +1,30 @@
+"""Defines how large a package may be: its size, its files, and the size of an extracted archive."""
+
+from __future__ import annotations
+
+from packager.base.values import Value
+
+# Below this much output no ratio is a bomb's.
+_FREE_BYTES = 16 << 20
+
+
+class Limits(Value, frozen=True):
+    """The resources of this machine that a package from somebody else may use.
+
+    Attributes:
+        size: Bytes of all files together.
+        files: How many files and folders, with those that are only in the path of another, and the package's own.
+        ratio: Bytes that come out of an archive for each one of its size. gzip's own limit is about 1,030;
+            code and weights stay far below 100. The first 16 MiB are free.
+    """
+
+    size: int = 64 << 30
+    files: int = 50_000
+    ratio: int = 200
+
+    def is_bomb(self, unpacked: int, packed: int) -> bool:
+        """Whether an archive of the size `packed` expands so much that it must be a decompression bomb."""
+        return unpacked > _FREE_BYTES and unpacked > self.ratio * packed
+
+
+DEFAULT = Limits()

@@ -1,0 +1,190 @@
+"""Opens a package: a folder in place, or an archive, which is extracted for as long as it is used."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from packager.base import paths, workfolder
+from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason, unreadable
+from packager.package import archive, inventory, layout, tree
+from packager.package.limits import DEFAULT
+from packager.package.overlays import overlay_names
+from packager.package.reader import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from packager.package.limits import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A package on disk.
+
+    Attributes:
+        name: As its inventory says, whatever its folder is called.
+        folder: Where its files are: the folder that the user named, or what was unpacked of the archive.
+        source: The folder or the archive, as the user named it.
+        overlays: The names of its overlays: the default one first when there is one, then by name.
+        digest: `sha256:…` of the inventory.
+        inventory: What the inventory says.
+        reader: Reads its files; what one check has read, no other finds changed.
+    """
+
+    name: str
+    folder: Path
+    source: Path
+    overlays: tuple[str, ...]
+    digest: str
+    inventory: Mapping[str, Any]
+    reader: Reader
+
+    @property
+    def top(self) -> str:
+        """The folder in the archive that holds the package; empty where it lies at the top, or is no archive."""
+        is_inside = self.folder != self.source and self.folder.parent.name == workfolder.FOLDER
+        return self.folder.name if is_inside else ""
+
+    def overlay(self, name: str) -> Path:
+        """Return the folder of the overlay `name`."""
+        return self.folder / layout.overlay(name)
+
+    def shown(self, path: str) -> str:
+        """Return how messages name the file `path` of the package: below what the user named."""
+        return _shown(self.source, path)
+
+
+@contextmanager
+def opened(path: Path, *, limits: Limits = DEFAULT, shown_as: Path | None = None) -> Iterator[Package]:
+    """Open the package at `path`; what an archive was unpacked to is gone when the block ends.
+
+    Its files have names that every system can hold, and are plain files: there is no link, pipe or device among them.
+    `packager.verify` judges the rest.
+
+    Args:
+        path: A folder, or a link to one, or a tar.gz.
+        limits: How much it may hold.
+        shown_as: What messages call it in place of `path`, where that is a temporary folder.
+
+    Raises:
+        UsageError: There is nothing at `path`, or neither a file nor a folder.
+        VerificationError: It is no package, or holds what no package does.
+        ToolError: It cannot be read, or there is no room to unpack it.
+    """
+    if not paths.exists(path):
+        raise UsageError(f"there is no {path}")
+    source = shown_as or path
+    with (
+        nullcontext(path) if paths.is_folder(path) else _unpacked(path, limits) as folder,
+        _named_in_errors(folder, source),
+    ):
+        sealed = inventory.content(folder)
+        values = inventory.parsed(sealed, folder)
+        entries = tree.walk(folder, limits)
+        yield Package(
+            name=values["package"],
+            folder=folder,
+            source=source,
+            overlays=overlay_names(entries),
+            digest=f"sha256:{hashlib.sha256(sealed).hexdigest()}",
+            inventory=values,
+            reader=Reader(folder, partial(_shown, source)),
+        )
+
+
+def _shown(source: Path, path: str) -> str:
+    return str(source / path) if source.is_dir() else f"{source}:{path}"
+
+
+def check_replaceable(path: Path) -> None:
+    """Refuse to replace what is at `path` unless it is a package, an empty folder, or a link to a folder.
+
+    Raises:
+        UsageError: It is something else, and with it somebody's files would be lost.
+        ToolError: It cannot be read.
+    """
+    if not paths.is_folder(path):
+        raise UsageError(f"{path} is not a folder")
+    if path.is_symlink() or _is_empty(path):
+        return
+    try:
+        inventory.read(path)
+    except VerificationError as error:
+        raise UsageError(
+            f"{error}; it was left unchanged", hint="move it to another place, or build into another folder with -d"
+        ) from None
+
+
+def _is_empty(folder: Path) -> bool:
+    try:
+        return next(folder.iterdir(), None) is None
+    except OSError as error:
+        raise unreadable(folder, error) from None
+
+
+@contextmanager
+def _named_in_errors(folder: Path, path: Path) -> Iterator[None]:
+    """Let errors name what the user named, and not the folder that it was unpacked to, which is gone by then."""
+    try:
+        yield
+    except MlpackError as error:
+        if folder != path:
+            _rename_in_error(error, folder, path)
+        raise
+
+
+def _rename_in_error(error: MlpackError, folder: Path, path: Path) -> None:
+    def plain(text: str) -> str:
+        for place in dict.fromkeys((str(folder), os.path.realpath(folder))):
+            text = text.replace(f"{place}/", f"{path}:").replace(place, str(path))
+        return text
+
+    error.args = tuple(plain(str(part)) for part in error.args)
+    error.hint = error.hint and plain(error.hint)
+    error.problems = tuple(
+        replace(
+            problem, file=plain(problem.file), message=plain(problem.message), hint=problem.hint and plain(problem.hint)
+        )
+        for problem in error.problems
+    )
+
+
+def _unpacked(path: Path, limits: Limits) -> AbstractContextManager[Path]:
+    if not paths.is_file(path):
+        raise UsageError(f"{path} is neither a file nor a folder")
+    return _extracted(path, limits)
+
+
+@contextmanager
+def _extracted(path: Path, limits: Limits) -> Iterator[Path]:
+    with workfolder.temporary() as work:
+        try:
+            archive.extract(path, work, limits)
+        except OSError as error:
+            raise ToolError(f"{path} cannot be unpacked: {reason(error)}") from None
+        root = _root(path, work)
+        for name in sorted(tree.IGNORED_NAMES):
+            if (root / name).exists():
+                message = f"{path}: {name} is not allowed in the archive of a package"
+                raise VerificationError(message, hint=f"exclude it: tar --exclude={name}")
+        yield root
+
+
+def _root(path: Path, work: Path) -> Path:
+    """Return the package's folder among what was unpacked: the only one at the top, or the top itself."""
+    if (work / layout.INVENTORY).exists():
+        return work
+    entries = sorted(work.iterdir())
+    if len(entries) == 1 and entries[0].is_dir():
+        if (entries[0] / layout.INVENTORY).exists():
+            return entries[0]
+        raise VerificationError(f"{path} is not a package: {entries[0].name} contains no {layout.INVENTORY}")
+    names = ", ".join(entry.name for entry in entries[:5]) or "nothing"
+    raise VerificationError(f"{path} is not a package: expected one folder with a {layout.INVENTORY}, found {names}")

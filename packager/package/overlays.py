@@ -1,0 +1,21 @@
+"""Lists the overlays of a package, and determines the default one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.package import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from packager.package.tree import Entry
+
+DEFAULT_OVERLAY = "multi-node"
+"""The overlay that is meant where none is named, in a package that has it."""
+
+
+def overlay_names(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Return the names of the folders that hold a kustomization, where overlays are: the default one first."""
+    names = [name for entry in entries if (name := layout.overlay_of(entry.path))]
+    return tuple(sorted(names, key=lambda name: (name != DEFAULT_OVERLAY, name)))

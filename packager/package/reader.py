@@ -1,0 +1,76 @@
+"""Reads a package's files so that every later step sees the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from packager.base import plain
+from packager.base.errors import ToolError, VerificationError, unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+_CHUNK = 1 << 20
+
+
+class Reader:
+    """The files of one package, each of which has to stay what it was when it was first read.
+
+    What is judged, rendered and applied is read at different times. Digests are kept, and not contents: a package may
+    be larger than memory.
+
+    Attributes:
+        folder: Where the files are.
+        shown: Says how messages name a path of the package.
+    """
+
+    def __init__(
+        self, folder: Path, shown: Callable[[str], str], edited: Mapping[str, bytes] = MappingProxyType({})
+    ) -> None:
+        self.folder = folder
+        self.shown = shown
+        self._edited = edited
+        self._digests: dict[str, str] = {}
+
+    def edited(self, contents: Mapping[str, bytes]) -> Reader:
+        """Return a reader of the same files as they will be with other contents in some, by path."""
+        return Reader(self.folder, self.shown, contents)
+
+    def read(self, path: str, max_bytes: int) -> bytes:
+        """Return the content of a file; of one that is longer than `max_bytes` bytes, a byte more than these.
+
+        Raises:
+            VerificationError: It is no plain file.
+            ToolError: It cannot be read, or is no longer what it was.
+        """
+        if path in self._edited:
+            return self._edited[path][: max_bytes + 1]
+        content = plain.read_start(self.folder, path, self.shown(path), max_bytes + 1)
+        if len(content) <= max_bytes:
+            digest = hashlib.sha256(content).hexdigest()
+            if self._digests.setdefault(path, digest) != digest:
+                raise ToolError(
+                    f"{self.shown(path)} changed while the package was read",
+                    hint="try again when no program is writing to it",
+                )
+        return content
+
+    def digest(self, path: str) -> str:
+        """Return the sha256 of a file, in hex: of what was read of it before, when it was. Raises as `read`."""
+        if path in self._edited:
+            return hashlib.sha256(self._edited[path]).hexdigest()
+        if path not in self._digests:
+            hashed = hashlib.sha256()
+            try:
+                with plain.open_below(self.folder, path) as stream:
+                    while chunk := stream.read(_CHUNK):
+                        hashed.update(chunk)
+            except plain.NotPlainError:
+                raise VerificationError(f"{self.shown(path)} is not a plain file") from None
+            except OSError as error:
+                raise unreadable(self.shown(path), error) from None
+            self._digests[path] = hashed.hexdigest()
+        return self._digests[path]

@@ -1,0 +1,232 @@
+"""Tree: the files of a package, in memory or on disk, by path and mode; without links or paths that leave its root."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+from packager.base import plain
+from packager.base.errors import SpecError, VerificationError, unreadable
+from packager.base.values import Value
+from packager.package import inventory
+from packager.package.contents import ContentError, Contents, shown
+from packager.package.editable import is_editable
+from packager.package.layout import INVENTORY
+from packager.package.limits import DEFAULT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from packager.package.limits import Limits
+
+_CHUNK = 1 << 20
+_EDITABLE_BYTES = 1 << 20
+
+IGNORED_NAMES = frozenset((".git",))
+"""What people keep beside a package's files, at its root, and no package brings."""
+
+
+class Entry(Value, frozen=True):
+    """One file.
+
+    Attributes:
+        path: Below the package's root, with `/`.
+        content: Its bytes; or where on disk they are, for a file too large to hold.
+        size: In bytes.
+        executable: Whether it is mode 0755 rather than 0644.
+    """
+
+    path: str
+    content: bytes | Path
+    size: int
+    executable: bool = False
+
+    @property
+    def mode(self) -> int:
+        """0755 or 0644: whatever modes the files had that a package is built from."""
+        return 0o755 if self.executable else 0o644
+
+
+class Tree(Value, frozen=True):
+    """A package: its name, its files in order of path, and what its inventory says beside their digests."""
+
+    name: str
+    entries: tuple[Entry, ...]
+    about: Mapping[str, Any]
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files together."""
+        return sum(entry.size for entry in self.entries)
+
+
+def seal(tree: Tree, digests: Mapping[str, str]) -> Entry:
+    """Return the inventory: what the tree says of itself, sha256 and mode of every file, and the lines of some.
+
+    These are the files that people edit, so that it can be seen later what of them an edit has changed.
+
+    Args:
+        tree: The tree.
+        digests: The sha256 of each file, in hex, by path.
+
+    Raises:
+        SpecError: It would be larger than any inventory is read.
+    """
+    files = {entry.path: {"mode": f"{entry.mode:04o}", "sha256": digests[entry.path]} for entry in tree.entries}
+    editable = {entry.path: lines for entry in tree.entries if (lines := _lines(entry, digests[entry.path]))}
+    about = {**tree.about, "files": files, "editable": editable}
+    content = json.dumps(about, ensure_ascii=False, indent=2).encode() + b"\n"
+    if len(content) > inventory.MAX_BYTES:
+        raise SpecError(
+            f"the names of {len(files):,} files make a manifest.json of more than {inventory.MAX_BYTES >> 10:,} KiB",
+            hint="use fewer files, or shorter names",
+        )
+    return Entry(INVENTORY, content, len(content))
+
+
+def _lines(entry: Entry, digest: str) -> list[str] | None:
+    """Return the lines of a file that people edit; None for another, and for one that is no text of a usual size."""
+    if not is_editable(entry.path) or entry.size > _EDITABLE_BYTES:
+        return None
+    content = b"".join(chunks(entry))
+    if hashlib.sha256(content).hexdigest() != digest:
+        return None
+    try:
+        return content.decode().split("\n")
+    except UnicodeDecodeError:
+        return None
+
+
+def check(tree: Tree, limits: Limits) -> None:
+    """Check that all these files are allowed in a package, as it is checked again when the package is opened.
+
+    Raises:
+        ContentError: There are too many or too large ones, or a name that not every system can hold.
+    """
+    contents = Contents(limits)
+    contents.add_folder(tree.name)
+    for path, size in (*((entry.path, entry.size) for entry in tree.entries), (INVENTORY, 0)):
+        contents.add_file(f"{tree.name}/{path}", size)
+
+
+def digest(inventory: Entry) -> str:
+    """Return the package's digest: its inventory's, which holds the digest of everything else."""
+    assert isinstance(inventory.content, bytes)
+    return f"sha256:{hashlib.sha256(inventory.content).hexdigest()}"
+
+
+def chunks(entry: Entry) -> Iterator[bytes]:
+    """Yield the content of `entry`, at most 1 MiB at a time. Raises ToolError when it cannot be read."""
+    if isinstance(entry.content, bytes):
+        yield entry.content
+        return
+    try:
+        with plain.open_below(entry.content.parent, entry.content.name) as stream:
+            while chunk := stream.read(_CHUNK):
+                yield chunk
+    except OSError as error:
+        raise unreadable(entry.content, error) from None
+
+
+def write(tree: Tree, folder: Path) -> Entry:
+    """Write the tree's files and its inventory into the empty `folder`, and return the inventory.
+
+    Raises:
+        ToolError: A file on disk cannot be read.
+        OSError: `folder` cannot be written.
+    """
+    digests = {}
+    for entry in tree.entries:
+        hashed = hashlib.sha256()
+        path = _path_with_parents(folder, entry)
+        with path.open("wb") as stream:
+            for chunk in chunks(entry):
+                hashed.update(chunk)
+                stream.write(chunk)
+        path.chmod(entry.mode)
+        digests[entry.path] = hashed.hexdigest()
+    inventory = seal(tree, digests)
+    assert isinstance(inventory.content, bytes)
+    path = _path_with_parents(folder, inventory)
+    path.write_bytes(inventory.content)
+    path.chmod(inventory.mode)
+    folder.chmod(0o755)
+    return inventory
+
+
+def read(folder: Path, limits: Limits = DEFAULT) -> Tree:
+    """Return the package in `folder`, its files left on disk; `.git` at its root is none of it.
+
+    No link is followed, and nothing but plain files and folders is taken.
+
+    Raises:
+        VerificationError: There is no inventory, or one that cannot be read; or something there is no file of a
+            package: a link, a device, a name that not every system can hold.
+        ToolError: A file cannot be read.
+    """
+    about = inventory.read(folder)
+    entries = tuple(entry for entry in walk(folder, limits) if entry.path != INVENTORY)
+    return Tree(about["package"], entries, {key: about[key] for key in about if key not in ("files", "editable")})
+
+
+def walk(folder: Path, limits: Limits = DEFAULT) -> list[Entry]:
+    """Return the files below `folder`, left on disk, in order of path; without a `.git` at its root.
+
+    Raises:
+        VerificationError: There is something else there than plain files and folders with names that every system
+            can hold, or more than `limits` allow.
+        ToolError: A folder cannot be read.
+    """
+    return sorted(_walk(folder, limits), key=lambda entry: entry.path)
+
+
+def _walk(folder: Path, limits: Limits) -> Iterator[Entry]:
+    contents = Contents(limits)
+    pending = [contents.add_folder("")]
+    while pending:
+        parent = pending.pop()
+        for name, status in _list(folder / parent, limits.files + 1):
+            path = f"{parent}/{name}" if parent else name
+            if path in IGNORED_NAMES:
+                continue
+            try:
+                if stat.S_ISDIR(status.st_mode):
+                    pending.append(contents.add_folder(path))
+                    continue
+                if not stat.S_ISREG(status.st_mode):
+                    raise ContentError(f"{shown(path)} is {_kind(status.st_mode)}, not a plain file")  # noqa: TRY301
+                contents.add_file(path, status.st_size)
+            except ContentError as error:
+                raise VerificationError(f"{folder}: {error}") from None
+            yield Entry(path, folder / path, status.st_size, bool(status.st_mode & stat.S_IXUSR))
+
+
+def _list(folder: Path, limit: int) -> list[tuple[str, os.stat_result]]:
+    try:
+        with os.scandir(folder) as listing:
+            return [(item.name, item.stat(follow_symlinks=False)) for item in itertools.islice(listing, limit)]
+    except OSError as error:
+        raise unreadable(folder, error) from None
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISLNK(mode):
+        return "a link"
+    if stat.S_ISBLK(mode) or stat.S_ISCHR(mode):
+        return "a device"
+    return "a pipe" if stat.S_ISFIFO(mode) else "a socket"
+
+
+def _path_with_parents(folder: Path, entry: Entry) -> Path:
+    path = folder / entry.path
+    for parent in reversed(path.relative_to(folder).parents[:-1]):
+        step = folder / parent
+        if not step.is_dir():
+            step.mkdir()
+            step.chmod(0o755)  # whatever the umask
+    return path

@@ -1,0 +1,59 @@
+"""Finds workloads that edits have added to a package since it was sealed.
+
+An overlay may contain as many workloads as it was built with. A workload that an edit adds would run code that was not
+sealed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.verify import changes
+from packager.verify.objects import allow_hint, is_allowed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.base.problems import Problem
+    from packager.base.runner import Runner
+    from packager.kubernetes.manifest import Manifest
+    from packager.verify.changes import Edits
+    from packager.verify.overlay import RenderedOverlay
+
+
+def check(
+    overlay: RenderedOverlay, edits: Edits, allowed: frozenset[str], kubectl: str, runner: Runner
+) -> Iterator[Problem]:
+    """Yield a finding for each workload that an edit adds.
+
+    Args:
+        overlay: An overlay of the package, as it is.
+        edits: What was edited in the package.
+        allowed: The kinds that the user has named.
+        kubectl: What renders the overlay as it was sealed.
+        runner: What starts it.
+
+    Raises:
+        ToolError: A file cannot be read, or there is no room for a copy.
+    """
+    workloads = _workloads(overlay, allowed)
+    if len(workloads) < 2 or (edits.all_known and all(change.expected for change in edits.lines)):
+        return
+    before = changes.before(edits, overlay.name, kubectl, runner) if edits.all_known else None
+    # Of an edit that is not known, nobody can say what it adds; there is one workload in what builds make.
+    sealed = _workloads(before, allowed) if before else workloads[:1]
+    known = {_identity(manifest) for manifest in sealed}
+    others = [manifest for manifest in workloads if _identity(manifest) not in known]
+    for manifest in others[max(len(sealed) - (len(workloads) - len(others)), 0) :]:
+        message = f"an edit adds this workload: the package was sealed with {', '.join(map(str, sealed)) or 'none'}"
+        yield overlay.problem(manifest, ("kind",), message, allow_hint(manifest))
+
+
+def _workloads(overlay: RenderedOverlay, allowed: frozenset[str]) -> list[Manifest]:
+    """Return the manifests that make pods, and are not of a kind that the user has named."""
+    makers = {id(pods.manifest): pods.manifest for pods in overlay.pods}
+    return [manifest for manifest in makers.values() if not is_allowed(manifest, allowed)]
+
+
+def _identity(manifest: Manifest) -> tuple[str, str, str]:
+    return manifest.group, manifest.kind, manifest.name

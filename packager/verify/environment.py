@@ -1,0 +1,46 @@
+"""Checks the variables that containers get from ConfigMaps: mlops.env and others in the package."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.kubernetes.environment import refusal_reason
+from packager.kubernetes.manifest import listing, mapping
+from packager.workloads.structures import reserved
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from packager.base.problems import Problem
+    from packager.kubernetes.manifest import Manifest
+    from packager.verify.overlay import RenderedOverlay
+
+
+def check(overlay: RenderedOverlay) -> Iterator[Problem]:
+    """Yield a finding for every variable that no package may set."""
+    sources = [
+        (str(mapping(source.get("configMapRef")).get("name")), pods.manifest)
+        for pods in overlay.pods
+        for _, container in pods.containers()
+        for source in map(mapping, listing(container.get("envFrom")))
+    ]
+    workloads: dict[str, list[Manifest]] = {}
+    for name, workload in sources:
+        known = workloads.setdefault(name, [])
+        if workload not in known:
+            known.append(workload)
+    for name, readers in workloads.items():
+        if (manifest := overlay.named("ConfigMap", name)) is None:
+            continue
+        for key in map(str, mapping(manifest.data.get("data"))):
+            for message in _messages(key, readers):
+                yield overlay.problem(manifest, ("data", key), message, at_key=True)
+
+
+def _messages(key: str, readers: Sequence[Manifest]) -> Iterator[str]:
+    """Yield why `key` cannot be set, for any package or for one of the workloads that read it."""
+    if reason := refusal_reason(key):
+        yield f"it cannot be set in a package: {reason}"
+    for workload in readers:
+        if reason := reserved(workload, key):
+            yield f"it cannot be set for {workload}: {reason}"

@@ -1,0 +1,142 @@
+"""Defines the fields that a kustomization of a package may have, at every level.
+
+These are the fields of kustomize's own types (kustomize, api/types) that some kubectl from 1.22 to 1.36 reads, except
+those with which kustomize fetches or runs something that is not in the package.
+
+kustomize is written in Go, which reads `Path` and `paTH` as `path`: a key counts only when it is written as it is here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from packager.base.problems import similar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from packager.base.problems import Problem
+    from packager.base.yamlio import Document, Location
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFields:
+    """The fields of a mapping, each with those of the mapping, or of each mapping of the list, that it holds.
+
+    Attributes:
+        fields: By name; None for a field that holds no mapping, or one with keys of the user's own.
+        listed: Whether the value is a list of such mappings.
+    """
+
+    fields: Mapping[str, KnownFields | None] = field(default_factory=dict)
+    listed: bool = False
+
+
+def _plain(names: str) -> dict[str, KnownFields | None]:
+    return dict.fromkeys(names.split())
+
+
+def _list(names: str, **nested: KnownFields) -> KnownFields:
+    return KnownFields({**_plain(names), **nested}, listed=True)
+
+
+def _one(names: str, **nested: KnownFields) -> KnownFields:
+    return KnownFields({**_plain(names), **nested})
+
+
+_OPTIONS = _one("labels annotations disableNameSuffixHash immutable")
+_SELECTOR = _one("group version kind name namespace labelSelector annotationSelector")
+_FILL = _one("delimiter index encoding create")
+_GENERATOR = "name namespace behavior files literals envs env"
+_TARGETS = _list("fieldPaths", select=_SELECTOR, reject=KnownFields(_SELECTOR.fields, listed=True), options=_FILL)
+_PATCHES = _list("path patch", target=_SELECTOR, options=_one("allowNameChange allowKindChange"))
+_IMAGES = _list("name newName newTag tagSuffix digest")
+
+REPLACEMENTS = _list(
+    "path", source=_one("group version kind name namespace fieldPath", options=_FILL), targets=_TARGETS
+)
+"""The fields of each entry of `replacements`, and of a file that one names."""
+
+PATCH_TRANSFORMER = _one("apiVersion kind patch", metadata=_one("name"), target=_SELECTOR)
+"""The fields of a PatchTransformer whose patch stands in it."""
+
+KUSTOMIZATION = _one(
+    "apiVersion kind namePrefix nameSuffix namespace commonAnnotations commonLabels resources bases components"
+    " transformers crds configurations patchesStrategicMerge buildMetadata",
+    metadata=_one("name namespace labels annotations"),
+    labels=_list("pairs includeSelectors includeTemplates", fields=_list("group version kind path create")),
+    patches=_PATCHES,
+    patchesJson6902=_PATCHES,
+    images=_IMAGES,
+    imageTags=_IMAGES,
+    replicas=_list("name count"),
+    replacements=REPLACEMENTS,
+    configMapGenerator=_list(_GENERATOR, options=_OPTIONS),
+    secretGenerator=_list(f"{_GENERATOR} type", options=_OPTIONS),
+    generatorOptions=_OPTIONS,
+    vars=_list(
+        "name",
+        objref=_one("apiVersion group version kind name namespace"),
+        fieldref=_one("fieldPath fieldpath"),
+    ),
+    sortOptions=_one("order", legacySortOptions=_one("orderFirst orderLast")),
+)
+"""The fields of a kustomization, and of a component."""
+
+TRANSFORMING = KnownFields(
+    {
+        **_plain("apiVersion kind resources components"),
+        "patches": _list("patch"),
+        "replacements": _list(
+            "",
+            source=_one("kind name fieldPath"),
+            targets=_list("fieldPaths", select=_one("kind name"), options=_one("delimiter index")),
+        ),
+        "configMapGenerator": KUSTOMIZATION.fields["configMapGenerator"],
+        "generatorOptions": _OPTIONS,
+    }
+)
+"""The fields of a kustomization that contains no manifests but the transformers of another."""
+
+_FORBIDDEN = {
+    **dict.fromkeys(("helmCharts", "helmChartInflationGenerator", "helmGlobals"), "{} needs more than kubectl"),
+    **dict.fromkeys(
+        ("generators", "validators", "openapi"),
+        "{} is not allowed in a package: it can make kustomize fetch or run something outside the package",
+    ),
+    "<<": "{} is not allowed in a kustomization: not every YAML parser merges keys",
+}
+
+
+def check(document: Document, fields: KnownFields, above: Location = ()) -> Iterator[Problem]:
+    """Yield a finding for each key below `above` that is none of `fields`, as it is written."""
+    value: Any = document.data
+    for step in above:
+        value = value[step]
+    if fields.listed and isinstance(value, list):
+        for index, entry in enumerate(value):
+            if isinstance(entry, dict):
+                yield from _mapping(document, entry, fields, (*above, index))
+    elif isinstance(value, dict):
+        yield from _mapping(document, value, fields, above)
+
+
+def _mapping(document: Document, mapping: dict[str, Any], fields: KnownFields, above: Location) -> Iterator[Problem]:
+    for key in mapping:
+        if key not in fields.fields:
+            message, hint = _unknown(key, fields)
+            yield document.problem((*above, key), message, hint=hint, at_key=True)
+        elif (nested := fields.fields[key]) is not None:
+            yield from check(document, nested, (*above, key))
+
+
+def _unknown(key: str, fields: KnownFields) -> tuple[str, str | None]:
+    """Return what is wrong with a key, and what mends it."""
+    if key in _FORBIDDEN:
+        return _FORBIDDEN[key].format(key), "write the fields out" if key == "<<" else None
+    for known in (*fields.fields, *_FORBIDDEN):
+        if known.casefold() == key.casefold():  # of each letter that Go takes for another, casefold makes that one
+            hint = f"write {known!r}" if known in fields.fields else None
+            return f"kubectl reads the key {key!r} as {known!r}", hint
+    return f"unknown field {key!r}", similar(key, fields.fields)

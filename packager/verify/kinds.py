@@ -1,0 +1,23 @@
+"""Runs the checks that belong to the kind of a workload."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.workloads import structures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.base.problems import Problem
+    from packager.verify.overlay import RenderedOverlay
+
+
+def check(overlay: RenderedOverlay) -> Iterator[Problem]:
+    """Yield a finding for everything that the controller of a workload would refuse or misinterpret.
+
+    And for what the objects beside a workload mean otherwise than it does.
+    """
+    for manifest in overlay.manifests:
+        for fault in (*structures.faults(manifest), *structures.companion_faults(manifest, overlay.manifests)):
+            yield overlay.problem(manifest, fault.location, fault.message, fault.hint, at_key=fault.at_key)

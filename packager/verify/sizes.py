@@ -1,0 +1,89 @@
+"""Checks the sizes, keys and characters of objects against the limits of the API server and `kubectl apply`."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from packager.kubernetes import configmap
+from packager.kubernetes.manifest import mapping
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.base.problems import Problem
+    from packager.base.yamlio import Location
+    from packager.kubernetes.manifest import Manifest
+    from packager.verify.overlay import RenderedOverlay
+
+# apimachinery, TotalAnnotationSizeLimitB: client-side apply keeps a copy of the object in an annotation.
+_APPLY_BYTES = 262_144
+# Kubernetes, pkg/apis/core/validation: MaxSecretSize, for ConfigMaps as well.
+_MAP_BYTES = 1 << 20
+
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+# Go's encoding/json writes these as \\u003c and so on (encoding/json, HTMLEscape): six bytes each.
+_ESCAPED = re.compile("[<>&\u2028\u2029]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+def check(overlay: RenderedOverlay) -> Iterator[Problem]:
+    """Yield a finding for everything that is too large, and for keys and characters that Kubernetes refuses."""
+    for manifest in overlay.manifests:
+        yield from _size(overlay, manifest)
+        if manifest.kind in ("ConfigMap", "Secret"):
+            yield from _keys(overlay, manifest)
+        yield from _characters(overlay, manifest)
+
+
+def _size(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
+    size = _annotation_bytes(manifest)
+    values = [*mapping(manifest.data.get("data")).values(), *mapping(manifest.data.get("binaryData")).values()]
+    if manifest.kind in ("ConfigMap", "Secret") and sum(len(str(value).encode()) for value in values) > _MAP_BYTES:
+        yield overlay.problem(manifest, (), f"{size / 1024:.0f} KiB, but Kubernetes accepts at most 1,024 KiB")
+    elif size > _APPLY_BYTES:
+        message = f"{size / 1024:.0f} KiB, but `kubectl apply` accepts at most {_APPLY_BYTES // 1024} KiB"
+        yield overlay.problem(manifest, (), message, "put large files into the image or on storage")
+
+
+def _annotation_bytes(manifest: Manifest) -> int:
+    """Return how many bytes the annotations of an object take once `kubectl apply` has added its copy to them."""
+    copy = json.dumps(manifest.data, ensure_ascii=False, separators=(",", ":"))
+    size = len(copy.encode(errors="surrogatepass")) + sum(6 - len(char.encode()) for char in _ESCAPED.findall(copy))
+    own = mapping(mapping(manifest.data.get("metadata")).get("annotations"))
+    return size + len(_LAST_APPLIED) + sum(len(str(key).encode()) + len(str(own[key]).encode()) for key in own)
+
+
+def _keys(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
+    for field in ("data", "binaryData", "stringData"):
+        for key in mapping(manifest.data.get(field)):
+            if not configmap.KEY.fullmatch(key):
+                message = f"{key!r} is not a valid key of a {manifest.kind}: use at most 253 letters, digits and '-._'"
+                yield overlay.problem(manifest, (field, key), message, "rename it", at_key=True)
+    for key in mapping(manifest.data.get("binaryData")):
+        if key in mapping(manifest.data.get("data")):
+            yield overlay.problem(manifest, ("binaryData", key), f"the key {key!r} is also in data", at_key=True)
+
+
+def _characters(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
+    """Files may hold any character; what else is said to Kubernetes holds no control character but tabs and lines."""
+    fields = {key: value for key, value in manifest.data.items() if key not in ("data", "binaryData", "stringData")}
+    for location, value in _texts(fields, ()):
+        if control := _CONTROL.search(value):
+            message = f"contains the control character U+{ord(control[0]):04X}"
+            yield overlay.problem(manifest, location, message, "remove it")
+
+
+def _texts(value: Any, above: Location) -> Iterator[tuple[Location, str]]:
+    """Yield every text below `value`, keys too, and where it stands."""
+    if isinstance(value, str):
+        yield above, value
+    elif isinstance(value, dict):
+        for key, child in value.items():
+            yield (*above, key), str(key)
+            yield from _texts(child, (*above, key))
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _texts(child, (*above, index))

@@ -1,0 +1,111 @@
+"""Interprets the status of a batch Job: one of a package, or one that an operator makes for its workload.
+
+Pods never start their containers again here (restartPolicy Never): each attempt is a pod, and stays until the Job is
+deleted (Kubernetes, pkg/controller/job).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from packager.kubectl.refusals import refusal
+from packager.kubernetes.objects import created, is_being_deleted, last_seen, shown, status, true_condition
+from packager.kubernetes.pods import LAST_LINES, failure
+from packager.kubernetes.stopped import ended_at
+from packager.kubernetes.verdict import Finding, Phase, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
+
+CONTROLLER_SILENCE = 8.0
+"""Seconds in which a living controller has acted on what it keeps; it usually takes less than one."""
+
+CONTROLLER_HINT = "is kube-controller-manager running? kubectl get pods --namespace=kube-system"
+
+FAILING = ("Failed", "FailureTarget")
+"""Conditions of a Job that has failed, or whose pods are being taken away for that."""
+
+_FIRST_PAUSE = 10
+_LONGEST_PAUSE = 600
+"""Seconds that a Job waits before it makes another pod: twice as long each time (pkg/controller/job)."""
+
+
+def is_ending(job: Object) -> bool:
+    """Whether the Job has ended, or its controller has decided how it ends."""
+    return any(true_condition(job, kind) for kind in ("Complete", "SuccessCriteriaMet", *FAILING))
+
+
+def is_past_deadline(job: Object) -> bool:
+    """Whether a deadline has stopped the Job's pods."""
+    return any("DeadlineExceeded" in (true_condition(job, kind) or {}).get("reason", "") for kind in FAILING)
+
+
+def attempts_message(who: str, attempts: int) -> str:
+    """Return the message that all attempts have failed."""
+    return f"{who} has failed" + (f" in each of {attempts} attempts" if attempts > 1 else "")
+
+
+def pod_refusal(snapshot: Snapshot, item: Object) -> Finding | None:
+    """Return why the newest pod of `item` could not be created; None when it was created later."""
+    newest = max((last_seen(event) for event in snapshot.about(item, "SuccessfulCreate")), default="")
+    for event in reversed(snapshot.warnings(item)):
+        if last_seen(event) < newest:
+            return None
+        if finding := refusal(shown(item), event.get("message", "")):
+            return finding
+    return None
+
+
+def unreported_job_end(
+    subject: str, who: str, pods: Sequence[Object], attempts: int
+) -> tuple[Verdict, datetime | None] | None:
+    """Return how the last of a Job's pods has ended, when the Job does not say so: who keeps Jobs is away.
+
+    Args:
+        subject: What the package calls its workload.
+        who: What a person calls one of the pods.
+        pods: All of them.
+        attempts: How often one is made at most.
+    """
+    last = max(pods, key=created, default=None)
+    phase = status(last).get("phase") if last else None
+    if last is None or is_being_deleted(last) or phase not in ("Succeeded", "Failed"):
+        return None
+    message = f"{who} has ended ({phase}), but its Job is not updated yet"
+    silence = Finding("ControllerSilent", subject, message, CONTROLLER_HINT, blocks=False)
+    if phase == "Succeeded":
+        return Verdict(Phase.SUCCEEDED, f"{who} has succeeded", (silence,)), ended_at(last)
+    if len(pods) < attempts:
+        return None
+    return Verdict(Phase.FAILED, attempts_message(who, attempts), (silence,)), ended_at(last)
+
+
+def not_retried(snapshot: Snapshot, job: Object, who: str, pods: Sequence[Object], attempts: int) -> Iterator[Finding]:
+    """Yield that a Job makes no other pod in the time that it takes to, whatever keeps it from that."""
+    last = max(pods, key=created, default=None)
+    end = last and ended_at(last)
+    failures = sum(failure(pod) is not None for pod in pods)
+    # Where nobody keeps the Job, it does not count the pod among those that failed, but among those that run.
+    failed = max(status(job).get("failed", 0), failures)
+    if not (end and failures) or is_ending(job) or failed >= attempts:
+        return
+    pause = min(_FIRST_PAUSE * 2 ** (failed - 1), _LONGEST_PAUSE)
+    if snapshot.now - end > timedelta(seconds=pause + CONTROLLER_SILENCE):
+        message = f"{who} ended at {end:%H:%M:%S} UTC, and its Job has not created another one since"
+        yield Finding("NotRetried", shown(job), message, f"kubectl describe {quote(shown(job))}")
+
+
+def earlier_attempts(pods: Sequence[Object], attempts: int) -> Iterator[Finding]:
+    """Yield why each of a Job's pods has failed but the last that it may make."""
+    for attempt, pod in enumerate(sorted(pods, key=created)[: attempts - 1], start=1):
+        if finding := failure(pod):
+            message = f"attempt {attempt} of {attempts}: {finding.message}"
+            yield Finding(
+                "Retried", finding.subject, message, finding.hint, blocks=False, log=finding.log[-LAST_LINES:]
+            )

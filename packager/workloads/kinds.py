@@ -1,0 +1,24 @@
+"""Lists the kinds of workload in a cluster, and the operators that they need."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from packager.workloads import of_each_kind
+
+if TYPE_CHECKING:
+    from packager.workloads.operator import Operator
+    from packager.workloads.workload import Workload
+
+
+@cache
+def kinds() -> dict[str, Workload]:
+    """Return the Workload of each kind, by kind."""
+    return of_each_kind("life")
+
+
+def operators() -> dict[str, Operator]:
+    """Return the operators that workloads need, by the name that `mlpack operator` takes."""
+    known = [kind.operator for kind in kinds().values() if kind.operator]
+    return {operator.short: operator for operator in known}

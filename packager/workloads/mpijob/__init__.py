@@ -1,0 +1,1 @@
+"""MPIJob: a launcher and its workers."""

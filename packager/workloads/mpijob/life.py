@@ -1,0 +1,237 @@
+"""MPIJob in a cluster: a launcher Job and worker pods, created by mpi-operator (kubeflow.org/v2beta1).
+
+The operator checks a job after it was applied, and reports what it refuses, or has no permission to create, in events
+only: a job that never runs looks like one that has just been created (mpi-operator, mpi_job_controller.go).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from packager.kubernetes.manifest import Manifest
+from packager.kubernetes.objects import (
+    created,
+    events_about,
+    labels,
+    moment,
+    name,
+    shown,
+    status,
+    true_condition,
+)
+from packager.kubernetes.oomkilled import memory_limit
+from packager.kubernetes.verdict import Finding, Phase, Verdict
+from packager.workloads import batchjob
+from packager.workloads.mpijob.killed import killed_in_workers
+from packager.workloads.mpijob.operator import MPI_OPERATOR
+from packager.workloads.structures import pods as pods_of
+from packager.workloads.workload import Role, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
+
+OPERATOR_SILENCE = 8.0
+"""Seconds in which a living operator has said something about a job; it usually takes less than one."""
+
+_MAX_NAMED_WORKERS = 1_000
+"""Whose names are foretold: more are looked up in no cluster."""
+
+_IS_IT_RUNNING = "is mpi-operator running? kubectl get pods --all-namespaces | grep mpi-operator"
+
+_LAUNCHER = "the launcher"
+
+_JOB = "training.kubeflow.org/job-name"
+_OPERATOR = "training.kubeflow.org/operator-name"
+_ROLE = "training.kubeflow.org/job-role"
+_INDEX = "training.kubeflow.org/replica-index"
+
+
+class MPIJob(Workload):
+    """A workload of ranks on several nodes."""
+
+    name = "MPIJob"
+    resource = "mpijobs.kubeflow.org"
+    operator = MPI_OPERATOR
+    has_workers = True
+
+    def children(self, name: str) -> tuple[str, ...]:
+        """Return the launcher's Job."""
+        return (f"jobs.batch/{name}-launcher",)
+
+    def made_objects(self, workload: Object) -> tuple[str, ...]:
+        """Return the launcher's Job, what the pods mount, their Service, and the workers (mpi_job_controller.go)."""
+        name = workload["metadata"]["name"]
+        count = _worker_count(workload)
+        workers = [f"pods/{name}-worker-{index}" for index in range(min(count, _MAX_NAMED_WORKERS))]
+        return (*self.children(name), f"secrets/{name}-ssh", f"configmaps/{name}-config", f"services/{name}", *workers)
+
+    def selector(self, workload: Object) -> dict[str, str]:
+        """Return the label that the operator gives the launcher's pods and the workers."""
+        return {_JOB: name(workload)}
+
+    def pod_labels(self, name: str, role: str) -> dict[str, str]:
+        """Return what the operator, and the launcher's Job, add (mpi_job_controller.go; pkg/registry/batch/job)."""
+        job = f"{name}-launcher"
+        role_labels = {_INDEX: "0"} if role == "worker" else {"batch.kubernetes.io/job-name": job, "job-name": job}
+        return {_OPERATOR: "mpi-operator", _JOB: name, _ROLE: role, **role_labels}
+
+    def role(self, name: str, pod: str) -> Role | None:
+        """Return what a pod of this name does: the launcher's bears five characters of the Job controller's."""
+        launcher, worker = re.escape(f"{name}-launcher-"), re.escape(f"{name}-worker-")
+        if re.fullmatch(f"{launcher}[a-z0-9]{{5}}", pod):
+            return "main"
+        return "worker" if re.fullmatch(f"{worker}[0-9]+", pod) else None
+
+    def ending(self, snapshot: Snapshot) -> Verdict | None:
+        """Return what the conditions Succeeded and Failed say."""
+        job = snapshot.workload
+        if true_condition(job, "Succeeded"):
+            return Verdict(Phase.SUCCEEDED, f"{_LAUNCHER} has succeeded")
+        failed = true_condition(job, "Failed")
+        if failed is None:
+            return None
+        return Verdict(Phase.FAILED, _reason(job, failed))
+
+    def unreported_end(self, snapshot: Snapshot) -> tuple[Verdict, datetime | None] | None:
+        """Return how the launcher's Job has ended, when the job itself does not say so."""
+        for child in snapshot.children:
+            if end := true_condition(child, "Complete") or true_condition(child, "Failed"):
+                since = end.get("lastTransitionTime")
+                silence = (_silence(snapshot.workload, end),)
+                if end["type"] == "Complete":
+                    verdict = Verdict(Phase.SUCCEEDED, f"{_LAUNCHER} has succeeded", silence)
+                else:
+                    verdict = Verdict(Phase.FAILED, _reason(snapshot.workload, end), silence)
+                return verdict, moment(since) if since else None
+        job = snapshot.workload
+        return batchjob.unreported_job_end(shown(job), _LAUNCHER, _launchers(snapshot.pods), _attempts(job))
+
+    def stops_its_pods(self, snapshot: Snapshot) -> bool:
+        """Whether a deadline or a suspension has."""
+        job = snapshot.workload
+        return any(map(batchjob.is_past_deadline, (job, *snapshot.children))) or _is_suspended(job)
+
+    def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
+        """Yield what the operator has refused, what it may not make, and that nobody acts on the job."""
+        job = snapshot.workload
+        refused = [event for event in snapshot.warnings(job) if event.get("reason") == "ValidationError"]
+        if refused and not status(job).get("conditions"):
+            message = refused[-1]["message"].removeprefix("Found validation errors: ")
+            yield Finding(
+                "ValidationError",
+                shown(job),
+                f"mpi-operator rejects the job: {message}",
+                "correct the job in the overlay, then deploy it with --replace",
+                final_after=0,
+            )
+            return
+        if _is_suspended(job):
+            yield Finding("Suspended", shown(job), "suspended, by a queue or a user")
+            return
+        unmade = list(_rejected_pods(snapshot))
+        yield from unmade or _not_retried(snapshot)
+        yield from _ignored_by_operator(snapshot)
+        yield from batchjob.earlier_attempts(_launchers(snapshot.pods), _attempts(job))
+
+    def warnings(self, snapshot: Snapshot) -> Iterator[Finding]:
+        """Yield which workers have lost a process to the kernel, though the launcher ended well."""
+        if launcher := self.main(snapshot.pods):
+            limit = memory_limit(self.pod_template(snapshot.workload))
+            job = name(snapshot.workload)
+            yield from killed_in_workers(launcher, limit, lambda pod: self.role(job, pod) == "worker")
+
+    def explain(self, failed: Finding, snapshot: Snapshot) -> Finding:
+        """Say what a rank's end by signal 9 means: the launcher knows of it, and not that memory was the reason."""
+        killed = any("signal 9" in line or re.search(r"Exit code: +137", line) for line in failed.log)
+        limit = memory_limit(self.pod_template(snapshot.workload))
+        if not (killed and limit):
+            return failed
+        message = f"{failed.message}: a rank was killed, most often for using more memory than its worker may"
+        return replace(
+            failed, message=message, hint=f"the limit of each worker is {limit}: raise limits.memory in the overlay"
+        )
+
+    def main(self, pods: Sequence[Object]) -> Object | None:
+        """Return the launcher's pod: that of the last attempt."""
+        return max(_launchers(pods), key=created, default=None)
+
+    def workers(self, pods: Sequence[Object]) -> list[Object]:
+        """Return the workers."""
+        workers = [pod for pod in pods if labels(pod).get(_ROLE) == "worker"]
+        return sorted(workers, key=lambda pod: int(labels(pod).get(_INDEX, "0")))
+
+
+def _reason(job: Object, failed: Object) -> str:
+    """Return why a job has failed, by its own condition or by that of the launcher's Job."""
+    message = str(failed.get("message", "")).strip(": ")
+    # "Job has reached the specified backoff limit" means no more than that the launcher failed for the last time.
+    if failed.get("reason", "").startswith("BackoffLimitExceeded") or "backoff limit" in message:
+        return batchjob.attempts_message(_LAUNCHER, _attempts(job))
+    if "DeadlineExceeded" in failed.get("reason", ""):
+        return "it took longer than its activeDeadlineSeconds"
+    return message or "the job has failed"
+
+
+def _launchers(pods: Sequence[Object]) -> list[Object]:
+    return [pod for pod in pods if labels(pod).get(_ROLE) == "launcher"]
+
+
+def _attempts(job: Object) -> int:
+    """Return how often the launcher is started at most."""
+    return 1 + (job["spec"].get("runPolicy", {}).get("backoffLimit") or 0)
+
+
+def _worker_count(job: Object) -> int:
+    return sum(pods.count for pods in pods_of(Manifest(job)) if pods.computes)
+
+
+def _is_suspended(job: Object) -> bool:
+    return bool(job["spec"].get("runPolicy", {}).get("suspend"))
+
+
+def _rejected_pods(snapshot: Snapshot) -> Iterator[Finding]:
+    """Pods that the API server did not let the operator, or the launcher's Job, make: a quota, Pod Security."""
+    job = snapshot.workload
+    workers = sum(labels(pod).get(_ROLE) == "worker" for pod in snapshot.pods)
+    if workers < _worker_count(job) and (finding := batchjob.pod_refusal(snapshot, job)):
+        yield finding
+        return
+    for child in snapshot.children:
+        if status(child).get("active") or batchjob.is_ending(child):
+            continue
+        if finding := batchjob.pod_refusal(snapshot, child):
+            yield finding
+
+
+def _ignored_by_operator(snapshot: Snapshot) -> Iterator[Finding]:
+    job = snapshot.workload
+    if not status(job).get("conditions") and not snapshot.children and not snapshot.pods:
+        if snapshot.age >= OPERATOR_SILENCE and not events_about(snapshot.events, job):
+            why = "mpi-operator is not running"
+            if snapshot.unseen:
+                why += ", or it rejected the job in an event that you are not allowed to see"
+            yield Finding("OperatorSilent", shown(job), f"no controller has reacted: {why}", _IS_IT_RUNNING)
+        return
+    if unreported_end := MPIJob().unreported_end(snapshot):
+        verdict, since = unreported_end
+        is_counted = any(map(batchjob.is_ending, snapshot.children))
+        if is_counted or (since and snapshot.now - since > timedelta(seconds=OPERATOR_SILENCE)):
+            yield from verdict.findings
+
+
+def _silence(job: Object, end: Object) -> Finding:
+    message = f"the launcher has ended ({end['type']}), but mpi-operator has not updated the job yet"
+    return Finding("OperatorSilent", shown(job), message, _IS_IT_RUNNING, blocks=False)
+
+
+def _not_retried(snapshot: Snapshot) -> Iterator[Finding]:
+    launchers, attempts = _launchers(snapshot.pods), _attempts(snapshot.workload)
+    for child in snapshot.children:
+        yield from batchjob.not_retried(snapshot, child, _LAUNCHER, launchers, attempts)

@@ -1,0 +1,76 @@
+"""MPIJob: a launcher and its workers (kubeflow.org/v2beta1, served by mpi-operator and nothing else)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from packager.base.faults import Fault
+from packager.base.fields import Resources
+from packager.base.values import Meta
+from packager.workloads.mpijob.reserved import by_mpi
+from packager.workloads.overlay import OverlaySpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.base.yamlio import Location
+
+
+class MPIJob(OverlaySpec, frozen=True, tag="MPIJob"):
+    """Ranks on several nodes, started by mpirun in a launcher. Needs mpi-operator in the cluster."""
+
+    workers: Annotated[int, Meta(ge=1, le=10_000, description="The number of worker pods.")] = 2
+    slots_per_worker: Annotated[int, Meta(ge=1, le=1_000, description="The number of ranks for each worker.")] = 1
+    processes: Annotated[
+        int | None,
+        Meta(description="The number of ranks to start; one for each slot, if it is not set."),
+    ] = None
+    mpi: Annotated[
+        Literal["openmpi", "mpich", "intel"],
+        Meta(description="The MPI implementation in the image; openmpi is Open MPI 4 or 5."),
+    ] = "openmpi"
+    retries: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100,
+            description="How often a failed launcher is started again before the job counts as failed.",
+        ),
+    ] = 0
+    launcher_resources: Annotated[
+        Resources,
+        Meta(description="The resources of the launcher, which only starts the ranks and waits."),
+    ] = Resources(requests={"cpu": "100m", "memory": "64Mi"})
+
+    readme = "an MPIJob"
+
+    @property
+    def implementation(self) -> str:
+        """The operator's word for `mpi`; the form of its host file follows it (mpi-operator, v2beta1/types.go)."""
+        return {"openmpi": "OpenMPI", "mpich": "MPICH", "intel": "Intel"}[self.mpi]
+
+    def containers(self) -> Iterator[tuple[Location, Resources]]:
+        """Yield the resources of the workers and of the launcher."""
+        yield ("resources",), self.resources
+        yield ("launcher_resources",), self.launcher_resources
+
+    def longest_name(self, workload: str) -> str:
+        """Return the last worker's name, which the operator validates as a DNS-1035 label."""
+        return f"{workload}-worker-{self.workers - 1}"
+
+    def program_faults(self, script: str | None) -> Iterator[Fault]:
+        """Yield a fault when mpirun has nothing to start: it cannot find out the image's own entrypoint."""
+        if script is None and not self.command:
+            message = "mpirun needs a script or a command to start, found neither"
+            yield Fault(("command",), message, "set `script` in the variant, or `command` here")
+
+    def reserved(self, key: str) -> str | None:
+        """Return MPI's reason."""
+        return by_mpi(key)
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield a fault when more ranks are asked for than there are slots, or fewer than one."""
+        slots = self.workers * self.slots_per_worker
+        if self.processes is not None and not 1 <= self.processes <= slots:
+            expected = f"expected 1 to {slots} processes ({self.workers} workers x {self.slots_per_worker} slots)"
+            yield Fault(("processes",), f"{expected}, found {self.processes}", "leave it out to use every slot")

@@ -1,0 +1,85 @@
+"""What every kind of overlay has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from packager.base.fields import Environment, Resources, Word
+from packager.base.values import Fields, Meta
+from packager.workloads.program import Program, of_script
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.base.faults import Fault
+    from packager.base.yamlio import Location
+
+
+class OverlaySpec(Fields, frozen=True, tag_field="kind"):
+    """One way to run the model: an overlay of the package."""
+
+    resources: Annotated[
+        Resources, Meta(description="The resources of the container that computes: in the Pod, or in each worker.")
+    ] = Resources()
+    command: Annotated[
+        list[Word] | None,
+        Meta(
+            description="The program and arguments to run if the variant has no `script`, without a shell, in the "
+            "image's working directory. Kubernetes replaces `$(KEY)` by the value of KEY in mlops.env, and `$$(KEY)` "
+            "by `$(KEY)`. An empty list runs the image's own entrypoint."
+        ),
+    ] = None
+    args: Annotated[
+        list[Word] | None,
+        Meta(description="The arguments for `command` or, without it, for the image's own entrypoint."),
+    ] = None
+    environment: Annotated[
+        Environment, Meta(description="More keys for this overlay's mlops.env only. They replace the variant's.")
+    ] = {}
+
+    readme: ClassVar[str]
+    """How the README calls a workload of this kind."""
+
+    serves: ClassVar[bool] = False
+    """Whether it serves until somebody deletes it: a change of a ConfigMap then makes new pods, since each ConfigMap is
+    called after its content."""
+
+    def longest_name(self, workload: str) -> str:
+        """Return the longest name that anything of `workload` will have in the cluster."""
+        return workload
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield what is wrong among the overlay's own values, beyond what their types say."""
+        yield from ()
+
+    def containers(self) -> Iterator[tuple[Location, Resources]]:
+        """Yield the resources of each container, and where they stand in the overlay."""
+        yield ("resources",), self.resources
+
+    def scripts(self) -> Iterator[tuple[Location, str]]:
+        """Yield the scripts that run in place of the variant's, and where the overlay names them."""
+        yield from ()
+
+    def program_faults(self, script: str | None) -> Iterator[Fault]:  # noqa: ARG002 - for those that run anything
+        """Yield why this overlay cannot run `script`, which a variant does; or, for None, what it runs instead."""
+        yield from ()
+
+    def reserved(self, key: str) -> str | None:  # noqa: ARG002 - for those that leave every name to the user
+        """Return why nobody may set the environment variable `key` in this overlay; None when anybody may."""
+        return None
+
+    @property
+    def kind(self) -> str:
+        """The Kubernetes kind, which is also the name of the template folder."""
+        return type(self).__name__
+
+    @property
+    def starter(self) -> tuple[str, ...]:
+        """What starts the script; nothing when it is started itself."""
+        return ()
+
+    def program(self, script: str | None) -> Program:
+        """Return what the container that computes starts for a variant with `script`, or with none."""
+        if script is None:
+            return Program(tuple(self.command or ()), tuple(self.args or ()))
+        return of_script(script, self.starter)

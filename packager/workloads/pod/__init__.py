@@ -1,0 +1,1 @@
+"""Pod: one process on one node."""

@@ -1,0 +1,35 @@
+"""Pod in a cluster: one process, run by Kubernetes itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.kubernetes.objects import status
+from packager.kubernetes.verdict import Phase, Verdict
+from packager.workloads.workload import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
+
+
+class Pod(Workload):
+    """A workload that is one pod."""
+
+    name = "Pod"
+    resource = "pods"
+
+    def ending(self, snapshot: Snapshot) -> Verdict | None:
+        """Return what the pod's phase says."""
+        phase = status(snapshot.workload).get("phase")
+        if phase == "Succeeded":
+            return Verdict(Phase.SUCCEEDED, "the pod has succeeded")
+        if phase == "Failed":
+            return Verdict(Phase.FAILED, "the pod has failed")
+        return None
+
+    def main(self, pods: Sequence[Object]) -> Object | None:
+        """Return the pod."""
+        return pods[0] if pods else None

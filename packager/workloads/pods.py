@@ -1,0 +1,152 @@
+"""Pods: finds the pods in a manifest, their number and their roles.
+
+Everything that has to find pods in a manifest asks `packager.workloads.structures.pods`: the build, which patches them,
+`verify`, which checks them, and the verbs that ask a cluster. The answer comes from the manifest alone, so two
+overlays of one kind may have different roles. A kind of workload with a folder of its own answers itself (`Structure`);
+those that are Kubernetes' own, or that a site brings as a component, are in the table here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from packager.base.values import Value
+from packager.kubernetes.manifest import at, integer, listing, mapping, text
+from packager.kubernetes.objects import DEFAULT_CONTAINER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.base.yamlio import Location
+    from packager.kubernetes.manifest import Manifest
+
+
+class Pods(Value, frozen=True):
+    """The pods of one template, which are all alike: a Pod itself, an MPIJob's workers.
+
+    Attributes:
+        manifest: What makes them.
+        location: Where the Pod's or the template's `metadata` and `spec` are in it; a step into a list is a number.
+        role: What its manifest calls them; empty where a manifest has one template only.
+        count: How many there are.
+        computes: Whether the model runs there; a launcher only starts what runs elsewhere.
+        stores: Whether what the model writes may be written there: options of storage change these.
+        main: Whether the workload ends when they do.
+        labels: The labels that tell these pods from the other pods of the same workload.
+        workload_label: The label whose value is the workload's name, by which pods that work together are spread; None
+            for a pod by itself.
+        port: Where their sshd listens, when they have one.
+        processes: Where their spec says how many processes each pod starts, when that is one for each of its GPUs.
+    """
+
+    manifest: Manifest
+    location: Location
+    role: str = ""
+    count: int = 1
+    computes: bool = True
+    stores: bool = True
+    main: bool = True
+    labels: tuple[tuple[str, str], ...] = ()
+    workload_label: str | None = None
+    port: int | None = None
+    processes: Location | None = None
+
+    @property
+    def name(self) -> str:
+        """Their name for users: worker."""
+        return (self.role or self.manifest.kind).lower()
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The PodSpec."""
+        return mapping(at(self.manifest.data, (*self.location, "spec")))
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The pod's metadata."""
+        return mapping(at(self.manifest.data, (*self.location, "metadata")))
+
+    @property
+    def default_container(self) -> Any:
+        """The container that kubectl takes for the main one, as it is annotated; None when it is not."""
+        return mapping(self.metadata.get("annotations")).get(DEFAULT_CONTAINER)
+
+    @property
+    def container(self) -> str:
+        """The name of the main container; empty when there is none."""
+        first = mapping(at(self.spec, ("containers", 0))).get("name")
+        return text(self.default_container) or text(first)
+
+    @property
+    def pointer(self) -> str:
+        """Where their spec is, as a JSON pointer (RFC 6901), for JSON patches."""
+        return _pointer((*self.location, "spec"))
+
+    @property
+    def processes_pointer(self) -> str | None:
+        """Where `processes` is, as a JSON pointer."""
+        return _pointer((*self.location, "spec", *self.processes)) if self.processes else None
+
+    @property
+    def field_path(self) -> str:
+        """Where their spec is, as the fieldPath of a kustomize replacement: an item of a list by its name."""
+        steps = [
+            _step(at(self.manifest.data, self.location[: index + 1]), step) for index, step in enumerate(self.location)
+        ]
+        return ".".join((*steps, "spec"))
+
+    def mounts(self, volume: str) -> bool:
+        """Whether the main container, which is the first of a package's pods, mounts a volume."""
+        mounts = listing(at(self.spec, ("containers", 0, "volumeMounts")))
+        return any(mapping(mount).get("name") == volume for mount in mounts)
+
+    def containers(self) -> Iterator[tuple[Location, dict[str, Any]]]:
+        """Yield every container and where it is, the init containers first."""
+        for key in ("initContainers", "containers"):
+            for index, container in enumerate(listing(self.spec.get(key))):
+                yield (*self.location, "spec", key, index), mapping(container)
+
+    def volumes(self) -> Iterator[tuple[Location, dict[str, Any]]]:
+        """Yield every volume and where it is."""
+        for index, volume in enumerate(listing(self.spec.get("volumes"))):
+            yield (*self.location, "spec", "volumes", index), mapping(volume)
+
+
+def _pointer(location: Location) -> str:
+    steps = (str(step).replace("~", "~0").replace("/", "~1") for step in location)
+    return "".join(f"/{step}" for step in steps)
+
+
+def _step(value: Any, step: str | int) -> str:
+    name = text(mapping(value).get("name"))
+    return f"[name={name}]" if isinstance(step, int) and name else str(step).replace(".", r"\.")
+
+
+_SPEC_TEMPLATE: Location = ("spec", "template")
+_TEMPLATES: dict[str, Location] = {
+    "PodTemplate": ("template",),
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+    **dict.fromkeys(("Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet"), _SPEC_TEMPLATE),
+}
+
+# Kubernetes' own; each other group of its own ends with .k8s.io, and has no kind with pods.
+_OWN_GROUPS = frozenset(("", "apps", "autoscaling", "batch", "policy"))
+
+
+def of_kubernetes(manifest: Manifest) -> Iterator[Pods]:
+    """Yield the pods of a kind of Kubernetes' own that has no folder."""
+    if manifest.kind in _TEMPLATES:
+        yield Pods(manifest, _TEMPLATES[manifest.kind], count=_number(manifest.spec.get("replicas")))
+
+
+def is_of_kubernetes(manifest: Manifest) -> bool:
+    """Whether `of_kubernetes` knows all pods that come of `manifest`."""
+    if manifest.api.count("/") > 1 or not manifest.api:
+        return False
+    return manifest.group in _OWN_GROUPS or manifest.group.endswith(".k8s.io")
+
+
+def _number(value: Any) -> int:
+    """Return how many `value` asks for; 1 where it says nothing, as Kubernetes takes it."""
+    number = integer(value)
+    return 1 if number is None else max(number, 0)

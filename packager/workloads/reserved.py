@@ -1,0 +1,37 @@
+"""Lists environment variables that torchrun, ps-lite and jax.distributed set for the processes themselves.
+
+A value for one in `mlops.env` would be ignored, or two programs would disagree on the identity of the processes.
+"""
+
+from __future__ import annotations
+
+# torch/distributed/elastic/agent/server/local_elastic_agent.py sets the others for each process, and
+# torch/distributed/argparse_util.py reads PET_<FLAG> for every flag of torchrun.
+_TORCH = frozenset(
+    """
+    MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK
+    ROLE_WORLD_SIZE
+    """.split()  # noqa: SIM905 - a column of quoted words reads worse
+)
+
+
+def by_torchrun(key: str) -> str | None:
+    """Return why nobody may set `key` where torchrun starts the processes; None when anybody may."""
+    if key.startswith("PET_"):
+        return "torchrun takes it for one of its own options, which the package gives"
+    return "torchrun sets it for each process" if key in _TORCH else None
+
+
+def by_dmlc(key: str) -> str | None:
+    """Return why nobody may set `key` where processes find each other by ps-lite; None when anybody may."""
+    if key.startswith("DMLC_") or key == "MX_CONFIG":
+        return "the package sets such names, from the overlay's roles"
+    # dmlc/ps-lite, src/van.cc.
+    return "ps-lite takes it for the port that it listens at itself" if key == "PORT" else None
+
+
+def by_jax(key: str) -> str | None:
+    """Return why nobody may set `key` where processes find each other by jax.distributed; None when anybody may."""
+    # jax/_src/clusters and jax/_src/distributed.py.
+    is_own = key in ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
+    return "the package sets it, from the overlay's roles" if is_own else None

@@ -1,0 +1,80 @@
+"""Structure: the base class for the manifests of one kind, implemented in `<kind>/structure.py`."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from packager.base.faults import Fault
+    from packager.kubernetes.manifest import Manifest
+    from packager.workloads.pods import Pods
+
+
+class Structure(ABC):
+    """Reads the manifests of one kind."""
+
+    api: ClassVar[str]
+    """The apiVersion that builds write."""
+
+    maker: ClassVar[str] = "Kubernetes"
+    """Who makes the pods, and what `taken` returns."""
+
+    companion_kinds: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """The apiVersion and kind of what a build makes for the workload beside it; each has the workload's name."""
+
+    name_length: ClassVar[int] = 63
+    """How many characters a workload's name may have: it becomes a label's value, or a host's name."""
+
+    ranges: ClassVar[Mapping[str, tuple[int, int | None]]] = MappingProxyType({})
+    """The least and the most that numbers below the workload's `spec` may be, by their path; `*` is each of a list."""
+
+    @property
+    def schema(self) -> Path:
+        """Which fields the kind has: a file in its folder, unless it is Kubernetes' own (`python -m tools.schemas`)."""
+        return Path(str(sys.modules[type(self).__module__].__file__)).with_name("schema.json")
+
+    def is_of(self, manifest: Manifest) -> bool:
+        """Whether a manifest with the name of this kind is of its group, in whatever version."""
+        is_version = manifest.api != "" and manifest.api.count("/") < 2
+        return is_version and manifest.group == self.api.rpartition("/")[0]
+
+    @abstractmethod
+    def pods(self, manifest: Manifest) -> Iterator[Pods]:
+        """Yield the pods of each template of a manifest of this kind, in its order."""
+
+    def faults(self, manifest: Manifest) -> Iterator[Fault]:  # noqa: ARG002 - for those that have some
+        """Yield what in a manifest of this kind the cluster would refuse or misinterpret.
+
+        Fields and types are the schema's affair, the pods themselves those of other checks of `verify`.
+        """
+        yield from ()
+
+    def reserved(self, manifest: Manifest, key: str) -> str | None:  # noqa: ARG002 - the same
+        """Return why nobody may set the environment variable `key` of its pods; None when anybody may."""
+        return None
+
+    def longest_name(self, manifest: Manifest) -> str | None:  # noqa: ARG002 - the same
+        """Return the longest name that a pod gets; None when nothing is put behind the workload's name."""
+        return None
+
+    def made_objects(self, manifest: Manifest) -> tuple[tuple[str, str], ...]:  # noqa: ARG002 - the same
+        """Return the kinds and names of the objects that `maker` makes for the workload, beside its pods."""
+        return ()
+
+    def exposure_faults(self, companion: Manifest) -> Iterator[Fault]:  # noqa: ARG002 - the same
+        """Yield what an object beside the workload would expose to others and no build exposes."""
+        yield from ()
+
+    def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:  # noqa: ARG002 - the same
+        """Yield what of an object beside the workload does not fit the workload: what it selects, and refers to."""
+        yield from ()
+
+    def makes_object(self, manifest: Manifest, kind: str, name: str) -> bool:
+        """Whether `maker` makes an object of this kind and name for the workload; its pods are among them."""
+        return (kind, name) in self.made_objects(manifest)

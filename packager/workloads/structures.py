@@ -1,0 +1,72 @@
+"""Finds the Structure of each kind, and reads manifests with it."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from packager.workloads import of_each_kind
+from packager.workloads.pods import is_of_kubernetes, of_kubernetes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from packager.base.faults import Fault
+    from packager.kubernetes.manifest import Manifest
+    from packager.workloads.pods import Pods
+    from packager.workloads.structure import Structure
+
+
+@cache
+def structures() -> dict[str, Structure]:
+    """Return the Structure of each kind, by kind."""
+    return of_each_kind("structure")
+
+
+def structure_of(manifest: Manifest) -> Structure | None:
+    """Return the Structure of a manifest's kind; None when the kind is of another group or has no folder."""
+    known = structures().get(manifest.kind)
+    return known if known and (not manifest.api or known.is_of(manifest)) else None
+
+
+def pods(manifest: Manifest) -> tuple[Pods, ...]:
+    """Return the pods of each template of a manifest; none for a kind that makes none, or that is not known."""
+    known = structures().get(manifest.kind)
+    return tuple(known.pods(manifest) if known else of_kubernetes(manifest))
+
+
+def is_workload(manifest: Manifest) -> bool:
+    """Whether a manifest is of a kind that has a folder, and not another group's of that name."""
+    known = structures().get(manifest.kind)
+    return known is not None and known.is_of(manifest)
+
+
+def faults(manifest: Manifest) -> Iterator[Fault]:
+    """Yield what is wrong with a manifest as its kind's folder knows it; nothing, when the kind has no folder."""
+    known = structure_of(manifest)
+    if known:
+        yield from known.faults(manifest)
+
+
+def companions(manifest: Manifest, others: Iterable[Manifest]) -> tuple[Manifest, ...]:
+    """Return those workloads among `others` beside which a build makes objects of the kind of `manifest`."""
+    pair = (manifest.api, manifest.kind)
+    return tuple(other for other in others if is_workload(other) and pair in structures()[other.kind].companion_kinds)
+
+
+def companion_faults(manifest: Manifest, others: Iterable[Manifest]) -> Iterator[Fault]:
+    """Yield what of an object does not fit the workload of its name among `others`, beside which a build makes it."""
+    for workload in companions(manifest, others):
+        if workload.name == manifest.name:
+            yield from structures()[workload.kind].companion_faults(workload, manifest)
+
+
+def reserved(manifest: Manifest, key: str) -> str | None:
+    """Return why nobody may set `key` for the pods of a manifest, as its kind's folder knows it; None for anybody."""
+    known = structure_of(manifest)
+    return known.reserved(manifest, key) if known else None
+
+
+def is_known(manifest: Manifest) -> bool:
+    """Whether `pods` returns all pods that come of `manifest`."""
+    return is_of_kubernetes(manifest) or is_workload(manifest)

@@ -1,0 +1,145 @@
+"""Workload: the base class for one kind of workload in a cluster, implemented in `<kind>/life.py`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from packager.kubernetes.manifest import Manifest
+from packager.kubernetes.objects import container_statuses, main_container
+from packager.kubernetes.pods import failure
+from packager.workloads.structures import pods as pods_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
+    from packager.kubernetes.verdict import Finding, Verdict
+    from packager.workloads.operator import Operator
+
+Role = Literal["main", "worker"]
+"""What a pod does in a workload: the main one ends it."""
+
+
+class Workload(ABC):
+    """Finds the objects of one kind of workload, and reads their state."""
+
+    name: ClassVar[str]
+    """As objects of it call it."""
+
+    resource: ClassVar[str]
+    """As kubectl takes it, with its group, so that no other kind of the same name is meant."""
+
+    operator: ClassVar[Operator | None] = None
+    """What has to run in the cluster; None when Kubernetes itself runs the workload."""
+
+    has_workers: ClassVar[bool] = False
+    """Whether pods compute under the main one, rather than the main one itself."""
+
+    serves: ClassVar[bool] = False
+    """Whether it serves until somebody deletes it, and does not end by itself. Changes reach it while it runs: its
+    controller puts new pods in the place of old ones."""
+
+    def children(self, name: str) -> tuple[str, ...]:  # noqa: ARG002 - for those that have some
+        """Return `resource/name` of what the controller of workload `name` makes, other than pods."""
+        return ()
+
+    owned: ClassVar[tuple[str, ...]] = ()
+    """The resources between the workload and its pods whose names nobody can foretell, from the top down: they are
+    looked up by the selector, and belong to the workload by their owners. As kubectl takes them, with their groups."""
+
+    def made_objects(self, workload: Object) -> tuple[str, ...]:  # noqa: ARG002 - the same
+        """Return `resource/name` of everything that is made for the workload under a name that can be foretold."""
+        return ()
+
+    def selector(self, workload: Object) -> Mapping[str, str] | None:  # noqa: ARG002 - the same
+        """Return the labels of the workload's pods; None when the workload is itself the pod."""
+        return None
+
+    def pod_labels(self, name: str, role: str) -> dict[str, str]:  # noqa: ARG002 - the same
+        """Return the labels that the controller of workload `name` adds to its pods of a role."""
+        return {}
+
+    def role(self, name: str, pod: str) -> Role | None:
+        """Return what the pod called `pod` does in the workload `name`; None when it is none of its pods."""
+        return "main" if pod == name else None
+
+    @abstractmethod
+    def ending(self, snapshot: Snapshot) -> Verdict | None:
+        """Return how the workload has ended; None while it has not."""
+
+    def is_serving(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - the same
+        """Whether all of what was deployed serves, as it was deployed last."""
+        return False
+
+    def progress(self, snapshot: Snapshot) -> str | None:  # noqa: ARG002 - the same
+        """Return in a few words how far the workload has got; None when its pods say enough."""
+        return None
+
+    def pods_about_to_go(self, snapshot: Snapshot) -> Sequence[Object]:  # noqa: ARG002 - the same
+        """Return the pods that will be deleted, and their logs with them, because one of them has failed."""
+        return ()
+
+    def unreported_end(self, snapshot: Snapshot) -> tuple[Verdict, datetime | None] | None:  # noqa: ARG002 - the same
+        """Return how the workload has ended, and since when, if its operator has not reported it yet."""
+        return None
+
+    def stops_its_pods(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - the same
+        """Whether the workload's own controller has stopped its pods: for a deadline, a queue, newer ones."""
+        return self.serves
+
+    def findings(self, snapshot: Snapshot) -> Iterator[Finding]:  # noqa: ARG002 - the same
+        """Yield what prevents the workload from continuing, beyond what its pods say."""
+        yield from ()
+
+    def warnings(self, snapshot: Snapshot) -> Iterator[Finding]:  # noqa: ARG002 - the same
+        """Yield what is worth knowing of a workload that has ended, beyond what its pods say."""
+        yield from ()
+
+    def explain(self, failed: Finding, snapshot: Snapshot) -> Finding:  # noqa: ARG002 - the same
+        """Return a pod's failure with what this kind of workload knows beyond the pod's own status."""
+        return failed
+
+    @abstractmethod
+    def main(self, pods: Sequence[Object]) -> Object | None:
+        """Return the pod for a user who names none: the newest, when there were several."""
+
+    def workers(self, pods: Sequence[Object]) -> list[Object]:  # noqa: ARG002 - the same
+        """Return the pods that compute under the main one, in order of their index."""
+        return []
+
+    def indexes(self, workload: Object) -> range:  # noqa: ARG002 - the same
+        """Return the indexes for which the workload runs its program, each by a pod for itself; none for most kinds."""
+        return range(0)
+
+    def indexed(self, pods: Sequence[Object]) -> Mapping[int, Object]:  # noqa: ARG002 - the same
+        """Return the newest pod of each index that has one, in order; none for a workload without indexes."""
+        return {}
+
+    def listed(self, pods: Sequence[Object]) -> list[Object]:
+        """Return the pods as a person lists them: the main one, then the workers; or the newest pod of each index."""
+        if indexed := self.indexed(pods):
+            return list(indexed.values())
+        main = self.main(pods)
+        return [*([main] if main else []), *self.workers(pods)]
+
+    def failures(self, snapshot: Snapshot) -> Iterator[Finding]:
+        """Yield why pods have failed, the root cause first: by default that of the main pod."""
+        main = self.main(snapshot.pods)
+        for pod in [*([main] if main else []), *self.workers(snapshot.pods)]:
+            if finding := failure(pod):
+                yield self.explain(finding, snapshot)
+
+    def pod_template(self, workload: Object) -> Object:
+        """Return the spec of the pods that compute, as the manifest says: OUTPUT_DIR is in them. Empty without any."""
+        return next((pods.spec for pods in pods_of(Manifest(workload)) if pods.computes), {})
+
+    def is_running(self, pods: Sequence[Object]) -> bool:
+        """Whether the main pod's main container runs, or has just ended and its controller has yet to say so."""
+        pod = self.main(pods)
+        if pod is None:
+            return False
+        statuses = [status for status in container_statuses(pod) if status["name"] == main_container(pod)]
+        return any("waiting" not in status["state"] for status in statuses)

@@ -1,0 +1,44 @@
+"""Use cases, called as a program would: with no terminal, and nothing printed."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.app.target import Target, open_target
+from packager.kubectl.client import Kubectl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.life import Life
+
+
+@pytest.fixture(autouse=True)
+def _prints_nothing(capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
+    yield
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.fixture
+def opened(life: Life, tmp_path: Path) -> Iterator[Callable[..., Target]]:
+    """Opens an overlay of hello-mpi as somebody, in the namespace team of the cluster that is made up."""
+    assert life.objects == []
+    with ExitStack() as stack:
+
+        def open_overlay(overlay: str = "multi-node", *, person: str = "ann@desk") -> Target:
+            kubectl = Kubectl(namespace="team", runner=life)
+            return stack.enter_context(
+                open_target(tmp_path / "hello-mpi", overlay, kubectl, person=person, tell=pytest.fail)
+            )
+
+        yield open_overlay
+
+
+@pytest.fixture
+def target(opened: Callable[..., Target]) -> Target:
+    """The overlay multi-node of hello-mpi."""
+    return opened()

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import tarfile
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.app.build import BuildRequest, Built, Destination, as_json, build, render
+from packager.base.errors import MlpackError, UsageError
+from packager.base.runner import SYSTEM
+from tests import demo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+class Listener:
+    """Keeps what a use case says on its way."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.works: list[tuple[str, int, str, int]] = []
+
+    def tell(self, text: str) -> None:
+        self.notes.append(text)
+
+    @contextmanager
+    def progress(self, label: str, total: int, *, unit: str) -> Iterator[Callable[[int], None]]:
+        steps: list[int] = []
+        yield steps.append
+        self.works.append((label, total, unit, sum(steps)))
+
+
+def outcomes(request: BuildRequest, destination: Destination, listener: Listener | None = None) -> list[Any]:
+    listener = listener or Listener()
+    return list(build(request, destination, tell=listener.tell, progress=listener.progress))
+
+
+def test_a_package_is_a_value(tmp_path: Path) -> None:
+    demo.write(tmp_path / "specs/demo", demo.changed())
+    [built] = outcomes(BuildRequest("demo", (tmp_path / "specs",)), Destination(tmp_path / "out"))
+    path = tmp_path / "out/demo-fp32-training.tar.gz"
+    assert built == Built("demo-fp32-training", path, built.digest, "demo", "fp32", "training", built.files)
+    with tarfile.open(path) as archive:
+        assert len([member for member in archive if member.isfile()]) == built.files
+    assert as_json([built]) == {
+        "packages": [
+            {
+                "package": "demo-fp32-training",
+                "path": str(path),
+                "digest": built.digest,
+                "model": "demo",
+                "precision": "fp32",
+                "mode": "training",
+                "files": built.files,
+            }
+        ],
+        "errors": [],
+    }
+
+
+def test_what_fails_is_yielded_beside_what_does_not(specs: Path, tmp_path: Path) -> None:
+    listener = Listener()
+    built, failed = outcomes(BuildRequest(None, (specs,), every=True), Destination(tmp_path, as_folder=True), listener)
+    assert (built.path, (tmp_path / "demo-fp32-training").is_dir()) == (tmp_path / "demo-fp32-training", True)
+    assert isinstance(failed, MlpackError)
+    assert as_json([built, failed])["errors"] == [failed.as_json()]
+    assert failed.as_json()["problems"] == [problem.as_json() for problem in failed.problems] != []
+    assert listener.works == [("building", 2, "models", 2)]
+
+
+def test_notes_go_to_whoever_asks(tmp_path: Path) -> None:
+    listener = Listener()
+    request = BuildRequest(str(demo.write(tmp_path / "demo")), (), components=("nfs",))
+    assert len(outcomes(request, Destination(tmp_path), listener)) == 1
+    note = "note: nfs does not render until NFS_SERVER is set in site.env: set it now with --site NFS_SERVER=VALUE"
+    assert listener.notes == [note]
+
+
+def test_the_environment_has_no_influence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = BuildRequest(str(demo.write(tmp_path / "demo")), ())
+    [built] = outcomes(request, Destination(tmp_path))
+    before = built.path.read_bytes()
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    [built] = outcomes(request, Destination(tmp_path, force=True))
+    assert built.path.read_bytes() == before
+    [built] = outcomes(request, Destination(tmp_path, force=True, mtime=1_700_000_000))
+    assert built.path.read_bytes() != before
+
+
+def test_an_invalid_request_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as refused:
+        outcomes(BuildRequest(None, ()), Destination(tmp_path))
+    assert str(refused.value) == "no model given"
+    with pytest.raises(UsageError) as refused:
+        outcomes(BuildRequest(None, (), "fp32", every=True), Destination(tmp_path))
+    assert str(refused.value) == "--all builds every variant: it takes no --precision or --mode"
+
+
+def test_an_overlay_is_rendered_from_the_same_request(tmp_path: Path, kubectl: Path) -> None:
+    request = BuildRequest(str(demo.write(tmp_path / "demo")), (), root="/data")
+    rendered = render(request, "single-node", str(kubectl), SYSTEM)
+    assert rendered.warnings == ()
+    assert "\nkind: Pod\n" in rendered.manifests
+    assert "/data/demo-fp32-training" in rendered.manifests
+    with pytest.raises(UsageError) as refused:
+        render(request, "single", str(kubectl), SYSTEM)
+    assert str(refused.value) == "demo-fp32-training has no overlay 'single'; it has: single-node, multi-node"

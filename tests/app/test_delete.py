@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.app.delete import delete, prepare
+from packager.app.deploy import apply
+from packager.app.deploy import prepare as prepare_deploy
+from tests.fake_cluster import item
+from tests.life import JOB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from packager.app.target import Target
+    from tests.life import Life
+
+MPIJOB = f"mpijob/{JOB}"
+
+
+def test_a_package_is_deleted_by_values_alone(target: Target, life: Life) -> None:
+    life.deploy()
+    prepared = prepare(target)
+    assert (prepared.remark, prepared.kept) == (None, ())
+    assert life.objects != []
+    deleted = delete(prepared, timeout=60)
+    assert deleted.as_json() == {
+        "workload": MPIJOB,
+        "objects": [MPIJOB, *(f"configmap/hello-mpi-{name}-multi-node" for name in ("env", "runtime", "scripts"))],
+        "kept": [],
+        "others": [],
+        "gone": True,
+    }
+    assert life.objects == []
+
+
+def test_what_is_gone_already_is_no_error(target: Target) -> None:
+    deleted = delete(prepare(target), timeout=None)
+    assert (deleted.objects, deleted.is_gone) == ((), False)
+
+
+def test_the_owner_is_known_before_the_delete(opened: Callable[..., Target], life: Life) -> None:
+    apply(prepare_deploy(opened()))
+    assert prepare(opened(person="bob@desk")).remark == f"{MPIJOB} was deployed by ann@desk"
+    assert life.find("MPIJob", JOB)
+
+
+def test_what_is_somebody_elses_is_left_and_named(target: Target, life: Life) -> None:
+    metadata = {"namespace": "team", "uid": "x", "labels": {"app.kubernetes.io/managed-by": "helm"}}
+    life.objects = [item("ConfigMap", "hello-mpi-env-multi-node", metadata=metadata)]
+    deleted = delete(prepare(target), timeout=60)
+    assert deleted.objects == ()
+    [other] = deleted.as_json()["others"]
+    assert other["object"] == "configmap/hello-mpi-env-multi-node"
+    assert other["owner"] in deleted.left
+    assert len(life.objects) == 1

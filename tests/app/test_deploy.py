@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.app.deploy import apply, check, delete_existing, dry_run, prepare, printed
+from packager.base.errors import VerificationError
+from tests.life import JOB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from packager.app.target import Target
+    from tests.life import Life
+
+MPIJOB = f"mpijob/{JOB}"
+
+
+def test_a_package_is_deployed_by_values_alone(target: Target, life: Life) -> None:
+    prepared = prepare(target)
+    assert (prepared.is_new, prepared.is_same, prepared.obstacle, prepared.author) == (True, False, None, "ann@desk")
+    assert life.objects == []
+    deployed = apply(prepared)
+    assert deployed.as_json() == {
+        "workload": MPIJOB,
+        "namespace": "team",
+        "digest": target.package.digest,
+        "deployedBy": "ann@desk",
+        "objects": list(deployed.objects),
+    }
+    assert len(deployed.objects) == len(life.objects) == len(target.manifests.objects)
+    assert f"mpijob.kubeflow.org/{JOB}" in deployed.objects
+
+
+def test_who_deployed_it_first_stays_its_author(opened: Callable[..., Target]) -> None:
+    apply(prepare(opened()))
+    again = prepare(opened(person="bob@desk"))
+    assert (again.is_same, again.obstacle, again.loss, again.author) == (True, None, None, "ann@desk")
+
+
+def test_what_has_ended_is_an_obstacle_until_somebody_wants_it_deleted(target: Target, life: Life) -> None:
+    apply(prepare(target))
+    life.end()
+    prepared = prepare(target)
+    assert prepared.obstacle == (
+        f"{MPIJOB}, deployed by ann@desk, has already run, and a finished job does not run again"
+    )
+    assert not any(call.startswith("delete") for call in life.calls)
+    apply(delete_existing(prepared))
+    assert "status" not in life.find("MPIJob", JOB)
+
+
+def test_results_that_would_be_lost_are_told_beforehand(opened: Callable[..., Target]) -> None:
+    loss = prepare(opened("single-node")).loss
+    assert loss is not None
+    assert loss.startswith("results are lost when the pods are deleted: OUTPUT_DIR is on ")
+
+
+def test_a_dry_run_applies_nothing(opened: Callable[..., Target], life: Life) -> None:
+    target = opened("single-node")
+    dry_run(target, "client", form="name")
+    assert life.calls[-1].endswith("--dry-run=client")
+    assert life.objects == []
+
+
+def test_what_was_applied_is_printed_by_kubectl(target: Target, life: Life) -> None:
+    apply(prepare(target))
+    printed(target, "name")
+    assert f"mpijob.kubeflow.org/{JOB} --ignore-not-found" in life.calls[-1]
+
+
+def test_what_cannot_be_trusted_is_not_applied(opened: Callable[..., Target], tmp_path: Path) -> None:
+    check(opened(), frozenset(), None)
+    (tmp_path / "hello-mpi/quickstart/scripts/hello.py").write_text("print('another program')\n")
+    with pytest.raises(VerificationError) as refused:
+        check(opened(), frozenset(), None)
+    assert str(refused.value).endswith("hello-mpi did not pass verification; nothing was applied")
+    assert refused.value.problems != ()

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.app.execute import command_in_pod
+from packager.base.errors import ClusterError, UsageError
+from tests.life import JOB
+
+if TYPE_CHECKING:
+    from packager.app.target import Target
+    from tests.life import Life
+
+
+def test_a_command_runs_in_the_pod_that_leads_or_in_a_worker(target: Target, life: Life) -> None:
+    life.deploy()
+    life.start()
+    assert command_in_pod(target, ["ls", "-l"], worker=None, terminal=False) == [
+        *("kubectl", "--namespace=team", "exec", "--stdin"),
+        *(f"{JOB}-launcher-0", "--container=launcher", "--", "ls", "-l"),
+    ]
+    argv = command_in_pod(target, ["top"], worker=1, terminal=True)
+    assert argv[3:7] == ["--stdin", "--tty", f"{JOB}-worker-1", "--container=worker"]
+
+
+def test_where_no_command_runs(target: Target, life: Life) -> None:
+    with pytest.raises(ClusterError, match=" not found"):
+        command_in_pod(target, ["ls"], worker=None, terminal=False)
+    life.deploy()
+    with pytest.raises(UsageError) as refused:
+        command_in_pod(target, ["ls"], worker=0, terminal=False)
+    assert refused.value.hint == "it has none now"

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.app.deploy import apply, prepare
+from packager.app.history import history
+from tests.life import JOB
+
+if TYPE_CHECKING:
+    from packager.app.target import Target
+    from tests.life import Life
+
+
+def test_what_was_deployed_is_a_value(target: Target, life: Life) -> None:
+    nothing = history(target.kubectl, target.package.source)
+    assert nothing.as_json() == {
+        "package": "hello-mpi",
+        "digest": target.package.digest,
+        "deployments": [],
+        "unseen": {},
+    }
+    apply(prepare(target))
+    life.end()
+    past = history(target.kubectl, target.package.source)
+    [deployment] = past.as_json()["deployments"]
+    assert deployment == {
+        "namespace": "team",
+        "workload": f"mpijob/{JOB}",
+        "digest": target.package.digest,
+        "deployedBy": "ann@desk",
+        "created": past.deployments[0].created.isoformat(),
+        "ended": "succeeded",
+    }

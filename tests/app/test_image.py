@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import shlex
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.app import image
+from packager.base.runner import SYSTEM
+from packager.cli.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+    from tests.life import Life
+
+    Mlpack = Callable[..., Outcome]
+    Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Makes a machine with nothing but the builders that are installed, each of which notes how it is called."""
+    folder = tmp_path / "machine"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/bin:/usr/bin")
+    for name in ("docker", "podman", "buildah"):  # in front of those that this machine may have
+        _script(folder / name, "exit 127")
+
+    def make(name: str, info: str = "exit 0", work: str = "exit 0") -> None:
+        log = shlex.quote(str(tmp_path / f"{name}.log"))
+        _script(folder / name, f'if [ "$1" = info ]; then {info}; fi\necho "$@" >> {log}\necho progress\n{work}')
+
+    return make
+
+
+@pytest.fixture
+def package(mlpack: Mlpack, tmp_path: Path) -> Path:
+    assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
+    return tmp_path / "hello-mpi"
+
+
+IMAGE = "docker.io/mpioperator/mpi-pi:openmpi"
+
+
+def test_it_is_built_in_the_package_under_the_name_that_the_pods_call(
+    mlpack: Mlpack, package: Path, kubectl: Path, install: Install, tmp_path: Path
+) -> None:
+    install("docker")
+    install("buildah")
+    done = mlpack("image", "build", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (0, f"{IMAGE}\n")
+    assert (tmp_path / "docker.log").read_text() == f"build --tag={IMAGE} -- {package}\n"
+    assert not (tmp_path / "buildah.log").exists()
+    assert f"+ docker build --tag={IMAGE} -- {package}" in done.stderr
+
+
+def test_a_docker_without_its_daemon_is_passed_over(
+    mlpack: Mlpack, package: Path, kubectl: Path, install: Install, tmp_path: Path
+) -> None:
+    install("docker", info="echo Cannot connect to the Docker daemon >&2; exit 1")
+    install("buildah")
+    done = mlpack("image", "push", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (0, f"{IMAGE}\n")
+    assert (tmp_path / "buildah.log").read_text() == f"push -- {IMAGE}\n"
+    assert "docker does not work here: Cannot connect to the Docker daemon; taking buildah" in done.stderr
+
+
+def test_another_registry_takes_the_place_of_the_first(
+    mlpack: Mlpack, package: Path, kubectl: Path, install: Install
+) -> None:
+    install("podman")
+    done = mlpack("image", "push", package, "--kubectl", kubectl, "--registry", "r.example:5000/a/b", "--dry-run")
+    assert done.stdout == "podman push -- r.example:5000/a/b/mpioperator/mpi-pi:openmpi\n"
+
+
+def test_each_name_that_the_overlays_call_it_is_a_tag(
+    mlpack: Mlpack, package: Path, kubectl: Path, install: Install
+) -> None:
+    install("podman")
+    assert mlpack("configure", package, "--overlay", "single-node", "--registry", "r.example").code == 0
+    done = mlpack("image", "build", package, "--kubectl", kubectl, "--dry-run")
+    assert done.stdout == f"podman build --tag={IMAGE} --tag=r.example/mpioperator/mpi-pi:openmpi -- {package}\n"
+    done = mlpack("image", "build", package, "--kubectl", kubectl, "--dry-run", "--overlay", "single-node")
+    assert done.stdout == f"podman build --tag=r.example/mpioperator/mpi-pi:openmpi -- {package}\n"
+
+
+def test_what_follows_the_dashes_goes_to_the_builder(
+    mlpack: Mlpack, package: Path, kubectl: Path, install: Install
+) -> None:
+    install("buildah")
+    done = mlpack("image", "build", package, "--kubectl", kubectl, "--dry-run", "--", "--isolation", "chroot")
+    assert done.stdout == f"buildah build --tag={IMAGE} --isolation chroot -- {package}\n"
+
+
+def test_a_dry_run_runs_nothing(mlpack: Mlpack, package: Path, kubectl: Path, install: Install, tmp_path: Path) -> None:
+    install("docker")
+    assert mlpack("image", "build", package, "--kubectl", kubectl, "--dry-run").code == 0
+    assert not (tmp_path / "docker.log").exists()
+
+
+def test_a_build_that_fails_is_a_tool_that_failed(
+    mlpack: Mlpack, package: Path, kubectl: Path, install: Install
+) -> None:
+    install("docker", work="exit 3")
+    done = mlpack("image", "build", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (6, "")
+    assert "docker build ended with exit code 3" in done.stderr
+
+
+def test_a_machine_without_a_builder_is_refused(mlpack: Mlpack, package: Path, kubectl: Path, install: Install) -> None:
+    install("docker", info="echo no daemon >&2; exit 1")
+    done = mlpack("image", "build", package, "--kubectl", kubectl)
+    assert done.code == 6
+    assert "no program to build images: docker does not work here: no daemon" in done.stderr
+    assert mlpack("image", "build", package, "--kubectl", kubectl, "--with", "kaniko").code == 6
+
+
+def test_this_machine_is_no_registry_to_push_to(mlpack: Mlpack, package: Path, kubectl: Path, install: Install) -> None:
+    install("docker")
+    done = mlpack("image", "push", package, "--kubectl", kubectl, "--registry", "localhost")
+    assert done.code == 2
+    assert "has no registry: localhost is this machine" in done.stderr
+
+
+def test_a_package_without_a_dockerfile_has_nothing_to_build(
+    mlpack: Mlpack, package: Path, kubectl: Path, install: Install
+) -> None:
+    install("docker")
+    (package / "Dockerfile").unlink()
+    done = mlpack("image", "build", package, "--kubectl", kubectl)
+    assert done.code == 2
+    assert "contains no Dockerfile" in done.stderr
+
+
+@pytest.mark.parametrize("image", ["-x", "--authfile=/etc/x", "a b", "", "a;b", "$(id)", "a\x1b"])
+def test_what_is_no_name_of_an_image_reaches_no_program(
+    mlpack: Mlpack, life: Life, install: Install, tmp_path: Path, image: str
+) -> None:
+    install("docker")
+    life.overlays["single-node"][-1]["spec"]["containers"][0]["image"] = image
+    for verb in ("build", "push"):
+        done = mlpack("image", verb, "hello-mpi", "--overlay", "single-node", "--with", "docker")
+        assert (done.code, done.stdout) == (5, "")
+        shown = printable(repr(image))
+        assert done.stderr == f"error: hello-mpi, single-node: expected an image name, found {shown}\n"
+    assert life.commands == []
+    assert not (tmp_path / "docker.log").exists()
+
+
+@pytest.mark.parametrize("registry", ["-x", "--authfile=x", "a b", ""])
+def test_a_registry_is_no_option(mlpack: Mlpack, package: Path, install: Install, registry: str) -> None:
+    install("docker")
+    for verb in ("build", "push"):
+        done = mlpack("image", verb, package, f"--registry={registry}")
+        assert (done.code, done.stdout) == (2, "")
+        assert "expected a host, optionally with a port and a path" in done.stderr
+
+
+def test_a_folder_that_begins_with_a_dash(mlpack: Mlpack, package: Path, kubectl: Path, install: Install) -> None:
+    install("docker")
+    package.rename(package.with_name("-x"))
+    done = mlpack("image", "build", "--kubectl", kubectl, "--dry-run", "--overlay", "single-node", "./-x")
+    assert done.stdout == f"docker build --tag={IMAGE} -- ./-x\n"
+
+
+def test_a_dry_run_on_a_tarball_prints_what_can_be_typed(
+    mlpack: Mlpack, package: Path, kubectl: Path, install: Install, tmp_path: Path
+) -> None:
+    install("docker")
+    assert mlpack("build", "hello-mpi").code == 0
+    archive = tmp_path / "a b:c.tar.gz"
+    (tmp_path / "hello-mpi.tar.gz").rename(archive)
+    done = mlpack("image", "build", archive.name, "--kubectl", kubectl, "--dry-run")
+    context = "hello-mpi.context/hello-mpi"
+    assert done.stdout == (
+        "mkdir hello-mpi.context && tar -xzf './a b:c.tar.gz' -C hello-mpi.context"
+        f" && docker build --tag={IMAGE} -- {context}\n"
+    )
+    _type(done.stdout, tmp_path)
+    assert (tmp_path / "docker.log").read_text() == f"build --tag={IMAGE} -- {context}\n"
+    assert (tmp_path / context / "Dockerfile").read_bytes() == (package / "Dockerfile").read_bytes()
+    (tmp_path / context / "Dockerfile").write_text("mine")
+    with pytest.raises(subprocess.CalledProcessError):
+        _type(done.stdout, tmp_path)
+    assert (tmp_path / context / "Dockerfile").read_text() == "mine", "nothing is unpacked over what is there"
+
+
+def test_a_dry_run_on_a_tarball_without_a_folder_at_its_top(
+    mlpack: Mlpack, package: Path, kubectl: Path, install: Install, tmp_path: Path
+) -> None:
+    install("podman")
+    packed = tmp_path / "-flat.tar.gz"
+    subprocess.run(
+        ["tar", "--format=ustar", "-czf", packed, *(path.name for path in package.iterdir())], cwd=package, check=True
+    )
+    done = mlpack("image", "build", "--kubectl", kubectl, "--dry-run", "--overlay=single-node", "--", packed.name)
+    assert done.stdout == (
+        "mkdir hello-mpi.context && tar -xzf ./-flat.tar.gz -C hello-mpi.context"
+        f" && podman build --tag={IMAGE} -- hello-mpi.context\n"
+    )
+    _type(done.stdout, tmp_path)
+    assert (tmp_path / "hello-mpi.context/Dockerfile").is_file()
+
+
+@pytest.mark.parametrize("name", ["-x", "a b", "git@host", "github.com/a/b", "$(id)", "x:y"])
+def test_a_dry_run_on_a_folder_prints_what_can_be_typed(
+    name: str, mlpack: Mlpack, package: Path, kubectl: Path, install: Install, tmp_path: Path
+) -> None:
+    install("docker")
+    folder = tmp_path / name
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    package.rename(folder)
+    done = mlpack("image", "build", "--kubectl", kubectl, "--dry-run", "--", name)
+    _type(done.stdout, tmp_path)
+    context = name if name in ("a b", "$(id)") else f"./{name}"
+    assert (tmp_path / "docker.log").read_text() == f"build --tag={IMAGE} -- {context}\n"
+    pushed = mlpack("image", "push", "--kubectl", kubectl, "--dry-run", "--", name)
+    _type(pushed.stdout, tmp_path)
+    assert (tmp_path / "docker.log").read_text().endswith(f"push -- {IMAGE}\n")
+
+
+def test_no_temporary_folder_is_named(mlpack: Mlpack, kubectl: Path, install: Install) -> None:
+    install("docker")
+    assert mlpack("build", "hello-mpi").code == 0
+    done = mlpack("image", "build", "hello-mpi.tar.gz", "--kubectl", kubectl)
+    assert done.stderr.splitlines()[0] == f"+ docker build --tag={IMAGE} -- hello-mpi.tar.gz"
+
+
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)], ids=["run", "dry run"])
+def test_what_is_done_is_json_where_it_is_asked_for(
+    mlpack: Mlpack, package: Path, kubectl: Path, install: Install, tmp_path: Path, dry_run: tuple[str, ...]
+) -> None:
+    install("docker")
+    common = {"builder": "docker", "images": [IMAGE]}
+    built = mlpack("image", "build", package, "--kubectl", kubectl, "-o", "json", *dry_run)
+    assert (built.code, built.json) == (0, {**common, "commands": [f"docker build --tag={IMAGE} -- {package}"]})
+    pushed = mlpack("image", "push", package, "--kubectl", kubectl, "-o", "json", *dry_run)
+    assert (pushed.code, pushed.json) == (0, {**common, "commands": [f"docker push -- {IMAGE}"]})
+    assert (tmp_path / "docker.log").exists() is not bool(dry_run)
+
+
+def _type(command: str, folder: Path) -> None:
+    subprocess.run(["sh", "-e"], input=command, text=True, check=True, cwd=folder, capture_output=True)
+
+
+def _script(path: Path, body: str) -> None:
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+
+
+def test_what_builds_and_pushes_is_a_value(package: Path, kubectl: Path, install: Install) -> None:
+    install("docker")
+    request = image.ImageRequest(package, SYSTEM, kubectl=str(kubectl), arguments=("--pull",))
+    with image.build(request) as plan:
+        command = ("docker", "build", f"--tag={IMAGE}", "--pull", "--", str(package))
+        assert (plan.images, plan.command, plan.shown) == ((IMAGE,), command, command)
+    assert image.push(request).commands == {IMAGE: ("docker", "push", "--pull", "--", IMAGE)}

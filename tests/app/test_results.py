@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.app.results import copied, has_lasting_results
+from packager.base.errors import ClusterError, UsageError
+from tests.cluster.test_results import member, packed
+from tests.life import JOB
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from packager.app.target import Target
+    from tests.life import Life
+
+
+def test_results_are_copied_by_values_alone(target: Target, life: Life, tmp_path: Path) -> None:
+    life.deploy()
+    life.start()
+    life.archive = packed((member("./a.txt"), b"hello")).getvalue()
+    with copied(target, tmp_path / "here", patience=60, tell=pytest.fail) as results:
+        pass
+    assert results.as_json() == {
+        "pod": f"{JOB}-worker-0",
+        "path": "/ROOT/hello-mpi/output",
+        "folder": str(tmp_path / "here"),
+        "files": 1,
+        "bytes": 5,
+        "complete": True,
+        "skipped": [],
+        "skippedUnnamed": 0,
+        "leftOut": [],
+        "unread": [],
+        "changed": [],
+        "gone": [],
+        "busy": [],
+        "others": [],
+    }
+    assert (tmp_path / "here/a.txt").read_bytes() == b"hello"
+
+
+def test_a_worker_that_is_not_there(target: Target, life: Life, tmp_path: Path) -> None:
+    life.deploy()
+    life.start()
+    with pytest.raises(UsageError) as refused, copied(target, tmp_path, worker=2, patience=60, tell=pytest.fail):
+        pass
+    assert (str(refused.value), refused.value.hint) == ("worker 2 not found", "there are 0 to 1")
+
+
+def test_results_that_went_with_their_pods(target: Target, life: Life, tmp_path: Path) -> None:
+    life.deploy()
+    life.end()
+    assert not has_lasting_results(target)
+    with pytest.raises(ClusterError) as gone, copied(target, tmp_path, patience=60, tell=pytest.fail):
+        pass
+    assert str(gone.value).startswith(
+        f"mpijob/{JOB} has ended, and its results were deleted with its pods: OUTPUT_DIR is on "
+    )

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.app.status import Status, status, with_logs
+from packager.kubernetes.containers import Container
+from packager.kubernetes.verdict import Phase, Verdict
+from tests.life import JOB, launcher, worker
+
+if TYPE_CHECKING:
+    from packager.app.target import Target
+    from tests.life import Life
+
+MPIJOB = f"mpijob/{JOB}"
+BEGAN, ENDED = "2026-11-21T00:00:01Z", "2026-11-21T00:00:09Z"
+
+
+def test_a_missing_workload_is_absent(target: Target) -> None:
+    absent = status(target)
+    assert absent == Status(MPIJOB, Verdict(Phase.ABSENT, "not found"))
+    assert absent.as_json() == {
+        "workload": MPIJOB,
+        "namespace": None,
+        "phase": "absent",
+        "summary": "not found",
+        "digest": None,
+        "note": None,
+        "deployedBy": None,
+        "pods": [],
+        "findings": [],
+        "unseen": None,
+    }
+
+
+def test_how_a_container_ended_is_data(target: Target, life: Life) -> None:
+    life.deploy()
+    killed = {"exitCode": 137, "reason": "OOMKilled", "startedAt": BEGAN, "finishedAt": ENDED}
+    life.objects += [launcher(state={"terminated": killed}, phase="Failed"), worker(0)]
+    life.find("Pod", f"{JOB}-worker-0")["spec"]["nodeName"] = "node-1"
+    life.end("Failed", reason="BackoffLimitExceeded")
+    failed = status(target)
+    main, other = failed.pods
+    assert (main.role, main.phase, main.node, main.restarts) == ("main", "Failed", None, 0)
+    assert main.containers == (Container("launcher", "terminated", 137, 9, "OOMKilled", BEGAN, ENDED, 0),)
+    assert (other.role, other.phase, other.node, other.restarts) == ("worker", "Running", "node-1", 0)
+    assert other.containers == (Container("worker", "running", None, None, None, None, None, 0),)
+    assert failed.verdict.phase is Phase.FAILED
+    assert [finding.reason for finding in failed.verdict.findings] == ["OOMKilled"]
+    assert failed.as_json()["pods"] == [main.as_json(), other.as_json()]
+
+
+def test_why_findings_may_be_missing_is_data(target: Target, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.refused["get events"] = 'Error from server (Forbidden): events is forbidden: User "ann" cannot list'
+    running = status(target)
+    assert running.verdict.phase is Phase.RUNNING
+    assert running.unseen is not None
+    assert running.unseen == running.as_json()["unseen"]
+
+
+def test_logs_are_read_when_they_are_asked_for(target: Target, life: Life) -> None:
+    life.deploy()
+    life.objects.append(launcher(state={"terminated": {"exitCode": 1}}, phase="Failed"))
+    life.end("Failed", reason="BackoffLimitExceeded")
+    life.logs[f"{JOB}-launcher-0"] = "out of the log\n"
+    [finding] = status(target).verdict.findings
+    assert not any(" logs " in call for call in life.calls)
+    assert with_logs(target, finding).log == ("out of the log",)

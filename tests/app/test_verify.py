@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from packager.app.verify import kubernetes_versions, verify
+from packager.verify import Checks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_good_package(package: Path, kubectl: Path) -> None:
+    verdict = verify(package, Checks((str(kubectl),), kubernetes_versions()[-1:]))
+    assert (verdict.is_valid, verdict.exit_code, verdict.report.problems) == (True, 0, ())
+    content = json.loads(json.dumps(verdict.as_json()))
+    assert {key: content[key] for key in ("valid", "exit_code", "package", "problems", "unchecked")} == {
+        "valid": True,
+        "exit_code": 0,
+        "package": "hello-mpi",
+        "problems": [],
+        "unchecked": [],
+    }
+
+
+def test_an_unchecked_package_is_neither_valid_nor_invalid(package: Path) -> None:
+    verdict = verify(package, Checks(("no-such-kubectl",), kubernetes_versions()[-1:]))
+    assert (verdict.is_valid, verdict.exit_code) == (None, 6)
+    assert verdict.as_json()["unchecked"] != ()
+
+
+def test_what_is_wrong_counts_more_than_what_could_not_be_checked(package: Path) -> None:
+    (package / "quickstart/scripts/hello.sh").write_text("#!/bin/sh\n")
+    verdict = verify(package, Checks(("no-such-kubectl",), kubernetes_versions()[-1:]))
+    assert (verdict.is_valid, verdict.exit_code) == (False, 5)
+    assert [problem["message"] for problem in verdict.as_json()["problems"]] == [
+        problem.message for problem in verdict.report.problems
+    ]

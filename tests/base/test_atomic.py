@@ -1,0 +1,213 @@
+"""An output is the old one or the new one, whole; what failed leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.base import atomic
+from packager.base.errors import ToolError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b"
+    with atomic.file(path) as stream:
+        stream.write(b"new")
+        assert not path.exists()
+    assert path.read_bytes() == b"new"
+    assert names(path.parent) == ["b"]
+
+
+def test_a_file_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    with pytest.raises(ZeroDivisionError), atomic.file(path) as stream:
+        stream.write(b"new"[: 1 // 0])
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_folder_replaces_another_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, exchanges: bool) -> None:
+    if not exchanges:  # a file system, or a system, that cannot
+        monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())
+    path = tmp_path / "a"
+    path.mkdir()
+    (path / "old").write_text("")
+    with atomic.folder(path) as work:
+        (work / "new").write_text("")
+        assert names(path) == ["old"]
+    assert names(path) == ["new"]
+    assert names(tmp_path) == ["a"]
+
+
+def test_a_folder_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.mkdir()
+    (path / "old").write_text("")
+    with pytest.raises(ZeroDivisionError), atomic.folder(path) as work:
+        (work / "new").write_text("x" * (1 // 0))
+    assert names(path) == ["old"]
+    assert names(tmp_path) == ["a"]
+
+
+def test_a_link_is_replaced_and_what_it_names_is_not(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "x").write_text("")
+    (tmp_path / "a").symlink_to("theirs")
+    with atomic.folder(tmp_path / "a") as work:
+        (work / "new").write_text("")
+    assert not (tmp_path / "a").is_symlink()
+    assert names(tmp_path / "theirs") == ["x"]
+    assert names(tmp_path) == ["a", "theirs"]
+
+
+@pytest.mark.parametrize(
+    ("destination", "message"),
+    [
+        ("file/a", "file/a cannot be written: file exists"),
+        ("file/b/a", "file/b/a cannot be written: not a directory"),
+        ("x" * 300, f"{'x' * 300} cannot be written: file name too long"),
+    ],
+)
+def test_a_folder_that_cannot_be_written_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, destination: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ToolError) as refused, atomic.file(Path(destination)) as stream:
+        stream.write(b"x")
+    assert str(refused.value).startswith(message)
+    assert refused.value.exit_code == 6
+    assert names(tmp_path) == ["file"]
+
+
+def test_a_reader_that_has_gone_is_not_taken_for_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(BrokenPipeError), atomic.file(tmp_path / "a"):
+        raise BrokenPipeError(32, "Broken pipe")
+    assert names(tmp_path) == []
+
+
+def test_a_full_disk_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="a cannot be written: no space left on device"), atomic.file(tmp_path / "a"):
+        raise OSError(28, "No space left on device")
+    assert names(tmp_path) == []
+
+
+THERE = "a already exists and was left unchanged"
+
+
+def put_file(path: Path, content: str = "theirs") -> None:
+    path.write_text(content)
+
+
+def put_folder(path: Path) -> None:
+    path.mkdir()
+    put_file(path / "theirs")
+
+
+def put_link(path: Path) -> None:
+    path.symlink_to("nothing")
+
+
+def look(path: Path) -> tuple[int, list[str]]:
+    return path.lstat().st_ino, names(path) if path.is_dir() else []
+
+
+@pytest.mark.parametrize("put", [put_file, put_folder, put_link, Path.mkdir])
+@pytest.mark.parametrize("make", [atomic.file, atomic.folder])
+def test_an_existing_output_can_be_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path], None], make: Callable[..., Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    put(Path("a"))
+    before = look(Path("a"))
+    with pytest.raises(UsageError) as refused, make(Path("a"), exists_hint="--force replaces it"):
+        pytest.fail("the work is begun")
+    assert (str(refused.value), refused.value.hint) == (THERE, "--force replaces it")
+    assert (look(Path("a")), names(Path())) == (before, ["a"])
+
+
+@pytest.mark.parametrize("put", [put_file, put_folder, put_link])
+@pytest.mark.parametrize("make", [atomic.file, atomic.folder])
+def test_an_output_that_appears_meanwhile_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path], None], make: Callable[..., Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as refused, make(Path("a"), exists_hint="--force replaces it"):
+        put(Path("a"))
+    assert (str(refused.value), refused.value.hint) == (THERE, "--force replaces it")
+    assert names(Path()) == ["a"]
+    assert not Path("a").is_file() or Path("a").read_text() == "theirs"
+    assert not Path("a").is_dir() or names(Path("a")) == ["theirs"]
+
+
+def test_exclusive_writes_work_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    with atomic.file(tmp_path / "a", exists_hint="no") as stream:
+        stream.write(b"first")
+    with pytest.raises(UsageError), atomic.file(tmp_path / "a", exists_hint="no"):
+        pass
+    with pytest.raises(UsageError), atomic.file(tmp_path / "b", exists_hint="no"):
+        put_file(tmp_path / "b")
+    assert [(tmp_path / name).read_text() for name in names(tmp_path)] == ["first", "theirs"]
+
+
+def listen(path: Path) -> None:
+    socket.socket(socket.AF_UNIX).bind(str(path))
+
+
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@pytest.mark.parametrize("put", [os.mkfifo, listen, lambda path: path.symlink_to("/dev/null"), Path.mkdir])
+def test_a_file_replaces_files_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path], None]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    put(Path("a"))
+    before = Path("a").lstat()
+    with pytest.raises(UsageError) as refused, atomic.file(Path("a")):
+        pass
+    assert str(refused.value) == "a is not a plain file and was left unchanged"
+    assert Path("a").lstat().st_ino == before.st_ino
+    assert names(Path()) == ["a"]
+
+
+def test_a_folder_replaces_folders_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    put_file(Path("a"))
+    with pytest.raises(UsageError) as refused, atomic.folder(Path("a")):
+        pass
+    assert str(refused.value) == "a is not a folder and was left unchanged"
+
+
+def test_an_old_folder_comes_back_when_the_new_one_cannot_take_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())
+    put_folder(tmp_path / "a")
+    rename = Path.rename
+
+    def refuse(path: Path, target: Path) -> Path:
+        if path.name == "folder":
+            raise PermissionError(1, "Operation not permitted")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(ToolError), atomic.folder(tmp_path / "a"):
+        pass
+    assert names(tmp_path) == ["a"]
+    assert names(tmp_path / "a") == ["theirs"]

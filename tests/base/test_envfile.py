@@ -1,0 +1,162 @@
+"""What an env file says that its author does not see, each with its line, its column and the fix."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packager.base import envfile
+from packager.base.envfile import Weight, problems
+from packager.base.errors import UsageError
+from packager.base.problems import Problem
+
+EXPORTED = "the key is 'export A': an env file is not a shell script"
+NO_NAME = "use letters, digits and '_', with no space before '='"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message", "hint"),
+    [
+        ("A-B=1", (1, 1), "'A-B' is not the name of a variable", NO_NAME),
+        ("1A=1", (1, 1), "'1A' is not the name of a variable", NO_NAME),
+        ("A=1\n  B =1", (2, 3), "'B ' is not the name of a variable", NO_NAME),
+        ("=1", (1, 1), "'' is not the name of a variable", NO_NAME),
+        ("export A=1", (1, 1), EXPORTED, "write A=1"),
+        ("# all\n A", (2, 2), "A has no '=', so its value is empty", "write A=VALUE"),
+        ("A='1'", (1, 3), "the quotes are part of A's value", "write A=1"),
+    ],
+)
+def test_a_line_that_means_something_else(text: str, place: tuple[int, int], message: str, hint: str) -> None:
+    assert list(problems(text.encode(), "x.env")) == [(Weight.MISREAD, Problem("x.env", *place, message, hint))]
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message", "hint"),
+    [
+        ("A= 1", (1, 3), "the spaces around the value are part of A's value", "write A=1"),
+        ("A=1 \n", (1, 3), "the spaces around the value are part of A's value", "write A=1"),
+        ("A=1 # one", (1, 5), "'# one' is part of A's value, not a comment", "put the comment on its own line"),
+    ],
+)
+def test_a_value_that_may_be_meant_as_it_stands(text: str, place: tuple[int, int], message: str, hint: str) -> None:
+    assert list(problems(text.encode(), "x.env")) == [(Weight.DOUBT, Problem("x.env", *place, message, hint))]
+    key, _, value = text.rstrip("\n").partition("=")
+    assert list(problems(text.encode(), "x.env", {(key, value)})) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message", "hint"),
+    [
+        (b"A=\xff", (1, 3), "expected UTF-8 text, found other bytes", None),
+        (
+            b"A=1\nB=2\n A=3\n",
+            (3, 2),
+            "duplicate key A, first set in line 1: kustomize rejects the file",
+            "keep one of them",
+        ),
+    ],
+)
+def test_a_line_that_kustomize_refuses(text: bytes, place: tuple[int, int], message: str, hint: str | None) -> None:
+    assert list(problems(text, "x.env")) == [(Weight.REFUSED, Problem("x.env", *place, message, hint))]
+
+
+@pytest.mark.parametrize(
+    ("below", "message"),
+    [
+        ("", "the line is 64 KiB long: kustomize ignores it, without a message"),
+        ("B=1\nC=2\n", "the line is 64 KiB long: kustomize ignores it and everything below it, without a message"),
+    ],
+)
+def test_a_line_that_ends_the_reading(below: str, message: str) -> None:
+    text = f"X=1\nA={'x' * (64 << 10)}\n{below}"
+    problem = Problem("x.env", 2, 1, message, "put the value into a file")
+    assert list(problems(text.encode(), "x.env")) == [(Weight.MISREAD, problem)]
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# A=1\n", "A=1\r\nB=\r\n", "\ufeffA=1", "A=a#b\nB='", "A=it's"])
+def test_a_plain_file_has_no_problems(text: str) -> None:
+    assert list(problems(text.encode(), "x.env")) == []
+
+
+ENV = b"""# Where things are. ROOT is yours to change.
+
+  REGISTRY=docker.io
+MESSAGE="kept as it is"  # and this
+export ODD=1
+EMPTY
+#OFFERED=example
+# NOT_A_KEY: prose
+"""
+
+
+def assigned(text: bytes) -> dict[str, str]:
+    return {line.key: line.value for line in envfile.lines(text)}
+
+
+def test_assign_changes_one_line_and_no_other_byte() -> None:
+    after = envfile.assign(ENV, "REGISTRY", "example.com:5000/a b", "mlops.env")
+    assert after == ENV.replace(b"REGISTRY=docker.io", b"REGISTRY=example.com:5000/a b")
+
+
+def test_assign_gives_a_key_without_a_value_one() -> None:
+    assert envfile.assign(ENV, "EMPTY", "x", "mlops.env") == ENV.replace(b"EMPTY\n", b"EMPTY=x\n")
+
+
+def test_assign_takes_a_key_that_is_commented_out_into_use() -> None:
+    assert envfile.assign(ENV, "OFFERED", "mine", "mlops.env") == ENV.replace(b"#OFFERED=example", b"OFFERED=mine")
+
+
+@pytest.mark.parametrize("text", [b"A=1", b"A=1\n"])
+def test_assign_adds_a_new_key_on_a_line_of_its_own(text: bytes) -> None:
+    assert envfile.assign(text, "B", "2", "mlops.env") == b"A=1\nB=2\n"
+
+
+def test_assign_starts_an_empty_file() -> None:
+    assert envfile.assign(b"", "A", "1", "mlops.env") == b"A=1\n"
+
+
+def test_assign_keeps_the_line_ends_of_another_system() -> None:
+    after = envfile.assign(b"A=1\r\nB=2\r\n", "A", "3", "mlops.env")
+    assert after == b"A=3\r\nB=2\r\n"
+    assert envfile.assign(after, "C", "4", "mlops.env") == b"A=3\r\nB=2\r\nC=4\r\n"
+
+
+def test_assign_refuses_a_key_that_stands_there_twice() -> None:
+    with pytest.raises(UsageError) as error:
+        envfile.assign(b"A=1\nB=2\nA=3\n", "A", "4", "mlops.env")
+    assert str(error.value) == "mlops.env sets A twice, in lines 1 and 3"
+
+
+keys = st.sampled_from(["A", "B", "AB", "LONG_NAME", "_X1"])
+values = st.text("aZ0 =#'\"$\\{}:é☂\t", max_size=12)
+prose = st.builds(lambda text: f"# {text}".encode(), values)
+
+
+@given(st.dictionaries(keys, values), st.lists(prose), keys, values)
+def test_assign_sets_the_value_and_keeps_the_rest(
+    before: dict[str, str], comments: list[bytes], key: str, value: str
+) -> None:
+    lines = [*comments, *(f"{name}={old}".encode() for name, old in before.items())]
+    text = b"".join(line + b"\n" for line in lines)
+    after = envfile.assign(text, key, value, "mlops.env")
+    assert assigned(after) == {**before, key: value}
+    assert envfile.assign(after, key, value, "mlops.env") == after
+    kept = [line for line in lines if not line.startswith(f"{key}=".encode())]
+    offers = [line for line in kept if envfile.commented_out(line, key) is not None]
+    assert [line for line in kept if line not in offers] == [
+        line for line in after.split(b"\n")[:-1] if line in kept and line not in offers
+    ]
+
+
+@pytest.mark.parametrize("text", [b"\xef\xbb\xbfA=1\n", b"\xef\xbb\xbf#A=1\n", b"\xef\xbb\xbfA=1\r\n#B=1\r\n"])
+def test_assign_keeps_a_byte_order_mark(text: bytes) -> None:
+    after = envfile.assign(text, "A", "2", "mlops.env")
+    assert after == text.replace(b"#A", b"A").replace(b"A=1", b"A=2")
+
+
+def test_assign_refuses_a_line_that_kustomize_would_not_read() -> None:
+    with pytest.raises(UsageError) as error:
+        envfile.assign(b"A=" + b"x" * (64 << 10) + b"\n", "B", "2", "mlops.env")
+    assert str(error.value) == "mlops.env: kustomize would not read B there, nor anything else below a line of 64 KiB"
+    assert error.value.hint == "shorten that line"

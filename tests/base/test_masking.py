@@ -1,0 +1,107 @@
+"""Values that may be secrets are shown nowhere."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.masking import is_secret, masked, masked_line
+from packager.cluster.differences import differences
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "HF_TOKEN",
+        "hfToken",
+        "HFTOKEN",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_ACCESS_KEY_ID",
+        "DB_PASSWORD",
+        "DBPASSWORD",
+        "DB_PASS",
+        "KEY",
+        "MYSQL_PWD",
+        "apiKey",
+        "WANDB_API_KEY",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "credential",
+        "ssh-key",
+        "token.json",
+    ],
+)
+def test_a_key_that_is_called_like_a_secret(key: str) -> None:
+    assert is_secret(key)
+    assert masked(key, "abc") == "***"
+    assert masked(key, "") == ""
+
+
+@pytest.mark.parametrize(
+    "key", ["MAX_TOKENS", "TOKENIZER", "MONKEY", "PIN_MEMORY", "STEPS", "PULL_SECRET", "KEY_00", "AUTHOR", ""]
+)
+def test_a_key_that_is_not(key: str) -> None:
+    assert not is_secret(key)
+    assert masked(key, "abc") == "abc"
+
+
+def test_a_password_in_a_url() -> None:
+    assert masked("DATA", "https://me:pw@host/x@y and s3://host/a:b") == "https://***@host/x@y and s3://host/a:b"
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("HF_TOKEN=a=b", "HF_TOKEN=***"),
+        ("# HF_TOKEN=a", "# HF_TOKEN=***"),
+        ("  HF_TOKEN=", "  HF_TOKEN="),
+        ("runAsUser: 1000", "runAsUser: 1000"),
+        ("A=1", "A=1"),
+    ],
+)
+def test_a_line_of_an_env_file(line: str, shown: str) -> None:
+    assert masked_line(line) == shown
+
+
+def test_configure_shows_no_secret(mlpack: Callable[..., Outcome], hello_mpi: Path, tmp_path: Path) -> None:
+    package = shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
+    for value in ("first-value", "second-value"):
+        for more in (("--dry-run",), ()):
+            done = mlpack("configure", package, "--set", f"HF_TOKEN={value}", *more)
+            assert done.code == 0
+            assert "HF_TOKEN=***" in done.stderr
+            assert "-value" not in done.stdout + done.stderr
+    text = (package / "quickstart/k8s/mlops/multi-node/mlops.env").read_text(encoding="utf-8")
+    assert "HF_TOKEN=second-value\n" in text
+
+
+def test_differences_show_no_secret() -> None:
+    def config(value: str) -> dict[str, object]:
+        environment = [{"name": "API_KEY", "value": value}, {"name": "STEPS", "value": value}]
+        return {
+            "data": {"HF_TOKEN": value, "STEPS": value},
+            "spec": {"containers": [{"name": "main", "env": environment}]},
+        }
+
+    assert [str(difference) for difference in differences(config("new"), config("old"))] == [
+        "data.HF_TOKEN: *** -> ***",
+        "data.STEPS: old -> new",
+        "spec.containers[main].env[API_KEY].value: *** -> ***",
+        "spec.containers[main].env[STEPS].value: old -> new",
+    ]
+
+
+def test_verify_shows_no_secret(mlpack: Callable[..., Outcome], hello_mpi: Path, tmp_path: Path, kubectl: Path) -> None:
+    package = shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
+    assert mlpack("configure", package, "--set", "HF_TOKEN=its-value").code == 0
+    done = mlpack("verify", package, "--kubectl", kubectl, "-v", "-o", "json")
+    assert done.code == 0
+    assert "HF_TOKEN=***" in done.stdout + done.stderr
+    assert "its-value" not in done.stdout + done.stderr

@@ -1,0 +1,59 @@
+"""The forms of names, where they differ from what one may think."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from packager.base.names import IMAGE, IMAGE_PATH, is_key, is_label, is_label_value, is_subdomain
+from packager.options import SIZE
+
+
+@pytest.mark.parametrize(
+    ("text", "is_valid"),
+    [
+        ("a", True),
+        ("0a", True),
+        ("a-b", True),
+        ("a-", False),
+        ("", False),
+        ("a.b", False),
+        ("A", False),
+        ("a\n", False),
+    ],
+)
+def test_a_label(text: str, is_valid: bool) -> None:  # noqa: FBT001 - a table
+    assert is_label(text) is is_valid
+
+
+def test_lengths() -> None:
+    assert (is_label("a" * 63), is_label("a" * 64)) == (True, False)
+    assert (is_label_value("a" * 63), is_label_value("a" * 64)) == (True, False)
+    assert (is_subdomain("a" * 64 + ".b"), is_subdomain("a." * 126 + "a"), is_subdomain("a." * 127)) == (
+        True,
+        True,
+        False,
+    )
+
+
+def test_a_key() -> None:
+    assert all(map(is_key, ["cpu", "nvidia.com/gpu", "a/B_c.d", "A"]))
+    assert not any(map(is_key, ["", "/a", "a/", "A/a", "a..b/c", "a/b/c", "-a", f"{'a.' * 127}/a", "a" * 64]))
+
+
+@pytest.mark.parametrize("text", ["a", "a/b", "a__b", "a---b", "a.b-c"])
+def test_an_image_path(text: str) -> None:
+    assert re.fullmatch(IMAGE_PATH, text)
+    assert re.fullmatch(IMAGE, f"example.com:5000/{text}:1.0")
+
+
+@pytest.mark.parametrize("text", ["a..b", "a___b", "a._b", "a/", "/a", "A", "-a", "a-"])
+def test_what_no_registry_takes(text: str) -> None:
+    assert not re.fullmatch(IMAGE_PATH, text)
+    assert not re.fullmatch(IMAGE, f"{text}:1.0")
+
+
+def test_a_size_of_storage_has_a_suffix_of_kubernetes() -> None:
+    assert all(re.fullmatch(SIZE.pattern, text) for text in ("1", "1.5", "10k", "10Ki", "10M", "10Gi"))
+    assert not any(re.fullmatch(SIZE.pattern, text) for text in ("10K", "10ki", "10gi", "Gi", "-1"))

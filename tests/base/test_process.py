@@ -1,0 +1,171 @@
+"""Programs that are started: what they say comes back, and one that cannot run is named."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base import process
+from packager.base.errors import HungError, ToolError
+from tests import demo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+
+def streamed(argv: Sequence[str]) -> None:
+    with process.stream(argv):
+        pytest.fail("it was started")
+
+
+@pytest.mark.parametrize("start", [process.run, streamed, process.run_in_terminal], ids=["run", "stream", "attached"])
+@pytest.mark.parametrize(
+    ("program", "message", "hint"),
+    [
+        ("absent", "{}: program not found", "install {}, or put it on PATH"),
+        ("folder", "{} could not be started: permission denied", None),
+        ("text", "{} could not be started: exec format error", None),
+        ("text/below", "{} could not be started: not a directory", None),
+    ],
+)
+def test_a_program_that_does_not_start(
+    start: Callable[[Sequence[str]], object], program: str, message: str, hint: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text").write_text("no program\n")
+    (tmp_path / "text").chmod(0o755)
+    path = str(tmp_path / program)
+    with pytest.raises(ToolError) as refused:
+        start([path])
+    assert str(refused.value) == message.format(path)
+    assert refused.value.hint == (hint and hint.format(path))
+    assert refused.value.exit_code == 6
+
+
+def test_a_program_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    with pytest.raises(ToolError) as refused:
+        process.run(["sh", "-c", f"echo $$ >{tmp_path}/pid; exec sleep 60"], timeout=0.5)
+    assert str(refused.value) == "sh did not finish within 0.5 seconds"
+    assert refused.value.exit_code == 6
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_what_a_program_has_started_is_not_waited_for_when_it_is_killed(tmp_path: Path) -> None:
+    # The child has the pipes that the output is read from; it ends when it is told to.
+    script = (
+        f"while [ -d {tmp_path} ] && [ ! -e {tmp_path}/enough ]; do sleep 0.1; done & echo $! >{tmp_path}/child; wait"
+    )
+    with pytest.raises(HungError, match=r"^sh did not finish within 0\.5 seconds$"):
+        process.run(["sh", "-c", script], timeout=0.5)
+    os.kill(int((tmp_path / "child").read_text()), 0)
+    (tmp_path / "enough").touch()
+
+
+def test_what_a_program_writes_is_there_before_it_ends() -> None:
+    with process.stream(["sh", "-c", "echo one; echo two; echo three >&2; exit 4"]) as running:
+        assert running.stdout.readline() == b"one\n"
+        assert running.stdout.read() == b"two\n"
+        assert running.wait() == process.Finished(4, "", "three\n")
+
+
+def test_whoever_reads_hears_of_seconds_without_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    def idle(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 2:
+            raise TimeoutError
+
+    monkeypatch.setattr(process, "TICK", 0.01)
+    waited: list[float] = []
+    with process.stream(["sh", "-c", "echo one; exec sleep 60"], idle=idle) as running, pytest.raises(TimeoutError):
+        running.stdout.read()
+    assert waited == [0.01, 0.02]
+
+
+def test_a_program_that_closes_its_output_and_does_not_end_is_told_of_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def idle(seconds: float) -> None:
+        raise TimeoutError(seconds)
+
+    monkeypatch.setattr(process, "TICK", 0.05)
+    with process.stream(["sh", "-c", "exec sleep 60 >&-"], idle=idle) as running:
+        assert running.stdout.read() == b""
+        with pytest.raises(TimeoutError):
+            running.wait()
+
+
+def test_a_program_is_stopped_when_nobody_reads_on() -> None:
+    with process.stream(["sh", "-c", "echo $$; exec sleep 60"]) as running:
+        pid = int(running.stdout.readline())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_program_that_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_STOP_SECONDS", 0.1)
+    with process.stream(["sh", "-c", "trap '' TERM; echo $$; while :; do sleep 1; done"]) as running:
+        pid = int(running.stdout.readline())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+ENDLESS = "import resource; resource.setrlimit(resource.RLIMIT_AS, (320 << 20, 320 << 20))\n"
+"""What a process with little memory begins with; an interpreter takes 30 MB, and twice what is kept is at most 128."""
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_program_that_prints_without_end_is_stopped(number: int) -> None:
+    code = (
+        "from packager.base import process, errors\n"
+        "try:\n"
+        f"    process.run(['sh', '-c', 'exec yes >&{number}'])\n"
+        "except errors.ToolError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", ENDLESS + code], capture_output=True, text=True, check=True, cwd=demo.CHECKOUT
+    )
+    assert done.stdout == "sh printed more than 64 MiB and was stopped\n"
+
+
+def test_how_much_a_program_may_print_is_for_the_caller_to_say() -> None:
+    assert process.run(["printf", "1234"], max_bytes=4) == process.Finished(0, "1234", "")
+    with pytest.raises(ToolError) as refused:
+        process.run(["printf", "12345"], max_bytes=4)
+    assert str(refused.value) == "printf printed more than 4 bytes and was stopped"
+
+
+MUCH = "head -c 3000000 /dev/zero | tr '\\0' x >&2; echo the end >&2"
+KEPT = "(the last 1 MiB of 3,000,008 bytes)\n" + "x" * ((1 << 20) - 8) + "the end\n"
+
+
+def test_of_a_long_stderr_the_end_is_kept() -> None:
+    assert process.run(["sh", "-c", MUCH]) == process.Finished(0, "", KEPT)
+    with process.stream(["sh", "-c", MUCH]) as running:
+        assert running.wait() == process.Finished(0, "", KEPT)
+
+
+def test_what_is_no_utf8_is_replaced() -> None:
+    assert process.run(["printf", r"a\377\r\n"]) == process.Finished(0, "a\ufffd\r\n", "")
+
+
+def test_a_program_may_close_its_outputs_before_it_ends() -> None:
+    closed = "exec >&- 2>&-; sleep {}; exit 3"
+    assert process.run(["sh", "-c", closed.format(0.1)], timeout=20) == process.Finished(3, "", "")
+    with pytest.raises(ToolError):
+        process.run(["sh", "-c", closed.format(60)], timeout=0.3)
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [({}, ("out\n", "err\n")), ({"stdout_to_stderr": True}, ("", "out\nerr\n")), ({"quiet": True}, ("", "err\n"))],
+)
+def test_what_a_program_on_the_user_s_terminal_shows(
+    capfd: pytest.CaptureFixture[str], options: dict[str, bool], shown: tuple[str, str]
+) -> None:
+    assert process.run_in_terminal(["sh", "-c", "echo out; echo err >&2; exit 3"], **options) == 3
+    assert capfd.readouterr() == shown

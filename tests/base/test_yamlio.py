@@ -1,0 +1,172 @@
+"""A YAML file means what its author sees, in every YAML; what does not is a problem with line and column."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packager.base import yamlio
+from packager.base.problems import Problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def read(text: str | bytes) -> Any:
+    document, problems = yamlio.load(text.encode() if isinstance(text, str) else text, "f")
+    assert problems == []
+    return document.data
+
+
+def complaints(text: str | bytes) -> list[str]:
+    document, problems = yamlio.load(text.encode() if isinstance(text, str) else text, "f")
+    assert problems != []
+    assert isinstance(document.name, str)
+    return [str(problem) for problem in problems]
+
+
+@pytest.mark.parametrize(
+    "text",
+    # What YAML 1.1 reads as booleans, octal and hexadecimal numbers, sexagesimals, dates, floats, merge keys.
+    [
+        *("yes", "no", "on", "off", "y", "n", "Yes", "NO", "<<", "=", "2020-01-01", "12:30", "1.0.0"),
+        *("010", "0o17", "0x10", "1_000", "1.10", ".5", "5.", "1e3", "+1", "-0", ".inf", ".nan", "NaN"),
+    ],
+)
+def test_what_yaml_versions_disagree_on_is_text(text: str) -> None:
+    assert read(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("true", True), ("false", False), ("0", 0), ("-1", -1), ("20", 20), ("0.5", 0.5), ("-2.25", -2.25), ("1.0", 1.0)],
+)
+def test_what_they_agree_on_is_a_number_or_a_boolean(text: str, value: object) -> None:
+    values = read(text)
+    assert (values, type(values)) == (value, type(value))
+
+
+@pytest.mark.parametrize("text", ["null", "~", "a:", "a: ~"])
+def test_null_is_none(text: str) -> None:
+    assert read(text) in (None, {"a": None})
+
+
+@pytest.mark.parametrize("text", ["'5'", '"5"', "|-\n  5", "'true'", '"~"'])
+def test_a_quoted_scalar_is_text(text: str) -> None:
+    assert isinstance(read(text), str)
+
+
+@given(st.one_of(st.booleans(), st.integers(), st.floats(allow_nan=False), st.text()))
+def test_a_scalar_is_what_its_author_wrote(value: object) -> None:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    scalar = yamlio.scalar(text)
+    if scalar is not None:
+        assert (str(scalar).lower() if isinstance(scalar, bool) else str(scalar)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "f:3:1: duplicate key 'a' (keep one of them)"),
+        ("x: {a: 1, a: 2}", "f:1:11: duplicate key 'a' (keep one of them)"),
+        ("a: 1\n'a': 2\n", "f:2:1: duplicate key 'a' (keep one of them)"),
+        ("{[a]: 1}", "f:1:2: expected text as the key, found a list or a mapping"),
+        ("? {a: 1}\n: 2\n", "f:1:3: expected text as the key, found a list or a mapping"),
+        (b"a: \xff", "f:1:4: expected UTF-8 text, found other bytes"),
+        (b"a: 1\nb: \xc3\xa9\xe9", "f:2:5: expected UTF-8 text, found other bytes"),
+        ("a: 1".encode("utf-16"), "f:1:1: expected UTF-8 text, found other bytes"),
+        ("a: 1\nb: é\0", "f:2:5: not valid YAML: control characters are not allowed"),
+        (b"\xef\xbb\xbfa: \x01", "f:1:4: not valid YAML: control characters are not allowed"),
+        ("a: [1", "f:2:1: not valid YAML: did not find expected ',' or ']' while parsing a flow sequence"),
+        ("a: *b", "f:1:4: not valid YAML: found undefined alias"),
+        (
+            "a: 1\n---\nb: 2\n",
+            "f:2:1: not valid YAML: expected a single document in the stream but found another document",
+        ),
+        (
+            "a:\tb\n\tc: d",
+            "f:2:1: not valid YAML: found a tab character that violates indentation while scanning a plain scalar",
+        ),
+        ("%YAML 3.0\n---\na: 1\n", "f:1:1: not valid YAML: found incompatible YAML document"),
+        (
+            'a: "\\ud800"',
+            "f:1:7: not valid YAML: found invalid Unicode character escape code while parsing a quoted scalar",
+        ),
+        ("[" * 60 + "]" * 60, "f:1:42: the document is nested too deeply, or its aliases expand without limit"),
+        ("[" * 9000 + "]" * 9000, "f:1:1: the document is nested too deeply"),
+        ("a: &a [*a]", "f:1:4: the document is nested too deeply, or its aliases expand without limit"),
+        (b"#" * (1 << 20) + b"#", "f:1:1: the file is larger than 1024 KiB, the limit for such a file"),
+    ],
+)
+def test_a_problem_has_its_place(text: str | bytes, problem: str) -> None:
+    assert complaints(text) == [problem]
+
+
+def test_aliases_that_expand_without_end_cost_nothing() -> None:
+    lines = ["l0: &l0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]" for n in range(1, 30)]
+    messages = complaints("\n".join(lines))
+    assert len(messages) == 1
+    assert "aliases expand without limit" in messages[0]
+
+
+def test_anchors_are_read() -> None:
+    assert read("a: &x {b: 1}\nc: *x\n") == {"a": {"b": 1}, "c": {"b": 1}}
+
+
+def test_windows_files_are_read() -> None:
+    assert read(b"\xef\xbb\xbfa: 1\r\nb: |\r\n  x\r\n  y\r\n") == {"a": 1, "b": "x\ny\n"}
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "\n\n"])
+def test_an_empty_file_has_no_data(text: str) -> None:
+    assert read(text) is None
+
+
+def test_a_problem_stands_at_its_value_or_key() -> None:
+    document, _ = yamlio.load(b"top:\n  list:\n    - a\n    - key: value\n", "f")
+    location = ("top", "list", 1, "key")
+    assert document.problem(location, "m") == Problem("f", 4, 12, "m")
+    assert document.problem(location, "m", at_key=True) == Problem("f", 4, 7, "m")
+    assert document.problem((*location, "below"), "m") == Problem("f", 4, 12, "m")
+    assert document.problem(("nothing",), "m") == Problem("f", 1, 1, "m")
+    assert document.depth((*location, "below")) == 4
+
+
+def test_several_documents_are_read() -> None:
+    documents, problems = yamlio.load_all(b"a: 1\n---\nb: 2\nb: 3\n", "f")
+    assert [document.data for document in documents] == [{"a": 1}, {"b": 2}]
+    assert [str(problem) for problem in problems] == ["f:4:1: duplicate key 'b' (keep one of them)"]
+
+
+def test_a_file_is_read_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "f.yaml"
+    path.write_text("a: [")
+    _, problems = yamlio.read(path)
+    assert problems[0].file == str(path)
+
+
+def test_without_libyaml_the_answers_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yamlio, "_Parser", yaml.BaseLoader)
+    assert read("a: [yes, 010, 'x']") == {"a": ["yes", "010", "x"]}
+    assert "nested too deeply" in complaints("[" * 1200 + "]" * 1200)[0]
+    assert "special characters are not allowed" in complaints("a: \0")[0]
+    assert complaints('a: "\\ud800"') == ["f:1:4: expected text, found an unpaired surrogate (\\ud800 to \\udfff)"]
+
+
+@given(st.text() | st.binary())
+def test_any_file_is_read_or_explained(content: str | bytes) -> None:
+    try:
+        text = content.encode() if isinstance(content, str) else content
+    except UnicodeEncodeError:
+        return
+    document, problems = yamlio.load(text, "f")
+    assert not document.is_empty or document.data is None
+    for problem in problems:
+        assert problem.line >= 1
+        assert problem.column >= 1
+        assert "\n" not in str(problem)

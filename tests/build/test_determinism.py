@@ -1,0 +1,88 @@
+"""The same spec gives the same bytes, whoever builds it, where and when."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import demo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME = "demo-fp32-training.tar.gz"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("determinism") / "model"
+    spec = demo.changed("[train.sh] => [train.sh, lib/a.py, lib/B.py]", "assets: [data]", "environment: {TEXT: é 漢}")
+    files = {"lib/a.py": "1", "lib/B.py": "2", "data/ä": "1", "data/Z": "2", "data/a/b": "3"}
+    return demo.write(folder, spec, files).parent
+
+
+def built(
+    model: Path, out: Path, environment: dict[str, str] | None = None, *, umask: int = 0o022, cwd: Path | None = None
+) -> str:
+    clean = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    subprocess.run(
+        [sys.executable, "-m", "packager", "build", f"{model}/", "-d", out],
+        env={**clean, "PYTHONPATH": str(demo.CHECKOUT), **(environment or {})},
+        cwd=cwd or demo.CHECKOUT,
+        umask=umask,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    return hashlib.sha256((out / NAME).read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def reference(model: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return built(model, tmp_path_factory.mktemp("reference"))
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"TZ": "Pacific/Kiritimati", "PYTHONHASHSEED": "1"},
+        {"LC_ALL": "C", "PYTHONHASHSEED": "2"},
+        {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONHASHSEED": "3"},
+        {"LC_ALL": "C.UTF-8", "LANGUAGE": "tr", "PYTHONOPTIMIZE": "2"},
+    ],
+    ids=" ".join,
+)
+def test_the_environment_has_no_influence(
+    model: Path, reference: str, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    assert built(model, tmp_path, environment) == reference
+
+
+@pytest.mark.parametrize("umask", [0, 0o077])
+def test_the_umask_has_no_influence(model: Path, reference: str, tmp_path: Path, umask: int) -> None:
+    assert built(model, tmp_path, umask=umask) == reference
+
+
+def test_times_and_modes_of_folders_have_no_influence(model: Path, reference: str, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "else where" / "ä"
+    shutil.copytree(model, elsewhere)
+    for path in elsewhere.rglob("*"):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+        os.utime(path, (1, 1))
+    assert built(elsewhere, tmp_path / "out", cwd=tmp_path) == reference
+
+
+def test_a_given_time_is_used(model: Path, reference: str, tmp_path: Path) -> None:
+    given = built(model, tmp_path / "a", {"SOURCE_DATE_EPOCH": "1700000000"})
+    assert given != reference
+    assert built(model, tmp_path / "b", {"SOURCE_DATE_EPOCH": "1700000000"}) == given
+    assert built(model, tmp_path / "c", {"SOURCE_DATE_EPOCH": "0"}) == reference
+
+
+def test_a_user_without_a_home_builds_the_same(model: Path, reference: str, tmp_path: Path) -> None:
+    assert built(model, tmp_path, {"HOME": "/nonexistent"}) == reference

@@ -1,0 +1,147 @@
+"""What a package will be: which variant, which names, which lines of mlops.env."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager import __version__
+from packager.base.errors import UsageError
+from packager.build.plan import Options, check_options, choose, plan
+from packager.spec.load import load
+from packager.spec.settings import parse_setting
+from tests import demo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from packager.build.plan import Plan
+
+
+def planned(
+    folder: Path, spec: str = demo.SPEC, options: Options | None = None, variant: int = 0, *settings: str
+) -> Plan:
+    loaded = load(demo.write(folder, spec), [parse_setting(setting) for setting in settings])
+    return plan(loaded, loaded.spec.variants[variant], options or Options())
+
+
+def variables(plan: Plan) -> dict[str, str]:
+    return {variable.key: variable.value for variable in plan.variables}
+
+
+@pytest.mark.parametrize(
+    ("precision", "mode", "label"),
+    [
+        (None, None, "fp32 training"),
+        ("bf16", None, "bf16 training"),
+        (None, "inference", "fp32 inference"),
+        ("fp32", "training", "fp32 training"),
+    ],
+)
+def test_a_variant_is_chosen(tmp_path: Path, precision: str | None, mode: str | None, label: str) -> None:
+    spec = load(demo.write(tmp_path, demo.changed(*demo.VARIANTS))).spec
+    assert choose(spec, precision, mode).label == label
+
+
+def test_an_unknown_variant_is_refused(tmp_path: Path) -> None:
+    spec = load(demo.write(tmp_path, demo.changed(*demo.VARIANTS))).spec
+    with pytest.raises(UsageError) as refused:
+        choose(spec, "bf16", "inference")
+    assert str(refused.value) == (
+        "demo has no variant 'bf16 inference'; it has: fp32 training, bf16 training, fp32 inference"
+    )
+    assert refused.value.hint == "did you mean 'fp32 inference'?"
+    with pytest.raises(UsageError, match="demo has no variant 'fp61'"):
+        choose(spec, "fp61", None)
+
+
+def test_the_names(tmp_path: Path) -> None:
+    got = planned(tmp_path, demo.changed("package: demo-v2", "use_case: tests"))
+    assert (got.name, got.image, got.script) == ("demo-v2-fp32-training", "demo:1.0", "train.sh")
+    assert got.title == "Demo, fp32 training"
+    assert [overlay.name for overlay in got.overlays] == ["single-node", "multi-node"]
+
+
+def test_a_variant_without_precision_and_mode(tmp_path: Path) -> None:
+    got = planned(tmp_path, demo.changed("precision: fp32, mode: training, => "))
+    assert (got.name, got.title) == ("demo", "Demo")
+
+
+def test_a_variant_s_own_overlays(tmp_path: Path) -> None:
+    got = planned(tmp_path, demo.changed(*demo.VARIANTS), None, 2)
+    assert [overlay.name for overlay in got.overlays] == ["single-node"]
+
+
+def test_the_environment(tmp_path: Path) -> None:
+    assert variables(planned(tmp_path)) == {
+        "REGISTRY": "docker.io",
+        "DATASET_DIR": "/dataset",
+        "MODEL_DIR": "ROOT/demo-fp32-training",
+        "OUTPUT_DIR": "ROOT/demo-fp32-training/output",
+    }
+
+
+def test_the_spec_s_environment_comes_behind_and_the_variant_s_wins(tmp_path: Path) -> None:
+    spec = demo.changed(
+        "script: train.sh => script: train.sh, environment: {STEPS: 5, EXTRA: 'true'}",
+        "environment: {STEPS: {value: 3, description: How many.}, DATASET_DIR: /data, FLAG: true}",
+    )
+    got = planned(tmp_path, spec)
+    assert list(variables(got).items())[4:] == [("STEPS", "5"), ("FLAG", "true"), ("EXTRA", "true")]
+    assert variables(got)["DATASET_DIR"] == "/data"
+    descriptions = {variable.key: variable.description for variable in got.variables}
+    assert descriptions["STEPS"] == "How many."
+    assert descriptions["DATASET_DIR"] == "Where the dataset is, as the container sees it."
+
+
+@pytest.mark.parametrize(("root", "model"), [("/nfs/me", "/nfs/me"), ("/nfs/me/", "/nfs/me")])
+def test_a_root_replaces_the_placeholder(tmp_path: Path, root: str, model: str) -> None:
+    spec = demo.changed("environment: {DATASET_DIR: ROOT/data, NOTE: below ROOT/x}")
+    got = variables(planned(tmp_path, spec, Options(root=root)))
+    assert got["MODEL_DIR"] == f"{model}/demo-fp32-training"
+    assert got["OUTPUT_DIR"] == f"{model}/demo-fp32-training/output"
+    assert got["DATASET_DIR"] == f"{model}/data"
+    assert got["NOTE"] == "below ROOT/x"
+
+
+def test_a_registry_replaces_the_spec_s(tmp_path: Path) -> None:
+    got = planned(tmp_path, options=Options(registry="localhost:5000/team"))
+    assert variables(got)["REGISTRY"] == "localhost:5000/team"
+
+
+@pytest.mark.parametrize("root", ["nfs", "", "/", "/ ", "//", "/a:b", "/a/../b", "/a\n", "/\udcff", "/\ufffe"])
+def test_an_invalid_root_is_refused(root: str) -> None:
+    with pytest.raises(UsageError, match=r"--root .*: expected an absolute path without ':' and '\.\.'"):
+        check_options(Options(root=root))
+
+
+@pytest.mark.parametrize("registry", ["", "http://x", "a b", "x/", "x:port", "x:٣", "-x", "x/Team", "x\n", "x:123456"])
+def test_an_invalid_registry_is_refused(registry: str) -> None:
+    with pytest.raises(UsageError, match=r"--registry .*: expected a host, optionally with a port and a path"):
+        check_options(Options(registry=registry))
+
+
+@pytest.mark.parametrize(
+    "registry", ["docker.io", "localhost", "localhost:5000", "a.b.c:443/team/x_y", "10.0.0.1:5000"]
+)
+def test_a_valid_registry_is_accepted(registry: str) -> None:
+    check_options(Options(root="/nfs/a b", registry=registry))
+
+
+def test_what_the_inventory_says_of_it(tmp_path: Path) -> None:
+    options = Options(root="/nfs", registry="localhost")
+    got = planned(tmp_path, demo.SPEC, options, 0, "environment.A=1", "title=x=y")
+    assert got.about["tool"] == {"name": "mlpack", "version": __version__}
+    assert got.about["package"] == "demo-fp32-training"
+    spec = got.about["spec"]
+    assert (spec["name"], spec["precision"], spec["mode"]) == ("demo", "fp32", "training")
+    assert (spec["root"], spec["registry"], spec["set"]) == ("/nfs", "localhost", ["environment.A=1", "title=x=y"])
+
+
+def test_code_in_folders_has_keys_without_slashes(tmp_path: Path) -> None:
+    demo.write(tmp_path, files={"lib/a/b.py": "1"})
+    got = planned(tmp_path, demo.changed("[train.sh] => [train.sh, lib/a/b.py]"))
+    assert [(file.path, file.key) for file in got.code] == [("train.sh", "train.sh"), ("lib/a/b.py", "lib__a__b.py")]
+    assert got.nested
+    assert not planned(tmp_path).nested

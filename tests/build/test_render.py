@@ -1,0 +1,143 @@
+"""Filling the templates: whatever a value holds, a file keeps its structure."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import re
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import ruamel.yaml
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from packager.base.errors import RenderError
+from packager.build.plan import Options, plan
+from packager.build.render import cell, code_span, render, scalar
+from packager.spec.load import load
+from tests import demo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from packager.build.plan import Plan
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> Plan:
+    loaded = load(demo.write(tmp_path))
+    return plan(loaded, loaded.spec.variants[0], Options())
+
+
+# YAML has no way to write half of a surrogate pair, and no spec holds one.
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+def yaml_1_1(text: str) -> Any:
+    return yaml.load(text, Loader=yaml.SafeLoader)
+
+
+def yaml_1_2(text: str) -> Any:
+    return ruamel.yaml.YAML(typ="safe", pure=True).load(io.StringIO(text))
+
+
+@given(TEXTS)
+@example("yes")
+@example("Off")
+@example("y")
+@example("~")
+@example("0x10")
+@example("1e3")
+@example("12:30")
+@example("a: b")
+@example("a #b")
+@example("- a")
+@example("a:")
+@example("\x85\u2028\ufeff")
+@example("\ufffe\uffff")
+@example("'\"\\")
+@example(".inf")
+@example("=")
+@example("<<")
+def test_a_scalar_is_the_same_text_to_every_yaml(value: str) -> None:
+    written = scalar(value)
+    assert "\n" not in written
+    for document in (f"key: {written}\nnext: 1\n", f"- {written}\n- 1\n", f"{{key: {written}, next: 1}}"):
+        for read in (yaml_1_1, yaml_1_2):
+            values = read(document)
+            assert (values[0] if isinstance(values, list) else values["key"]) == value
+            assert len(values) == 2
+
+
+@given(st.integers() | st.booleans())
+def test_a_number_stays_a_number(value: int) -> None:
+    assert yaml_1_1(scalar(value)) == value
+    assert type(yaml_1_2(scalar(value))) is type(value)
+
+
+@given(TEXTS.filter(lambda text: not set(text) & set("\n\r")))
+def test_code_stays_within_its_cell(value: str) -> None:
+    written = code_span(value)
+    fence = len(written) - len(written.lstrip("`"))
+    inner = written[fence : len(written) - fence]
+    assert fence not in [len(run) for run in re.findall("`+", inner)]
+    assert "|" not in inner.replace(r"\|", "")
+    assert cell(value).replace(r"\|", "|") == value
+
+
+def test_every_template_is_filled(planned: Plan) -> None:
+    tree = render(planned)
+    paths = [entry.path for entry in tree.entries]
+    assert paths == sorted(paths)
+    for entry in tree.entries:
+        if isinstance(entry.content, bytes):
+            text = entry.content.decode()
+            assert "{{" not in text
+            assert "{%" not in text
+            assert entry.size == len(entry.content)
+
+
+def test_scripts_are_executable_and_nothing_else_is(planned: Plan) -> None:
+    for entry in render(planned).entries:
+        assert entry.executable == entry.path.endswith(".sh")
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The stage as a module of its own, with a template folder of its own: `scaffold/x` is all that is in it."""
+    (tmp_path / "build/templates/scaffold").mkdir(parents=True)
+    (tmp_path / "build/templates/scaffold/x").write_text("{{ name }}\n")
+    path = shutil.copy(demo.CHECKOUT / "packager/build/render.py", tmp_path / "build")
+    spec = importlib.util.spec_from_file_location("stage", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "stage", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a\n{{ absent }}\n", "template scaffold/x: 'absent' is undefined"),
+        ("a\n{% if %}\n", "template scaffold/x:2: Expected an expression, got 'end of statement block'"),
+    ],
+)
+def test_a_faulty_template_is_named(stage: Any, content: str, message: str) -> None:
+    (stage.TEMPLATES[""] / "scaffold/x").write_text(content)
+    with pytest.raises(RenderError) as refused:
+        list(stage.scaffold("x"))
+    assert str(refused.value) == message
+    assert refused.value.exit_code == 4
+
+
+def test_a_kind_with_a_scaffold_in_its_folder_is_listed(stage: Any, tmp_path: Path) -> None:
+    (tmp_path / "pod/scaffold").mkdir(parents=True)
+    (tmp_path / "pod/scaffold/spec.yaml").touch()
+    stage.TEMPLATES["pod"] = tmp_path / "pod"
+    assert stage.scaffolded() == ("Pod",)

@@ -1,0 +1,309 @@
+"""`mlpack build` as its users run it: what it writes, says and leaves alone."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import demo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+    Mlpack = Callable[..., Outcome]
+
+NAME = "demo-fp32-training"
+
+
+def test_build_writes_an_archive_and_says_where(mlpack: Mlpack, tmp_path: Path) -> None:
+    demo.write(tmp_path / "demo")
+    done = mlpack("build", "./demo")
+    assert (done.code, done.stdout, done.stderr) == (0, f"{NAME}.tar.gz\n", "")
+    with tarfile.open(tmp_path / f"{NAME}.tar.gz") as archive:
+        assert {name.partition("/")[0] for name in archive.getnames()} == {NAME}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["demo", f"{NAME}.tar.gz"]
+
+
+def test_build_makes_the_destination(mlpack: Mlpack, tmp_path: Path) -> None:
+    spec = demo.write(tmp_path / "demo")
+    done = mlpack("build", spec, "-d", "a/b", "--format", "dir")
+    assert (done.code, done.stdout, done.stderr) == (0, f"a/b/{NAME}\n", "")
+    assert (tmp_path / "a/b" / NAME / "manifest.json").is_file()
+
+
+def test_both_formats_hold_the_same(mlpack: Mlpack, tmp_path: Path) -> None:
+    spec = demo.write(tmp_path / "demo", demo.changed("assets: [data]"), {"data/x": b"\0" * 5000})
+    assert mlpack("build", spec).code == 0
+    assert mlpack("build", spec, "--format", "dir").code == 0
+    with tarfile.open(tmp_path / f"{NAME}.tar.gz") as archive:
+        archived = {member.name: (member.mode, read(archive, member)) for member in archive if member.isfile()}
+    written = {
+        path.relative_to(tmp_path).as_posix(): (path.stat().st_mode & 0o777, path.read_bytes())
+        for path in (tmp_path / NAME).rglob("*")
+        if path.is_file()
+    }
+    assert archived == written
+
+
+def read(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    stream = archive.extractfile(member)
+    assert stream is not None
+    return stream.read()
+
+
+def test_build_as_json(mlpack: Mlpack, tmp_path: Path) -> None:
+    spec = demo.write(tmp_path / "demo")
+    (package,) = mlpack("build", spec, "-o", "json").json["packages"]
+    assert package.pop("digest").startswith("sha256:")
+    assert package.pop("files") > 10
+    assert package == {
+        "package": NAME,
+        "path": f"{NAME}.tar.gz",
+        "model": "demo",
+        "precision": "fp32",
+        "mode": "training",
+    }
+    again = mlpack("build", spec, "-o", "json")
+    assert again.code == 2
+    assert again.json["packages"] == []
+    assert again.json["errors"] == [
+        {
+            "message": f"{NAME}.tar.gz already exists and was left unchanged",
+            "hint": "--force replaces it",
+            "exit_code": 2,
+            "problems": [],
+        }
+    ]
+
+
+def test_build_chooses_a_variant(mlpack: Mlpack, tmp_path: Path) -> None:
+    spec = demo.write(tmp_path / "demo", demo.changed(*demo.VARIANTS))
+    assert mlpack("build", spec, "--mode", "inference").stdout == "demo-fp32-inference.tar.gz\n"
+    assert mlpack("build", spec, "--precision", "bf16").stdout == "demo-bf16-training.tar.gz\n"
+    done = mlpack("build", spec, "--precision", "int8")
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr == ("error: demo has no variant 'int8'; it has: fp32 training, bf16 training, fp32 inference\n")
+
+
+def test_build_all_of_a_model(mlpack: Mlpack, tmp_path: Path) -> None:
+    spec = demo.write(tmp_path / "demo", demo.changed(*demo.VARIANTS))
+    done = mlpack("build", spec, "--all")
+    assert done.stdout.splitlines() == [
+        "demo-fp32-training.tar.gz",
+        "demo-bf16-training.tar.gz",
+        "demo-fp32-inference.tar.gz",
+    ]
+    (tmp_path / "demo-fp32-training.tar.gz").unlink()
+    (tmp_path / "demo-fp32-inference.tar.gz").unlink()
+    again = mlpack("build", spec, "--all")
+    assert again.code == 2
+    assert again.stdout.splitlines() == ["demo-fp32-training.tar.gz", "demo-fp32-inference.tar.gz"]
+    assert again.stderr.splitlines() == [
+        "error: demo-bf16-training.tar.gz already exists and was left unchanged",
+        "hint: --force replaces it",
+        "2 built, 1 failed",
+    ]
+
+
+def test_build_all_models_whatever_is_wrong_with_one(mlpack: Mlpack, specs: Path) -> None:
+    done = mlpack("build", "--all", "--specs", specs)
+    assert done.code == 3
+    assert done.stdout.splitlines() == [
+        f"{NAME}.tar.gz",
+        "cifar10-mxnet-training.tar.gz",
+        "hello-mpi.tar.gz",
+        "resnet50v1-5-fp32-training.tar.gz",
+        "resnet50v1-5-bf16-training.tar.gz",
+        "resnet50v1-5-fp32-inference.tar.gz",
+        "resnet50v1-5-fp32-serving.tar.gz",
+        "resnet50v1-5-pytorch-fp32-training.tar.gz",
+        "resnet50v1-5-pytorch-bf16-training.tar.gz",
+    ]
+    assert done.stderr.splitlines() == [
+        (
+            f"{specs}/wrong/spec.yaml:7:23: expected Pod, Job, MPIJob, JobSet or Deployment, found 'Pood' "
+            "(did you mean 'Pod'?)"
+        ),
+        f"error: {specs}/wrong/spec.yaml is not a valid spec: 1 problem",
+        "9 built, 1 failed",
+    ]
+
+
+def test_two_models_with_one_package(mlpack: Mlpack, tmp_path: Path) -> None:
+    demo.write(tmp_path / "specs" / "a")
+    demo.write(tmp_path / "specs" / "b")
+    done = mlpack("build", "--all", "--specs", "specs", "--force")
+    assert done.code == 2
+    assert "error: specs/b/spec.yaml and specs/a/spec.yaml both make the package demo-fp32-training\n" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["tar.gz", "dir"])
+def test_what_is_there_is_left_alone_without_force(mlpack: Mlpack, tmp_path: Path, form: str) -> None:
+    spec = demo.write(tmp_path / "demo")
+    path = tmp_path / (NAME if form == "dir" else f"{NAME}.tar.gz")
+    assert mlpack("build", spec, "--format", form).code == 0
+    if form == "dir":
+        (path / "mine").write_text("x")
+    before = snapshot(path)
+    done = mlpack("build", spec, "--format", form, "--set", "title=Other")
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr == f"error: {path.name} already exists and was left unchanged\nhint: --force replaces it\n"
+    assert snapshot(path) == before
+    assert mlpack("build", spec, "--format", form, "--set", "title=Other", "--force").code == 0
+    assert snapshot(path) != before
+    assert not (path / "mine").exists()
+
+
+def snapshot(path: Path) -> dict[str, bytes]:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return {file.name: file.read_bytes() for file in files if file.is_file()}
+
+
+def test_a_dangling_link_counts_as_an_output(mlpack: Mlpack, tmp_path: Path) -> None:
+    spec = demo.write(tmp_path / "demo")
+    (tmp_path / f"{NAME}.tar.gz").symlink_to("nowhere")
+    assert mlpack("build", spec).code == 2
+    assert mlpack("build", spec, "--force").code == 0
+    assert not (tmp_path / f"{NAME}.tar.gz").is_symlink()
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_force_takes_no_folder_for_a_file(mlpack: Mlpack, tmp_path: Path) -> None:
+    spec = demo.write(tmp_path / "demo")
+    (tmp_path / f"{NAME}.tar.gz").mkdir()
+    done = mlpack("build", spec, "--force")
+    assert (done.code, done.stderr) == (2, f"error: {NAME}.tar.gz is a folder\n")
+    (tmp_path / NAME).write_text("x")
+    done = mlpack("build", spec, "--force", "--format", "dir")
+    assert (done.code, done.stderr) == (2, f"error: {NAME} is not a folder\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("thesis.tex", "x", f"{NAME} is not a package: it contains no manifest.json"),
+        (
+            "manifest.json",
+            "{}",
+            f"{NAME}/manifest.json is not the inventory of a package: expected version 1, found None",
+        ),
+    ],
+)
+def test_force_replaces_no_folder_that_is_not_a_package(
+    mlpack: Mlpack, tmp_path: Path, name: str, content: str, reason: str
+) -> None:
+    spec = demo.write(tmp_path / "demo")
+    (tmp_path / NAME).mkdir()
+    (tmp_path / NAME / name).write_text(content)
+    done = mlpack("build", spec, "--force", "--format", "dir")
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"error: {reason}; it was left unchanged\n"
+        "hint: move it to another place, or build into another folder with -d\n"
+    )
+    assert snapshot(tmp_path / NAME) == {name: content.encode()}
+
+
+def test_force_replaces_an_empty_folder(mlpack: Mlpack, tmp_path: Path) -> None:
+    spec = demo.write(tmp_path / "demo")
+    (tmp_path / NAME).mkdir()
+    assert mlpack("build", spec, "--format", "dir").code == 2
+    assert mlpack("build", spec, "--force", "--format", "dir").code == 0
+    assert (tmp_path / NAME / "manifest.json").is_file()
+
+
+def test_force_replaces_no_pipe(mlpack: Mlpack, tmp_path: Path) -> None:
+    spec = demo.write(tmp_path / "demo")
+    os.mkfifo(tmp_path / f"{NAME}.tar.gz")
+    done = mlpack("build", spec, "--force")
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"error: {NAME}.tar.gz is not a plain file and was left unchanged\nhint: choose another destination\n"
+    )
+
+
+def test_a_folder_whose_name_begins_like_ours_stays(mlpack: Mlpack, tmp_path: Path) -> None:
+    spec = demo.write(tmp_path / "demo")
+    (tmp_path / ".mlpack-site").mkdir()
+    (tmp_path / ".mlpack-site/site.env").write_text("REGISTRY=r.example\n")
+    assert mlpack("build", spec).code == 0
+    assert snapshot(tmp_path / ".mlpack-site") == {"site.env": b"REGISTRY=r.example\n"}
+
+
+def test_settings_root_and_registry_reach_the_package(mlpack: Mlpack, tmp_path: Path) -> None:
+    spec = demo.write(tmp_path / "demo")
+    flags = ["--set", "environment.STEPS=7", "--root", "/nfs/me", "--registry", "localhost:5000", "--format", "dir"]
+    assert mlpack("build", spec, *flags).code == 0
+    env = (tmp_path / NAME / "quickstart/k8s/mlops/single-node/mlops.env").read_text().splitlines()
+    assert [line for line in env if line and not line.startswith("#")] == [
+        "REGISTRY=localhost:5000",
+        "DATASET_DIR=/dataset",
+        f"MODEL_DIR=/nfs/me/{NAME}",
+        f"OUTPUT_DIR=/nfs/me/{NAME}/output",
+        "STEPS=7",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "no model given"),
+        (["--all", "--mode", "x"], "--all builds every variant: it takes no --precision or --mode"),
+        (["nope"], "model 'nope' not found"),
+        (["hello-mpi", "--root", "x"], "--root x: expected an absolute path without ':' and '..'"),
+        (
+            ["hello-mpi", "--registry", "http://x"],
+            "--registry http://x: expected a host, optionally with a port and a path",
+        ),
+        (["hello-mpi", "--set", "x"], "--set x: expected PATH=VALUE, such as environment.STEPS=100"),
+        (["hello-mpi", "--specs", "absent"], None),
+        (["trial", "--specs", "absent"], "absent: no such file or directory"),
+    ],
+)
+def test_build_refuses(mlpack: Mlpack, tmp_path: Path, arguments: list[str], message: str | None) -> None:
+    done = mlpack("build", *arguments)
+    if message is None:
+        assert done.code == 0  # its name alone found it in the bundled folder
+        return
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[0] == f"error: {message}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_spec_writes_nothing(mlpack: Mlpack, tmp_path: Path) -> None:
+    demo.write(tmp_path / "demo", demo.changed("title: Demo => title: 3", "colour: red"))
+    done = mlpack("build", "./demo", "-d", "out")
+    assert (done.code, done.stdout) == (3, "")
+    assert done.stderr.splitlines() == [
+        'demo/spec.yaml:2:8: expected one line of text, found the number 3 (quote it: "3")',
+        done.stderr.splitlines()[1],
+        "error: demo/spec.yaml is not a valid spec: 2 problems",
+    ]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("value", ["x", "-1", "1.5", "999999999999"])
+def test_an_invalid_source_date_epoch_is_refused(
+    mlpack: Mlpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", value)
+    done = mlpack("build", demo.write(tmp_path / "demo"))
+    assert done.code == 2
+    assert done.stderr == f"error: SOURCE_DATE_EPOCH={value}: expected seconds since 1970, such as 1700000000\n"
+
+
+def test_times_come_from_source_date_epoch(mlpack: Mlpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = demo.write(tmp_path / "demo")
+    path = tmp_path / f"{NAME}.tar.gz"
+    for seconds in ("", "1700000000"):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", seconds)
+        assert mlpack("build", spec, "--force").code == 0
+        with tarfile.open(path) as archive:
+            assert {member.mtime for member in archive} == {int(seconds or 0)}
+    assert path.read_bytes()[4:8] == b"\0\0\0\0"  # the gzip header has no time

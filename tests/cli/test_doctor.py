@@ -1,0 +1,395 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.base.runner import SYSTEM
+from packager.cli.host import Host
+from packager.cluster import heartbeat
+from packager.kubectl.client import Kubectl
+from packager.workloads.mpijob.operator import MPI_OPERATOR
+from tests.fake_cluster import FakeCluster, healthy, item, lease, managed, node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Mlpack, Outcome
+
+    Doctor = Callable[..., "Report"]
+
+ALL = ["kubectl", "server", "kinds", "operator", "namespace", "permissions", "admission", "quota", "nodes"]
+ALL += ["image", "references", "names", "apply", "results"]
+
+
+class Report:
+    """What the doctor has said, by check."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.code = outcome.code
+        self.findings: list[dict[str, Any]] = outcome.json["findings"]
+
+    def not_ok(self) -> list[tuple[str, str]]:
+        """Return what is in the way, or may be; a note is about what is neither."""
+        states = [(finding["check"], finding["state"]) for finding in self.findings]
+        return [(check, state) for check, state in states if state not in ("ok", "note")]
+
+    def of(self, check: str) -> list[tuple[str, str | None]]:
+        return [(finding["message"], finding["fix"]) for finding in self.findings if finding["check"] == check]
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return healthy()
+
+
+@pytest.fixture
+def doctor(mlpack: Mlpack, kubectl: Path, cluster: FakeCluster) -> Doctor:
+    """Examines hello-mpi, configured as is said, for the cluster."""
+    assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
+    cluster.first = lambda argv: SYSTEM.run(argv, offline=True) if argv[1] == "kustomize" else None
+    mlpack.host = Host(cluster)
+
+    def examine(*configured: str, overlay: str = "multi-node") -> Report:
+        if configured:
+            assert mlpack("configure", "hello-mpi", *configured).code == 0
+        arguments = ("-n", "team", "--overlay", overlay, "--kubectl", kubectl, "-o", "json")
+        return Report(mlpack("doctor", "hello-mpi", *arguments))
+
+    return examine
+
+
+def test_in_a_healthy_cluster_everything_is_looked_at_and_well(doctor: Doctor, cluster: FakeCluster) -> None:
+    report = doctor()
+    assert (report.code, report.not_ok()) == (0, [])
+    assert [finding["check"] for finding in report.findings] == ALL
+    assert all("--dry-run=server" in call for call in cluster.calls if call.startswith("apply"))
+    created = [call for call in cluster.calls if call.startswith("create") and "--dry-run=server" not in call]
+    assert len(created) == 1, "a review of permissions, which is not kept"
+
+
+def test_for_people_it_is_a_line_each(mlpack: Mlpack, doctor: Doctor, cluster: FakeCluster, kubectl: Path) -> None:
+    cluster.objects = [obj for obj in cluster.objects if obj["kind"] != "Namespace"]
+    assert doctor().code == 1
+    done = mlpack("doctor", "hello-mpi", "-n", "team", "--kubectl", kubectl)
+    assert "fails   namespace    namespace team not found; fix: kubectl create namespace team" in done.stdout
+    assert done.stderr == "1 of these would make it fail\n"
+    assert len(done.stdout.splitlines()) == len(ALL)
+
+
+def test_an_old_kubectl(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.version = (21, 34)
+    assert doctor().not_ok() == [("kubectl", "fails")]
+
+
+def test_a_server_that_does_not_answer_is_not_a_fault_of_the_package(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.version = (34, None)
+    report = doctor()
+    assert (report.code, report.not_ok()) == (6, [("server", "unknown")])
+
+
+def test_a_kind_that_is_not_served(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.served["kubeflow.org/v1"] = cluster.served.pop("kubeflow.org/v2beta1")
+    results = doctor().of("kinds")
+    assert results == [("MPIJob is not served in kubeflow.org/v2beta1, only v1", "mlpack operator install mpi")]
+
+
+@pytest.mark.parametrize(
+    ("operator_objects", "message"),
+    [
+        ([], "it has no Deployment and no lease"),
+        (
+            [lease(datetime(2020, 1, 1, tzinfo=UTC))],
+            "its lease mpi-operator/mpi-operator was last renewed at 2020-01-01",
+        ),
+        ([item("Deployment", "mpi-operator", status={})], "its Deployment team/mpi-operator is not available"),
+    ],
+)
+def test_an_operator_that_is_installed_and_dead(
+    doctor: Doctor, cluster: FakeCluster, operator_objects: list[dict[str, Any]], message: str
+) -> None:
+    cluster.objects = [obj for obj in cluster.objects if obj["kind"] != "Lease"] + operator_objects
+    report = doctor()
+    assert report.not_ok() == [("operator", "fails")]
+    assert message in report.of("operator")[0][0]
+
+
+def test_an_operator_that_cannot_be_seen(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.objects = [obj for obj in cluster.objects if obj["kind"] != "Lease"]
+    cluster.denied = {"list deployments", "list leases"}
+    report = doctor()
+    assert (report.code, report.not_ok()) == (6, [("operator", "unknown")])
+
+
+def test_events_that_may_not_be_listed_make_nothing_fail(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.denied = {"list events"}
+    report = doctor()
+    grant = "kubectl create rolebinding mlpack-edit --clusterrole=edit --user=YOU -n team"
+    message = "you may not list events in team: mlpack can then report fewer reasons for failures"
+    assert (report.code, report.of("permissions")) == (0, [(message, grant)])
+
+
+def test_a_pod_needs_no_operator(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.objects = [obj for obj in cluster.objects if obj["kind"] != "Lease"]
+    report = doctor(overlay="single-node")
+    assert (report.code, report.of("operator")) == (0, [])
+
+
+def test_a_lease_counts_when_the_clocks_differ_and_it_is_renewed() -> None:
+    old = lease(datetime(2020, 1, 1, tzinfo=UTC))
+    cluster = FakeCluster([old])
+
+    def renew(_seconds: float) -> None:
+        cluster.objects[0] = lease(datetime(2020, 1, 1, tzinfo=UTC) + timedelta(seconds=3))
+
+    cluster.wait = renew
+    assert heartbeat.check_heartbeat(Kubectl(runner=cluster), MPI_OPERATOR).alive == "yes"
+
+
+def test_a_namespace_that_enforces_more_than_the_overlay_meets(doctor: Doctor) -> None:
+    message, fix = doctor("--with", "root").of("namespace")[0]
+    assert message.startswith("team enforces Pod Security restricted, and the overlay needs baseline: spec.")
+    assert fix == "kubectl label --overwrite namespace team pod-security.kubernetes.io/enforce=baseline"
+
+
+def test_a_namespace_that_is_going(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.objects[0]["status"]["phase"] = "Terminating"
+    assert doctor().of("namespace")[0][0] == "team is being deleted"
+
+
+def test_permissions_that_are_missing(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.denied = {"create mpijobs", "patch mpijobs", "get pods/log"}
+    grant = "kubectl create rolebinding mlpack-{0} --clusterrole={0} --user=YOU -n team"
+    assert doctor().of("permissions") == [
+        ("you may not create, patch mpijobs.kubeflow.org in team", grant.format("kubeflow-mpijobs-edit")),
+        ("you may not get pods/log in team", grant.format("edit")),
+    ]
+
+
+def test_a_policy_that_refuses_the_pods(doctor: Doctor, cluster: FakeCluster) -> None:
+    response = (
+        'Error from server: error when creating "/x/object.json": admission webhook "policy" denied the request: no'
+    )
+    cluster.refused["create"] = response
+    report = doctor()
+    assert report.not_ok() == [("admission", "fails")]
+    assert report.of("admission")[0][0] == (
+        'the pods of launcher and worker are rejected: admission webhook "policy" denied the request: no'
+    )
+
+
+@pytest.mark.parametrize(
+    ("hard", "used", "message"),
+    [
+        ({"pods": "2"}, {"pods": "0"}, "tight: pods: the workload asks for 3, and 2 of 2 is left"),
+        ({"requests.cpu": "1"}, {"requests.cpu": "900m"}, "and 100m of 1 is left"),
+        ({"cpu": "1"}, {"cpu": "1"}, "and nothing of 1 is left"),
+    ],
+)
+def test_a_quota_with_too_little_left(
+    doctor: Doctor, cluster: FakeCluster, hard: dict[str, str], used: dict[str, str], message: str
+) -> None:
+    cluster.objects.append(item("ResourceQuota", "tight", spec={"hard": hard}, status={"hard": hard, "used": used}))
+    report = doctor()
+    assert report.not_ok() == [("quota", "fails")]
+    assert message in report.of("quota")[0][0]
+    assert report.of("quota")[0][1] == "kubectl describe resourcequota tight -n team"
+
+
+def test_a_quota_of_other_pods_does_not_count(doctor: Doctor, cluster: FakeCluster) -> None:
+    spec = {"hard": {"pods": "0"}, "scopes": ["BestEffort"]}
+    cluster.objects.append(item("ResourceQuota", "other", spec=spec, status=spec))
+    assert doctor().code == 0
+
+
+@pytest.mark.parametrize(
+    ("other_node", "message"),
+    [
+        (
+            node(cpu="10m"),
+            "even with nothing else running, no node could run launcher: node-1: 10m cpu left, 100m requested",
+        ),
+        (node(unschedulable=True), "node-1: cordoned"),
+        (node(taints=[{"key": "gpu", "effect": "NoSchedule"}]), "node-1: taint gpu not tolerated"),
+    ],
+)
+def test_nodes_that_could_never_take_it(
+    doctor: Doctor, cluster: FakeCluster, other_node: dict[str, Any], message: str
+) -> None:
+    cluster.objects = [other_node if obj["kind"] == "Node" else obj for obj in cluster.objects]
+    report = doctor()
+    assert report.not_ok() == [("nodes", "fails")]
+    assert message in report.of("nodes")[0][0]
+
+
+STRICT = ("--with", "placement", "--set", "SPREAD_ELSE=DoNotSchedule")
+
+
+def hosts(cluster: FakeCluster, *cpus_and_labels: tuple[str, str]) -> None:
+    """Gives the cluster other nodes: the CPUs of each, and its label for hosts (none when empty)."""
+    cluster.objects = [obj for obj in cluster.objects if obj["kind"] != "Node"]
+    for number, (cpu, host) in enumerate(cpus_and_labels):
+        new_node = node(f"node-{number}", cpu=cpu)
+        label = {"kubernetes.io/hostname": host} if host else {}
+        new_node["metadata"]["labels"] = {"kubernetes.io/os": "linux", **label}
+        cluster.objects.append(new_node)
+
+
+def test_workers_that_spread_over_hosts_with_room(doctor: Doctor, cluster: FakeCluster) -> None:
+    hosts(cluster, ("4", "a"), ("4", "b"))
+    assert doctor(*STRICT).of("nodes")[0][0].startswith("room for")
+
+
+def test_workers_that_must_spread_do_not_all_go_where_there_is_room(doctor: Doctor, cluster: FakeCluster) -> None:
+    hosts(cluster, ("4", "a"), ("10m", "b"))
+    assert doctor().code == 0
+    report = doctor(*STRICT)
+    assert report.not_ok() == [("nodes", "fails")]
+    assert "node-0: room for some of the 2, not for all; node-1: 10m cpu left" in report.of("nodes")[0][0]
+
+
+def test_workers_that_must_spread_over_hosts_without_a_label(doctor: Doctor, cluster: FakeCluster) -> None:
+    hosts(cluster, ("4", ""))
+    report = doctor(*STRICT)
+    assert report.not_ok() == [("nodes", "fails")]
+    assert "node-0: no label kubernetes.io/hostname, over which the pods must be spread" in report.of("nodes")[0][0]
+
+
+def test_nodes_that_are_full(doctor: Doctor, cluster: FakeCluster) -> None:
+    other = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "3900m"}}}]}
+    cluster.objects.append(item("Pod", "other", spec=other, status={"phase": "Running"}))
+    report = doctor()
+    assert report.not_ok() == [("nodes", "fails")]
+    assert report.of("nodes")[0][0].startswith(
+        "not enough free resources for 1 launcher of 100m cpu and 64Mi memory, 2 workers of"
+    )
+
+
+def test_an_earlier_run_of_the_same_workload_does_not_take_its_own_place(doctor: Doctor, cluster: FakeCluster) -> None:
+    earlier = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "3900m"}}}]}
+    labels = {"training.kubeflow.org/job-name": "hello-mpi-multi-node"}
+    cluster.objects.append(item("Pod", "w", metadata={"labels": labels}, spec=earlier, status={"phase": "Running"}))
+    assert doctor().of("nodes")[0][0].startswith("room for")
+
+
+def test_nodes_that_may_not_be_looked_at(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.denied = {"list nodes"}
+    report = doctor()
+    assert (report.code, report.not_ok()) == (6, [("nodes", "unknown")])
+    assert report.of("nodes") == [("you may not list nodes", "kubectl auth can-i list nodes -A")]
+
+
+def test_an_image_that_only_this_machine_has(doctor: Doctor, cluster: FakeCluster) -> None:
+    image = "localhost/mpioperator/mpi-pi:openmpi"
+    report = doctor("--registry", "localhost")
+    assert report.not_ok() == [("image", "fails")]
+    message = f"{image} is on no node and has no registry to pull it from"
+    assert report.of("image") == [(message, "mlpack configure hello-mpi --registry HOST")]
+    cluster.objects[1]["status"]["images"] = [{"names": [image]}]
+    assert doctor().of("image") == [(f"{image} is on 1 of 1 node", None)]
+    cluster.denied = {"list nodes"}
+    assert ("image", "unknown") in doctor().not_ok()
+
+
+CLAIMS = ("--storage", "pvc", "--set", "OUTPUT_CLAIM=results", "--set", "DATASET_CLAIM=data")
+
+
+def claim(name: str, *modes: str, phase: str = "Bound", storage_class: str | None = None) -> dict[str, Any]:
+    spec = {"accessModes": list(modes)} | ({"storageClassName": storage_class} if storage_class else {})
+    return item("PersistentVolumeClaim", name, spec=spec, status={"phase": phase})
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        (None, "claim results not found in team"),
+        (
+            claim("results", "ReadWriteOnce"),
+            "results is ReadWriteOnce, and 2 pods mount it: they must all run on one node",
+        ),
+        (claim("results", "ReadWriteMany", phase="Pending"), "results names no storage class, and the cluster has no"),
+        (claim("results", "ReadWriteMany", phase="Lost"), "results has lost its volume"),
+        (
+            claim("results", "ReadWriteMany", phase="Pending", storage_class="x"),
+            "refers to the storage class 'x', which",
+        ),
+    ],
+)
+def test_claims_that_would_keep_it_waiting(
+    doctor: Doctor, cluster: FakeCluster, output: dict[str, Any] | None, expected: str
+) -> None:
+    cluster.objects += [claim("data", "ReadOnlyMany"), *([output] if output else [])]
+    report = doctor(*CLAIMS)
+    assert report.not_ok() == [("claims", "fails")]
+    assert any(expected in message for message, _ in report.of("claims"))
+
+
+def test_claims_that_are_bound_or_will_be(doctor: Doctor, cluster: FakeCluster) -> None:
+    waits = item("StorageClass", "late", volumeBindingMode="WaitForFirstConsumer")
+    pending = claim("results", "ReadWriteMany", phase="Pending", storage_class="late")
+    cluster.objects += [claim("data", "ReadOnlyMany"), pending, waits]
+    assert doctor(*CLAIMS).not_ok() == []
+
+
+def test_a_secret_for_pulling_that_is_missing_or_of_another_type(doctor: Doctor, cluster: FakeCluster) -> None:
+    report = doctor("--with", "pull-secret", "--set", "PULL_SECRET=registry")
+    assert report.of("references")[0][0] == "secret registry for pulling images not found"
+    cluster.objects.append(item("Secret", "registry", type="Opaque"))
+    assert "of the type Opaque, which cannot be used to pull images" in doctor().of("references")[0][0]
+    cluster.objects[-1]["type"] = "kubernetes.io/dockerconfigjson"
+    assert doctor().not_ok() == []
+
+
+def test_a_service_account_that_is_missing(doctor: Doctor) -> None:
+    report = doctor("--with", "service-account", "--set", "SERVICE_ACCOUNT=trainer")
+    assert report.of("references") == [
+        (
+            "the launcher refers to the ServiceAccount trainer, which does not exist",
+            "kubectl create serviceaccount trainer -n team",
+        )
+    ]
+
+
+def test_names_that_others_have_taken(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.objects += [item("ConfigMap", "hello-mpi-env-multi-node"), item("Secret", "hello-mpi-multi-node-ssh")]
+    cluster.objects[-1]["metadata"]["managedFields"] = [managed("bob", {"metadata": {}})]
+    elsewhere = "use another namespace (-n), or another nameSuffix in the overlay's kustomization.yaml"
+    assert doctor().of("names") == [
+        (
+            (
+                "configmap/hello-mpi-env-multi-node already exists and does not belong to this package "
+                "(managed by an unknown owner)"
+            ),
+            elsewhere,
+        ),
+        (
+            "secret/hello-mpi-multi-node-ssh already exists and does not belong to this package (managed by bob)",
+            elsewhere,
+        ),
+    ]
+
+
+def test_a_run_that_has_ended_stands_in_the_way(doctor: Doctor, cluster: FakeCluster) -> None:
+    ended = {"conditions": [{"type": "Succeeded", "status": "True"}]}
+    cluster.objects.append(
+        item(
+            "MPIJob",
+            "hello-mpi-multi-node",
+            spec={"mpiReplicaSpecs": {}},
+            metadata={"labels": {"app.kubernetes.io/managed-by": "mlpack", "app.kubernetes.io/name": "hello-mpi"}},
+            status=ended,
+            apiVersion="kubeflow.org/v2beta1",
+        )
+    )
+    message, fix = doctor().of("names")[0]
+    assert message == "hello-mpi-multi-node has already run"
+    assert fix == "kubectl delete mpijobs.kubeflow.org/hello-mpi-multi-node -n team"
+
+
+def test_the_servers_own_word(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.refused["apply"] = 'Error from server: admission webhook "names.example" denied the request: not this one'
+    report = doctor()
+    assert report.not_ok() == [("apply", "fails")]
+    assert "not this one" in report.of("apply")[0][0]

@@ -1,0 +1,229 @@
+"""What the doctor says in cases that are seldom met, and how each is told from a cluster that is away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.base.errors import UnreachableError
+from packager.base.process import Finished
+from packager.cli.host import Host
+from packager.cluster import heartbeat
+from packager.kubectl.client import Kubectl
+from packager.kubectl.refusals import explained_error
+from packager.workloads.mpijob.operator import MPI_OPERATOR
+from tests.cli.test_doctor import Report, claim
+from tests.fake_cluster import healthy, item, lease, node
+from tests.life import JOB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tests.conftest import Mlpack
+    from tests.life import Life
+
+
+AWAY = "Unable to connect to the server: EOF"
+LOGGED_OUT = "error: You must be logged in to the server (Unauthorized)"
+NO_ANSWER = (f"the cluster does not answer: {AWAY}", "kubectl cluster-info")
+
+
+@pytest.fixture
+def doctor(mlpack: Mlpack, life: Life) -> Callable[[], Report]:
+    """Examines hello-mpi in a healthy cluster."""
+    life.objects = healthy().objects
+    return lambda: Report(mlpack("doctor", "hello-mpi", "-n", "team", "-o", "json"))
+
+
+def with_nodes(life: Life, *nodes: dict[str, Any]) -> None:
+    life.objects = [*(obj for obj in life.objects if obj["kind"] != "Node"), *nodes]
+
+
+@pytest.mark.parametrize(
+    ("asked", "unknown"),
+    [
+        ("version", {"server"}),
+        ("get", {"kinds", "permissions"}),
+        ("get nodes", {"image", "nodes"}),
+        ("get pods", {"nodes"}),
+        ("create list", {"permissions"}),
+        ("create", {"admission"}),
+        ("apply", {"apply"}),
+        ("get resourcequotas", {"quota"}),
+    ],
+)
+def test_a_cluster_that_goes_away_in_between_is_unknown_and_no_fault(
+    doctor: Callable[[], Report], life: Life, asked: str, unknown: set[str]
+) -> None:
+    life.refused[asked] = AWAY
+    report = doctor()
+    assert (report.code, set(report.not_ok())) == (6, {(check, "unknown") for check in unknown})
+    assert all(report.of(check)[-1] == NO_ANSWER for check in unknown)
+
+
+@pytest.mark.parametrize(("asked", "unknown"), [("create", {"admission"}), ("apply", {"apply"})])
+def test_a_token_that_expires_in_between_is_unknown_and_no_fault_of_the_package(
+    doctor: Callable[[], Report], life: Life, asked: str, unknown: set[str]
+) -> None:
+    life.refused[asked] = LOGGED_OUT
+    report = doctor()
+    assert (report.code, set(report.not_ok())) == (6, {(check, "unknown") for check in unknown})
+    why = "the cluster rejects your credentials: You must be logged in to the server (Unauthorized)"
+    hint = "log in again; kubectl config view --minify shows the user"
+    assert [report.of(check)[-1] for check in unknown] == [(why, hint)]
+
+
+def test_permissions_that_nobody_may_ask_for(doctor: Callable[[], Report], life: Life) -> None:
+    life.refused["create list"] = "Error from server (Forbidden): you may not ask"
+    report = doctor()
+    assert (report.code, report.not_ok()) == (6, [("permissions", "unknown")])
+    assert report.of("permissions") == [("you may not ask", None)]
+
+
+def test_an_answer_about_permissions_that_breaks_off(doctor: Callable[[], Report], life: Life) -> None:
+    def break_off(argv: Sequence[str]) -> Finished:
+        done = life.carry_out(argv)
+        is_review = "create" in argv and done.stdout.startswith("{")
+        return Finished(0, done.stdout[:-5], "") if is_review else done
+
+    life.first = break_off
+    report = doctor()
+    assert (report.code, report.not_ok()) == (6, [("permissions", "unknown")])
+    assert report.of("permissions") == [("the cluster's response was cut off", None)]
+
+
+def test_a_namespace_that_enforces_what_is_no_level(doctor: Callable[[], Report], life: Life) -> None:
+    life.objects[0]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "strict"
+    report = doctor()
+    assert report.code == 0
+    assert report.of("namespace") == [("team; it enforces strict, which is not a level", None)]
+
+
+def test_a_job_that_is_there_as_the_package_says(mlpack: Mlpack, doctor: Callable[[], Report], life: Life) -> None:
+    mlpack.host = Host(life, "ann@desk")
+    assert mlpack("deploy", "hello-mpi", "-n", "team", "--no-wait").code == 0
+    report = doctor()
+    assert report.code == 0
+    message = "hello-mpi-multi-node already exists, deployed by ann@desk, and is up to date"
+    assert report.of("names") == [(message, None)]
+
+
+@pytest.mark.parametrize(
+    ("happens", "how"),
+    [
+        (lambda life: life.end(), "has already run"),
+        (lambda life: life.overlays["multi-node"][0]["data"].update(A="1"), "already exists with a different spec"),
+        (lambda life: life.find("MPIJob", JOB)["metadata"].update(deletionTimestamp="x"), "is being deleted"),
+    ],
+    ids=["ended", "changed", "going"],
+)
+def test_a_job_that_stands_in_the_way(
+    mlpack: Mlpack,
+    doctor: Callable[[], Report],
+    life: Life,
+    happens: Callable[[Life], object],
+    how: str,
+) -> None:
+    mlpack.host = Host(life, "ann@desk")
+    assert mlpack("deploy", "hello-mpi", "-n", "team", "--no-wait").code == 0
+    happens(life)
+    report = doctor()
+    assert (report.code, report.not_ok()) == (1, [("names", "fails")])
+    fix = f"kubectl delete mpijobs.kubeflow.org/{JOB} -n team"
+    assert report.of("names") == [(f"{JOB} {how}, deployed by ann@desk", fix)]
+
+
+@pytest.mark.parametrize(
+    ("volume", "storage_class", "why"),
+    [("disk-1", None, "waits for its volume"), (None, "now", "is not bound yet")],
+)
+def test_a_claim_that_is_not_bound(
+    doctor: Callable[[], Report], life: Life, volume: str | None, storage_class: str | None, why: str
+) -> None:
+    workload = next(obj for obj in life.overlays["multi-node"] if obj["kind"] == "MPIJob")
+    volumes = workload["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["volumes"]
+    volumes.append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
+    pending = claim("data", "ReadOnlyMany", phase="Pending", storage_class=storage_class)
+    pending["spec"]["volumeName"] = volume
+    life.objects += [pending, item("StorageClass", "now", volumeBindingMode="Immediate")]
+    report = doctor()
+    assert (report.code, report.not_ok()) == (1, [("claims", "fails")])
+    assert report.of("claims") == [(f"data {why}", "kubectl describe pvc data -n team")]
+
+
+def unready() -> dict[str, Any]:
+    unready_node = node()
+    unready_node["status"]["conditions"][0]["status"] = "False"
+    return unready_node
+
+
+@pytest.mark.parametrize(
+    ("nodes", "why"),
+    [([], "there are no nodes"), ([unready()], "node-1: not ready"), ([node()], "node-1: no label disk=fast")],
+    ids=["none", "not ready", "not labelled"],
+)
+def test_why_no_node_could_take_it(
+    doctor: Callable[[], Report], life: Life, nodes: list[dict[str, Any]], why: str
+) -> None:
+    with_nodes(life, *nodes)
+    if "disk" in why:
+        workload = next(obj for obj in life.overlays["multi-node"] if obj["kind"] == "MPIJob")
+        for replica in workload["spec"]["mpiReplicaSpecs"].values():
+            replica["template"]["spec"]["nodeSelector"] = {"disk": "fast"}
+    report = doctor()
+    assert (report.code, report.not_ok()) == (1, [("nodes", "fails")])
+    assert report.of("nodes") == [
+        (f"even with nothing else running, no node could run launcher: {why}", "kubectl get nodes")
+    ]
+
+
+def test_nodes_with_pods_that_may_not_be_seen(doctor: Callable[[], Report], life: Life) -> None:
+    life.denied = {"list pods"}
+    report = doctor()
+    assert ("nodes", "unknown") in report.not_ok()
+    message, fix = report.of("nodes")[0]
+    assert message.startswith("1 node could take 1 launcher of ")
+    assert message.endswith("; you are not allowed to see what runs on them")
+    assert fix == "kubectl auth can-i list pods -A"
+
+
+def test_an_operator_without_a_lease_counts_by_its_deployment(doctor: Callable[[], Report], life: Life) -> None:
+    available = {"conditions": [{"type": "Available", "status": "True"}]}
+    life.objects = [obj for obj in life.objects if obj["kind"] != "Lease"]
+    life.objects.append(item("Deployment", "mpi-operator", status=available))
+    assert doctor().of("operator") == [("mpi-operator is running: its Deployment team/mpi-operator is available", None)]
+
+
+def test_an_operator_whose_lease_was_never_renewed(doctor: Callable[[], Report], life: Life) -> None:
+    held = next(obj for obj in life.objects if obj["kind"] == "Lease")
+    del held["spec"]["renewTime"], held["spec"]["leaseDurationSeconds"]
+    message = "mpi-operator is not running: its lease mpi-operator/mpi-operator was last renewed at no time"
+    assert doctor().of("operator") == [(message, "mlpack operator install mpi")]
+
+
+def test_an_operator_is_not_called_unseen_when_the_cluster_is_away(life: Life) -> None:
+    life.objects.append(lease())
+    life.refused["get deployments"] = AWAY
+    with pytest.raises(UnreachableError, match="the cluster does not answer: Unable to connect"):
+        heartbeat.check_heartbeat(Kubectl(runner=life), MPI_OPERATOR)
+
+
+def test_what_can_be_typed_is_quoted(mlpack: Mlpack, life: Life) -> None:
+    life.objects = healthy().objects
+    workload = next(item for item in life.overlays["single-node"] if item["kind"] == "Pod")
+    workload["spec"]["volumes"].append({"name": "x", "persistentVolumeClaim": {"claimName": "x; touch pwned"}})
+    workload["spec"]["imagePullSecrets"] = [{"name": "$(id)"}]
+    fixes = [
+        finding["fix"]
+        for finding in mlpack("doctor", "hello-mpi", "--overlay", "single-node", "-n", "a b", "-o", "json").json[
+            "findings"
+        ]
+    ]
+    assert "kubectl get pvc -n 'a b'" in fixes
+    login = "--docker-server=HOST --docker-username=YOU"
+    assert f"kubectl create secret docker-registry '$(id)' {login} -n 'a b'" in fixes
+    assert (
+        explained_error('Error from server (NotFound): namespaces "a;b" not found').hint
+        == "kubectl create namespace 'a;b'"
+    )

@@ -1,0 +1,198 @@
+"""Nothing is fetched for a package, by any verb, whatever its kustomizations say: a server counts its visitors."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base import process
+from packager.base.errors import RenderError
+from packager.kubectl import kustomize as program
+from tests.elsewhere import CASES, FETCHED, KUSTOMIZATION, SINGLE, Case, Server, server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+    Run = Callable[..., Outcome]
+
+ADDRESS = next(case for case in CASES if case.fetches)
+CONNECT = "import sys, urllib.request as r; r.build_opener(r.ProxyHandler({})).open(sys.argv[1])"
+
+
+@pytest.fixture
+def package(hello_mpi: Path, tmp_path: Path) -> Path:
+    """hello-mpi with one overlay, single-node."""
+    shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
+    shutil.rmtree(tmp_path / "hello-mpi/quickstart/k8s/mlops/multi-node")
+    return tmp_path / "hello-mpi"
+
+
+@pytest.fixture
+def counting() -> Iterator[Server]:
+    with server() as serving:
+        yield serving
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_would_be_fetched_is_refused_where_it_stands(
+    case: Case, mlpack: Run, package: Path, kubectl: Path, counting: Server
+) -> None:
+    place = case.put_in(package, counting.address)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert f"{package}/{place}: {case.message.replace('URL', counting.address)}" in done.stdout.splitlines()
+    assert counting.hits == 0
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.fetches], ids=lambda case: case.name)
+def test_kubectl_alone_asks_the_server(case: Case, package: Path, kubectl: Path, counting: Server) -> None:
+    """The control: what the other tests find is not a server that nobody can reach."""
+    case.put_in(package, counting.address)
+    subprocess.run([kubectl, "kustomize", package / SINGLE], capture_output=True, check=False)
+    assert counting.hits > 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("verify",),
+        ("verify", "--server"),
+        ("deploy",),
+        ("deploy", "--no-verify"),
+        ("deploy", "--dry-run=server"),
+        ("status",),
+        ("doctor",),
+        ("logs",),
+        ("delete",),
+        ("history",),
+        ("results", "here"),
+        ("exec", "--", "ls"),
+        ("image", "build"),
+        ("image", "push"),
+        ("configure", "-y", "--root", "/nfs"),
+        ("configure", "--check"),
+    ],
+    ids=" ".join,
+)
+def test_no_verb_asks_for_anything(
+    arguments: tuple[str, ...],
+    mlpack: Run,
+    package: Path,
+    kubectl: Path,
+    counting: Server,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KUBECTL", str(kubectl))
+    place = ADDRESS.put_in(package, counting.address)
+    verbs = 2 if arguments[0] == "image" else 1
+    done = mlpack(*arguments[:verbs], package, *arguments[verbs:])
+    assert counting.hits == 0
+    if arguments[0] not in ("configure", "history"):  # which render nothing
+        assert done.code == 5
+        assert f"{package}/{place}: {counting.address}/x.yaml {FETCHED}\n" in done.stdout + done.stderr
+
+
+def test_an_option_of_ones_own_is_not_fetched_for_either(
+    mlpack: Run, tmp_path: Path, kubectl: Path, counting: Server
+) -> None:
+    (tmp_path / "ours").mkdir()
+    kustomization = "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nresources:\n  - URL/x.yaml\n"
+    (tmp_path / "ours/kustomization.yaml").write_text(kustomization.replace("URL", counting.address))
+    done = mlpack("render", "hello-mpi", "single-node", "--with", "./ours", "--kubectl", kubectl)
+    assert (done.code, counting.hits) == (5, 0)
+    assert done.stderr == (
+        f"hello-mpi:quickstart/common/mpi/k8s/mlops/ours/kustomization.yaml:4:5: {counting.address}/x.yaml {FETCHED}\n"
+        "error: hello-mpi: single-node cannot be rendered\n"
+    )
+
+
+def _has_namespaces() -> bool:
+    """Whether this system gives a process a network namespace of its own."""
+    if (child := os.fork()) == 0:
+        libc = ctypes.CDLL(None)
+        os._exit(0 if libc.unshare(0x40000000) == 0 or libc.unshare(0x50000000) == 0 else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_program_offline_has_no_network(counting: Server) -> None:
+    argv = [sys.executable, "-c", CONNECT, counting.address]
+    process.run(argv, offline=True)
+    assert counting.hits == (0 if _has_namespaces() else 1)
+    assert process.run(argv).returncode == 0
+    assert counting.hits == (1 if _has_namespaces() else 2)
+
+
+def test_a_program_offline_has_no_way_out_in_its_environment() -> None:
+    done = process.run([sys.executable, "-c", "import os, json; print(json.dumps(dict(os.environ)))"], offline=True)
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+        assert f'"{name}": "http://127.0.0.1:9"' in done.stdout
+    assert '"GIT_ALLOW_PROTOCOL": "none"' in done.stdout
+    assert '"NO_PROXY": ""' in done.stdout
+
+
+def test_kubectl_renders_offline(package: Path, kubectl: Path, counting: Server) -> None:
+    """Even what no check has seen: here, none was asked."""
+    ADDRESS.put_in(package, counting.address)
+    with pytest.raises(RenderError):
+        program.kustomize(package / SINGLE, program=str(kubectl))
+    assert counting.hits == (0 if _has_namespaces() else 1)
+
+
+def test_kubectl_is_given_what_was_read_and_nothing_else(mlpack: Run, package: Path, tmp_path: Path) -> None:
+    spy = tmp_path / "spy"
+    spy.write_text(f'#!/bin/sh\ncd "$2"/../../../.. && find . -type f | sort >{tmp_path}/seen\n')
+    spy.chmod(0o755)
+    (package / SINGLE / "more.yaml").write_text("kind: A\n")
+    mlpack("verify", package, "--kubectl", spy)
+    seen = (tmp_path / "seen").read_text().splitlines()
+    assert f"./{KUSTOMIZATION}" in seen
+    assert "./quickstart/scripts/hello.sh" in seen
+    assert not {"./manifest.json", "./README.md", f"./{SINGLE}/more.yaml"} & set(seen)
+
+
+def test_a_link_is_not_followed(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("A=1\n")
+    env = package / SINGLE / "mlops.env"
+    env.unlink()
+    env.symlink_to(tmp_path / "secret")
+    done = mlpack("status", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert done.stderr == f"error: {package}: {SINGLE}/mlops.env is a link, not a plain file\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "entry"),
+    [("A=1\n" * 4096, "envs: [big.env]"), ("a: 1\n" * 4096, "files: [big.env]")],
+    ids=["env", "file"],
+)
+def test_the_same_over_and_over_comes_to_an_end(
+    content: str, entry: str, mlpack: Run, package: Path, kubectl: Path
+) -> None:
+    (package / SINGLE / "big.env").write_text(content)
+    generators = "".join(f"  - name: a{number}\n    {entry}\n" for number in range(2000))
+    (package / KUSTOMIZATION).write_text(f"configMapGenerator:\n{generators}")
+    done = mlpack("status", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (5, "")
+    message = "the overlay includes more than 16 MiB, or the same files repeatedly"
+    assert done.stderr == f"error: {package}/{KUSTOMIZATION}: {message}\n"
+
+
+def test_folders_that_double_from_one_to_the_next(mlpack: Run, package: Path, kubectl: Path) -> None:
+    for number in range(18):
+        folder = package / f"{SINGLE}/f{number}"
+        folder.mkdir()
+        (folder / "kustomization.yaml").write_text(f"resources:\n  - ../f{number + 1}\n  - ../f{number + 1}\n")
+    (package / KUSTOMIZATION).write_text("resources:\n  - f0\n")
+    done = mlpack("status", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (5, "")
+    message = "the overlay includes more than 4 MiB, or the same files repeatedly"
+    assert done.stderr == f"error: {package}/{KUSTOMIZATION}: {message}\n"

@@ -1,0 +1,290 @@
+"""What logs and exec print, and what they say when there is nothing to print or to run in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.life import JOB, launcher, worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import Outcome
+    from tests.life import Life
+
+    Mlpack = Callable[..., Outcome]
+
+LOGS = ("logs", "hello-mpi", "-n", "team")
+EXEC = ("exec", "hello-mpi", "-n", "team")
+MPIJOB = f"mpijob/{JOB}"
+STATUS_HINT = "hint: mlpack status hello-mpi -n team\n"
+DEPLOY_HINT = "hint: mlpack deploy hello-mpi -n team\n"
+SILENT = {"waiting": {"reason": "ContainerCreating"}}
+
+
+def log(*lines: str) -> str:
+    return "".join(f"2026-11-21T00:00:0{second}Z {line}\n" for second, line in enumerate(lines))
+
+
+def test_the_launchers_log_is_printed_without_its_times(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.logs[f"{JOB}-launcher-0"] = log("one", "two")
+    done = mlpack(*LOGS)
+    assert (done.code, done.stdout, done.stderr) == (0, "one\ntwo\n", "")
+
+
+def test_all_logs_name_the_pod_of_each_line(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.logs = {f"{JOB}-{pod}": log(f"of {pod}") for pod in ("launcher-0", "worker-0", "worker-1")}
+    done = mlpack(*LOGS, "--all")
+    assert done.code == 0
+    assert done.stdout.splitlines() == [f"[{JOB}-{pod}] of {pod}" for pod in ("launcher-0", "worker-0", "worker-1")]
+
+
+def test_a_worker_that_there_is_and_one_that_there_is_not(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.logs[f"{JOB}-worker-1"] = log("of worker 1")
+    assert mlpack(*LOGS, "--worker", "1").stdout == "of worker 1\n"
+    done = mlpack(*LOGS, "--worker", "2")
+    assert (done.code, done.stderr) == (2, "error: worker 2 not found\nhint: there are 0 to 1\n")
+
+
+@pytest.mark.usefixtures("life")
+def test_logs_of_what_is_not_there(mlpack: Mlpack) -> None:
+    done = mlpack(*LOGS)
+    assert (done.code, done.stderr) == (7, f"error: {MPIJOB} not found\n{DEPLOY_HINT}")
+    followed = mlpack(*LOGS, "-f")
+    assert (followed.code, followed.stderr) == (7, f"error: {MPIJOB}: not found\n{DEPLOY_HINT}")
+
+
+@pytest.mark.parametrize(("flags", "whom"), [((), "pod"), (("--all",), "pods"), (("--worker", "0"), "pod")])
+def test_logs_of_what_has_no_pods_yet(mlpack: Mlpack, life: Life, flags: tuple[str, ...], whom: str) -> None:
+    life.deploy()
+    done = mlpack(*LOGS, *flags)
+    assert (done.code, done.stdout) == (7, "")
+    assert done.stderr == (
+        f"waiting for the {whom} of {MPIJOB}\nerror: {MPIJOB} has written nothing yet\n{STATUS_HINT}"
+    )
+
+
+def test_a_followed_log_waits_for_its_pod_and_survives_an_outage(mlpack: Mlpack, life: Life) -> None:
+    def write() -> None:
+        life.start()
+        life.logs[f"{JOB}-launcher-0"] = log("one", "two")
+
+    life.deploy()
+    life.moments = [lambda: None, write, life.go_silent, lambda: None, life.answer, life.end]
+    done = mlpack(*LOGS, "-f")
+    assert (done.code, done.stdout) == (0, "one\ntwo\n")
+    assert done.stderr == (
+        f"waiting for the pod of {MPIJOB}\n"
+        "the cluster does not answer; the log continues when it does\n"
+        "the cluster is reachable again\n"
+    )
+
+
+def test_a_followed_log_of_a_job_that_cannot_run_says_why(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    bad = [{"name": "launcher", "image": "A:1", "state": {"waiting": {"reason": "InvalidImageName"}}}]
+    life.objects.append(launcher(phase="Pending", containerStatuses=bad))
+    done = mlpack(*LOGS, "-f")
+    assert done.code == 7
+    assert done.stderr == f"error: {MPIJOB} cannot run: the image A:1 cannot be pulled\n{STATUS_HINT}"
+
+
+FORBIDDEN = 'Error from server (Forbidden): pods "x" is forbidden: User "me" cannot get resource "pods/log"'
+UNREAD = f"the log of pod/{JOB}-launcher-0 cannot be read: "
+
+
+def test_a_log_is_printed_byte_for_byte(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.logs[f"{JOB}-launcher-0"] = log("10%\r20%\r", "\x1b[2J\0\x0b\u2028", "") + "2026-11-21T00:00:09Z no end"
+    done = mlpack(*LOGS)
+    assert (done.code, done.stdout, done.stderr) == (0, "10%\r20%\r\n\x1b[2J\0\x0b\u2028\n\nno end", "")
+
+
+def test_lines_without_an_end_stay_apart_when_every_log_is_printed(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.logs = {f"{JOB}-{pod}": f"2026-11-21T00:00:00Z of {pod}" for pod in ("launcher-0", "worker-0", "worker-1")}
+    done = mlpack(*LOGS, "--all")
+    assert done.stdout == "\n".join(f"[{JOB}-{pod}] of {pod}" for pod in ("launcher-0", "worker-0", "worker-1"))
+
+
+@pytest.mark.parametrize("follow", [(), ("-f",)], ids=["once", "followed"])
+def test_a_log_that_nobody_may_read_is_no_empty_one(mlpack: Mlpack, life: Life, follow: tuple[str, ...]) -> None:
+    life.deploy()
+    life.start()
+    life.refused["logs"] = FORBIDDEN
+    done = mlpack(*LOGS, *follow)
+    why = f'{UNREAD}pods "x" is forbidden: User "me" cannot get resource "pods/log"'
+    begun = f"{why}; it continues when the log can be read\n" if follow else ""
+    assert (done.code, done.stdout, done.stderr) == (7, "", f"{begun}error: {why}\n")
+
+
+def test_a_kubelet_that_does_not_answer_is_named(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.silence = 10
+    done = mlpack(*LOGS)
+    assert (done.code, done.stderr) == (
+        7,
+        f"error: {UNREAD}no answer from its kubelet for 10 s\nhint: kubectl get nodes\n",
+    )
+
+
+def test_a_followed_log_goes_on_when_the_kubelet_answers_again(mlpack: Mlpack, life: Life) -> None:
+    def answer() -> None:
+        life.silence = 0
+
+    life.deploy()
+    life.start()
+    life.silence = 10
+    life.logs[f"{JOB}-launcher-0"] = log("one")
+    life.moments = [lambda: None, lambda: None, answer, life.end]
+    done = mlpack(*LOGS, "-f")
+    assert (done.code, done.stdout) == (0, "one\n")
+    assert done.stderr == (
+        f"{UNREAD}no answer from its kubelet for 10 s; it continues when the log can be read\n"
+        "the log can be read again\n"
+    )
+
+
+def test_a_followed_log_whose_end_cannot_be_read_is_no_success(mlpack: Mlpack, life: Life) -> None:
+    def stop() -> None:
+        life.silence = 10
+        life.end()
+
+    life.deploy()
+    life.start()
+    life.logs[f"{JOB}-launcher-0"] = log("one")
+    life.moments = [lambda: None, stop]
+    done = mlpack(*LOGS, "-f")
+    assert (done.code, done.stdout) == (7, "one\n")
+    assert done.stderr.endswith(
+        f"error: {UNREAD}no answer from its kubelet for 10 s\nhint: kubectl get nodes\n",
+    )
+
+
+def test_a_right_that_is_lost_while_a_log_is_followed_ends_it(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.logs[f"{JOB}-launcher-0"] = log("one")
+    life.moments = [lambda: None, lambda: None, lambda: life.refused.update(logs=FORBIDDEN)]
+    done = mlpack(*LOGS, "-f")
+    assert (done.code, done.stdout) == (7, "one\n")
+    assert done.stderr.endswith(f'error: {UNREAD}pods "x" is forbidden: User "me" cannot get resource "pods/log"\n')
+
+
+def test_a_log_whose_first_lines_are_gone_says_so_beside_it(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.objects.append(launcher(1, state={"running": {"startedAt": "2026-11-20T23:00:00Z"}}))
+    life.logs[f"{JOB}-launcher-1"] = log("one")
+    done = mlpack(*LOGS)
+    assert (done.code, done.stdout) == (0, "one\n")
+    assert done.stderr == (
+        f"the log of pod/{JOB}-launcher-1 begins 3,600 s after its container started: "
+        "earlier lines, if any, are no longer on its node\n"
+    )
+
+
+GAP = f"lines of pod/{JOB}-launcher-0 may be missing here: its node has rotated the log since the last read\n"
+
+
+@pytest.mark.parametrize("verb", [LOGS, ("deploy", *LOGS[1:])], ids=["logs", "deploy"])
+def test_a_followed_log_says_each_time_that_lines_were_rotated_away(
+    mlpack: Mlpack, life: Life, verb: tuple[str, ...]
+) -> None:
+    def write(second: int) -> None:
+        life.logs[f"{JOB}-launcher-0"] = f"2026-11-21T00:00:0{second}Z line {second}\n"
+
+    life.deploy()
+    life.start()
+    write(0)
+    life.moments = [lambda: None, lambda: None, lambda: write(2), lambda: write(4), life.end]
+    done = mlpack(*verb, "--follow")
+    assert (done.code, done.stdout) == (0, "line 0\nline 2\nline 4\n")
+    assert done.stderr.count(GAP) == 2
+
+
+@pytest.mark.parametrize(("end", "more"), [("05", ""), ("50", ", or its node has already removed the log")])
+def test_an_empty_log_of_a_container_that_ran(mlpack: Mlpack, life: Life, end: str, more: str) -> None:
+    ran = {"exitCode": 0, "startedAt": "2026-11-21T00:00:00Z", "finishedAt": f"2026-11-21T00:00:{end}Z"}
+    life.deploy()
+    life.objects.append(launcher(state={"terminated": ran}))
+    life.logs[f"{JOB}-launcher-0"] = ""
+    done = mlpack(*LOGS)
+    assert (done.code, done.stderr) == (7, f"error: {MPIJOB} has written nothing yet{more}\n{STATUS_HINT}")
+
+
+def test_a_log_that_went_with_its_pod(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    done = mlpack(*LOGS)
+    assert done.code == 7
+    assert done.stderr == f"error: pod/{JOB}-launcher-0 was deleted, and its log with it\n{STATUS_HINT}"
+
+
+def test_a_command_runs_in_the_pod_that_leads_and_its_exit_code_is_ours(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.broke = (5, "")
+    done = mlpack(*EXEC, "-v", "--", "ls", "-l")
+    assert done.code == 5
+    command = f"--namespace=team exec --stdin {JOB}-launcher-0 --container=launcher -- ls -l"
+    assert life.commands == [command]
+    assert done.stderr.endswith(f"+ kubectl {command}\n")
+    assert mlpack(*EXEC, "--worker", "1", "--", "ls").code == 5
+    assert life.commands[1] == f"--namespace=team exec --stdin {JOB}-worker-1 --container=worker -- ls"
+
+
+def test_a_kubectl_that_is_killed_is_no_command_that_has_ended(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.broke = (-9, "")
+    done = mlpack(*EXEC, "--", "ls")
+    assert (done.code, done.stderr) == (137, "kubectl was ended by SIGKILL\n")
+
+
+@pytest.mark.usefixtures("life")
+def test_a_command_in_what_is_not_there(mlpack: Mlpack) -> None:
+    done = mlpack(*EXEC, "--", "ls")
+    assert (done.code, done.stderr) == (7, f"error: {MPIJOB} not found\n{DEPLOY_HINT}")
+
+
+@pytest.mark.parametrize(("count", "hint"), [(0, "it has none now"), (2, "there are 0 to 1")])
+def test_a_command_in_a_worker_that_there_is_not(mlpack: Mlpack, life: Life, count: int, hint: str) -> None:
+    life.deploy()
+    life.objects += [worker(index) for index in range(count)]
+    done = mlpack(*EXEC, "--worker", "2", "--", "ls")
+    assert (done.code, done.stderr) == (2, f"error: {MPIJOB} has no worker 2\nhint: {hint}\n")
+    assert life.commands == []
+
+
+ENDED = {"terminated": {"exitCode": 0}}
+
+
+@pytest.mark.parametrize(
+    ("pods", "why"),
+    [
+        ([], f"no pod of {MPIJOB} is ready to run a command"),
+        ([launcher(state=SILENT, phase="Pending")], f"{JOB}-launcher-0 cannot run a command: it is pending"),
+        ([launcher(state=ENDED, phase="Succeeded")], f"{JOB}-launcher-0 cannot run a command: it is succeeded"),
+    ],
+    ids=["no pod", "a pod that starts", "a pod that has ended"],
+)
+def test_a_command_in_a_pod_that_does_not_run(
+    mlpack: Mlpack, life: Life, pods: list[dict[str, object]], why: str
+) -> None:
+    life.deploy()
+    life.objects += pods
+    done = mlpack(*EXEC, "--", "ls")
+    assert (done.code, done.stderr) == (7, f"error: {why}\n{STATUS_HINT}")
+    assert life.commands == []

@@ -1,0 +1,200 @@
+"""What no package holds, every verb that opens one refuses: with one line, at once, and nothing of it read."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base import plain
+from packager.base.errors import VerificationError
+from packager.configure.settings import Files
+from packager.package.opened import opened
+from tests.broken import build
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+    from tests.life import Life
+
+OVERLAY = "quickstart/k8s/mlops/multi-node"
+
+VERBS = {
+    "verify": ["verify", "hello-mpi"],
+    "configure": ["configure", "hello-mpi", "--root", "/nfs"],
+    "configure --check": ["configure", "hello-mpi", "--check"],
+    "configure -y": ["configure", "hello-mpi", "-y"],
+    "doctor": ["doctor", "hello-mpi"],
+    "deploy": ["deploy", "hello-mpi"],
+    "deploy --no-verify": ["deploy", "hello-mpi", "--no-verify"],
+    "status": ["status", "hello-mpi"],
+    "logs": ["logs", "hello-mpi"],
+    "results": ["results", "hello-mpi", "out"],
+    "exec": ["exec", "hello-mpi", "--", "true"],
+    "delete": ["delete", "hello-mpi"],
+    "history": ["history", "hello-mpi"],
+    "image build": ["image", "build", "hello-mpi"],
+    "image push": ["image", "push", "hello-mpi"],
+}
+
+
+def to_link(path: str, target: str) -> Callable[[Path], None]:
+    def harm(folder: Path) -> None:
+        file = folder / path
+        shutil.rmtree(file) if file.is_dir() else file.unlink(missing_ok=True)
+        file.symlink_to(target)
+
+    return harm
+
+
+def to_pipe(path: str) -> Callable[[Path], None]:
+    def harm(folder: Path) -> None:
+        (folder / path).unlink(missing_ok=True)
+        os.mkfifo(folder / path)
+
+    return harm
+
+
+def to_device(folder: Path) -> None:
+    (folder / OVERLAY / "mlops.env").unlink()
+    os.mknod(folder / OVERLAY / "mlops.env", 0o20644, os.makedev(0, 0))  # the one that Linux lets anybody make
+
+
+def elsewhere(folder: Path) -> None:
+    (folder / "quickstart").rename(folder.parent / "moved")
+    (folder / "quickstart").symlink_to("../moved")
+
+
+HARMS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a value's file leads out": (
+        to_link(f"{OVERLAY}/mlops.env", "/etc/passwd"),
+        f"hello-mpi: {OVERLAY}/mlops.env is a link, not a plain file",
+    ),
+    "a value's file without end": (
+        to_link(f"{OVERLAY}/mlops.env", "/dev/zero"),
+        f"hello-mpi: {OVERLAY}/mlops.env is a link, not a plain file",
+    ),
+    "a pipe for values": (
+        to_pipe(f"{OVERLAY}/mlops.env"),
+        f"hello-mpi: {OVERLAY}/mlops.env is a pipe, not a plain file",
+    ),
+    "a device for values": (to_device, f"hello-mpi: {OVERLAY}/mlops.env is a device, not a plain file"),
+    "an overlay that is everything": (to_link(OVERLAY, "/"), f"hello-mpi: {OVERLAY} is a link, not a plain file"),
+    "a patch is a link": (
+        to_link(f"{OVERLAY}/mlops-job-patch.yaml", "mpi-job.yaml"),
+        f"hello-mpi: {OVERLAY}/mlops-job-patch.yaml is a link, not a plain file",
+    ),
+    "all of it is elsewhere": (elsewhere, "hello-mpi: quickstart is a link, not a plain file"),
+    "a pipe where nobody looks": (to_pipe("notes"), "hello-mpi: notes is a pipe, not a plain file"),
+    "a pipe for the inventory": (to_pipe("manifest.json"), "hello-mpi/manifest.json is not a plain file"),
+    "a link for the inventory": (to_link("manifest.json", "/dev/zero"), "hello-mpi/manifest.json is not a plain file"),
+    "a folder that holds itself": (to_link("again", "."), "hello-mpi: again is a link, not a plain file"),
+    "a name with a new line": (
+        lambda folder: (folder / "new\nline").touch(),
+        r"hello-mpi: 'new\nline': the name contains control characters",
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def _at_once() -> Iterator[None]:
+    """Ends a verb that waits."""
+
+    def late(_number: int, _frame: object) -> None:
+        raise AssertionError("it waits")
+
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+
+
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_refuses_what_no_package_holds(
+    verb: str, harm: str, life: Life, mlpack: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    change, message = HARMS[harm]
+    change(tmp_path / "hello-mpi")
+    done = mlpack(*VERBS[verb])
+    assert (done.code, done.stdout, done.stderr) == (5, "", f"error: {message}\n")
+    assert life.calls == []
+
+
+READ_VALUES = VERBS.keys() - {"verify", "history", "configure", "configure --check", "configure -y"}
+
+
+@pytest.mark.parametrize("verb", sorted(READ_VALUES))
+def test_a_file_of_a_gigabyte_is_not_read(
+    verb: str, life: Life, mlpack: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    file = tmp_path / "hello-mpi" / OVERLAY / "mlops.env"
+    os.truncate(file, 1 << 30)
+    done = mlpack(*VERBS[verb])
+    assert done.code == 5
+    assert f"hello-mpi/{OVERLAY}/mlops.env: the file is larger than 1,024 KiB" in done.stderr
+    assert not any("kustomize" in call for call in life.calls)
+
+
+@pytest.mark.parametrize("verb", ["configure", "configure --check", "configure -y"])
+def test_values_of_a_gigabyte_are_not_read(
+    verb: str, mlpack: Callable[..., Outcome], life: Life, tmp_path: Path
+) -> None:
+    os.truncate(tmp_path / "hello-mpi" / OVERLAY / "mlops.env", 1 << 30)
+    done = mlpack(*VERBS[verb])
+    message = f"error: hello-mpi/{OVERLAY}/mlops.env is larger than 1,024 KiB\n"
+    assert (done.code, done.stdout, done.stderr, life.calls) == (5, "", message, [])
+
+
+def test_a_link_to_a_package_is_that_package(tmp_path: Path) -> None:
+    build(tmp_path / "package")
+    (tmp_path / "link").symlink_to("package")
+    with opened(tmp_path / "link") as package:
+        assert package.name == "hello-mpi"
+
+
+@pytest.mark.parametrize("part", ["quickstart/k8s/mlops", OVERLAY, f"{OVERLAY}/mlops.env"])
+def test_what_becomes_a_link_meanwhile_is_not_followed(part: str, tmp_path: Path) -> None:
+    folder = build(tmp_path / "package")
+    with opened(folder) as package:
+        (folder / part).rename(tmp_path / "moved")
+        (folder / part).symlink_to(tmp_path / "moved")
+        with pytest.raises(VerificationError) as refused:
+            Files(package).read(f"{OVERLAY}/mlops.env")
+    assert str(refused.value) == f"{folder}/{OVERLAY}/mlops.env is not a plain file"
+
+
+@pytest.mark.parametrize("name", ["link", "pipe", "folder", "folder/link/file", "plain/below"])
+def test_only_plain_files_are_opened(name: str, tmp_path: Path) -> None:
+    (tmp_path / "plain").write_bytes(b"content")
+    (tmp_path / "link").symlink_to("plain")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/link").symlink_to(".")
+    (tmp_path / "folder/file").touch()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(plain.NotPlainError):
+        plain.open_below(tmp_path, name)
+    with plain.open_below(tmp_path, "plain") as stream:
+        assert isinstance(stream, io.BufferedReader)
+        assert stream.read() == b"content"
+
+
+def test_what_git_keeps_beside_a_package_is_none_of_it(
+    life: Life, mlpack: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    """No inventory lists it, so no overlay may draw it in."""
+    folder = tmp_path / "hello-mpi"
+    (folder / ".git").mkdir()
+    (folder / OVERLAY / "mpi-job.yaml").rename(folder / ".git/mpi-job.yaml")
+    file = folder / OVERLAY / "kustomization.yaml"
+    file.write_text(file.read_text().replace("- mpi-job.yaml", "- ../../../../.git/mpi-job.yaml"))
+    done = mlpack("status", "hello-mpi")
+    assert done.code == 5
+    assert "there is no ../../../../.git/mpi-job.yaml" in done.stderr
+    assert life.calls == []

@@ -1,0 +1,186 @@
+"""What somebody else has written reaches no terminal as it is: not by any verb, on stdout or on stderr."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+import unicodedata
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.process import Finished
+from packager.cli import console
+from packager.cli.printable import printable
+from tests import demo
+from tests.life import JOB, at_a_terminal, launcher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+    from tests.life import Life
+
+    Mlpack = Callable[..., Outcome]
+
+HOSTILE = "\x1b[31m\x07\x9b1m\u202egnp.\u2066\u200b\r\u2028\udc9b\U000e0041"
+"""Colours, a bell, a C1 sequence, bidirectional overrides, what has no width, line ends, a byte, and a tag."""
+
+SHOWN = r"\x1b[31m\x07\x9b1m\u202egnp.\u2066\u200b\r\u2028\udc9b\U000e0041"
+
+FORMAT = "a\u202eb\u2066c"
+"""What YAML takes as it is."""
+
+HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
+def hidden(text: str) -> set[str]:
+    return {character for character in text if character not in "\n\t" and unicodedata.category(character) in HIDDEN}
+
+
+def assert_printable(done: Outcome) -> None:
+    assert (hidden(done.stdout), hidden(done.stderr)) == (set(), set())
+
+
+def test_what_a_terminal_would_act_on_is_escaped() -> None:
+    assert printable(HOSTILE) == SHOWN
+    assert printable("two\nlines, a\ttab") == "two\\nlines, a\ttab"
+    assert printable("Démo 漢 😀 ñ") == "Démo 漢 😀 ñ"
+    every = "".join(map(chr, range(sys.maxunicode + 1)))
+    assert hidden(printable(every)) == set()
+
+
+def test_json_holds_it_and_does_not_show_it(capsys: pytest.CaptureFixture[str]) -> None:
+    console.emit_json({HOSTILE: [f"\x7f{HOSTILE}\n"], "plain": "Démo"})
+    written = capsys.readouterr().out
+    assert hidden(written) == set()
+    assert json.loads(written) == {HOSTILE: [f"\x7f{HOSTILE}\n"], "plain": "Démo"}
+    assert '"Démo"' in written
+
+
+VERBS = {
+    "build": ("build",),
+    "show": ("show",),
+    "lint": ("lint",),
+    "init": ("init",),
+    "render": ("render", "hello-mpi"),
+    "verify": ("verify",),
+    "configure": ("configure", "-y"),
+    "doctor": ("doctor",),
+    "deploy": ("deploy",),
+    "status": ("status",),
+    "logs": ("logs",),
+    "exec": ("exec", "hello-mpi", "--namespace"),
+    "results": ("results", "hello-mpi", "out", "--overlay"),
+    "delete": ("delete",),
+    "history": ("history",),
+    "operator": ("operator", "install", "mpi", "--from"),
+    "image build": ("image", "build"),
+    "image push": ("image", "push"),
+    "completion": ("completion",),
+    "wrong verb": (),
+    "wrong option": ("list", "--specs"),
+    "wrong value": ("list", "-o"),
+    "kubectl": ("doctor", "hello-mpi", "--kubectl"),
+}
+SPOOF = HOSTILE.replace("\udc9b", "") + "\nerror: all is well"
+
+
+@pytest.mark.parametrize("arguments", VERBS.values(), ids=VERBS)
+def test_an_argument(life: Life, mlpack: Mlpack, arguments: tuple[str, ...]) -> None:
+    life.refused = dict.fromkeys(("get mpijobs", "apply", "delete"), "refused")
+    done = mlpack(*arguments, f"./{SPOOF}" if arguments in (("build",), ("lint",)) else SPOOF)
+    assert done.code != 0
+    assert_printable(done)
+    assert "\nerror: all is well" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("doctor",),
+        ("deploy",),
+        ("deploy", "--dry-run", "server"),
+        ("status",),
+        ("logs",),
+        ("exec",),
+        ("results", "out"),
+        ("delete",),
+        ("history",),
+        ("verify",),
+        ("image", "push"),
+    ],
+    ids=" ".join,
+)
+def test_the_words_of_kubectl(mlpack: Mlpack, life: Life, arguments: tuple[str, ...]) -> None:
+    life.first = lambda _argv: Finished(1, HOSTILE, f"error: {SPOOF}\n")
+    verb, *more = arguments
+    named = [verb, more.pop(0)] if verb == "image" else [verb]
+    done = mlpack(*named, "hello-mpi", *more, *(["--", "ls"] if verb == "exec" else []))
+    assert done.code in (4, 5, 6, 7)
+    assert_printable(done)
+    assert "\nerror: all is well" not in done.stdout + done.stderr
+
+
+def test_the_names_and_titles_of_specs(mlpack: Mlpack, tmp_path: Path) -> None:
+    folder = tmp_path / "specs/demo"
+    demo.write(folder, demo.changed(f"title: Demo => title: {FORMAT}", f'description: "{FORMAT}"'))
+    for arguments in (("list", "--specs", "specs"), ("show", "./specs/demo")):
+        done = mlpack(*arguments)
+        assert done.code == 0
+        assert r"a\u202eb\u2066c" in done.stdout
+        assert_printable(done)
+    assert mlpack("show", "./specs/demo", "-o", "json").json["spec"]["title"] == FORMAT
+
+
+def test_columns_stand_below_each_other_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    console.emit_table([("A", "B"), ("\x1b", "x"), ("long", "y")])
+    assert capsys.readouterr().out == "A      B\n\\x1b   x\nlong   y\n"
+
+
+def test_what_containers_and_people_say_in_a_cluster(life: Life, mlpack: Mlpack) -> None:
+    job = life.deploy()
+    job["metadata"]["annotations"] = {"mlpack/deployed-by": HOSTILE, "mlpack/digest": f"sha256:{HOSTILE}"}
+    ended = {"terminated": {"exitCode": 3, "reason": HOSTILE, "message": HOSTILE}}
+    life.objects.append(launcher(state=ended, phase="Failed", reason=HOSTILE))
+    life.logs[f"{JOB}-launcher-0"] = HOSTILE
+    life.end("Failed", reason=HOSTILE, message=HOSTILE)
+    for arguments in (("status",), ("status", "--watch"), ("history",), ("deploy",)):
+        done = mlpack(arguments[0], "hello-mpi", *arguments[1:])
+        assert_printable(done)
+        assert "\\x1b" in done.stdout + done.stderr
+
+
+def test_a_prompt(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / HOSTILE.replace("\udc9b", "")
+    shutil.copytree(hello_mpi, folder / "hello-mpi")
+    at_a_terminal(monkeypatch, typed="/x\nr.example\n5\n6\n7\n")
+    done = mlpack("configure", folder / "hello-mpi", "--dry-run")
+    assert done.code == 0
+    assert SHOWN.replace(r"\udc9b", "") in done.stderr
+    assert_printable(done)
+
+
+def test_a_log_is_written_as_it_is_but_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = b"\x1b[31mred\n 10%\r 99%\r\n\xff\xe2\x80\xae\nopen"
+    written = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdout", written)
+    console.emit_log(log)
+    assert written.buffer.getvalue() == log
+    monkeypatch.setattr(written, "isatty", lambda: True)
+    console.emit_log(log)
+    shown = written.buffer.getvalue().removeprefix(log)
+    assert shown == b"\\x1b[31mred\n 99%\n\\udcff\\u202e\nopen"
+
+
+def test_a_path_is_written_as_it_is_but_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    console.emit_data("out/\x1b[31m.tar.gz")
+    assert capsys.readouterr().out == "out/\x1b[31m.tar.gz\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    console.emit_data("out/\x1b[31m.tar.gz")
+    assert capsys.readouterr().out == "out/\\x1b[31m.tar.gz\n"

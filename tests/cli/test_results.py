@@ -1,0 +1,430 @@
+"""`mlpack results`: where it looks, and why it finds nothing."""
+
+from __future__ import annotations
+
+import errno
+import tarfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cluster.test_results import member, packed
+from tests.life import JOB, POD, worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+    from tests.life import Life
+
+    Mlpack = Callable[..., Outcome]
+
+RESULTS = ("results", "hello-mpi", "here", "-n", "team")
+MPIJOB = f"mpijob/{JOB}"
+OUTPUT = "/ROOT/hello-mpi/output"
+ONE_FILE = packed((member("./a.txt"), b"hello")).getvalue()
+FROM_WORKER = f"from {JOB}-worker-0:{OUTPUT} to here\n"
+STATUS_HINT = "hint: mlpack status hello-mpi -n team\n"
+
+
+@pytest.fixture
+def claimed(life: Life) -> Life:
+    """The workers write on a claim, which outlives them."""
+    workload = next(obj for obj in life.overlays["multi-node"] if obj["kind"] == "MPIJob")
+    volumes = workload["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["volumes"]
+    output = next(volume for volume in volumes if volume["name"] == "output")
+    del output["emptyDir"]
+    output["persistentVolumeClaim"] = {"claimName": "disk"}
+    return life
+
+
+def deleted(life: Life) -> list[str]:
+    return [call for call in life.calls if call.startswith("delete")]
+
+
+def test_they_come_out_of_the_first_worker(mlpack: Mlpack, life: Life, tmp_path: Path) -> None:
+    life.deploy()
+    life.start()
+    link = (member("./link", tarfile.SYMTYPE, "/etc/passwd"), b"")
+    life.archive = packed((member("./a.txt"), b"hello"), (member("./b.txt"), b"you"), link).getvalue()
+    done = mlpack(*RESULTS)
+    assert (done.code, done.stdout) == (0, "")
+    assert done.stderr == (
+        "skipped: not a plain file, or a name that is not allowed here: link\n"
+        f"copied 2 files, 8 bytes, from {JOB}-worker-0:{OUTPUT} to here\n"
+    )
+    assert (tmp_path / "here/a.txt").read_bytes() == b"hello"
+    command = f"--namespace=team exec --stdin {JOB}-worker-0 --container=worker -- sh -c LC_ALL=C tar -c -f - -C "
+    assert life.calls[-1].startswith(command)
+    assert life.calls[-1].endswith(f" {OUTPUT}")
+
+
+def test_a_worker_can_be_named(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.archive = ONE_FILE
+    done = mlpack(*RESULTS, "--worker", "1")
+    assert (done.code, done.stderr) == (0, f"copied 1 file, 5 bytes, from {JOB}-worker-1:{OUTPUT} to here\n")
+    done = mlpack(*RESULTS, "--worker", "2")
+    assert (done.code, done.stderr) == (2, "error: worker 2 not found\nhint: there are 0 to 1\n")
+
+
+def test_a_folder_that_cannot_be_written(mlpack: Mlpack, life: Life, tmp_path: Path) -> None:
+    life.deploy()
+    life.start()
+    (tmp_path / "here").write_text("a file in the way")
+    done = mlpack(*RESULTS)
+    assert (done.code, done.stderr) == (6, "error: here cannot be written: file exists\n")
+
+
+@pytest.mark.usefixtures("life")
+def test_of_a_job_that_is_not_there_nothing_is_left(mlpack: Mlpack) -> None:
+    done = mlpack(*RESULTS)
+    assert done.code == 7
+    assert done.stderr == (
+        f"error: {MPIJOB} not found: what it wrote to emptyDir was deleted with its pods\n"
+        "hint: mlpack deploy hello-mpi -n team\n"
+    )
+
+
+def test_of_a_job_that_does_not_run_yet_there_is_nothing(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    done = mlpack(*RESULTS)
+    assert (done.code, done.stderr) == (7, f"error: {MPIJOB} is not running yet\n{STATUS_HINT}")
+
+
+def test_of_a_job_that_has_ended_they_went_with_its_pods(mlpack: Mlpack, life: Life) -> None:
+    life.deploy("single-node")["status"] = {"phase": "Succeeded"}
+    done = mlpack(*RESULTS, "--overlay", "single-node")
+    assert done.code == 7
+    assert done.stderr == (
+        f"error: pod/{POD} has ended, and its results were deleted with its pods: OUTPUT_DIR is on emptyDir\n"
+        "hint: copy them while it is running, or use persistent storage: mlpack configure --storage\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("stderr", "message", "hint"),
+    [
+        (
+            'OCI runtime exec failed: exec: "tar": executable file not found in $PATH: unknown',
+            "the image of worker has no tar, which is needed for copying",
+            "add tar to the image",
+        ),
+        (
+            f"tar: {OUTPUT}: Cannot open: No such file or directory",
+            f"{OUTPUT} does not exist yet",
+            "check with mlpack logs whether the work has started",
+        ),
+        (
+            "sh: 1: tar: not found",
+            "the image of worker has no tar, which is needed for copying",
+            "add tar to the image",
+        ),
+        (
+            "sh: line 1: tar: command not found",
+            "the image of worker has no tar, which is needed for copying",
+            "add tar to the image",
+        ),
+        (
+            f"tar: can't change directory to '{OUTPUT}': Permission denied",
+            f"{OUTPUT} cannot be read: Permission denied",
+            "check the pod's user: mlpack exec PACKAGE -- id",
+        ),
+        (
+            "tar: short read",
+            "the copy was interrupted: a file shrank while it was read, and the tar of this image stops then",
+            "run it again; the files copied so far are kept",
+        ),
+        (
+            "tar: ./a: Cannot stat: No such file or directory\nerror: unexpected EOF",
+            "the copy was interrupted: error: unexpected EOF",
+            "run it again; the files copied so far are kept",
+        ),
+        (
+            "error: You must be logged in to the server (Unauthorized)",
+            (
+                "the copy was interrupted: the cluster rejects your credentials: "
+                "You must be logged in to the server (Unauthorized)"
+            ),
+            "log in again; kubectl config view --minify shows the user",
+        ),
+        (
+            "error: unexpected\nEOF",
+            "the copy was interrupted: error: unexpected EOF",
+            "run it again; the files copied so far are kept",
+        ),
+    ],
+)
+def test_what_a_copy_fails_with_is_explained(mlpack: Mlpack, life: Life, stderr: str, message: str, hint: str) -> None:
+    life.deploy()
+    life.start()
+    life.broke, life.is_cut = (1, stderr), "tar: " not in stderr
+    done = mlpack(*RESULTS)
+    assert (done.code, done.stderr) == (7, f"error: {message}\nhint: {hint}\n")
+
+
+def test_a_stream_that_is_not_a_tar_ends_with_5(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.archive = ONE_FILE[:700]
+    done = mlpack(*RESULTS)
+    assert done.code == 5
+    assert done.stderr.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("stderr", "listed", "counted", "hint"),
+    [
+        (
+            "tar: ./a.txt: file changed as we read it\ncommand terminated with exit code 1",
+            "changed while it was read, and may be inconsistent: a.txt\n",
+            "1 changed while it was read",
+            "run it again when no program is writing there",
+        ),
+        (
+            "tar: ./a.txt: File shrank by 9 bytes; padding with zeros\ntar: ./b\\nc: file changed as we read it",
+            (
+                "changed while it was read, and may be inconsistent: a.txt\n"
+                "changed while it was read, and may be inconsistent: b\\nc\n"
+            ),
+            "2 changed while it was read",
+            "run it again when no program is writing there",
+        ),
+        (
+            (
+                "tar: ./key: Cannot open: Permission denied\ntar: ./a.txt: file changed as we read it\n"
+                "tar: ./tmp: File removed before we read it\ntar: ./sock: socket ignored\n"
+                "tar: Exiting with failure status due to previous errors\ncommand terminated with exit code 2"
+            ),
+            (
+                "skipped: not a plain file: sock\nnot read: key: Permission denied\n"
+                "changed while it was read, and may be inconsistent: a.txt\n"
+                "removed or renamed before it was read: tmp\n"
+            ),
+            "1 could not be read, 1 changed while it was read, 1 was removed before it was read",
+            "the pod's user cannot read them: check with mlpack exec",
+        ),
+    ],
+    ids=["grown", "shrunk", "unreadable"],
+)
+def test_what_is_not_here_as_it_was_there_is_listed(
+    mlpack: Mlpack, life: Life, stderr: str, listed: str, counted: str, hint: str
+) -> None:
+    life.deploy()
+    life.start()
+    life.archive, life.broke = ONE_FILE, (2, stderr)
+    done = mlpack(*RESULTS)
+    assert (done.code, done.stderr) == (
+        7,
+        (
+            f"{listed}copied 1 file, 5 bytes, {FROM_WORKER}"
+            f"error: the copy differs from the results in the pod: {counted}\nhint: {hint}\n"
+        ),
+    )
+
+
+def test_of_very_many_only_some_are_listed(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    stderr = "".join(f"tar: ./{number}: Cannot open: Permission denied\n" for number in range(25))
+    life.archive, life.broke = ONE_FILE, (2, stderr)
+    lines = mlpack(*RESULTS).stderr.splitlines()
+    assert lines[19:21] == ["not read: 19: Permission denied", "not read: 5 more"]
+    assert lines[-2] == "error: the copy differs from the results in the pod: 25 could not be read"
+
+
+def test_a_folder_in_which_files_come_and_go_is_no_torn_file(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.archive, life.broke = ONE_FILE, (1, "tar: .: file changed as we read it")
+    done = mlpack(*RESULTS)
+    assert (done.code, done.stderr) == (
+        0,
+        f"files were added or removed while this folder was read: .\ncopied 1 file, 5 bytes, {FROM_WORKER}",
+    )
+
+
+def test_a_kubelet_that_does_not_answer_is_told_of_and_given_up(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.silence = 100
+    done = mlpack(*RESULTS)
+    pod = f"pod/{JOB}-worker-0"
+    assert (done.code, done.stderr) == (
+        8,
+        (
+            f"no data received from {pod} for 8 s; waiting until it is 60 s\n"
+            f"error: no data received from {pod} for 60 s\n"
+            "hint: kubectl get nodes; run it again: the files copied so far are kept\n"
+        ),
+    )
+    assert mlpack(*RESULTS, "--timeout", "5s").stderr.startswith(f"error: no data received from {pod} for 5 s\n")
+    life.archive = ONE_FILE
+    patient = mlpack(*RESULTS, "--timeout", "0")
+    assert patient.code == 0
+    assert patient.stderr == f"no data received from {pod} for 8 s; waiting\ncopied 1 file, 5 bytes, {FROM_WORKER}"
+
+
+def test_an_invalid_timeout_is_refused(mlpack: Mlpack, life: Life) -> None:
+    done = mlpack(*RESULTS, "--timeout", "soon")
+    assert (done.code, done.stderr) == (
+        2,
+        "error: invalid duration 'soon': use 90s, 5m or 1h30m\n",
+    )
+    assert life.calls == []
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        (None, f"pod/{JOB}-worker-0 was deleted"),
+        (
+            {"phase": "Failed", "reason": "Evicted", "message": "low on memory"},
+            f"pod/{JOB}-worker-0: evicted: low on memory",
+        ),
+        ({"phase": "Succeeded"}, f"pod/{JOB}-worker-0 has ended"),
+    ],
+    ids=["deleted", "evicted", "ended"],
+)
+def test_a_pod_that_goes_in_the_middle(
+    mlpack: Mlpack, life: Life, status: dict[str, Any] | None, why: str, tmp_path: Path
+) -> None:
+    def go() -> None:
+        pod = life.find("Pod", f"{JOB}-worker-0")
+        pod["status"] = status
+        if status is None:
+            life.objects.remove(pod)
+
+    life.deploy()
+    life.start()
+    life.archive = packed((member("./a.txt"), b"hello"), (member("./b.txt"), b"x" * 4000)).getvalue()[:2000]
+    life.broke, life.meanwhile, life.is_cut = (137, "command terminated with exit code 137"), go, True
+    done = mlpack(*RESULTS)
+    assert (done.code, done.stderr) == (
+        7,
+        f"error: the copy was interrupted: {why}\nhint: run it again; the files copied so far are kept\n",
+    )
+    assert [path.name for path in (tmp_path / "here").iterdir()] == ["a.txt"]
+
+
+def test_an_archive_that_ends_too_early_is_no_whole_one_though_kubectl_says_so(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.archive, life.is_cut = ONE_FILE, True
+    done = mlpack(*RESULTS)
+    assert (done.code, done.stderr) == (
+        7,
+        (
+            "error: the copy was interrupted: the connection ended before the archive did\n"
+            "hint: run it again; the files copied so far are kept\n"
+        ),
+    )
+
+
+def test_a_disk_that_is_full(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    life.deploy()
+    life.start()
+    monkeypatch.setattr("packager.cluster.copying.receive", full)
+    done = mlpack(*RESULTS)
+    assert (done.code, done.stderr) == (
+        6,
+        (
+            "error: here cannot be written: no space left on device\n"
+            "hint: the files copied so far are kept; free some space and run it again\n"
+        ),
+    )
+
+
+def test_a_claim_is_read_by_a_pod_that_goes_again(mlpack: Mlpack, claimed: Life) -> None:
+    claimed.archive = ONE_FILE
+    done = mlpack(*RESULTS)
+    assert done.code == 0
+    first, second = done.stderr.splitlines()
+    assert first == "no pod is running: starting a temporary pod to read the claim disk"
+    (reader,) = claimed.readers
+    assert second == f"copied 1 file, 5 bytes, from {reader['metadata']['name']}:{OUTPUT} to here"
+    (container,) = reader["spec"]["containers"]
+    assert {"name": "output", "persistentVolumeClaim": {"claimName": "disk"}} in reader["spec"]["volumes"]
+    assert [mount["name"] for mount in container["volumeMounts"]] == ["output"]
+    assert deleted(claimed) == [
+        f"delete pods/{reader['metadata']['name']} --ignore-not-found --wait=false --grace-period=1"
+    ]
+
+
+def test_a_reader_that_the_cluster_refuses(mlpack: Mlpack, claimed: Life) -> None:
+    claimed.refused["create"] = (
+        'Error from server (Forbidden): error when creating "reader.json": pods "x" is forbidden: '
+        "exceeded quota: full, requested: pods=1, used: pods=2, limited: pods=2"
+    )
+    done = mlpack(*RESULTS)
+    assert done.code == 7
+    assert done.stderr.endswith(
+        "error: the pod that reads the results cannot be created: the cluster rejects it: "
+        "the quota full of the namespace does not allow another pod: asked for pods=1, used pods=2 of pods=2\n"
+        "hint: wait for running pods to end, or request less\n"
+    )
+
+
+def test_a_reader_that_stays_is_told_of(mlpack: Mlpack, claimed: Life) -> None:
+    claimed.archive = ONE_FILE
+    claimed.refused["delete pods"] = 'Error from server (Forbidden): pods "x" is forbidden: User "me" cannot delete'
+    done = mlpack(*RESULTS)
+    pod = claimed.readers[0]["metadata"]["name"]
+    why = 'pods "x" is forbidden: User "me" cannot delete'
+    assert done.code == 0
+    assert done.stderr.endswith(f"pod/{pod} could not be deleted, and ends by itself within 60 minutes: {why}\n")
+
+
+PULLING = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
+
+
+NO_IMAGE = [{"name": "reader", "image": "a:1", "state": PULLING}]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message", "hint"),
+    [
+        (None, 7, "pod/NAME was deleted", ""),
+        (
+            {"phase": "Failed", "reason": "Evicted", "message": "no disk"},
+            7,
+            "the pod that reads the results has failed: evicted: no disk",
+            "hint: request more of this resource in the overlay\n",
+        ),
+        ({"phase": "Pending"}, 8, "the pod that reads the results: it does not start", ""),
+        (
+            {"phase": "Pending", "containerStatuses": NO_IMAGE},
+            8,
+            "the pod that reads the results: the image a:1 cannot be pulled: not found",
+            "hint: build and push it, or correct REGISTRY in mlops.env\n",
+        ),
+    ],
+    ids=["deleted", "failed", "silent", "no image"],
+)
+def test_a_reader_that_does_not_run(
+    mlpack: Mlpack,
+    claimed: Life,
+    status: dict[str, Any] | None,
+    code: int,
+    message: str,
+    hint: str,
+) -> None:
+    claimed.reader_status = status
+    done = mlpack(*RESULTS)
+    assert done.code == code
+    name = claimed.readers[0]["metadata"]["name"]
+    assert done.stderr.endswith(f"error: {message.replace('NAME', name)}\n{hint}")
+    assert len(deleted(claimed)) == 1
+
+
+def test_what_is_on_a_claim_comes_out_of_any_worker_that_still_runs(mlpack: Mlpack, claimed: Life) -> None:
+    claimed.deploy()
+    claimed.objects += [worker(0, state={"terminated": {"exitCode": 0}}), worker(1)]
+    claimed.archive = ONE_FILE
+    done = mlpack(*RESULTS)
+    assert (done.code, done.stderr) == (0, f"copied 1 file, 5 bytes, from {JOB}-worker-1:{OUTPUT} to here\n")

@@ -1,0 +1,196 @@
+"""An overlay of two workloads, one that ends and one that serves, by all verbs: in a made-up cluster."""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.app import image
+from packager.package.opened import opened
+from tests.fake_cluster import healthy, lease, node
+from tests.life import JOB, SERVER
+from tests.serving import LABELS, manifest, replica, replica_set, report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import Outcome
+    from tests.fake_cluster import Object
+    from tests.life import Life
+
+    Mlpack = Callable[..., Outcome]
+
+WHERE = ("hello-mpi", "-n", "team")
+DEPLOY = ("deploy", *WHERE, "--no-verify")
+TRAINING, SERVING = f"mpijob/{JOB}", f"deployment/{SERVER}"
+
+
+@pytest.fixture
+def both(life: Life) -> Life:
+    """The made-up cluster, for a package whose first overlay trains and serves; it names what serves first."""
+    life.served["apps/v1"] = ["Deployment"]
+    life.overlays["multi-node"].insert(0, manifest())
+    return life
+
+
+@pytest.fixture
+def deployed(both: Life) -> Life:
+    """The same, deployed, with both at work."""
+    both.deploy()
+    both.start()
+    serve(both)
+    return both
+
+
+def serve(life: Life) -> None:
+    life.objects += [replica_set(), replica(0), replica(1)]
+    report(life, 2)
+
+
+def nothing() -> None:
+    """Let a look pass."""
+
+
+def spoken(done: Outcome) -> list[str]:
+    return [re.sub(r"^\d\d:\d\d  ", "", line) for line in done.stderr.splitlines()]
+
+
+def test_both_are_followed_until_each_has_come_to_its_end(mlpack: Mlpack, both: Life) -> None:
+    both.moments = [nothing, both.start, lambda: serve(both), both.end]
+    done = mlpack(*DEPLOY)
+    assert (done.code, done.stdout) == (0, "")
+    assert spoken(done)[1:] == [
+        f"{TRAINING}, {SERVING} are deployed in the namespace team",
+        f"{TRAINING} pending: no pods yet",
+        f"{TRAINING} running: pods: 3 running",
+        f"{TRAINING} has succeeded",
+        "  its log:     mlpack logs hello-mpi -n team",
+        "  delete it:   mlpack delete hello-mpi -n team",
+        f"{SERVING} serves: 2 of 2 replicas serve",
+        f"  its log:     mlpack logs hello-mpi -n team --workload {SERVER}",
+        "  delete it:   mlpack delete hello-mpi -n team",
+    ]
+
+
+def test_the_first_that_fails_ends_it(mlpack: Mlpack, both: Life) -> None:
+    late = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "no progress"}
+    both.moments = [nothing, both.start, lambda: report(both, 0, conditions=[late])]
+    done = mlpack(*DEPLOY)
+    assert done.code == 7
+    assert (
+        spoken(done)[-2]
+        == f"error: {SERVING} does not serve what was deployed: ProgressDeadlineExceeded; it was left as it is"
+    )
+
+
+def test_only_what_has_changed_is_replaced(mlpack: Mlpack, deployed: Life) -> None:
+    deployed.end("Failed")
+    deployed.moments = [nothing, nothing, nothing, deployed.start, nothing, deployed.end]
+    done = mlpack(*DEPLOY, "--replace")
+    assert done.code == 0
+    assert [line for line in spoken(done) if line.startswith("waiting")] == [
+        f"waiting until the earlier {TRAINING} is deleted"
+    ]
+
+
+def test_status_tells_of_both(mlpack: Mlpack, deployed: Life) -> None:
+    done = mlpack("status", *WHERE)
+    assert done.code == 0
+    assert f"{TRAINING}  running: pods: 3 running" in done.stdout
+    assert f"{SERVING}  serving: 2 of 2 replicas serve" in done.stdout
+    answer = mlpack("status", *WHERE, "-o", "json").json
+    assert (answer["workload"], [other["workload"] for other in answer["others"]]) == (TRAINING, [SERVING])
+    deployed.end("Failed")
+    assert mlpack("status", *WHERE).code == 7
+
+
+def test_logs_and_exec_take_the_main_one_or_the_one_that_is_named(mlpack: Mlpack, deployed: Life) -> None:
+    begin = "2026-11-21T00:00:01.000000000Z"
+    deployed.logs = {f"{JOB}-launcher-0": f"{begin} epoch 1\n", f"{SERVER}-a-1": f"{begin} ready\n"}
+    assert mlpack("logs", *WHERE).stdout == "epoch 1\n"
+    assert mlpack("logs", *WHERE, "--workload", SERVER).stdout == "ready\n"
+    mlpack("exec", *WHERE, "--workload", SERVER, "--", "id")
+    assert f"{SERVER}-a-1" in deployed.commands[0]
+
+
+def test_one_that_has_not_changed_is_left_while_the_other_is_changed(mlpack: Mlpack, both: Life) -> None:
+    both.moments = [nothing, both.start, lambda: serve(both), nothing]
+    mlpack(*DEPLOY, "--no-wait")
+    both.start()
+    serve(both)
+    both.overlays["multi-node"][0] = manifest(replicas=3)
+    both.moments = []
+    done = mlpack(*DEPLOY, "--no-wait")
+    assert (done.code, spoken(done)[:2]) == (
+        0,
+        [
+            f"{TRAINING} already exists and is up to date",
+            f"{SERVING} already exists with a different spec; the changes can be applied in place",
+        ],
+    )
+
+
+def test_the_one_that_the_package_was_built_with_is_meant_where_none_is_named(mlpack: Mlpack, deployed: Life) -> None:
+    job = deepcopy(deployed.find("MPIJob", JOB))
+    deployed.overlays["multi-node"].insert(0, {**job, "metadata": {"name": "evaluate"}})
+    mlpack("exec", *WHERE, "--", "id")
+    assert f"{JOB}-launcher-0" in deployed.commands[0]
+
+
+def test_two_of_the_same_name_are_told_apart_by_their_kinds(mlpack: Mlpack, deployed: Life) -> None:
+    for item in (*deployed.overlays["multi-node"], *deployed.objects):
+        if item["kind"] == "Deployment":
+            item["metadata"]["name"] = JOB
+    done = mlpack("logs", *WHERE, "--workload", JOB)
+    hint = f"use one of mpijob/{JOB}, deployment/{JOB}"
+    assert (done.code, done.stderr) == (2, f"error: 2 workloads have the name '{JOB}'\nhint: {hint}\n")
+    deployed.logs = {f"{JOB}-launcher-0": "2026-11-21T00:00:01.000000000Z epoch 1\n"}
+    assert mlpack("logs", *WHERE, "--workload", f"mpijob/{JOB}").stdout == "epoch 1\n"
+
+
+def test_doctor_asks_for_the_pods_of_both(mlpack: Mlpack, both: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    both.objects = healthy().objects
+    trials: list[Object] = []
+    create = both._create  # noqa: SLF001 - what a dry run is given, and leaves nowhere
+
+    def keep(given: Object) -> Any:
+        trials.append(given)
+        return create(given)
+
+    monkeypatch.setattr(both, "_create", keep)
+    mlpack("doctor", *WHERE)
+    labels = [trial["metadata"]["labels"] for trial in trials if trial["kind"] == "Pod"]
+    assert [entry.get("training.kubeflow.org/job-role") for entry in labels] == [None, "launcher", "worker"]
+    assert labels[0] == LABELS
+
+
+def test_doctor_leaves_out_what_runs_of_both_already(mlpack: Mlpack, deployed: Life) -> None:
+    deployed.objects += [*healthy().objects[:1], node(cpu="700m"), lease()]
+    for pod in [item for item in deployed.objects if item["kind"] == "Pod"]:
+        pod["spec"] |= {"nodeName": "node-1"}
+        pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "300m"}}
+    findings = mlpack("doctor", *WHERE, "-o", "json").json["findings"]
+    assert [finding["state"] for finding in findings if finding["check"] == "nodes"] == ["ok"]
+
+
+def test_the_image_of_the_package_is_that_of_its_own_workload(both: Life) -> None:
+    with opened(Path("hello-mpi")) as package:
+        images = image.names(package, ("multi-node",), image.ImageRequest(Path("hello-mpi"), both))
+    own = "docker.io/mpioperator/mpi-pi:openmpi"
+    assert images == image.Images((own,), {"a:1": f"deployments.apps/{SERVER}"})
+
+
+@pytest.mark.usefixtures("both")
+def test_a_workload_that_there_is_not(mlpack: Mlpack) -> None:
+    done = mlpack("logs", *WHERE, "--workload", "other")
+    assert (done.code, done.stderr) == (2, f"error: there is no workload 'other'; there are: {JOB}, {SERVER}\n")
+
+
+def test_both_are_deleted(mlpack: Mlpack, deployed: Life) -> None:
+    done = mlpack("delete", *WHERE, "-y")
+    assert (done.code, done.stderr) == (0, f"{TRAINING}, {SERVING} are deleted\n")
+    assert [obj["kind"] for obj in deployed.objects if obj["kind"] in ("Deployment", "MPIJob", "ConfigMap")] == []

@@ -1,0 +1,428 @@
+"""What status and history say of what is there, to people."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.fake_cluster import item
+from tests.life import ENDED_WITH_3, JOB, POD, at_a_terminal, launcher, worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import Outcome
+    from tests.life import Life
+
+    Mlpack = Callable[..., Outcome]
+
+STATUS = ("status", "hello-mpi", "-n", "team")
+HISTORY = ("history", "hello-mpi", "-n", "team")
+MPIJOB = f"mpijob/{JOB}"
+
+
+@pytest.mark.usefixtures("life")
+def test_a_job_that_is_not_there_is_7(mlpack: Mlpack) -> None:
+    done = mlpack(*STATUS)
+    assert (done.code, done.stdout, done.stderr) == (7, f"{MPIJOB}  absent: not found\n", "")
+
+
+def test_a_job_that_runs_is_shown_with_its_pods(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    done = mlpack(*STATUS)
+    assert done.code == 0
+    assert done.stdout.splitlines() == [
+        f"{MPIJOB}  running: pods: 3 running",
+        "POD                              STATE    RESTARTS",
+        f"{JOB}-launcher-0  Running  0",
+        f"{JOB}-worker-0    Running  0",
+        f"{JOB}-worker-1    Running  0",
+    ]
+
+
+def test_a_pod_is_its_own_workload(mlpack: Mlpack, life: Life) -> None:
+    life.deploy("single-node")["status"] = {"phase": "Succeeded"}
+    done = mlpack(*STATUS, "--overlay", "single-node")
+    assert done.code == 0
+    assert done.stdout.startswith(f"pod/{POD}  succeeded: the pod has succeeded\n")
+
+
+def test_a_failure_is_7_with_its_reason_and_last_lines(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.objects.append(launcher(state=ENDED_WITH_3, phase="Failed"))
+    life.end("Failed", reason="BackoffLimitExceeded")
+    done = mlpack(*STATUS)
+    assert done.code == 7
+    assert done.stdout.startswith(f"{MPIJOB}  failed: the launcher has failed\n")
+    assert done.stdout.endswith(
+        f"pod/{JOB}-launcher-0: container launcher ended with exit code 3\n  | epoch 1\n  | no such file: train.csv\n"
+    )
+
+
+def test_how_each_container_ended_is_told_to_programs(mlpack: Mlpack, life: Life) -> None:
+    times = {"startedAt": "2026-11-21T00:00:01Z", "finishedAt": "2026-11-21T00:00:09Z"}
+    life.deploy()
+    life.objects += [
+        launcher(state={"terminated": {"exitCode": 137, "reason": "OOMKilled", **times}}, phase="Failed"),
+        worker(0, state={"running": {"startedAt": "2026-11-21T00:00:01Z"}}),
+    ]
+    life.end("Failed", reason="BackoffLimitExceeded")
+    done = mlpack(*STATUS, "-o", "json")
+    began, ended = times.values()
+    runs: dict[str, Any] = {"state": "running", "exit_code": None, "signal": None, "reason": None, "finished": None}
+    killed = {"exit_code": 137, "signal": 9, "reason": "OOMKilled", "started": began, "finished": ended, "restarts": 0}
+    assert done.code == 7
+    assert done.json["pods"] == [
+        {
+            "name": f"{JOB}-launcher-0",
+            "role": "main",
+            "state": "OOMKilled",
+            "phase": "Failed",
+            "node": None,
+            "restarts": 0,
+            "containers": [{"name": "launcher", "state": "terminated", **killed}],
+        },
+        {
+            "name": f"{JOB}-worker-0",
+            "role": "worker",
+            "state": "Running",
+            "phase": "Running",
+            "node": None,
+            "restarts": 0,
+            "containers": [{"name": "worker", **runs, "started": began, "restarts": 0}],
+        },
+    ]
+
+
+def test_last_lines_that_the_status_does_not_hold_come_out_of_the_log(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.objects.append(launcher(state={"terminated": {"exitCode": 1}}, phase="Failed"))
+    life.end("Failed", reason="BackoffLimitExceeded")
+    life.logs[f"{JOB}-launcher-0"] = "out of the log\n"
+    assert "  | out of the log\n" in mlpack(*STATUS).stdout
+    assert f"--namespace=team logs {JOB}-launcher-0 --container=launcher --tail=12" in life.calls
+
+
+def test_of_many_pods_twelve_are_shown(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.objects += [worker(index) for index in range(2, 20)]
+    lines = mlpack(*STATUS).stdout.splitlines()
+    assert lines[-2].startswith(f"{JOB}-worker-10 ")
+    assert lines[-1] == "and 9 more"
+
+
+def test_a_job_that_went_with_its_namespace_is_told_as_that(mlpack: Mlpack, life: Life) -> None:
+    life.objects.append(item("Namespace", "team", metadata={"deletionTimestamp": "2026-11-21T00:00:00Z"}))
+    done = mlpack(*STATUS)
+    assert (done.code, done.stdout) == (7, f"{MPIJOB}  absent: its namespace team is being deleted\n")
+
+
+def test_a_namespace_that_is_not_there_is_told_as_that(mlpack: Mlpack, life: Life) -> None:
+    life.has_namespace = False
+    done = mlpack(*STATUS)
+    assert (done.code, done.stdout) == (7, f"{MPIJOB}  absent: namespace team not found\n")
+
+
+def test_who_may_not_see_namespaces_is_told_what_is_known(mlpack: Mlpack, life: Life) -> None:
+    life.denied.add("get namespaces")
+    done = mlpack(*STATUS)
+    assert (done.code, done.stdout) == (7, f"{MPIJOB}  absent: not found\n")
+
+
+def test_a_child_that_was_killed_is_told_of_a_success(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.objects.append(launcher(state={"terminated": {"exitCode": 0, "reason": "OOMKilled"}}, phase="Succeeded"))
+    life.end()
+    message = (
+        f"pod/{JOB}-launcher-0: a process in container launcher was killed for using more memory than available, "
+        "and the container still ended with exit code 0\n"
+        "  hint: check that the result is complete; raise limits.memory in the overlay's manifest, "
+        "or reduce the memory use\n"
+    )
+    assert mlpack(*STATUS).stdout.endswith(message)
+    done = mlpack(*STATUS, "--watch")
+    assert (done.code, done.stderr.splitlines(keepends=True)[1:3]) == (0, message.splitlines(keepends=True))
+
+
+KILLED = "processes were killed for taking more memory than their worker may, in: "
+
+
+@pytest.mark.parametrize(
+    ("written", "whom"),
+    [
+        (f"{KILLED}{JOB}-worker-1\n", "pod/{}-worker-1"),
+        (f"{KILLED}{JOB}-worker-0 {JOB}-worker-1\n", "pod/{}-worker-0 (and 1 more)"),
+        (f"{KILLED}{JOB}-worker-0 {JOB}-worker-1, and 7 more\n", "pod/{}-worker-0 (and 8 more)"),
+        (f"{KILLED}somebody-elses {JOB}-worker-3", "pod/{}-worker-3"),
+    ],
+)
+def test_a_child_that_was_killed_on_a_worker_is_told_by_the_launcher(
+    mlpack: Mlpack, life: Life, written: str, whom: str
+) -> None:
+    life.deploy()
+    life.objects.append(launcher(state={"terminated": {"exitCode": 0, "message": written}}, phase="Succeeded"))
+    worker_spec = life.find("MPIJob", JOB)["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
+    worker_spec["containers"][0]["resources"] = {"limits": {"memory": "64Mi"}}
+    life.end()
+    message = (
+        f"{whom.format(JOB)}: a process in it was killed for using more memory than the limit of 64Mi, "
+        "and the job still ended with exit code 0\n"
+        "  hint: check that the result is complete; raise limits.memory in the overlay's manifest, "
+        "or reduce the memory use\n"
+    )
+    done = mlpack(*STATUS)
+    assert done.code == 0
+    assert done.stdout.endswith(message)
+    assert done.stdout.count("was killed") == 1
+    watched = mlpack(*STATUS, "--watch")
+    assert (watched.code, watched.stderr.splitlines(keepends=True)[1:3]) == (0, message.splitlines(keepends=True))
+
+
+@pytest.mark.parametrize(
+    "message", ["done", f"{KILLED}\x1b[2J", f"{KILLED}somebody-elses", f"{KILLED}{JOB}-worker-0\nx"]
+)
+def test_other_last_words_of_a_launcher_are_not_taken_for_that(mlpack: Mlpack, life: Life, message: str) -> None:
+    life.deploy()
+    life.objects.append(launcher(state={"terminated": {"exitCode": 0, "message": message}}, phase="Succeeded"))
+    life.end()
+    done = mlpack(*STATUS)
+    assert (done.code, "killed" in done.stdout) == (0, False)
+
+
+def test_a_cluster_that_does_not_answer_is_7(mlpack: Mlpack, life: Life) -> None:
+    life.go_silent()
+    done = mlpack(*STATUS)
+    assert done.code == 7
+    assert done.stderr == (
+        "error: the cluster does not answer: Unable to connect to the server: dial tcp 10.0.0.1:443: i/o timeout\n"
+        "hint: kubectl cluster-info\n"
+    )
+
+
+def test_a_watch_says_when_the_cluster_is_away_and_when_it_is_back(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.moments = [life.start, life.go_silent, lambda: None, life.answer, life.end]
+    done = mlpack(*STATUS, "--watch")
+    assert done.code == 0
+    why = "Unable to connect to the server: dial tcp 10.0.0.1:443: i/o timeout"
+    assert [line[7:] for line in done.stderr.splitlines()[:3]] == [
+        "running: pods: 3 running",
+        f"the cluster does not answer ({why}); retrying until it does",
+        "the cluster is reachable again",
+    ]
+
+
+def test_a_watch_tells_silence_from_a_refusal(mlpack: Mlpack, life: Life) -> None:
+    def forbid() -> None:
+        life.answer()
+        life.denied.add("get mpijobs")
+
+    life.deploy()
+    life.moments = [life.start, life.go_silent, forbid, lambda: None, life.denied.clear, life.end]
+    done = mlpack(*STATUS, "--watch")
+    assert done.code == 0
+    lines = [line[7:] for line in done.stderr.splitlines()]
+    assert lines[1].startswith("the cluster does not answer (Unable to connect")
+    why = 'mpijobs.kubeflow.org is forbidden: User "me" cannot get resource "mpijobs" in API group "" in the namespace'
+    assert lines[2] == f"the cluster does not report the state ({why}); retrying until it does"
+    assert lines[3] == "the cluster is reachable again"
+
+
+def test_a_watch_says_a_hint_once(mlpack: Mlpack, life: Life) -> None:
+    hint = "hint: is mpi-operator running? kubectl get pods --all-namespaces | grep mpi-operator\n"
+    life.deploy()["metadata"]["creationTimestamp"] = "2026-11-21T00:00:00Z"
+    life.moments = [lambda: None, lambda: None, life.start, life.end]
+    done = mlpack(*STATUS, "--watch")
+    assert done.code == 0
+    assert done.stderr.count(hint) == 1
+
+
+def test_on_a_terminal_a_watch_is_a_picture(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_a_terminal(monkeypatch)
+    life.deploy()["metadata"]["creationTimestamp"] = "2026-11-21T00:00:00Z"
+    life.logs[f"{JOB}-launcher-0"] = "2026-11-21T00:00:01Z epoch 1\n"
+    life.moments = [lambda: None, life.start, life.go_silent, life.answer, life.end]
+    done = mlpack(*STATUS, "--watch")
+    assert done.code == 0
+    for words in (
+        f"{MPIJOB}  stuck  00:0",
+        "  hint: is mpi-operator running?",
+        "POD ",
+        f"{JOB}-worker-1",
+        "log: epoch 1",
+        "the cluster has not answered for 1 s; retrying until it does",
+        "Ctrl-C leaves it running",
+        f"{MPIJOB} has succeeded",
+    ):
+        assert words in done.stderr
+
+
+def build(life: Life, digest: str, **fields: Any) -> None:
+    """Let somebody else have deployed the pod of another build."""
+    notes = {"mlpack/digest": digest, "mlpack/deployed-by": "bob@laptop"}
+    life.deploy("single-node")["metadata"] |= {"annotations": notes, **fields}
+
+
+def test_history_of_nothing(mlpack: Mlpack, life: Life) -> None:
+    done = mlpack(*HISTORY)
+    assert (done.code, done.stdout, done.stderr) == (0, "", "nothing of hello-mpi is deployed\n")
+    assert all("app.kubernetes.io/name=hello-mpi" in call for call in life.calls)
+
+
+def test_history_tells_builds_apart(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    own = json.loads(mlpack(*HISTORY, "-o", "json").stdout)["digest"]
+    build(life, "sha256:0123456789abcdef", creationTimestamp="2026-11-21T12:00:00Z")
+    life.deploy()["metadata"] |= {"creationTimestamp": "2026-11-21T13:00:00Z"}
+    life.end()
+    assert [line.split("  ") for line in _columns(mlpack(*HISTORY).stdout)] == [
+        ["DEPLOYED", "NAMESPACE", "WORKLOAD", "ENDED", "BUILD", "BY"],
+        ["2026-11-21 13:00", "team", MPIJOB, "succeeded", "applied by kubectl", "-"],
+        ["2026-11-21 12:00", "team", f"pod/{POD}", "-", "0123456789ab", "bob@laptop"],
+    ]
+    build(life, own)
+    assert f"{own[7:19]} (this one)  bob@laptop\n" in mlpack(*HISTORY).stdout
+
+
+UNKNOWN = 'error: the server doesn\'t have a resource type "mpijobs"'
+
+
+def test_history_where_no_operator_is_installed(mlpack: Mlpack, life: Life) -> None:
+    del life.served["kubeflow.org/v2beta1"]
+    done = mlpack(*HISTORY)
+    assert (done.code, done.stderr) == (0, "nothing of hello-mpi is deployed\n")
+    assert [call for call in life.calls if "--raw" in call] == ["get --raw /readyz", "get --raw /apis/kubeflow.org"] * 2
+
+
+def test_a_kind_that_the_server_has_only_just_learnt_is_asked_for_again(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.refused_once["get mpijobs"] = UNKNOWN
+    assert MPIJOB in mlpack(*HISTORY).stdout
+
+
+def test_a_server_that_is_not_ready_is_not_believed_to_lack_a_kind(mlpack: Mlpack, life: Life) -> None:
+    life.refused["get mpijobs"] = UNKNOWN
+    life.unready = 'Error from server (InternalError): an error on the server ("[-]crds failed")'
+    done = mlpack(*HISTORY)
+    assert (done.code, done.stderr) == (
+        7,
+        "error: the cluster does not answer: it is not ready yet\nhint: kubectl get --raw '/readyz?verbose'\n",
+    )
+
+
+def test_a_server_that_serves_a_kind_and_denies_it_does_not_answer(mlpack: Mlpack, life: Life) -> None:
+    life.refused["get mpijobs"] = UNKNOWN
+    done = mlpack(*HISTORY)
+    assert (done.code, done.stderr) == (
+        7,
+        "error: the cluster does not answer: it does not serve mpijobs.kubeflow.org yet\nhint: kubectl cluster-info\n",
+    )
+
+
+@pytest.mark.usefixtures("life")
+def test_status_where_no_operator_is_installed(mlpack: Mlpack, life: Life) -> None:
+    del life.served["kubeflow.org/v2beta1"]
+    done = mlpack(*STATUS)
+    assert (done.code, done.stderr) == (
+        7,
+        (
+            "error: the cluster does not serve mpijobs.kubeflow.org: its operator is not installed\n"
+            "hint: mlpack operator install mpi\n"
+        ),
+    )
+
+
+def test_history_calls_a_pod_that_was_stopped_failed(mlpack: Mlpack, life: Life) -> None:
+    stopped = {"deletionTimestamp": "2026-11-21T00:00:30Z", "deletionGracePeriodSeconds": 30}
+    pod = life.deploy("single-node")
+    pod["metadata"] |= stopped
+    ended = {"terminated": {"exitCode": 0, "finishedAt": "2026-11-21T00:00:05Z"}}
+    pod["status"] = {"phase": "Succeeded", "containerStatuses": [{"name": "main", "state": ended}]}
+    assert mlpack(*HISTORY, "-o", "json").json["deployments"][0]["ended"] == "failed"
+
+
+def _columns(text: str) -> list[str]:
+    return [re.sub("  +", "  ", line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("stderr", "code", "message"),
+    [
+        (
+            'Error from server (Forbidden): mpijobs.kubeflow.org is forbidden: User "me" cannot list resource',
+            7,
+            'error: mpijobs.kubeflow.org is forbidden: User "me" cannot list resource\n',
+        ),
+        (
+            "Unable to connect to the server: EOF",
+            7,
+            "error: the cluster does not answer: Unable to connect to the server: EOF\nhint: kubectl cluster-info\n",
+        ),
+    ],
+    ids=["forbidden", "away"],
+)
+def test_history_where_jobs_cannot_be_listed(mlpack: Mlpack, life: Life, stderr: str, code: int, message: str) -> None:
+    life.refused["get mpijobs"] = stderr
+    done = mlpack(*HISTORY)
+    assert (done.code, done.stderr) == (code, message)
+
+
+NO_JOBS = 'mpijobs.kubeflow.org is forbidden: User "me" cannot list resource "mpijobs" in API group "" in the namespace'
+NO_EVENTS = 'events is forbidden: User "me" cannot list resource "events" in API group "" in the namespace'
+UNSEEN = f"reasons may be missing: {NO_EVENTS}\n"
+
+
+def test_history_lists_what_may_be_seen_and_names_what_may_not(mlpack: Mlpack, life: Life) -> None:
+    build(life, "sha256:0123456789abcdef", creationTimestamp="2026-11-21T12:00:00Z")
+    life.denied.add("list mpijobs")
+    done = mlpack(*HISTORY)
+    assert (done.code, done.stderr) == (0, f"mpijobs.kubeflow.org are not among these: {NO_JOBS}\n")
+    assert f"pod/{POD}" in done.stdout
+    answer = json.loads(mlpack(*HISTORY, "-o", "json").stdout)
+    assert answer["unseen"] == {"mpijobs.kubeflow.org": NO_JOBS}
+    assert [deployment["workload"] for deployment in answer["deployments"]] == [f"pod/{POD}"]
+
+
+@pytest.mark.parametrize("output", [(), ("-o", "json")], ids=["people", "json"])
+def test_status_does_without_events(mlpack: Mlpack, life: Life, output: tuple[str, ...]) -> None:
+    life.deploy()
+    life.start()
+    life.denied.add("list events")
+    done = mlpack(*STATUS, *output)
+    assert (done.code, done.stderr) == (0, UNSEEN)
+    assert "pods: 3 running" in done.stdout
+
+
+def test_a_wait_does_without_events_and_says_so_once(mlpack: Mlpack, life: Life) -> None:
+    life.denied.add("list events")
+    life.moments = [lambda: None, life.start, lambda: None, life.end]
+    done = mlpack("deploy", "hello-mpi", "-n", "team")
+    assert (done.code, done.stderr.count(UNSEEN)) == (0, 1)
+
+
+def test_status_does_without_the_launchers_job(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.start()
+    life.denied.add("get jobs")
+    done = mlpack(*STATUS)
+    assert done.code == 0
+    assert done.stderr.startswith(
+        'reasons may be missing: jobs.batch is forbidden: User "me" cannot get resource "jobs"'
+    )
+    life.denied.add("get mpijobs")
+    done = mlpack(*STATUS)
+    assert done.code == 7
+    assert 'error: mpijobs.kubeflow.org is forbidden: User "me" cannot get resource "mpijobs"' in done.stderr
+
+
+def test_a_job_that_nobody_acts_on_may_have_been_refused_in_an_event(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()["metadata"]["creationTimestamp"] = "2026-11-21T00:00:00Z"
+    life.denied.add("list events")
+    done = mlpack(*STATUS)
+    why = "mpi-operator is not running, or it rejected the job in an event that you are not allowed to see"
+    assert (done.code, done.stdout.splitlines()[0]) == (7, f"{MPIJOB}  stuck: no controller has reacted: {why}")

@@ -1,0 +1,184 @@
+"""The command as a program of its own: terminals, locales, shells, and how little it needs to start."""
+
+from __future__ import annotations
+
+import os
+import pty
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from packager.cli.console import progress
+from tests import demo
+from tests.life import at_a_terminal
+
+MLPACK = (sys.executable, "-m", "packager")
+
+
+def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*MLPACK, *arguments],
+        env={**os.environ, "PYTHONPATH": str(demo.CHECKOUT), **environment},
+        capture_output=True,
+        check=False,
+    )
+
+
+def on_a_terminal(*arguments: str, **environment: str) -> str:
+    """Run the command with a terminal for stderr, and return what the terminal shows."""
+    ours, theirs = pty.openpty()
+    clean = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    subprocess.run(
+        [*MLPACK, *arguments],
+        env={**clean, "PYTHONPATH": str(demo.CHECKOUT), "TERM": "xterm", **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        check=False,
+    )
+    os.close(theirs)
+    shown = os.read(ours, 65536).decode()
+    os.close(ours)
+    return shown
+
+
+def test_an_error_is_red_on_a_terminal() -> None:
+    assert on_a_terminal("build").startswith("\x1b[1;31merror:\x1b[0m no model given")
+
+
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
+def test_no_color_is_respected(environment: dict[str, str]) -> None:
+    assert on_a_terminal("build", **environment).startswith("error: no model given")
+
+
+def test_elsewhere_nothing_is_coloured() -> None:
+    assert run("build", FORCE_COLOR="1").stderr == (
+        b"error: no model given\nhint: `mlpack list` shows the models; --all builds all of them\n"
+    )
+
+
+def test_text_is_utf8_whatever_the_locale(tmp_path: Path) -> None:
+    spec = demo.write(tmp_path, demo.changed("title: Demo => title: Démo 漢"))
+    posix = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+    done = run("show", spec, **posix)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith("demo: Démo 漢\n".encode())
+
+
+def test_a_path_that_is_not_utf8_is_written_as_it_is(tmp_path: Path) -> None:
+    spec = demo.write(tmp_path / "model")
+    out = os.fsencode(tmp_path) + b"/\xff"
+    done = run("build", spec, "-d", os.fsdecode(out))
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == out + b"/demo-fp32-training.tar.gz\n"
+    assert Path(os.fsdecode(done.stdout.rstrip(b"\n"))).is_file()
+
+
+@pytest.mark.parametrize("setting", ["environment.A=\udcff", "environment.\udcff=1"])
+def test_a_setting_that_is_not_utf8(tmp_path: Path, setting: str) -> None:
+    done = run("build", demo.write(tmp_path), "--set", setting)
+    assert done.returncode == 2
+    assert done.stderr.endswith(b": expected UTF-8 text\n")
+
+
+def schema_into(stdout: IO[bytes]) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*MLPACK, "schema"], stdout=stdout, stderr=subprocess.PIPE, check=False, cwd=demo.CHECKOUT)
+
+
+def test_a_closed_pipe_ends_the_run_quietly() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as closed:
+        done = schema_into(closed)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_no_room_for_the_output() -> None:
+    with Path("/dev/full").open("wb") as full:  # Linux's device that is always full
+        done = schema_into(full)
+    assert done.returncode == 6
+    assert done.stderr == b"error: stdout cannot be written: no space left on device\n"
+
+
+@pytest.mark.parametrize("arguments", ["--help", "build --help", "--version", "nope", "build", "list -o json", ""])
+@pytest.mark.parametrize("streams", ["<&-", ">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-", ">/dev/full 2>/dev/full"])
+def test_a_stream_that_is_closed_or_full_is_no_bug(arguments: str, streams: str) -> None:
+    command = f"exec {shlex.join(MLPACK)} {arguments} {streams}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, check=False, cwd=demo.CHECKOUT)
+    assert done.returncode in (0, 2, 6)
+    assert b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
+
+
+def test_a_closed_stdout_is_reported(tmp_path: Path) -> None:
+    """And no file that is opened meanwhile takes its place."""
+    out = shlex.join(["-d", str(tmp_path)])
+    command = f"exec {shlex.join(MLPACK)} build hello-mpi --format dir {out} >&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, check=False, cwd=demo.CHECKOUT)
+    assert (done.returncode, done.stderr) == (6, b"error: stdout is closed: the result cannot be written\n")
+    assert run("verify", tmp_path / "hello-mpi", "--kubectl", "absent").returncode == 6
+
+
+def test_help_on_a_full_disk() -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([*MLPACK, "--help"], stdout=full, stderr=subprocess.PIPE, check=False, cwd=demo.CHECKOUT)
+    assert (done.returncode, done.stderr) == (6, b"error: the system call failed: no space left on device\n")
+
+
+def test_help_loads_no_stage() -> None:
+    code = (
+        "import sys, packager.cli\n"
+        "sys.argv = ['mlpack', '--help']\n"
+        "try:\n    packager.cli.main()\nexcept SystemExit:\n    pass\n"
+        "print(*sys.modules, sep='\\n', file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=demo.CHECKOUT)
+    loaded = set(done.stderr.split())
+    assert loaded & {"jinja2", "jsonschema", "msgspec", "yaml", "ruamel.yaml", "rich", "pydantic", "tarfile"} == set()
+    assert (
+        loaded & {"packager.build.render", "packager.spec.model", "packager.package.archive", "packager.verify"}
+        == set()
+    )
+
+
+def test_a_valid_spec_needs_no_jsonschema(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from packager.spec.load import load; load(Path(sys.argv[1]))\n"
+        "print(*sys.modules, sep='\\n')"
+    )
+    argv = [sys.executable, "-c", code, str(demo.write(tmp_path))]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=demo.CHECKOUT)
+    assert {"jsonschema", "jinja2", "tarfile"} & set(done.stdout.split()) == set()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell: str) -> None:
+    script = run("completion", shell).stdout
+    assert b"_MLPACK_COMPLETE" in script
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=script, check=True)
+
+
+def test_bash_completes_verbs_and_options() -> None:
+    for words, position, expected in (("mlpack bu", 1, "build"), ("mlpack build --for", 2, "--force\n--format")):
+        complete = {"COMP_WORDS": words, "COMP_CWORD": str(position), "_MLPACK_COMPLETE": "complete_bash"}
+        assert sorted(run(**complete).stdout.decode().split()) == sorted(expected.split())
+
+
+def test_a_bar_shows_how_far_it_is_on_a_terminal_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with progress("building", 2, unit="models") as advance:
+        advance(1)
+    assert capsys.readouterr() == ("", "")
+    at_a_terminal(monkeypatch)
+    with progress("building", 2, unit="models") as advance:
+        advance(2)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "building" in shown.err
+    assert "2/2" in shown.err

@@ -1,0 +1,111 @@
+"""One rule for the values of mlops.env: what lint, build and configure take, verify takes as well."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import demo
+from tests.broken import build
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+    Mlpack = Callable[..., Outcome]
+
+AS_THEY_STAND = ['"a b"', "'x'", "a # b", " blank ", "it's", "1e-3", "a=b", "$HOME", "\ttab", "☂", ""]
+SINGLE = "demo-fp32-training/quickstart/k8s/mlops/single-node"
+
+
+@pytest.mark.parametrize("value", AS_THEY_STAND)
+def test_a_value_of_the_spec_is_accepted_as_it_is(value: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
+    demo.write(tmp_path / "demo", demo.changed(f"environment: {{ARGS: {json.dumps(value, ensure_ascii=False)}}}"))
+    assert mlpack("lint", tmp_path / "demo").code == 0
+    assert mlpack("build", "./demo", "--format", "dir").code == 0
+    done = mlpack("verify", "demo-fp32-training", "--kubectl", kubectl)
+    assert (done.code, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("value", AS_THEY_STAND)
+def test_a_value_set_at_build_time_is_accepted_as_it_is(
+    value: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path
+) -> None:
+    demo.write(tmp_path / "demo", demo.changed("environment: {ARGS: x}"))
+    assert mlpack("build", "./demo", "--format", "dir", "--set", f"environment.ARGS={value}").code == 0
+    done = mlpack("verify", "demo-fp32-training", "--kubectl", kubectl)
+    assert (done.code, done.stdout, done.stderr) == (0, "", "")
+    assert f"\nARGS={value}\n" in (tmp_path / SINGLE / "mlops.env").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("value", AS_THEY_STAND)
+def test_what_configure_takes_verify_takes(value: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
+    package = build(tmp_path / "hello-mpi")
+    done = mlpack("configure", package, "--set", f"ARGS={value}")
+    if value in ('"a b"', "'x'"):
+        hint = f"""remove them: --set {'"ARGS=a b"' if "a" in value else "ARGS=x"}""".replace('"', "'")
+        assert (done.code, done.stderr) == (
+            2,
+            f"error: --set ARGS: the quotes would be part of the value\nhint: {hint}\n",
+        )
+    else:
+        assert done.code == 0
+    verified = mlpack("verify", package, "--kubectl", kubectl)
+    assert (verified.code, verified.stdout) == (0, "")
+
+
+def test_configure_puts_a_value_of_the_spec_back(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
+    demo.write(tmp_path / "demo", demo.changed("""environment: {ARGS: '"a b"'}"""))
+    assert mlpack("build", "./demo", "--format", "dir").code == 0
+    for value in ("other", '"a b"'):
+        assert mlpack("configure", "demo-fp32-training", "--set", f"ARGS={value}").code == 0
+    assert mlpack("verify", "demo-fp32-training", "--kubectl", kubectl).code == 0
+
+
+def test_an_edit_that_looks_like_a_shell_s_is_found(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
+    demo.write(tmp_path / "demo", demo.changed("""environment: {ARGS: '"a b"'}"""))
+    assert mlpack("build", "./demo", "--format", "dir").code == 0
+    path = tmp_path / SINGLE / "mlops.env"
+    text = path.read_text(encoding="utf-8").replace('ARGS="a b"', 'ARGS="a c"\nMORE=1 # one\nLAST= 2')
+    path.write_text(text, encoding="utf-8")
+    line = text.splitlines().index('ARGS="a c"') + 1
+    shown = "demo-fp32-training/quickstart/k8s/mlops/single-node/mlops.env"
+    done = mlpack("verify", "demo-fp32-training", "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (5, f"{shown}:{line}:6: the quotes are part of ARGS's value (write ARGS=a c)\n")
+    assert done.stderr.splitlines()[1:3] == [
+        f"note: {shown}:{line + 1}:8: '# one' is part of MORE's value, not a comment (put the comment on its own line)",
+        f"note: {shown}:{line + 2}:6: the spaces around the value are part of LAST's value (write LAST=2)",
+    ]
+
+
+@pytest.mark.parametrize("character", ["\x00", "\x07", "\x1b", "\x7f", "\x85", "\x9b", "\n", "\r"])
+def test_a_control_character_is_refused_everywhere(
+    character: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path
+) -> None:
+    spec = demo.write(tmp_path / "demo", demo.changed(f"environment: {{ARGS: {json.dumps(f'a{character}b')}}}"))
+    done = mlpack("lint", spec)
+    assert (done.code, done.stdout.startswith(f"{spec}:11:21: expected one line of text")) == (3, True)
+    package = build(tmp_path / "hello-mpi")
+    done = mlpack("configure", package, "--set", f"ARGS=a{character}b")
+    assert (done.code, done.stderr) == (2, "error: --set ARGS: expected a value of one line, of at most 32 KiB\n")
+    if character in "\n\r":
+        return
+    path = package / "quickstart/k8s/mlops/single-node/mlops.env"
+    path.write_text(f"ARGS=a{character}b\n{path.read_text(encoding='utf-8')}", encoding="utf-8")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    message = f"ARGS's value contains the control character U+{ord(character):04X} (remove it)"
+    assert f"{path}:1:7: {message}\n" in done.stdout
+    assert done.code == 5
+
+
+@pytest.mark.parametrize("name", ["a+b.sh", "c@d.sh", "lib/e+f.sh"])
+def test_a_file_has_the_name_of_a_key(name: str, mlpack: Mlpack, tmp_path: Path) -> None:
+    spec = demo.write(tmp_path / "demo", demo.changed(f"[train.sh] => [train.sh, {name}]"), {name: demo.SCRIPT})
+    done = mlpack("lint", spec)
+    message = f"{name!r} is not a valid ConfigMap key, and the files are delivered in a ConfigMap"
+    assert done.stdout == f"{spec}:5:19: {message} (rename it: use letters, digits and - . _)\n"
+    assert done.code == 3

@@ -1,0 +1,394 @@
+"""What mlpack makes of what a cluster says: recordings of a real one (Kubernetes 1.34.4, mpi-operator 0.8.0)."""
+
+from __future__ import annotations
+
+import json
+import re
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from packager.cluster.diagnosis import diagnose
+from packager.cluster.past import Past
+from packager.kubernetes.pods import failure
+from packager.kubernetes.snapshot import Snapshot
+from packager.kubernetes.verdict import NEVER, Finding, Phase, Verdict, grouped
+from packager.workloads.kinds import kinds
+
+RECORDED = Path(__file__).parents[1] / "recorded"
+
+
+def recorded(case: str, *, age: float = 5) -> Snapshot:
+    content = json.loads((RECORDED / f"{case}.json").read_text(encoding="utf-8"))
+    return Snapshot(
+        content["workload"], tuple(content["children"]), tuple(content["pods"]), tuple(content["events"]), age
+    )
+
+
+def verdict(snapshot: Snapshot, earlier: list[Finding] | None = None) -> Verdict:
+    return diagnose(kinds()[snapshot.workload["kind"]], snapshot, Past(tuple(earlier or ())))
+
+
+@pytest.mark.parametrize(
+    ("case", "phase", "reason", "words"),
+    [
+        ("pod-exit", Phase.FAILED, "Error", "container main ended with exit code 3"),
+        ("pod-memory", Phase.FAILED, "OOMKilled", "container main used more memory than its limit of 64Mi"),
+        ("pod-image", Phase.STUCK, "ErrImagePull", "the image docker.io/mpioperator/mpi-pi:nope cannot be pulled"),
+        (
+            "pod-unschedulable",
+            Phase.STUCK,
+            "Unschedulable",
+            "no node can run it: 0/1 nodes are available: 1 Insufficient cpu",
+        ),
+        ("mpijob-unschedulable", Phase.STUCK, "Unschedulable", "1 Insufficient cpu"),
+        ("mpijob-image", Phase.STUCK, "ErrImagePull", "network is unreachable"),
+        ("mpijob-memory", Phase.FAILED, "Error", "a rank was killed"),
+        ("mpijob-forbidden", Phase.STUCK, "PodSecurity", "the namespace enforces Pod Security restricted:latest"),
+        (
+            "mpijob-rejected",
+            Phase.STUCK,
+            "ValidationError",
+            'spec.runPolicy.cleanPodPolicy: Unsupported value: "Sometimes"',
+        ),
+        ("mpijob-quota", Phase.STUCK, "QuotaExceeded", "asked for pods=1, used pods=1 of pods=1"),
+    ],
+)
+def test_each_fault_is_told_by_its_reason(case: str, phase: Phase, reason: str, words: str) -> None:
+    diagnosis = verdict(recorded(case))
+    assert diagnosis.phase is phase
+    assert diagnosis.findings[0].reason == reason
+    assert words in diagnosis.findings[0].message
+
+
+@pytest.mark.parametrize("case", ["pod-succeeded", "mpijob-succeeded"])
+def test_a_success_has_no_findings(case: str) -> None:
+    diagnosis = verdict(recorded(case))
+    assert (diagnosis.phase, diagnosis.findings) == (Phase.SUCCEEDED, ())
+
+
+def test_a_failure_shows_the_last_lines_of_the_container() -> None:
+    assert verdict(recorded("pod-exit")).findings[0].log == ("rank 0: this script ends with 3",)
+
+
+def test_a_rank_that_was_killed_is_told_of_the_workers_memory() -> None:
+    assert "64Mi" in (verdict(recorded("mpijob-memory")).findings[0].hint or "")
+
+
+def test_the_same_trouble_of_several_pods_is_one_finding() -> None:
+    (finding,) = verdict(recorded("mpijob-image")).findings
+    assert finding.others == 2
+    assert str(finding).startswith("pod/fault-image-multi-node-launcher")
+
+
+@pytest.mark.parametrize(
+    ("case", "final"),
+    [
+        ("mpijob-rejected", 0),
+        ("mpijob-forbidden", 0),
+        ("mpijob-image", 15),
+        ("mpijob-unschedulable", NEVER),
+        ("mpijob-quota", NEVER),
+    ],
+)
+def test_only_what_nobody_should_wait_for_becomes_final(case: str, final: float) -> None:
+    assert verdict(recorded(case)).findings[0].final_after == final
+
+
+def _untouched() -> dict[str, Any]:
+    job = deepcopy(recorded("mpijob-rejected").workload)
+    job.pop("status", None)
+    return job
+
+
+def test_a_job_that_nobody_acts_on_is_a_missing_operator_but_not_at_once() -> None:
+    assert verdict(Snapshot(_untouched(), age=2)).phase is Phase.PENDING
+    diagnosis = verdict(Snapshot(_untouched(), age=9))
+    assert (diagnosis.phase, diagnosis.findings[0].reason) == (Phase.STUCK, "OperatorSilent")
+    assert diagnosis.findings[0].final_after == NEVER
+
+
+def test_a_quota_that_could_never_hold_the_pod_is_final() -> None:
+    snapshot = recorded("mpijob-quota")
+    for event in snapshot.events:
+        event["message"] = (
+            event["message"]
+            .replace("requested: pods=1", "requested: pods=1,requests.cpu=4")
+            .replace("limited: pods=1", "limited: pods=1,requests.cpu=1500m")
+        )
+    assert verdict(snapshot).findings[0].final_after == 0
+
+
+def test_a_retry_that_a_quota_refuses_is_told_and_waited_for_with_patience() -> None:
+    diagnosis = verdict(recorded("mpijob-retry-quota"))
+    quota = "the quota full of the namespace does not allow another pod: asked for pods=1, used pods=2 of pods=1"
+    assert (diagnosis.phase, diagnosis.summary) == (Phase.STUCK, quota)
+    assert (diagnosis.findings[0].subject, diagnosis.findings[0].final_after) == (
+        "job/fault-multi-node-launcher",
+        NEVER,
+    )
+
+
+def test_a_retry_that_was_made_after_all_is_not_refused_any_more() -> None:
+    snapshot = recorded("mpijob-retry-quota")
+    made = deepcopy(next(event for event in snapshot.events if event["reason"] == "SuccessfulCreate"))
+    made["lastTimestamp"] = "2026-11-22T17:00:00Z"
+    diagnosis = verdict(replace(snapshot, events=(*snapshot.events, made)))
+    assert diagnosis.phase is Phase.RUNNING
+
+
+@pytest.mark.parametrize(("age", "phase"), [(10, Phase.RUNNING), (30, Phase.STUCK)])
+def test_a_retry_that_nobody_makes_is_told_when_it_is_overdue(age: float, phase: Phase) -> None:
+    diagnosis = verdict(replace(recorded("mpijob-retry-quota", age=age), events=()))
+    assert diagnosis.phase is phase
+    late = "the launcher ended at 16:11:45 UTC, and its Job has not created another one since"
+    assert (diagnosis.summary == late) is (phase is Phase.STUCK)
+
+
+def uncounted(snapshot: Snapshot, retries: int) -> Snapshot:
+    """What is seen of a launcher's end while nobody keeps the launcher's Job."""
+    (child,) = snapshot.children
+    child["status"] = {"active": 1, "startTime": child["status"]["startTime"]}
+    snapshot.workload["spec"]["runPolicy"]["backoffLimit"] = retries
+    return replace(snapshot, events=())
+
+
+@pytest.mark.parametrize(("age", "phase"), [(10, Phase.RUNNING), (30, Phase.STUCK)])
+def test_a_missing_retry_is_reported_without_a_controller(age: float, phase: Phase) -> None:
+    diagnosis = verdict(uncounted(recorded("mpijob-retry-quota", age=age), 2))
+    assert diagnosis.phase is phase
+    late = "the launcher ended at 16:11:45 UTC, and its Job has not created another one since"
+    assert (diagnosis.summary == late) is (phase is Phase.STUCK)
+
+
+@pytest.mark.parametrize(("age", "told", "is_over"), [(8, 0, False), (20, 1, False), (60, 1, True)])
+@pytest.mark.parametrize(
+    ("case", "ended", "summary"),
+    [
+        ("mpijob-retry-quota", Phase.FAILED, "the launcher has failed"),
+        ("mpijob-succeeded", Phase.SUCCEEDED, "the launcher has succeeded"),
+    ],
+)
+def test_an_end_that_the_controller_does_not_count_becomes_the_verdict(
+    *, case: str, ended: Phase, summary: str, age: float, told: int, is_over: bool
+) -> None:
+    snapshot = uncounted(recorded(case, age=age), 0)
+    snapshot.workload["status"]["conditions"] = snapshot.workload["status"]["conditions"][:1]
+    snapshot.workload["status"].pop("completionTime", None)
+    diagnosis = verdict(snapshot)
+    assert diagnosis.phase is (ended if is_over else Phase.RUNNING)
+    assert (diagnosis.summary == summary) is is_over
+    word = "Failed" if ended is Phase.FAILED else "Succeeded"
+    away = f"the launcher has ended ({word}), but its Job is not updated yet"
+    findings = [finding for finding in diagnosis.findings if finding.reason == "ControllerSilent"]
+    assert [finding.message for finding in findings] == [away] * told
+
+
+@pytest.mark.parametrize(("age", "phase"), [(20, Phase.RUNNING), (60, Phase.FAILED)])
+def test_an_end_that_the_operator_has_not_seen_for_long_is_the_verdict(age: float, phase: Phase) -> None:
+    snapshot = recorded("mpijob-unnoticed", age=age)
+    snapshot.pods[2]["metadata"].pop("deletionTimestamp")
+    diagnosis = verdict(replace(snapshot, events=()))
+    assert diagnosis.phase is phase
+    away = "the launcher has ended (Failed), but mpi-operator has not updated the job yet"
+    assert away in [finding.message for finding in diagnosis.findings]
+
+
+def test_a_refusal_that_was_overcome_is_not_told_any_more() -> None:
+    refused, running = recorded("mpijob-quota"), recorded("mpijob-unschedulable")
+    job = {**running.workload, "metadata": refused.workload["metadata"]}
+    diagnosis = verdict(Snapshot(job, running.children, running.pods, refused.events, 5))
+    assert "QuotaExceeded" not in [finding.reason for finding in diagnosis.findings]
+
+
+def test_a_retry_is_reported_and_does_not_block() -> None:
+    snapshot = recorded("mpijob-memory")
+    job = deepcopy(snapshot.workload)
+    job["status"]["conditions"] = job["status"]["conditions"][:1]
+    job["spec"]["runPolicy"]["backoffLimit"] = 2
+    running = recorded("mpijob-unschedulable").pods[0]
+    running["metadata"]["creationTimestamp"] = "2027-01-01T00:00:00Z"
+    children = [{**child, "status": {"active": 1, "failed": 1}} for child in snapshot.children]
+    diagnosis = verdict(Snapshot(job, tuple(children), (*snapshot.pods, running), (), 5))
+    assert diagnosis.phase is Phase.RUNNING
+    assert [(finding.reason, finding.blocks) for finding in diagnosis.findings] == [("Retried", False)]
+    assert "attempt 1 of 3" in diagnosis.findings[0].message
+
+
+def test_an_evicted_worker_is_remembered_after_the_operator_has_cleaned_up() -> None:
+    snapshot = recorded("mpijob-unschedulable")
+    evicted = deepcopy(snapshot.pods[1])
+    evicted["status"] = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
+    seen = failure(evicted)
+    assert seen
+    diagnosis = verdict(recorded("mpijob-memory"), [seen])
+    assert [finding.reason for finding in diagnosis.findings] == ["Error", "Evicted"]
+    assert "low on resource: memory" in diagnosis.findings[1].message
+
+
+def test_a_worker_that_has_failed_is_told_while_the_launcher_waits_for_it() -> None:
+    snapshot = recorded("mpijob-unschedulable")
+    launcher, worker = deepcopy(snapshot.pods[0]), deepcopy(snapshot.pods[1])
+    terminated = {"exitCode": 128, "reason": "StartError", "message": "context canceled"}
+    containers = [{"name": "worker", "state": {"terminated": terminated}}]
+    worker["status"] = {"phase": "Failed", "containerStatuses": containers}
+    diagnosis = verdict(replace(snapshot, pods=(launcher, worker), events=()))
+    message = "container worker could not be started: context canceled"
+    assert (diagnosis.phase, [(finding.message, finding.blocks) for finding in diagnosis.findings]) == (
+        Phase.RUNNING,
+        [(message, False)],
+    )
+
+
+def test_a_crash_loop_shows_what_the_container_said() -> None:
+    pod = deepcopy(recorded("pod-exit").workload)
+    ended = pod["status"]["containerStatuses"][0]
+    ended["lastState"] = ended["state"]
+    ended["state"] = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container"}}
+    pod["status"]["phase"] = "Running"
+    diagnosis = verdict(Snapshot(pod, pods=(pod,)))
+    assert (diagnosis.phase, diagnosis.findings[0].reason) == (Phase.STUCK, "CrashLoopBackOff")
+    assert diagnosis.findings[0].log == ("rank 0: this script ends with 3",)
+
+
+def test_a_missing_config_map_says_what_to_create() -> None:
+    pod = deepcopy(recorded("pod-image").workload)
+    waiting = {"reason": "CreateContainerConfigError", "message": 'configmap "settings" not found'}
+    pod["status"]["initContainerStatuses"][0]["state"] = {"waiting": waiting}
+    finding = verdict(Snapshot(pod, pods=(pod,))).findings[0]
+    assert (finding.reason, finding.hint) == (
+        "CreateContainerConfigError",
+        "create the configmap settings in this namespace",
+    )
+
+
+def starting(*events: tuple[str, str], last: str = "FailedMount") -> list[Finding]:
+    """Return what is found of a pod that does not start and has these events; `last` is the reason of the last."""
+    pod = deepcopy(recorded("pod-image").workload)
+    for container in [*pod["status"]["initContainerStatuses"], *pod["status"]["containerStatuses"]]:
+        container["state"] = {"waiting": {"reason": "ContainerCreating"}}
+    told = [
+        {
+            "metadata": {"name": "e", "creationTimestamp": time},
+            "involvedObject": {"uid": pod["metadata"]["uid"]},
+            "type": "Warning",
+            "reason": "FailedMount",
+            "message": message,
+        }
+        for time, message in events
+    ]
+    told[-1]["reason"] = last
+    return list(verdict(Snapshot(pod, pods=(pod,), events=tuple(told))).findings)
+
+
+@pytest.mark.parametrize(
+    ("reason", "reported"), [("failed to sync configmap cache", False), ('configmap "x" not found', True)]
+)
+def test_a_mount_that_only_takes_a_moment_is_no_finding(reason: str, reported: bool) -> None:  # noqa: FBT001
+    findings = starting(("2026-11-21T00:00:00Z", f'MountVolume.SetUp failed for volume "env" : {reason}'))
+    assert bool(findings) is reported
+
+
+def mount_failed(arguments: str, output: str, volume: str = "output") -> str:
+    """Return what a kubelet of 1.34 says when mount(8) fails; TARGET is the place in the pod."""
+    target = f"/var/lib/kubelet/pods/353baff3-91df-4c94-afb1-9b7ca3f72f31/volumes/kubernetes.io~nfs/{volume}"
+    message = (
+        f'MountVolume.SetUp failed for volume "{volume}" : mount failed: exit status 32\nMounting command: mount\n'
+        f"Mounting arguments: {arguments} TARGET\nOutput: {output}\n"
+    )
+    return message.replace("TARGET", target)
+
+
+NO_HELPER = "bad option; for several filesystems (e.g. nfs, cifs) you might need a /sbin/mount.<type> helper program."
+
+
+@pytest.mark.parametrize(
+    ("output", "why", "hint"),
+    [
+        ("mount.nfs: access denied by server while mounting nas:/a b", "access denied by server", "be exported"),
+        (
+            "mount.nfs: mounting nas:/a b failed, reason given by server: No such file or directory",
+            "mounting nas:/a b failed, reason given by server: No such file or directory",
+            "the folder must exist on the server",
+        ),
+        (
+            "Running scope as unit: run-r6b6f.scope\nmount.nfs: Connection timed out",
+            "Connection timed out",
+            "NFS_SERVER in site.env",
+        ),
+        (
+            "mount.nfs: Failed to resolve server nas: Name or service not known",
+            "Failed to resolve server nas: Name or service not known",
+            "NFS_SERVER in site.env",
+        ),
+        ("mount: TARGET: unknown filesystem type 'nfs'.", "unknown filesystem type 'nfs'.", "nfs-common"),
+        (f"mount: TARGET: {NO_HELPER}", NO_HELPER, "nfs-common"),
+    ],
+)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "-t nfs nas:/a b",
+        "-t nfs -o ro,vers=3 nas:/a b",
+        "--description=Kubernetes transient mount for TARGET --scope -- mount -t nfs nas:/a b",
+    ],
+)
+def test_a_share_that_cannot_be_mounted(arguments: str, output: str, why: str, hint: str) -> None:
+    [finding] = starting(("2026-11-21T00:00:00Z", mount_failed(arguments, output)))
+    assert (finding.reason, finding.message) == ("FailedMount", f"nas:/a b cannot be mounted: {why}")
+    assert hint in str(finding.hint)
+
+
+def test_every_volume_that_cannot_be_mounted_is_told_and_none_that_is_there_by_now() -> None:
+    dataset, model, output = (mount_failed(f"-t nfs nas:/{folder}", "mount.nfs: no") for folder in "dmo")
+    findings = starting(
+        ("2026-11-21T00:00:00Z", output),
+        ("2026-11-21T00:01:10Z", model),
+        ("2026-11-21T00:02:40Z", dataset),
+        ("2026-11-21T00:02:41Z", "Unable to attach or mount volumes: unmounted volumes=[dataset model output]"),
+    )
+    assert [finding.message for finding in findings] == [f"nas:/{folder} cannot be mounted: no" for folder in "dm"]
+
+
+def test_a_share_that_was_mounted_after_all_is_no_finding() -> None:
+    [finding] = starting(
+        ("2026-11-21T00:00:00Z", mount_failed("-t nfs nas:/o", "mount.nfs: no")),
+        ("2026-11-21T00:00:01Z", "failed to set up the network"),
+        last="FailedCreatePodSandBox",
+    )
+    assert (finding.reason, finding.message) == ("FailedCreatePodSandBox", "failed to set up the network")
+
+
+def test_what_cannot_be_mounted_otherwise_has_no_hint_about_a_server() -> None:
+    [finding] = starting(("2026-11-21T00:00:00Z", mount_failed("-t ext4 /dev/sdb", "mount: TARGET: no medium found.")))
+    assert (finding.message, finding.hint) == ("/dev/sdb cannot be mounted: no medium found.", None)
+
+
+def test_events_of_an_earlier_job_of_the_same_name_are_not_believed() -> None:
+    snapshot = recorded("mpijob-rejected")
+    job = deepcopy(snapshot.workload)
+    job["metadata"]["uid"] = "another"
+    assert verdict(Snapshot(job, events=snapshot.events, age=1)).phase is Phase.PENDING
+
+
+def test_findings_are_grouped_by_what_they_say_whatever_the_pods_name() -> None:
+    findings = [Finding("R", f"pod/w-{index}", f"w-{index} is late") for index in range(3)]
+    assert [(finding.subject, finding.others) for finding in grouped(findings)] == [("pod/w-0", 2)]
+
+
+@pytest.mark.parametrize(("code", "named"), [(137, ["64Mi"]), (1, [])])
+def test_a_kill_names_the_limit_also_when_the_runtime_does_not_say_why(code: int, named: list[str]) -> None:
+    container = {"name": "main", "resources": {"limits": {"memory": "64Mi"}}}
+    ended = {"name": "main", "state": {"terminated": {"exitCode": code, "reason": "Error"}}}
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "a"},
+        "spec": {"containers": [container]},
+        "status": {"phase": "Failed", "containerStatuses": [ended]},
+    }
+    finding = failure(pod)
+    assert finding
+    assert re.findall(r"64Mi", finding.hint or "") == named

@@ -1,0 +1,356 @@
+"""The wait: what it believes, when it stops, and what it survives. Time and the cluster are made up here."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.errors import ClusterError, UnreachableError
+from packager.cluster.diagnosis import NOTICE
+from packager.cluster.follow import MAX_SILENCE, Update, follow
+from packager.kubernetes.verdict import Phase
+from packager.workloads.kinds import kinds
+from tests.cluster.test_diagnosis import recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from packager.kubernetes.snapshot import Snapshot
+
+
+class Time:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += max(seconds, 0.001)
+
+
+def play(
+    kind: str,
+    show: Callable[[float], Snapshot | None],
+    *,
+    rendered: str | None = None,
+    until: float = 2000,
+    patience: float = NOTICE,
+) -> list[tuple[float, Update]]:
+    """Follow what `show` gives at each second, to its end or for `until` seconds."""
+    time = Time()
+
+    def read(*, events: bool) -> Snapshot | None:
+        assert isinstance(events, bool)
+        return show(time.now)
+
+    seen = []
+    for update in follow(read, kinds()[kind], rendered=rendered, clock=time, sleep=time.sleep, patience=patience):
+        seen.append((time.now, update))
+        if time.now > until:
+            break
+    return seen
+
+
+def test_it_ends_with_the_workload() -> None:
+    running, done = recorded("mpijob-unschedulable"), recorded("mpijob-succeeded")
+    done.workload["metadata"]["uid"] = running.workload["metadata"]["uid"]
+    seen = play("MPIJob", lambda now: running if now < 5 else done)
+    assert [update.verdict.phase for _, update in seen] == [Phase.STUCK] * 5 + [Phase.SUCCEEDED]
+    assert seen[-1][1].is_last
+
+
+@pytest.mark.parametrize(("takes", "every"), [(0.0, 1.0), (0.3, 1.0), (0.7, 2.1), (3.0, 9.0)])
+def test_slow_polls_are_made_less_often(takes: float, every: float) -> None:
+    time, looks = Time(), list[float]()
+
+    def read(*, events: bool) -> Snapshot:
+        assert isinstance(events, bool)
+        looks.append(time.now)
+        time.now += takes
+        return recorded("mpijob-succeeded" if len(looks) == 4 else "mpijob-quota")
+
+    updates = list(follow(read, kinds()["MPIJob"], clock=time, sleep=time.sleep))
+    assert len(updates) == 4
+    assert looks == pytest.approx([0, every, 2 * every, 3 * every])
+
+
+@pytest.mark.parametrize(
+    ("case", "kind", "ends"),
+    [("mpijob-rejected", "MPIJob", 0), ("pod-image", "Pod", 15), ("mpijob-image", "MPIJob", 15)],
+)
+def test_permanent_problems_end_the_wait(case: str, kind: str, ends: float) -> None:
+    time, last = play(kind, lambda _now: recorded(case))[-1]
+    assert last.is_last
+    assert last.verdict.phase is Phase.STUCK
+    assert time == pytest.approx(ends, abs=1.1)
+
+
+def test_temporary_problems_are_waited_for() -> None:
+    assert not play("MPIJob", lambda _now: recorded("mpijob-quota"), until=1000)[-1][1].is_last
+
+
+def test_a_lost_connection_is_told_and_survived() -> None:
+    snapshot, done = recorded("pod-unschedulable"), recorded("pod-succeeded")
+    done.workload["metadata"]["uid"] = snapshot.workload["metadata"]["uid"]
+
+    def show(now: float) -> Snapshot:
+        if 2 <= now < 22:
+            raise UnreachableError("connection refused")
+        return snapshot if now < 25 else done
+
+    seen = play("Pod", show)
+    silent = [update for _, update in seen if update.silence]
+    assert len(silent) == 20
+    assert silent[-1].silence == pytest.approx(20, abs=1.1)
+    assert seen[-1][1].verdict.phase is Phase.SUCCEEDED
+
+
+def test_a_server_that_forbids_everything_while_it_starts_is_not_believed() -> None:
+    snapshot = recorded("pod-unschedulable")
+
+    def show(now: float) -> Snapshot:
+        if now == 2:
+            raise ClusterError('pods "x" is forbidden: RBAC: clusterrole.rbac.authorization.k8s.io not found')
+        return snapshot
+
+    assert len(play("Pod", show, until=5)) >= 5
+
+
+def test_a_refusal_from_the_start_is_an_error_at_once() -> None:
+    def show(_now: float) -> Snapshot:
+        raise ClusterError("forbidden")
+
+    with pytest.raises(ClusterError, match="forbidden"):
+        play("Pod", show)
+
+
+def test_a_cluster_that_goes_silent_right_after_a_deploy_is_waited_for() -> None:
+    def show(now: float) -> Snapshot:
+        if now < 5:
+            raise UnreachableError("connection refused")
+        return recorded("pod-succeeded")
+
+    seen = [update for _, update in play("Pod", show, rendered="sha256:ours")]
+    assert [(update.verdict.phase, update.silence > 0) for update in seen] == [
+        *[(Phase.PENDING, True)] * 5,
+        (Phase.SUCCEEDED, False),
+    ]
+    with pytest.raises(UnreachableError):
+        play("Pod", show)
+
+
+def test_a_cluster_that_stays_silent_is_given_up() -> None:
+    snapshot = recorded("pod-unschedulable")
+
+    def show(now: float) -> Snapshot:
+        if now >= 2:
+            raise UnreachableError("connection refused")
+        return snapshot
+
+    with pytest.raises(UnreachableError, match=r"^the cluster has not answered for 301 s: connection refused$"):
+        play("Pod", show, until=MAX_SILENCE * 2)
+
+
+def test_rights_that_stay_lost_are_told_as_that() -> None:
+    snapshot = recorded("pod-unschedulable")
+
+    def show(now: float) -> Snapshot:
+        if now >= 2:
+            raise ClusterError('pods "x" is forbidden', hint="ask for rights")
+        return snapshot
+
+    with pytest.raises(ClusterError) as refused:
+        play("Pod", show, until=MAX_SILENCE * 2)
+    assert type(refused.value) is ClusterError
+    assert str(refused.value) == 'the cluster has refused for 301 s to report its state: pods "x" is forbidden'
+    assert refused.value.hint == "ask for rights"
+
+
+@pytest.mark.parametrize("takes", [0.0, 0.7, 2.0])
+def test_no_look_begins_after_the_deadline_and_no_pause_lasts_beyond_it(takes: float) -> None:
+    time, looks = Time(), list[float]()
+
+    def read(*, events: bool) -> Snapshot:
+        assert isinstance(events, bool)
+        looks.append(time.now)
+        time.now += takes
+        return recorded("pod-unschedulable")
+
+    assert len(list(follow(read, kinds()["Pod"], deadline=5, clock=time, sleep=time.sleep))) == len(looks)
+    assert looks[-1] < 5
+    assert time.now == 5
+
+
+def test_a_cluster_that_is_silent_until_the_deadline_ends_the_wait_without_a_word() -> None:
+    time = Time()
+
+    def read(*, events: bool) -> Snapshot:
+        assert isinstance(events, bool)
+        time.now += 5
+        raise UnreachableError("kubectl did not finish within 5 seconds")
+
+    assert list(follow(read, kinds()["Pod"], deadline=5, clock=time, sleep=time.sleep)) == []
+
+
+def test_a_workload_that_somebody_deletes_ends_it() -> None:
+    snapshot = recorded("pod-unschedulable")
+    last = play("Pod", lambda now: snapshot if now < 3 else None)[-1][1]
+    assert (last.verdict.phase, last.is_last) == (Phase.ABSENT, True)
+    assert "it was deleted" in last.verdict.summary
+
+
+def test_another_workload_of_the_same_name_ends_it_and_names_its_author() -> None:
+    snapshot = recorded("pod-unschedulable")
+    other = deepcopy(snapshot)
+    other.workload["metadata"]["uid"] = "another"
+    other.workload["metadata"]["annotations"] = {"mlpack/deployed-by": "bob@laptop"}
+    last = play("Pod", lambda now: snapshot if now < 3 else other)[-1][1]
+    assert last.is_last
+    assert "bob@laptop deleted it and deployed it again" in last.verdict.summary
+
+
+def test_another_deploy_over_it_ends_it() -> None:
+    snapshot = recorded("pod-unschedulable")
+    snapshot.workload["metadata"]["annotations"] = {"mlpack/rendered": "sha256:theirs"}
+    last = play("Pod", lambda _now: snapshot, rendered="sha256:ours")[-1][1]
+    assert last.verdict.summary == "somebody deployed something else over it"
+
+
+def test_a_success_that_lost_a_worker_on_the_way_is_none() -> None:
+    running, done = recorded("mpijob-unschedulable"), recorded("mpijob-succeeded")
+    done.workload["metadata"]["uid"] = running.workload["metadata"]["uid"]
+    taken = deepcopy(running)
+    taken.pods[2]["metadata"]["deletionTimestamp"] = "2026-11-21T00:20:00Z"
+    last = play("MPIJob", lambda now: running if now < 2 else taken if now < 4 else done)[-1][1]
+    assert last.verdict.phase is Phase.FAILED
+    assert [finding.subject for finding in last.verdict.findings] == ["pod/fault-cpu-multi-node-worker-1"]
+
+
+def test_workers_that_go_after_the_launcher_has_ended_are_no_loss() -> None:
+    running, done = recorded("mpijob-unschedulable"), recorded("mpijob-succeeded")
+    done.workload["metadata"]["uid"] = running.workload["metadata"]["uid"]
+    tidied = deepcopy(running)
+    tidied.pods[0]["status"]["containerStatuses"][0]["state"] = {"terminated": {"exitCode": 0}}
+    tidied.pods[2]["metadata"]["deletionTimestamp"] = "2026-11-21T00:20:00Z"
+    last = play("MPIJob", lambda now: running if now < 2 else tidied if now < 4 else done)[-1][1]
+    assert last.verdict.phase is Phase.SUCCEEDED
+
+
+def stages(case: str) -> tuple[Snapshot, Snapshot, Snapshot]:
+    """Return a recorded end of a pod that was stopped, and before that while it was going, and while it ran."""
+    end = recorded(case)
+    going = deepcopy(end)
+    going.workload["status"] |= {"phase": "Running"}
+    going.workload["status"]["containerStatuses"][0]["state"] = {"running": {}}
+    going.workload["metadata"] |= {"deletionTimestamp": "2026-11-22T16:07:02Z", "deletionGracePeriodSeconds": 30}
+    running = deepcopy(going)
+    del running.workload["metadata"]["deletionTimestamp"]
+    running.workload["status"]["conditions"] = []
+    return tuple(replace(snapshot, pods=(snapshot.workload,), events=()) for snapshot in (running, going, end))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("is_end_seen", [True, False])
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ("pod-deleted", "it was deleted, which stopped it"),
+        ("pod-evicted", "it was evicted (a drain of its node, or a request to evict it), which stopped it"),
+    ],
+)
+def test_a_pod_that_was_stopped_has_failed_whether_its_end_is_seen_or_not(
+    case: str,
+    message: str,
+    is_end_seen: bool,  # noqa: FBT001 - a case
+) -> None:
+    running, going, end = stages(case)
+    looks = [running, going, *([end] if is_end_seen else [])]
+    last = play("Pod", lambda now: looks[int(now)] if now < len(looks) else None)[-1][1]
+    assert (last.verdict.phase, last.verdict.summary) == (Phase.FAILED, message)
+
+
+def test_a_deletion_between_two_looks_is_no_success() -> None:
+    running, *_ = stages("pod-deleted")
+    last = play("Pod", lambda now: running if now < 2 else None)[-1][1]
+    assert (last.verdict.phase, last.verdict.summary) == (Phase.ABSENT, "it was deleted")
+
+
+def test_a_launcher_that_vanishes_between_two_looks_is_the_reason_of_a_failure() -> None:
+    running, failed = recorded("mpijob-unnoticed"), recorded("mpijob-launcher-deleted")
+    launcher = running.pods[2]
+    launcher["status"] |= {"phase": "Running"}
+    launcher["status"]["containerStatuses"][0]["state"] = {"running": {}}
+    del launcher["metadata"]["deletionTimestamp"]
+    running = replace(running, children=(), events=())
+    gone = "it no longer exists, and how it ended is unknown: it was deleted"
+    for end, message in [(replace(failed, events=()), gone), (failed, "it was deleted, which stopped it")]:
+        last = play("MPIJob", lambda now, end=end: running if now < 3 else end)[-1][1]  # type: ignore[misc]
+        assert (last.verdict.phase, last.verdict.summary) == (
+            Phase.FAILED,
+            f"pod/fault-multi-node-launcher-lbts6: {message}",
+        )
+
+
+def test_a_clock_that_is_wrong_makes_no_loss_of_what_went_after_an_end_that_was_seen() -> None:
+    running, _, end = stages("pod-deleted")
+    ended = deepcopy(end)
+    ended.workload["status"]["phase"] = "Running"
+    del ended.workload["metadata"]["deletionTimestamp"]
+    last = play("Pod", lambda now: [running, ended, end][min(2, int(now))])[-1][1]
+    assert last.verdict.phase is Phase.SUCCEEDED
+
+
+def test_a_worker_that_is_gone_from_one_look_to_the_next_is_lost() -> None:
+    running, done = recorded("mpijob-unschedulable"), recorded("mpijob-succeeded")
+    done.workload["metadata"]["uid"] = running.workload["metadata"]["uid"]
+    less = replace(running, pods=running.pods[:2])
+    last = play("MPIJob", lambda now: running if now < 2 else less if now < 4 else done)[-1][1]
+    assert last.verdict.phase is Phase.FAILED
+    assert [str(finding) for finding in last.verdict.findings] == [
+        "pod/fault-cpu-multi-node-worker-1: it was deleted while the job was running"
+    ]
+
+
+def test_a_worker_whose_loss_is_told_after_the_end_of_the_launcher_is_the_reason() -> None:
+    end = recorded("mpijob-worker-deleted")
+    ended = deepcopy(replace(end, events=()))
+    del ended.workload["status"]["completionTime"]
+    ended.workload["status"]["conditions"].pop()
+    running = deepcopy(ended)
+    running.pods[0]["status"] |= {"phase": "Running"}
+    running.pods[0]["status"]["containerStatuses"][0]["state"] = {"running": {"startedAt": "2026-11-22T16:09:12Z"}}
+    last = play("MPIJob", lambda now: running if now < 2 else ended if now < 4 else end)[-1][1]
+    assert last.verdict.phase is Phase.FAILED
+    assert last.verdict.summary == (
+        "pod/fault-multi-node-worker-1: it was deleted, which stopped it while the job was running"
+    )
+
+
+@pytest.mark.parametrize("patience", [5, 30, 600])
+def test_an_end_that_the_operator_does_not_see_becomes_the_verdict_after_patience(patience: float) -> None:
+    unseen = recorded("mpijob-unnoticed")
+    for child in unseen.children:
+        child["status"]["conditions"] = [{"type": "Complete", "status": "True"}]
+    launcher = unseen.pods[2]
+    launcher["metadata"].pop("deletionTimestamp")
+    launcher["status"] |= {"phase": "Succeeded"}
+    seen = play("MPIJob", lambda _now: replace(unseen, events=()), patience=patience)
+    time, last = seen[-1]
+    assert time == pytest.approx(patience, abs=1.1)
+    assert (last.verdict.phase, last.verdict.summary) == (Phase.SUCCEEDED, "the launcher has succeeded")
+    assert [str(finding) for finding in last.verdict.findings] == [
+        "mpijob/fault-multi-node: the launcher has ended (Complete), but mpi-operator has not updated the job yet"
+    ]
+
+
+def test_what_is_deleted_and_does_not_go_ends_the_patience() -> None:
+    _, going, _ = stages("pod-deleted")
+    seen = play("Pod", lambda _now: replace(going, age=0), until=120)
+    stuck = [time for time, update in seen if update.verdict.phase is Phase.STUCK]
+    assert stuck[0] == pytest.approx(90, abs=1.1)
+    assert seen[-1][1].verdict.summary == (
+        "it was deleted but is still there: the kubelet of its node has not confirmed that it has ended"
+    )

@@ -1,0 +1,324 @@
+"""Reading on in a log: each byte once, whatever it is, and what is said when a log cannot be read."""
+
+from __future__ import annotations
+
+import io
+import tracemalloc
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packager.base.errors import ClusterError, UnreachableError
+from packager.base.process import Finished
+from packager.cluster.loglines import LogPosition, pieces
+from packager.cluster.logs import LogReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FORBIDDEN = 'Error from server (Forbidden): pods "p" is forbidden: User "me" cannot get resource "pods/log"'
+
+
+AWAY = 'Error from server: Get "https://10.0.0.1:10250/containerLogs/team/p/main": connect: connection refused'
+WELL = Finished(0, "", "")
+
+
+def stamp(nanoseconds: int) -> str:
+    return f"2026-11-21T00:00:{nanoseconds // 10**9:02}.{nanoseconds % 10**9:09}"
+
+
+@dataclass
+class _Running:
+    stdout: io.BytesIO
+    end: Finished
+
+    def wait(self) -> Finished:
+        return self.end
+
+
+@dataclass
+class Server:
+    """A kubelet's log of one container, with kubectl's view of it: whole, or the lines since a second.
+
+    Attributes:
+        lines: The time of each line, in nanoseconds, and its bytes.
+        previous: Those of the container before; None when its log is gone.
+        end: How kubectl ends.
+        silence: Seconds in which nothing comes.
+        reach: Bytes of an answer that arrive.
+        format: Of a line's time.
+        left: Seconds until kubectl's deadline.
+    """
+
+    lines: list[tuple[int, bytes]] = field(default_factory=list)
+    previous: list[tuple[int, bytes]] | None = None
+    end: Finished = WELL
+    silence: int = 0
+    reach: int | None = None
+    format: str = "{}Z"
+    left: float = 60.0
+
+    def remaining(self, timeout: float) -> float:
+        return min(timeout, self.left)
+
+    @contextmanager
+    def start(self, *arguments: str, idle: Callable[[float], object]) -> Iterator[_Running]:
+        for seconds in range(1, self.silence + 1):
+            idle(seconds)
+        since = next((argument.partition("=")[2] for argument in arguments if argument.startswith("--since-time=")), "")
+        lines = self.previous if "--previous" in arguments else self.lines
+        if lines is None:
+            gone = 'Error from server (BadRequest): previous terminated container "main" in pod "p" not found'
+            yield _Running(io.BytesIO(), Finished(1, "", gone))
+            return
+        answer = b""
+        for moment, text in lines:
+            is_new = not answer or answer.endswith(b"\n")
+            if stamp(moment)[:19] >= since[:19]:
+                answer += (self.format.format(stamp(moment)).encode() + b" " if is_new else b"") + text
+        yield _Running(io.BytesIO(answer[: self.reach]), self.end)
+
+
+def pod(state: str = "running", restarts: int = 0, **moments: str) -> dict[str, Any]:
+    status = {"name": "main", "state": {state: moments}, "restartCount": restarts}
+    return {
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "main"}]},
+        "status": {"containerStatuses": [status]},
+    }
+
+
+def reader(server: Server) -> LogReader:
+    return LogReader(server, pod())  # type: ignore[arg-type]
+
+
+def read(reading: LogReader, **state: Any) -> bytes:
+    return b"".join(reading.read(pod(**state)))
+
+
+def numbered(*seconds: float) -> list[tuple[int, bytes]]:
+    return [(round(second * 10**9), b"line %d\n" % index) for index, second in enumerate(seconds)]
+
+
+MOMENTS = st.sampled_from([0, 1, 100, 999_999_999, 1_000_000_000, 1_500_000_000, 2_000_000_001, 9_000_000_000])
+TEXTS = st.sampled_from([b"a\n", b"\n", b"10%\r20%\r\n", b"\xff\x00\x1b[2J\n", b"x" * 20_000 + b"\n", b"no end"])
+
+
+LINES = st.lists(st.tuples(MOMENTS, TEXTS), max_size=12).map(lambda lines: sorted(lines, key=lambda line: line[0]))
+
+
+@given(LINES, st.lists(st.tuples(st.integers(0, 12), st.integers(0, 99)), max_size=5))
+def test_every_byte_is_read_exactly_once(lines: list[tuple[int, bytes]], cuts: list[tuple[int, int]]) -> None:
+    server, taken = Server(), b""
+    reading = reader(server)
+    for cut, missing in [*sorted(cuts), (len(lines), 0)]:
+        server.lines = lines[:cut]
+        server.reach = -missing if missing else None  # the connection breaks off
+        taken += read(reading)
+    assert taken == b"".join(text for _, text in lines)
+    assert reading.gaps == 0
+
+
+@given(st.lists(MOMENTS, min_size=1, max_size=10), st.integers(0, 10))
+def test_two_streams_out_of_order_lose_nothing_within_a_second(moments: list[int], cut: int) -> None:
+    late = [moment % 10**9 + 3 * 10**9 for moment in moments]
+    lines = [(moment, b"line %d\n" % index) for index, moment in enumerate(late)]
+    server = Server(lines[:cut])
+    reading = reader(server)
+    taken = read(reading)
+    server.lines = lines
+    assert taken + read(reading) == b"".join(text for _, text in lines)
+
+
+def test_a_file_that_is_begun_anew_repeats_nothing_and_a_gap_is_known() -> None:
+    lines = numbered(1, 1, 2, 2.5, 3, 3.1, 3.2, 4)
+    server = Server(lines[:6])
+    reading = reader(server)
+    assert read(reading) == b"line 0\nline 1\nline 2\nline 3\nline 4\nline 5\n"
+    server.lines = lines[5:7]
+    assert read(reading) == b"line 6\n"
+    assert reading.gaps == 0
+    server.lines = lines[7:]
+    assert read(reading) == b"line 7\n"
+    assert reading.gaps == 1
+    assert read(reading) == b""
+
+
+def test_each_gap_is_known_where_it_is() -> None:
+    server = Server(numbered(1))
+    reading = reader(server)
+    read(reading)
+    gaps = []
+    for second in (2, 3):
+        server.lines = numbered(second, second)
+        gaps += [reading.gaps for _ in reading.read(pod())]
+    assert gaps == [1, 1, 2, 2]
+
+
+def test_a_new_file_in_which_nothing_is_written_any_more_is_a_gap() -> None:
+    server = Server(numbered(1))
+    reading = reader(server)
+    read(reading)
+    server.lines = []
+    read(reading)
+    assert reading.gaps == 0  # so far it may be an answer that broke off
+    for _look in range(2):
+        read(reading, state="terminated")
+        assert reading.gaps == 1
+
+
+def test_a_new_file_is_read_on_after_an_answer_that_broke_off() -> None:
+    server = Server(numbered(1, 1.1, 1.2))
+    reading = reader(server)
+    read(reading)
+    server.lines = [*server.lines[1:], (10**9 * 2, b"new\n")]
+    server.reach = 40
+    assert read(reading) == b""
+    server.reach = None
+    assert read(reading) == b"new\n"
+
+
+def test_times_of_other_zones_are_read() -> None:
+    server = Server(numbered(1, 2), format="{}+02:00")
+    reading = reader(server)
+    assert read(reading) == b"line 0\nline 1\n"
+    assert reading.begin == b"2026-11-20T22:00:01.000000000"
+
+
+def test_a_line_of_100_mb_without_an_end_is_read_in_little_memory() -> None:
+    class Endless:
+        left = 100 << 20
+
+        def read1(self, size: int, /) -> bytes:
+            size = min(size, self.left)
+            self.left -= size
+            return b"x" * size
+
+    tracemalloc.start()
+    size = sum(len(piece.text) for piece in pieces(Endless()))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (size, peak < 4 << 20) == (100 << 20, True)
+
+
+@pytest.mark.parametrize("cut", [8 << 10, 16 << 10])
+def test_the_times_with_which_old_kubelets_cut_long_lines_are_no_part_of_them(cut: int) -> None:
+    times = [b"2026-11-21T00:00:01.5Z ", b"2026-11-21T00:00:01.500000007Z ", b"2026-11-21T00:00:02Z "]
+    parts = [b"x" * cut, b"y" * cut, b"z" * 100 + b"\n"]
+    answer = b"".join(time + part for time, part in zip(times, parts, strict=True))
+    stream = io.BytesIO(answer)
+    position = LogPosition()
+    assert b"".join(position.take(piece) for piece in pieces(stream)) == b"".join(parts)
+
+
+def test_a_time_written_by_the_program_is_kept() -> None:
+    text = b"2026-11-21T00:00:01.5Z a time\n"
+    assert read(reader(Server([(1, text), (2, text)]))) == text * 2
+
+
+def test_the_end_of_a_container_that_was_started_again_is_read_first() -> None:
+    server = Server(numbered(1))
+    reading = reader(server)
+    assert read(reading) == b"line 0\n"
+    server.previous = [*server.lines, (2 * 10**9, b"last words")]
+    server.lines = [(3 * 10**9, b"again\n")]
+    assert read(reading, restarts=1) == b"last wordsagain\n"
+    assert read(reading, restarts=1) == b""
+    assert reading.gaps == 0
+
+
+def test_a_container_whose_log_is_gone_leaves_a_gap() -> None:
+    server = Server(numbered(1))
+    reading = reader(server)
+    assert read(reading) == b"line 0\n"
+    server.lines = [(3 * 10**9, b"again\n")]
+    assert read(reading, restarts=1) == b"again\n"
+    assert reading.gaps == 1
+
+
+def test_a_container_that_has_not_started_has_no_log() -> None:
+    assert read(reader(Server(numbered(1))), state="waiting") == b""
+    waiting = 'Error from server (BadRequest): container "main" in pod "p" is waiting to start: ContainerCreating'
+    assert read(reader(Server(end=Finished(1, "", waiting)))) == b""
+
+
+def test_a_pod_that_is_gone_has_no_log() -> None:
+    reading = reader(Server(end=Finished(1, "", 'Error from server (NotFound): pods "p" not found')))
+    assert (read(reading), reading.is_gone) == (b"", True)
+
+
+@pytest.mark.parametrize(
+    ("server", "kind", "message"),
+    [
+        (
+            Server(end=Finished(1, "", FORBIDDEN)),
+            ClusterError,
+            'the log of pod/p cannot be read: pods "p" is forbidden: User "me" cannot get resource "pods/log"',
+        ),
+        (
+            Server(end=Finished(1, "", AWAY)),
+            UnreachableError,
+            f"the log of pod/p cannot be read: the kubelet of the pod's node does not answer: {AWAY[19:]}",
+        ),
+        (
+            Server(end=Finished(-9, "", "")),
+            ClusterError,
+            "the log of pod/p cannot be read: kubectl was ended by signal 9",
+        ),
+        (Server(silence=11), UnreachableError, "the log of pod/p cannot be read: no answer from its kubelet for 10 s"),
+        (
+            Server(silence=2, left=1.5),
+            UnreachableError,
+            "the log of pod/p cannot be read: no answer from its kubelet for 2 s",
+        ),
+    ],
+    ids=["forbidden", "kubelet", "killed", "silent", "silent to the deadline"],
+)
+def test_a_log_that_cannot_be_read_is_no_empty_one(server: Server, kind: type[Exception], message: str) -> None:
+    with pytest.raises(ClusterError) as error:
+        read(reader(server))
+    assert (type(error.value), str(error.value)) == (kind, message)
+
+
+def test_what_a_kubelet_writes_in_the_place_of_a_log_is_none() -> None:
+    class Kubelet(Server):
+        @contextmanager
+        def start(self, *arguments: str, idle: Callable[[float], object]) -> Iterator[_Running]:
+            assert arguments
+            idle(1)
+            words = io.BytesIO(b"unable to retrieve container logs for containerd://1")
+            yield _Running(words, self.end)
+
+    with pytest.raises(ClusterError) as error:
+        read(reader(Kubelet()))
+    assert str(error.value) == "the log of pod/p cannot be read: unable to retrieve container logs for containerd://1"
+
+
+def test_what_came_before_an_answer_broke_off_is_kept() -> None:
+    server = Server(numbered(1), end=Finished(1, "", "error: unexpected EOF"))
+    reading = reader(server)
+    taken: list[bytes] = []
+    with pytest.raises(UnreachableError):
+        taken.extend(reading.read(pod()))
+    assert taken == [b"line 0\n"]
+    server.end, server.lines = Finished(0, "", ""), numbered(1, 2)
+    assert read(reading) == b"line 1\n"
+
+
+@pytest.mark.parametrize(("second", "late"), [(9, None), (40, timedelta(seconds=40))])
+def test_a_log_that_begins_long_after_its_container_is_told_from_others(second: int, late: timedelta | None) -> None:
+    reading = reader(Server(numbered(second)))
+    read(reading, startedAt="2026-11-21T00:00:00Z")
+    assert reading.late == late
+
+
+@pytest.mark.parametrize(("finished", "may_miss"), [("2026-11-21T00:00:05Z", False), ("2026-11-21T00:01:00Z", True)])
+def test_an_empty_log_of_a_container_that_ran_for_long_may_have_been_longer(finished: str, *, may_miss: bool) -> None:
+    reading = reader(Server())
+    read(reading, state="terminated", startedAt="2026-11-21T00:00:00Z", finishedAt=finished)
+    assert reading.may_miss_all is may_miss

@@ -1,0 +1,391 @@
+from __future__ import annotations
+
+import hashlib
+import http.server
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from packager.base.errors import ClusterError
+from packager.cli.host import Host
+from packager.cluster import releases
+from packager.cluster.operator import wait_until_ready
+from packager.kubectl.client import Kubectl
+from packager.workloads.jobset.operator import JOBSET
+from packager.workloads.kinds import kinds
+from packager.workloads.mpijob.life import MPIJob
+from packager.workloads.mpijob.operator import MPI_OPERATOR
+from tests.fake_cluster import FakeCluster, item, lease, managed
+from tests.life import at_a_terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from packager.workloads.operator import Operator
+    from tests.conftest import Mlpack
+
+
+MPI = MPI_OPERATOR
+LABELS = {"app": "mpi-operator"}
+
+
+def crd(*served: str, of: Operator = MPI) -> dict[str, Any]:
+    versions = [{"name": version, "served": True} for version in served]
+    conditions = [{"type": "Established", "status": "True"}]
+    return item("CustomResourceDefinition", of.crd, spec={"versions": versions}, status={"conditions": conditions})
+
+
+def deployment(available: int = 1, updated: int = 1, **status: Any) -> dict[str, Any]:
+    spec = {
+        "replicas": 1,
+        "selector": {"matchLabels": LABELS},
+        "template": {"spec": {"containers": [{"image": "mpioperator/mpi-operator:0.8.0"}]}},
+    }
+    pod_counts = {"replicas": 1, "availableReplicas": available, "updatedReplicas": updated, **status}
+    if available:
+        pod_counts["conditions"] = [{"type": "Available", "status": "True"}]
+    return item("Deployment", MPI.name, metadata={"namespace": MPI.name}, spec=spec, status=pod_counts)
+
+
+def job(name: str, *conditions: str) -> dict[str, Any]:
+    return item(
+        "MPIJob", name, status={"conditions": [{"type": condition, "status": "True"} for condition in conditions]}
+    )
+
+
+def installed(manifest: dict[str, Any], manager: str = "mlpack", **annotations: str) -> dict[str, Any]:
+    """Return an object of the operator's as somebody has applied it."""
+    notes = {"managedFields": [managed(manager, manifest)], "annotations": annotations}
+    return {**manifest, "metadata": {**manifest["metadata"], **notes}}
+
+
+@pytest.fixture
+def whole(cluster: FakeCluster) -> FakeCluster:
+    """A cluster with everything that the pinned release brings, installed by mlpack."""
+    kinds = {kind.lower(): kind for kind in ("ServiceAccount", "ClusterRoleBinding", "ClusterRole", "Namespace")}
+    rest = [item(kinds[kind], name) for kind, name, _ in MPI.brings if kind in kinds]
+    cluster.objects += [installed(manifest) for manifest in rest]
+    return cluster
+
+
+@pytest.fixture
+def cluster(mlpack: Mlpack) -> FakeCluster:
+    cluster = FakeCluster([installed(crd("v2beta1")), installed(deployment()), lease()])
+    mlpack.host = Host(cluster)
+    return cluster
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    """The operator's manifest as a site has changed it."""
+    path = tmp_path / "operator.yaml"
+    path.write_text(yaml.safe_dump_all([crd("v2beta1"), deployment()]))
+    return path
+
+
+def test_it_is_applied_on_the_servers_side_and_waited_for(mlpack: Mlpack, cluster: FakeCluster, manifest: Path) -> None:
+    done = mlpack("operator", "install", "mpi", "--from", manifest)
+    assert done.code == 0
+    assert "mpi-operator is installed and serves MPIJob (v2beta1)" in done.stderr
+    assert f"note: {manifest} differs from upstream's manifest of v0.8.0" in done.stderr
+    applied = [call for call in cluster.calls if call.startswith("apply")]
+    assert len(applied) == 1
+    assert applied[0].startswith("apply --server-side --field-manager=mlpack --filename=")
+
+
+@pytest.mark.parametrize("who", ["server", "client"])
+def test_a_dry_run_applies_nothing(mlpack: Mlpack, cluster: FakeCluster, manifest: Path, who: str) -> None:
+    assert mlpack("operator", "install", "mpi", "--from", manifest, "--dry-run", who).code == 0
+    applied = [call for call in cluster.calls if call.startswith("apply")]
+    assert [f"--dry-run={who}" in call for call in applied] == [True]
+    assert all(("--server-side" in call) is (who == "server") for call in applied)
+
+
+def test_another_operator_with_the_same_crd_is_left_alone(mlpack: Mlpack, cluster: FakeCluster, manifest: Path) -> None:
+    cluster.objects[0] = crd("v1")
+    done = mlpack("operator", "install", "mpi", "--from", manifest)
+    assert done.code == 7
+    assert "already exists and serves v1: most likely that of training-operator" in done.stderr
+    assert not any(call.startswith("apply") for call in cluster.calls)
+
+
+def test_the_old_pod_of_an_upgrade_does_not_count(cluster: FakeCluster, manifest: Path) -> None:
+    cluster.objects[1] = deployment(available=1, updated=1, replicas=2)
+    waiting = wait_until_ready(Kubectl(runner=cluster), releases.bundle(MPI, manifest))
+    assert next(waiting) == "deployment/mpi-operator: not all of its pods are available yet"
+    cluster.objects[1] = deployment()
+    assert list(waiting) == []
+
+
+def test_a_deployment_is_waited_for(cluster: FakeCluster, manifest: Path) -> None:
+    deployment_object = cluster.objects.pop(1)
+    waiting = wait_until_ready(Kubectl(runner=cluster), releases.bundle(MPI, manifest))
+    assert next(waiting) == "deployment/mpi-operator does not exist yet"
+    cluster.objects.append(deployment_object)
+    assert list(waiting) == []
+
+
+def test_a_crd_is_waited_for(cluster: FakeCluster, manifest: Path) -> None:
+    established = cluster.objects[0].pop("status")
+    waiting = wait_until_ready(Kubectl(runner=cluster), releases.bundle(MPI, manifest))
+    assert next(waiting) == "mpijobs.kubeflow.org is not established yet"
+    cluster.objects[0]["status"] = established
+    assert list(waiting) == []
+
+
+def test_a_cluster_that_is_away_for_a_moment_is_waited_for(cluster: FakeCluster, manifest: Path) -> None:
+    cluster.version = (34, None)
+    waiting = wait_until_ready(Kubectl(runner=cluster), releases.bundle(MPI, manifest))
+    assert next(waiting).startswith("the cluster does not answer: ")
+    cluster.version = (34, 34)
+    assert list(waiting) == []
+
+
+def test_an_image_that_cannot_be_pulled_ends_the_wait_within_seconds(cluster: FakeCluster, manifest: Path) -> None:
+    cluster.objects[1] = deployment(available=0)
+    state = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+    statuses = [{"name": "mpi-operator", "image": "x:1", "state": state}]
+    cluster.objects.append(item("Pod", "mpi-operator-1", status={"phase": "Pending", "containerStatuses": statuses}))
+    waiting = wait_until_ready(Kubectl(runner=cluster), releases.bundle(MPI, manifest))
+    with pytest.raises(ClusterError) as error:
+        list(waiting)
+    assert str(error.value) == (
+        "the operator does not start: pod/mpi-operator-1: the image x:1 cannot be pulled: not found"
+    )
+    assert error.value.hint == "use --from FILE with a manifest whose image the nodes can pull"
+    assert cluster.clock() < 60
+
+
+def test_pods_that_may_not_be_made_end_the_wait(cluster: FakeCluster, manifest: Path) -> None:
+    cluster.objects[1] = deployment(available=0)
+    refused = {"type": "ReplicaFailure", "status": "True", "message": "pods is forbidden: exceeded quota"}
+    cluster.objects[1]["status"]["conditions"] = [refused]
+    with pytest.raises(ClusterError, match="cannot create its pods: pods is forbidden: exceeded quota"):
+        list(wait_until_ready(Kubectl(runner=cluster), releases.bundle(MPI, manifest)))
+
+
+def test_a_wait_ends_after_the_timeout(mlpack: Mlpack, cluster: FakeCluster, manifest: Path) -> None:
+    cluster.objects[1] = deployment(available=0)
+    done = mlpack("operator", "install", "mpi", "--from", manifest, "--timeout", "0s")
+    assert done.code == 8
+    assert "the operator is not ready after 0 s: deployment/mpi-operator: not all" in done.stderr
+
+
+def test_status_says_what_is_served_and_that_it_lives(mlpack: Mlpack, cluster: FakeCluster) -> None:
+    cluster.objects += [job("one", "Running"), job("two", "Succeeded"), job("three", "Failed")]
+    done = mlpack("operator", "status", "mpi")
+    assert done.code == 0
+    assert done.stdout.splitlines() == [
+        "serves  mpijobs.kubeflow.org v2beta1 (as packages need it)",
+        "alive   yes: its lease mpi-operator/mpi-operator is renewed by operator-1",
+        "image   mpioperator/mpi-operator:0.8.0; tested with v0.8.0",
+        "jobs    1 running, 2 ended",
+    ]
+    answer = mlpack("operator", "status", "mpi", "-o", "json").json
+    assert (answer["served"], answer["alive"], answer["jobs"]) == (["v2beta1"], "yes", {"running": 1, "ended": 2})
+
+
+def test_status_of_nothing_is_no_success(mlpack: Mlpack, cluster: FakeCluster) -> None:
+    cluster.objects.clear()
+    done = mlpack("operator", "status", "mpi")
+    assert done.code == 7
+    assert "serves  nothing: mpijobs.kubeflow.org is not installed" in done.stdout
+    assert done.stderr == "hint: mlpack operator install mpi\n"
+    Path("my config").touch()
+    where = ("--context", "a b", "--kubeconfig", "my config", "--kubectl", "./kubectl")
+    done = mlpack("operator", "status", "mpi", *where)
+    assert done.stderr == (
+        "hint: mlpack operator install mpi --kubeconfig 'my config' --context 'a b' --kubectl ./kubectl\n"
+    )
+
+
+def test_a_crd_without_an_operator_is_no_success(mlpack: Mlpack, cluster: FakeCluster) -> None:
+    cluster.objects = [crd("v2beta1")]
+    done = mlpack("operator", "status", "mpi")
+    assert done.code == 7
+    assert "alive   no: it has no Deployment and no lease" in done.stdout
+
+
+def test_status_that_cannot_be_found_out(mlpack: Mlpack, cluster: FakeCluster) -> None:
+    cluster.objects = [crd("v2beta1")]
+    cluster.denied = {"list deployments", "list leases"}
+    assert mlpack("operator", "status", "mpi").code == 6
+
+
+def test_it_is_not_removed_under_running_jobs(mlpack: Mlpack, cluster: FakeCluster) -> None:
+    cluster.objects += [job("one", "Running"), job("two", "Succeeded")]
+    done = mlpack("operator", "uninstall", "mpi", "-y")
+    assert done.code == 7
+    assert "1 job is running: team/one" in done.stderr
+    assert not any(call.startswith("delete") for call in cluster.calls)
+    assert mlpack("operator", "uninstall", "mpi", "-y", "--force").code == 0
+
+
+def test_without_a_yes_nothing_is_removed(mlpack: Mlpack, cluster: FakeCluster) -> None:
+    cluster.objects.append(job("two", "Succeeded"))
+    done = mlpack("operator", "uninstall", "mpi")
+    assert done.code == 9
+    assert done.stderr.endswith("error: nothing was deleted: there is no terminal to ask on\nhint: -y answers yes\n")
+    assert "with the CRD: 0 jobs are running and 1 ended; all of them will be deleted" in done.stderr
+    assert not any(call.startswith("delete") for call in cluster.calls)
+
+
+def test_a_no_on_a_terminal_removes_nothing(
+    mlpack: Mlpack, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_a_terminal(monkeypatch, typed="n\n")
+    done = mlpack("operator", "uninstall", "mpi")
+    assert done.code == 1
+    assert "Delete mpi-operator from the cluster? [y/N]:" in done.stderr
+    assert done.stderr.endswith("error: nothing was deleted\n")
+    assert not any(call.startswith("delete") for call in cluster.calls)
+
+
+@pytest.mark.parametrize(("verb", "asked"), [("apply", ("install", "mpi")), ("delete", ("uninstall", "mpi", "-y"))])
+def test_what_the_server_refuses_is_7(
+    mlpack: Mlpack, cluster: FakeCluster, manifest: Path, verb: str, asked: tuple[str, ...]
+) -> None:
+    message = 'clusterroles "mpi-operator" is forbidden: User "me" may not'
+    cluster.refused[verb] = f"Error from server (Forbidden): {message}"
+    done = mlpack("operator", *asked, "--from", manifest)
+    assert done.code == 7
+    assert done.stderr.endswith(f"error: the cluster rejects it: {message}\nhint: ask the cluster administrator\n")
+
+
+def test_the_deployment_is_deleted_first_and_the_namespace_last(mlpack: Mlpack, whole: FakeCluster) -> None:
+    done = mlpack("operator", "uninstall", "mpi", "-y")
+    deleted = [line.removesuffix(" deleted") for line in done.stdout.splitlines()]
+    assert (done.code, deleted[0], deleted[-1]) == (0, "deployment/mpi-operator", "namespace/mpi-operator")
+    assert "customresourcedefinition/mpijobs.kubeflow.org" in deleted
+    assert len(deleted) == len(MPI.brings)
+    assert [obj["kind"] for obj in whole.objects] == ["Lease"]
+
+
+def test_the_crd_can_stay_and_the_jobs_with_it(mlpack: Mlpack, whole: FakeCluster) -> None:
+    assert mlpack("operator", "uninstall", "mpi", "-y", "--keep-crds").code == 0
+    assert {obj["kind"] for obj in whole.objects} == {"CustomResourceDefinition", "Lease"}
+
+
+@pytest.mark.parametrize(
+    ("other", "whose"),
+    [
+        (installed(deployment(), "helm"), "managed by helm"),
+        (installed(deployment(), **{"meta.helm.sh/release-name": "mpi"}), "managed by another installer"),
+    ],
+    ids=["manager", "claimed"],
+)
+def test_an_operator_that_others_installed_is_named_and_left(
+    mlpack: Mlpack, whole: FakeCluster, other: dict[str, Any], whose: str
+) -> None:
+    whole.objects[1] = other
+    done = mlpack("operator", "uninstall", "mpi", "-y")
+    message = f"others have installed these: deployment/mpi-operator ({whose}); nothing was deleted"
+    assert (done.code, done.stdout, done.stderr) == (7, "", f"error: {message}\n")
+    assert not any(call.startswith("delete") for call in whole.calls)
+
+
+@pytest.mark.parametrize("entries", [[], [{"manager": "before-first-apply", "operation": "Update"}]], ids=str)
+def test_objects_without_a_manager_are_deleted_with_the_rest_only(
+    mlpack: Mlpack, whole: FakeCluster, entries: list[dict[str, str]]
+) -> None:
+    account = next(obj for obj in whole.objects if obj["kind"] == "ServiceAccount")
+    account["metadata"]["managedFields"] = entries
+    assert mlpack("operator", "uninstall", "mpi", "-y").code == 0
+    whole.objects = [account]
+    done = mlpack("operator", "uninstall", "mpi", "-y")
+    whose = "serviceaccount/mpi-operator (managed by an unknown owner)"
+    message = f"error: others have installed these: {whose}; nothing was deleted\n"
+    assert (done.code, done.stderr) == (7, message)
+
+
+def test_a_namespace_in_which_others_keep_something_is_left(mlpack: Mlpack, whole: FakeCluster) -> None:
+    whole.objects.append(item("ConfigMap", "notes"))
+    done = mlpack("operator", "uninstall", "mpi", "-y")
+    assert done.code == 7
+    assert done.stderr.endswith(
+        "error: kept, because it was not installed by mlpack alone: namespace/mpi-operator (it "
+        "contains configmap/notes)\n"
+    )
+    assert {obj["kind"] for obj in whole.objects} == {"Namespace", "ConfigMap", "Lease"}
+    assert mlpack("operator", "uninstall", "mpi", "-y").code == 7
+
+
+@pytest.mark.parametrize("kind", sorted(kinds()))
+def test_a_namespace_in_which_others_keep_a_workload_is_left(mlpack: Mlpack, whole: FakeCluster, kind: str) -> None:
+    ended = {"conditions": [{"type": "Succeeded", "status": "True"}]}
+    whole.objects += [crd("v1alpha2", of=JOBSET), item(kind, "theirs", status=ended)]
+    done = mlpack("operator", "uninstall", "mpi", "-y", "--keep-crds")
+    kept = f"namespace/mpi-operator (it contains {kind.lower()}/theirs)"
+    assert (done.code, done.stderr.splitlines()[-1]) == (
+        7,
+        f"error: kept, because it was not installed by mlpack alone: {kept}",
+    )
+    assert {"Namespace", kind} <= {obj["kind"] for obj in whole.objects}
+
+
+def test_an_unknown_operator_is_refused(mlpack: Mlpack) -> None:
+    assert mlpack("operator", "status", "torque").code == 2
+
+
+@pytest.fixture
+def upstream(monkeypatch: pytest.MonkeyPatch, manifest: Path) -> Iterator[Callable[[bytes], None]]:
+    """An upstream that serves what it is told to, in the place of the real one."""
+    content = [manifest.read_bytes()]
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(content[0])
+
+        def log_message(self, *_arguments: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        digest = hashlib.sha256(content[0]).hexdigest()
+        release = replace(MPI, url=f"http://127.0.0.1:{server.server_port}/operator.yaml", sha256=digest)
+        monkeypatch.setattr(MPIJob, "operator", release)
+        yield lambda other: content.__setitem__(0, other)
+        server.shutdown()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_upstreams_manifest_is_taken_when_it_is_the_pinned_one(
+    mlpack: Mlpack, upstream: Callable[[bytes], None], manifest: Path
+) -> None:
+    done = mlpack("operator", "install", "mpi")
+    assert done.code == 0
+    assert "note:" not in done.stderr
+    upstream(manifest.read_bytes() + b"\n")
+    done = mlpack("operator", "install", "mpi")
+    assert done.code == 5
+    assert "has changed: expected sha256 " in done.stderr
+
+
+@pytest.mark.usefixtures("cluster")
+def test_an_upstream_that_is_not_there_says_what_else_to_do(mlpack: Mlpack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MPIJob, "operator", replace(MPI, url="http://127.0.0.1:1/operator.yaml"))
+    done = mlpack("operator", "install", "mpi")
+    assert done.code == 6
+    assert "could not be fetched" in done.stderr
+    assert "hint: download the file another way and pass it with --from FILE" in done.stderr
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("text", ["just words", "a: [", ""])
+def test_a_file_without_manifests_is_refused(mlpack: Mlpack, tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.yaml").write_text(text)
+    done = mlpack("operator", "install", "mpi", "--from", "x.yaml")
+    assert done.code == 2
+    assert "x.yaml contains no manifests" in done.stderr
+
+
+def test_a_file_that_cannot_be_read_is_6(mlpack: Mlpack, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    done = mlpack("operator", "install", "mpi", "--from", "folder")
+    assert (done.code, done.stderr) == (6, "error: folder cannot be read: is a directory\n")

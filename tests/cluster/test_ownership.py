@@ -1,0 +1,215 @@
+"""Whose an object is: what deploy does not touch, what delete leaves, and what is asked before another's is deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.fake_cluster import item, managed
+from tests.life import JOB, POD, at_a_terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tests.conftest import Outcome
+    from tests.fake_cluster import Object
+    from tests.life import Life
+
+    Mlpack = Callable[..., Outcome]
+
+DEPLOY = ("deploy", "hello-mpi", "-n", "team", "--no-wait")
+DELETE = ("delete", "hello-mpi", "-n", "team")
+SINGLE = ("--overlay", "single-node")
+MPIJOB = f"mpijob/{JOB}"
+ENV = "hello-mpi-env-multi-node"
+ELSEWHERE = "hint: use another namespace (-n), or another nameSuffix in the overlay's kustomization.yaml\n"
+
+
+def foreign(kind: str, name: str, manager: str = "kubectl-create", **fields: Any) -> Object:
+    """Return an object that somebody else has made."""
+    obj = item(kind, name, **fields)
+    obj["metadata"]["managedFields"] = [managed(manager, obj)]
+    return obj
+
+
+def names(life: Life) -> list[str]:
+    return sorted(f"{obj['kind']}/{obj['metadata']['name']}" for obj in life.objects)
+
+
+def test_deploy_refuses_names_that_others_have_taken(mlpack: Mlpack, life: Life) -> None:
+    life.objects = [foreign("Pod", POD, "kubectl-run"), foreign("ConfigMap", "hello-mpi-env-single-node")]
+    before = [dict(obj) for obj in life.objects]
+    done = mlpack(*DEPLOY, *SINGLE)
+    assert (done.code, done.stderr) == (
+        7,
+        (
+            "error: objects with these names already exist and belong to others: "
+            f"configmap/hello-mpi-env-single-node (managed by kubectl-create), pod/{POD} (managed by kubectl-run); "
+            f"nothing was applied\n{ELSEWHERE}"
+        ),
+    )
+    assert life.objects == before
+    assert not any(call.startswith(("apply", "delete")) for call in life.calls)
+
+
+@pytest.mark.parametrize("options", [("--replace",), ("-y",), ("--force-conflicts",), ("--dry-run=server",)])
+def test_no_flag_lets_deploy_change_foreign_objects(mlpack: Mlpack, life: Life, options: tuple[str, ...]) -> None:
+    life.objects = [foreign("MPIJob", JOB)]
+    done = mlpack(*DEPLOY, *options)
+    assert done.code == 7
+    assert done.stderr.startswith(
+        f"error: objects with these names already exist and belong to others: {MPIJOB} (managed by "
+    )
+    assert not any(call.startswith(("apply", "delete")) for call in life.calls)
+
+
+def test_an_object_of_another_package_is_foreign(mlpack: Mlpack, life: Life) -> None:
+    labels = {"app.kubernetes.io/managed-by": "mlpack", "app.kubernetes.io/name": "other"}
+    life.objects = [foreign("ConfigMap", ENV, metadata={"labels": labels, "annotations": {"mlpack/digest": "x"}})]
+    done = mlpack(*DEPLOY)
+    assert done.code == 7
+    assert f"configmap/{ENV} (of the package other); nothing was applied\n" in done.stderr
+
+
+@pytest.mark.parametrize("moment", [1, 2], ids=["before the dry run", "before the apply"])
+def test_what_somebody_makes_while_deploy_is_at_work_is_given_back(mlpack: Mlpack, life: Life, moment: int) -> None:
+    applies = 0
+
+    def make(argv: Sequence[str]) -> None:
+        nonlocal applies
+        applies += "apply" in argv
+        if "apply" in argv and applies == moment:
+            life.objects.append(foreign("ConfigMap", ENV, data={"THEIRS": "1"}))
+
+    life.first = make
+    done = mlpack(*DEPLOY)
+    assert done.code == 7
+    assert done.stderr.endswith(
+        f"error: objects with these names already exist and belong to others: configmap/{ENV} "
+        "(managed by kubectl-create); "
+        f"nothing was applied\n{ELSEWHERE}"
+    )
+    given_back = [call for call in life.calls if call.startswith("apply")][moment:]
+    assert len(given_back) == moment - 1
+
+
+def test_delete_keeps_foreign_objects_and_says_so(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.objects = [obj for obj in life.objects if obj["metadata"]["name"] not in (JOB, ENV)]
+    life.objects += [foreign("MPIJob", JOB), foreign("ConfigMap", ENV)]
+    done = mlpack(*DELETE, "-y")
+    assert (done.code, done.stdout, done.stderr) == (
+        7,
+        "",
+        (
+            f"error: not deleted, because it does not belong to the package alone: configmap/{ENV} "
+            "(managed by kubectl-create), "
+            f"{MPIJOB} (managed by kubectl-create); everything else is deleted\n"
+        ),
+    )
+    assert names(life) == [f"ConfigMap/{ENV}", f"MPIJob/{JOB}"]
+
+
+def test_delete_leaves_an_object_into_which_others_have_put_data(mlpack: Mlpack, life: Life) -> None:
+    assert mlpack(*DEPLOY).code == 0
+    merged = life.find("ConfigMap", ENV)
+    merged["data"]["THEIRS"] = "1"
+    merged["metadata"]["managedFields"].append(managed("kubectl-create", {"metadata": {}, "data": {"THEIRS": "1"}}))
+    done = mlpack(*DELETE)
+    assert (done.code, done.stderr) == (
+        7,
+        (
+            f"error: not deleted, because it does not belong to the package alone: configmap/{ENV} "
+            "(kubectl-create has set data.THEIRS); everything else is deleted\n"
+        ),
+    )
+    assert names(life) == [f"ConfigMap/{ENV}"]
+
+
+def test_data_that_an_earlier_build_brought_is_the_packages(mlpack: Mlpack, life: Life) -> None:
+    life.overlays["multi-node"][0]["data"]["OLD"] = "1"
+    assert mlpack(*DEPLOY).code == 0
+    del life.overlays["multi-node"][0]["data"]["OLD"]
+    assert mlpack(*DELETE).code == 0
+    assert life.objects == []
+
+
+def test_what_kubectl_alone_applied_can_be_deleted(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    assert (mlpack(*DELETE).code, life.objects) == (0, [])
+
+
+def test_what_mlpack_applied_without_labels_is_the_packages(mlpack: Mlpack, life: Life) -> None:
+    for manifest in life.overlays["multi-node"]:
+        del manifest["metadata"]["labels"]
+    assert mlpack(*DEPLOY).code == 0
+    assert mlpack(*DEPLOY).code == 0
+    assert (mlpack(*DELETE).code, life.objects) == (0, [])
+
+
+def test_an_object_that_takes_the_place_of_ours_is_left(mlpack: Mlpack, life: Life) -> None:
+    def replace(argv: Sequence[str]) -> None:
+        if "delete" in argv and f"/mpijobs/{JOB}" in " ".join(argv):
+            life.find("MPIJob", JOB)["metadata"]["uid"] = "another"
+
+    life.deploy()
+    life.first = replace
+    done = mlpack(*DELETE)
+    assert (done.code, done.stderr) == (
+        7,
+        f"error: {MPIJOB} was replaced by another object of this name, which was kept\n",
+    )
+    assert f"MPIJob/{JOB}" in names(life)
+
+
+BOB = f"{MPIJOB} was deployed by bob@laptop, from another build (0123456789ab)"
+
+
+def of_bob(life: Life) -> None:
+    """Let the job be that of another person and build."""
+    notes = {"mlpack/digest": "sha256:0123456789abcdef", "mlpack/deployed-by": "bob@laptop"}
+    life.deploy()["metadata"]["annotations"] = notes
+
+
+def test_a_job_of_another_person_and_build_is_not_deleted_unasked(mlpack: Mlpack, life: Life) -> None:
+    of_bob(life)
+    done = mlpack(*DELETE)
+    assert (done.code, done.stderr) == (9, f"error: {BOB}; nothing was deleted\nhint: -y deletes it anyway\n")
+    assert len(life.objects) == 4
+    assert (mlpack(*DELETE, "-y").code, life.objects) == (0, [])
+
+
+@pytest.mark.parametrize(("typed", "code", "left"), [("n\n", 1, 4), ("y\n", 0, 0)])
+def test_a_terminal_is_asked_before_anothers_job_is_deleted(
+    mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch, typed: str, code: int, left: int
+) -> None:
+    of_bob(life)
+    at_a_terminal(monkeypatch, typed=typed)
+    done = mlpack(*DELETE)
+    assert (done.code, len(life.objects)) == (code, left)
+    assert f"{BOB}. Delete it anyway?" in done.stderr
+
+
+def test_an_earlier_build_of_ones_own_counts_as_another(mlpack: Mlpack, life: Life) -> None:
+    assert mlpack(*DEPLOY).code == 0
+    for obj in life.objects:
+        obj["metadata"]["annotations"]["mlpack/digest"] = "sha256:0123456789abcdef"
+    done = mlpack(*DELETE)
+    assert done.code == 9
+    assert done.stderr.startswith(f"error: {MPIJOB} was deployed from another build (0123456789ab); nothing was")
+
+
+def test_status_says_that_what_it_sees_is_not_the_packages(mlpack: Mlpack, life: Life) -> None:
+    life.objects = [{**foreign("Pod", POD), "spec": {"containers": [{"name": "x"}]}, "status": {"phase": "Succeeded"}}]
+    life.objects[0]["metadata"]["creationTimestamp"] = "2026-11-21T12:00:00Z"
+    output = mlpack("status", "hello-mpi", "-n", "team", *SINGLE).stdout
+    assert output.splitlines()[1] == f"note: pod/{POD} does not belong to the package hello-mpi"
+
+
+def test_status_says_that_it_is_anothers_deployment(mlpack: Mlpack, life: Life) -> None:
+    of_bob(life)
+    done = mlpack("status", "hello-mpi", "-n", "team")
+    note = f"{MPIJOB} was deployed by bob@laptop, from another build (0123456789ab)"
+    assert done.stdout.splitlines()[1] == f"note: {note}"
+    assert mlpack("status", "hello-mpi", "-n", "team", "-o", "json").json["note"] == note

@@ -1,0 +1,113 @@
+"""Results: where they are, and how they come out of a tar that a pod has written."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.base.errors import ClusterError, VerificationError
+from packager.cluster.receive import receive
+from packager.cluster.results import output_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ENV = {"kind": "ConfigMap", "metadata": {"name": "env"}, "data": {"OUTPUT_DIR": "ROOT/model/output"}}
+
+
+def spec(*mounts: tuple[str, str], **volumes: dict[str, Any]) -> dict[str, Any]:
+    mounted = [{"name": name, "mountPath": path} for name, path in mounts]
+    listed = [{"name": name, **volume} for name, volume in volumes.items()]
+    return {"containers": [{"name": "main", "image": "a:1", "volumeMounts": mounted}], "volumes": listed}
+
+
+def test_the_output_is_on_the_volume_that_is_mounted_closest() -> None:
+    pod = spec(
+        ("work", "ROOT"),
+        ("output", "ROOT/model/output"),
+        work={"persistentVolumeClaim": {"claimName": "w"}},
+        output={"emptyDir": {}},
+    )
+    output = output_of(pod, [ENV])
+    assert (output.path, output.storage, output.outlives_pods) == ("/ROOT/model/output", "emptyDir", False)
+
+
+def test_a_claim_outlives_the_pods() -> None:
+    output = output_of(spec(("w", "/ROOT/model"), w={"persistentVolumeClaim": {"claimName": "disk"}}), [ENV])
+    assert (output.storage, output.outlives_pods) == ("the claim disk", True)
+
+
+def test_without_a_volume_it_is_the_containers_own() -> None:
+    output = output_of(spec(), [ENV])
+    assert (output.storage, output.outlives_pods) == ("the container's own file system", False)
+
+
+def test_without_an_output_dir_there_are_no_results() -> None:
+    with pytest.raises(ClusterError, match="OUTPUT_DIR"):
+        output_of(spec(), [])
+
+
+def packed(*members: tuple[tarfile.TarInfo, bytes]) -> io.BytesIO:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for info, content in members:
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    stream.seek(0)
+    return stream
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.mtime = kind, link, 1_000_000_000
+    return info
+
+
+def test_files_arrive_with_their_folders_and_times(tmp_path: Path) -> None:
+    received = receive(packed((member("./", tarfile.DIRTYPE), b""), (member("./deep/a.txt"), b"hello")), tmp_path)
+    assert (received.files, received.size, received.skipped) == (1, 5, ())
+    assert (tmp_path / "deep/a.txt").read_bytes() == b"hello"
+    assert (tmp_path / "deep/a.txt").stat().st_mtime == 1_000_000_000
+
+
+def test_what_was_there_is_replaced_or_left(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("old")
+    (tmp_path / "mine").write_text("kept")
+    receive(packed((member("a"), b"new")), tmp_path)
+    assert sorted((path.name, path.read_text()) for path in tmp_path.iterdir()) == [("a", "new"), ("mine", "kept")]
+
+
+def test_links_and_devices_are_left_out_and_named(tmp_path: Path) -> None:
+    members = [(member("l", tarfile.SYMTYPE, "/etc/passwd"), b""), (member("d", tarfile.CHRTYPE), b"")]
+    assert receive(packed(*members), tmp_path).skipped == ("l", "d")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["../out", "/etc/out", "a/../../out"])
+def test_nothing_is_written_outside(tmp_path: Path, name: str) -> None:
+    into = tmp_path / "into"
+    into.mkdir()
+    assert receive(packed((member(name), b"x")), into).skipped == (name,)
+    assert list(tmp_path.iterdir()) == [into]
+    assert list(into.iterdir()) == []
+
+
+def test_a_link_that_is_there_is_not_followed(tmp_path: Path) -> None:
+    into, elsewhere = tmp_path / "into", tmp_path / "elsewhere"
+    into.mkdir()
+    elsewhere.mkdir()
+    (into / "sub").symlink_to(elsewhere)
+    with pytest.raises(VerificationError, match="link"):
+        receive(packed((member("sub/x"), b"x")), into)
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("size", [100, 512, 700, 1000])
+def test_a_tar_that_breaks_off_is_told_and_leaves_no_half_file(tmp_path: Path, size: int) -> None:
+    whole = packed((member("a"), b"x" * 4000)).getvalue()
+    with pytest.raises(VerificationError):
+        receive(io.BytesIO(whole[:size]), tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,217 @@
+"""`configure --check`, `configure` and `verify` say the same of which options are on, however that is written."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import kinds
+from tests.files import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+    Run = Callable[..., Outcome]
+
+LIST = "quickstart/k8s/mlops/single-node/kustomization.yaml"
+COMMON = "quickstart/common/mpi/k8s/mlops"
+NFS = "../../../common/mpi/k8s/mlops/nfs"
+LACKING = "nfs needs NFS_SERVER, such as nfs.example.com"
+VALUES = ("--root", "/srv", "--set", "NFS_SERVER=nfs.example.com")
+
+
+def write_list(package: Path, text: str) -> None:
+    """Put `text` into the place of the components that the overlay lists and offers."""
+    path = package / LIST
+    head, _, rest = path.read_text(encoding="utf-8").partition("components:\n")
+    path.write_text(head + text + rest[rest.index("patches:\n") :], encoding="utf-8")
+
+
+def mounts_nfs(package: Path, kubectl: Path) -> bool:
+    overlay = (package / LIST).parent
+    done = subprocess.run([kubectl, "kustomize", overlay], capture_output=True, text=True, check=True)
+    return "server: nfs.example.com" in done.stdout
+
+
+ON = [
+    f"components:\n  - {NFS}\n",
+    f"components:\n  -   '{NFS}/'   # ours\n",
+    f"components:\n  - {NFS}/../nfs/\n",
+    f"components:\n  -\n    {NFS}\n",
+    f"'components': [{NFS}]\n",
+    f'"components" : ["{NFS}", ]\n',
+    f"components: [ # all\n  {NFS}\n  ]\n",
+    f"? components\n: - {NFS}\n",
+    f"components:\n  - our options/../{NFS}\n",
+]
+
+
+@pytest.mark.parametrize("text", ON)
+def test_an_option_that_is_on_lacks_its_values_for_all(text: str, mlpack: Run, package: Path, kubectl: Path) -> None:
+    write_list(package, text)
+    checked = mlpack("configure", package, "--check")
+    verified = mlpack("verify", package, "--kubectl", kubectl)
+    assert (checked.code, verified.code) == (1, 5)
+    assert LACKING in checked.stdout
+    assert LACKING in verified.stdout
+
+
+@pytest.mark.parametrize("text", ON)
+def test_an_option_that_is_on_is_rendered_when_it_has_its_values(
+    text: str, mlpack: Run, package: Path, kubectl: Path
+) -> None:
+    write_list(package, text)
+    assert mlpack("configure", package, *VALUES, "--overlay", "single-node", "--registry", "r.example").code == 0
+    assert mlpack("configure", package, "--overlay", "single-node", "--check").code == 0
+    assert mlpack("verify", package, "--kubectl", kubectl).code == 0
+    assert mounts_nfs(package, kubectl)
+
+
+@pytest.mark.parametrize(
+    ("text", "end", "mark"),
+    [
+        (f"components: []\n# - {NFS}\n", "\n", ""),
+        (f"components: # none\n  # - {NFS}\n", "\r\n", ""),
+        (f"# components:\n#   - {NFS}\n", "\n", "\ufeff"),
+        (f"'components':\n- ../../../common/mpi/k8s/mlops/scratch\n#    - '{NFS}/' # ours\n", "\r\n", "\ufeff"),
+    ],
+)
+def test_an_option_that_is_switched_on_is_on_for_all(
+    text: str, end: str, mark: str, mlpack: Run, package: Path, kubectl: Path
+) -> None:
+    write_list(package, text)
+    path = package / LIST
+    path.write_bytes((mark + path.read_text(encoding="utf-8").replace("\n", end)).encode())
+    only = ("--overlay", "single-node")
+    assert mlpack("configure", package, *only, *VALUES, "--registry", "r.example", "--storage", "nfs").code == 0
+    assert mlpack("configure", package, *only, "--check").code == 0
+    assert mlpack("verify", package, "--kubectl", kubectl).code == 0
+    assert mounts_nfs(package, kubectl)
+
+
+def test_an_option_that_another_component_draws_in_is_on_for_all(mlpack: Run, package: Path, kubectl: Path) -> None:
+    write_list(package, "components:\n  - ../../../common/mpi/k8s/mlops/gpu\n")
+    replace(package / COMMON / "gpu/kustomization.yaml", "transformers:\n", "components:\n  - ../nfs\ntransformers:\n")
+    assert LACKING in mlpack("configure", package, "--check").stdout
+    assert LACKING in mlpack("verify", package, "--kubectl", kubectl).stdout
+    before = (package / LIST).read_bytes()
+    done = mlpack("configure", package, "--overlay", "single-node", "--without", "nfs")
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"error: {package}/{LIST} does not list nfs any more, but it is still on\n"
+        f"hint: leave it out in {package}/{COMMON}/gpu/kustomization.yaml:8\n"
+    )
+    assert (package / LIST).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            f"components:\n  - &a {NFS}\n",
+            "anchors are not allowed here, found &a (write the value out wherever it is needed)",
+        ),
+        (
+            f"components: !!seq [{NFS}]\n",
+            "YAML tags are not allowed here, found tag:yaml.org,2002:seq (remove it, or quote the value)",
+        ),
+        ("components: ../nfs\n", "expected a list"),
+        (
+            "components:\n  - ../../../common/mpi/k8s/mlops/absent\n",
+            "there is no ../../../common/mpi/k8s/mlops/absent",
+        ),
+    ],
+)
+def test_what_verify_refuses_is_refused_by_check_too(
+    text: str, problem: str, mlpack: Run, package: Path, kubectl: Path
+) -> None:
+    write_list(package, text)
+    done = mlpack("configure", package, "--check")
+    assert done.code == 5
+    assert problem in done.stderr
+    assert problem in mlpack("verify", package, "--kubectl", kubectl).stdout
+
+
+MULTI = "quickstart/k8s/mlops/multi-node"
+SINGLE = "quickstart/k8s/mlops/single-node"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "rendered"),
+    [
+        (f"{MULTI}/mpi-job.yaml", "      replicas: 2", "      replicas: 3", "      replicas: 3"),
+        (f"{MULTI}/mpi-job.yaml", 'memory: "256Mi"', 'memory: "1Gi"', "memory: 1Gi"),
+        (f"{SINGLE}/pod.yaml", 'memory: "128Mi"', 'memory: "1Gi"', "memory: 1Gi"),
+        (f"{SINGLE}/pod.yaml", "      image: ", "      imagePullPolicy: Never\n      image: ", "PullPolicy: Never"),
+        (f"{SINGLE}/pod-patch.yaml", "runAsUser: 1000", "runAsUser: 2000", "runAsUser: 2000"),
+        (f"{SINGLE}/kustomization.yaml", "nameSuffix: -single-node", "nameSuffix: -mine", "name: hello-mpi-mine"),
+    ],
+)  # fmt: skip
+def test_what_hints_and_the_readme_tell_people_to_change_can_be_changed(
+    file: str, old: str, new: str, rendered: str, mlpack: Run, package: Path, kubectl: Path
+) -> None:
+    assert mlpack("configure", package, "--root", "/srv", "--registry", "r.example").code == 0
+    replace(package / file, old, new)
+    assert mlpack("configure", package, "--check").code == 0
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (0, "")
+    if "runAs" not in new:
+        assert f"  {package}/{file}:" in done.stderr
+        assert f": {new.splitlines()[0].strip()!r} " in done.stderr
+    overlay = (package / file).parent
+    assert (
+        rendered in subprocess.run([kubectl, "kustomize", overlay], capture_output=True, text=True, check=True).stdout
+    )
+
+
+DMLC_WORKERS = f"- name: DMLC_NUM_WORKER\n{' ' * 22}value:"
+
+
+@pytest.mark.parametrize(
+    ("file", "edits", "rendered"),
+    [
+        ("one-job/job.yaml", {"            limits: {}": "            limits: {memory: 1Gi}"}, "memory: 1Gi"),
+        ("server/deployment.yaml", {"            limits: {}": "            limits: {memory: 1Gi}"}, "memory: 1Gi"),
+        ("server/deployment-patch.yaml", {"replicas: 2": "replicas: 3"}, "replicas: 3"),
+        ("servers/jobset.yaml", {"limits: {}": "limits: {memory: 1Gi}"}, "memory: 1Gi"),
+        (
+            "servers/jobset.yaml",
+            {
+                "parallelism: 2": "parallelism: 3",
+                "completions: 2": "completions: 3",
+                f'{DMLC_WORKERS} "2"': f'{DMLC_WORKERS} "3"',
+            },
+            "parallelism: 3",
+        ),
+    ],
+)
+def test_the_manifests_of_the_other_kinds_can_be_changed_too(
+    file: str, edits: dict[str, str], rendered: str, mlpack: Run, tmp_path: Path, kubectl: Path
+) -> None:
+    settings = [f"--set={setting}" for setting in kinds.SET]
+    assert mlpack("build", "hello-mpi", "--format", "dir", *settings).code == 0
+    package = tmp_path / "hello-mpi"
+    path = package / "quickstart/k8s/mlops" / file
+    text = path.read_text(encoding="utf-8")
+    for old, new in edits.items():
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text, encoding="utf-8")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (0, "")
+    assert f"  {path}:" in done.stderr
+    overlay = subprocess.run([kubectl, "kustomize", path.parent], capture_output=True, text=True, check=True)
+    assert rendered in overlay.stdout
+
+
+def test_a_manifest_that_asks_for_more_rights_is_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
+    replace(package / SINGLE / "pod.yaml", "spec:\n", "spec:\n  hostNetwork: true\n")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert "shares the node's" in done.stdout
+    assert "which the package did not ask for when it was sealed" in done.stdout

@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import Outcome
+
+    Mlpack = Callable[..., Outcome]
+
+OVERLAYS = "quickstart/k8s/mlops"
+
+
+@pytest.fixture
+def package(mlpack: Mlpack, tmp_path: Path) -> Path:
+    """hello-mpi as delivered, in a folder."""
+    assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
+    return tmp_path / "hello-mpi"
+
+
+def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): (path.stat().st_mode, path.read_bytes()) for path in files}
+
+
+def changed(before: dict[str, tuple[int, bytes]], folder: Path) -> dict[str, list[tuple[str, str]]]:
+    """Return the lines that differ, by file; modes must not differ at all, nor the number of lines."""
+    after = contents(folder)
+    assert before.keys() == after.keys()
+    differing = {}
+    for path in before:
+        assert before[path][0] == after[path][0], f"{path} has another mode"
+        old, new = (version[path][1].decode().split("\n") for version in (before, after))
+        if old != new:
+            differing[path] = [pair for pair in zip(old, new, strict=True) if pair[0] != pair[1]]
+    return differing
+
+
+def env(folder: Path, overlay: str = "multi-node") -> dict[str, str]:
+    text = (folder / OVERLAYS / overlay / "mlops.env").read_text()
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return dict(line.split("=", 1) for line in lines)
+
+
+def rendered(kubectl: Path, folder: Path, overlay: str) -> list[Any]:
+    done = subprocess.run(
+        [kubectl, "kustomize", folder / OVERLAYS / overlay], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def test_the_two_edits_change_their_lines_in_every_overlay_and_nothing_else(mlpack: Mlpack, package: Path) -> None:
+    before = contents(package)
+    done = mlpack("configure", package, "--root", "/data/me", "--uid", "12345", "--gid", "12346", "--fs-group", "12347")
+    assert done.code == 0
+    roots = [
+        ("MODEL_DIR=ROOT/hello-mpi", "MODEL_DIR=/data/me/hello-mpi"),
+        ("OUTPUT_DIR=ROOT/hello-mpi/output", "OUTPUT_DIR=/data/me/hello-mpi/output"),
+    ]
+
+    def ids(indent: int) -> list[tuple[str, str]]:
+        new = {"runAsUser": 12345, "runAsGroup": 12346, "fsGroup": 12347}
+        return [(f"{' ' * indent}{key}: 1000", f"{' ' * indent}{key}: {number}") for key, number in new.items()]
+
+    expected = {
+        f"{OVERLAYS}/multi-node/mlops-job-patch.yaml": [*ids(12), *ids(12)],
+        f"{OVERLAYS}/multi-node/mlops.env": roots,
+        f"{OVERLAYS}/single-node/mlops.env": roots,
+        f"{OVERLAYS}/single-node/pod-patch.yaml": ids(4),
+    }
+    assert changed(before, package) == expected
+    assert sorted(done.stdout.splitlines()) == [str(package / path) for path in sorted(expected)]
+
+
+def test_what_was_configured_is_what_kubectl_renders(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
+    assert mlpack("configure", package, "--uid", "12345", "--registry", "example.com:5000/team").code == 0
+    job = next(item for item in rendered(kubectl, package, "multi-node") if item["kind"] == "MPIJob")
+    for role in ("Launcher", "Worker"):
+        spec = job["spec"]["mpiReplicaSpecs"][role]["template"]["spec"]
+        assert spec["securityContext"]["runAsUser"] == 12345
+        assert spec["containers"][0]["image"].startswith("example.com:5000/team/")
+    pod = next(item for item in rendered(kubectl, package, "single-node") if item["kind"] == "Pod")
+    assert pod["spec"]["securityContext"]["runAsUser"] == 12345
+
+
+def test_configuring_twice_changes_nothing_more(mlpack: Mlpack, package: Path) -> None:
+    answers = ("--root", "/data/me", "--uid", "12345", "--registry", "r.example", "--set", "NEW=1", "--with", "gpu")
+    assert mlpack("configure", package, *answers).code == 0
+    before = contents(package)
+    again = mlpack("configure", package, *answers)
+    assert (again.code, again.stdout) == (0, "")
+    assert "nothing to change" in again.stderr
+    assert contents(package) == before
+
+
+def test_another_root_moves_what_lay_below_the_first(mlpack: Mlpack, package: Path) -> None:
+    mlpack("configure", package, "--root", "/one", "--set", "DATASET_DIR=/one/data")
+    mlpack("configure", package, "--root", "/two/")
+    assert env(package)["MODEL_DIR"] == "/two/hello-mpi"
+    assert env(package)["OUTPUT_DIR"] == "/two/hello-mpi/output"
+    assert env(package)["DATASET_DIR"] == "/one/data", "it is below the root, and not below the package"
+
+
+def test_a_model_dir_of_ones_own_is_not_guessed_at(mlpack: Mlpack, package: Path) -> None:
+    mlpack("configure", package, "--set", "MODEL_DIR=/elsewhere")
+    done = mlpack("configure", package, "--root", "/one")
+    assert done.code == 2
+    assert "MODEL_DIR=/elsewhere does not end with /hello-mpi" in done.stderr
+
+
+def test_one_overlay_can_be_named(mlpack: Mlpack, package: Path) -> None:
+    before = contents(package)
+    assert mlpack("configure", package, "--overlay", "single-node", "--uid", "5").code == 0
+    assert list(changed(before, package)) == [f"{OVERLAYS}/single-node/pod-patch.yaml"]
+    done = mlpack("configure", package, "--overlay", "single-nod", "--uid", "5")
+    assert done.code == 2
+    assert "did you mean 'single-node'?" in done.stderr
+
+
+@pytest.mark.parametrize("value", ["plain", "two words ", "'quoted' \"twice\"", "a=b # no comment", "$HOME ☂", ""])
+def test_values_are_written_unchanged(mlpack: Mlpack, package: Path, kubectl: Path, value: str) -> None:
+    assert mlpack("configure", package, "--set", f"MESSAGE={value}").code == 0
+    config = next(item for item in rendered(kubectl, package, "single-node") if "MESSAGE" in item.get("data", {}))
+    assert config["data"]["MESSAGE"] == value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--set", "A B=1"), "expected KEY=VALUE, with a key of letters, digits and '_'"),
+        (("--set", "A"), "expected KEY=VALUE"),
+        (("--set", "A=1\nB=2"), "expected a value of one line"),
+        (("--set", f"A={'x' * 40000}"), "of at most 32 KiB"),
+        (("--root", "relative"), "expected an absolute path"),
+        (("--root", "/a:b"), "expected an absolute path without ':'"),
+        (("--registry", "http://x"), "expected a host"),
+        (("--uid", "-1"), "-1"),
+        (("--uid", "0"), "would run as root, which the package does not allow"),
+        (("--with", "gpus"), "did you mean 'gpu'?"),
+        (("--storage", "gpu"), "expected one of scratch, host-path, nfs, pvc"),
+        (("--storage", "nfs", "--with", "scratch"), "scratch and nfs cannot be combined"),
+        (("--with", "pvc-create"), "pvc-create needs pvc, which is off"),
+        (
+            ("--storage", "nfs", "--root", "/x"),
+            "nfs needs NFS_SERVER, such as nfs.example.com (--set NFS_SERVER=VALUE)",
+        ),
+        (("--storage", "host-path"), "host-path needs MODEL_DIR as an absolute path"),
+        ((), "there is no terminal to ask on"),
+    ],
+)
+def test_an_invalid_answer_changes_nothing(
+    mlpack: Mlpack, package: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    before = contents(package)
+    done = mlpack("configure", package, *arguments)
+    assert done.code == 2
+    assert message in " ".join(done.stderr.split())
+    assert contents(package) == before
+
+
+def test_only_one_storage_can_be_on(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
+    claims = ("--set", "OUTPUT_CLAIM=results", "--set", "DATASET_CLAIM=data")
+    assert mlpack("configure", package, "--storage", "nfs", "--set", "NFS_SERVER=nfs.example", "--root", "/x").code == 0
+    assert mlpack("configure", package, "--storage", "pvc", *claims).code == 0
+    listed = yaml.safe_load((package / OVERLAYS / "multi-node/kustomization.yaml").read_text())["components"]
+    assert [path.rpartition("/")[2] for path in listed] == ["pvc"]
+    pod = next(item for item in rendered(kubectl, package, "single-node") if item["kind"] == "Pod")
+    claimed = [
+        item["persistentVolumeClaim"]["claimName"] for item in pod["spec"]["volumes"] if "persistentVolumeClaim" in item
+    ]
+    assert sorted(claimed) == ["data", "results"]
+
+
+def test_an_option_switched_on_and_off_leaves_no_trace(mlpack: Mlpack, package: Path) -> None:
+    before = contents(package)
+    assert mlpack("configure", package, "--with", "gpu", "--with", "root").code == 0
+    assert contents(package) != before
+    assert mlpack("configure", package, "--without", "gpu", "--without", "root").code == 0
+    assert contents(package) == before
+
+
+def test_root_is_permitted_by_its_option_and_not_left_without_it(mlpack: Mlpack, package: Path) -> None:
+    assert mlpack("configure", package, "--with", "root", "--uid", "0").code == 0
+    done = mlpack("configure", package, "--without", "root")
+    assert done.code == 2
+    assert "hint: --with root allows it" in done.stderr
+
+
+def test_check_says_what_is_unset(mlpack: Mlpack, package: Path) -> None:
+    done = mlpack("configure", package, "--check")
+    assert done.code == 1
+    place = f"{package}/{OVERLAYS}/multi-node/mlops.env:12:1"
+    assert done.stdout.splitlines()[0] == (
+        f"{place}: MODEL_DIR=ROOT/hello-mpi is the default: a folder inside the pod, lost when the pod is deleted "
+        "(--root PATH)"
+    )
+    assert len(done.stdout.splitlines()) == 4
+    assert mlpack("configure", package, "--root", "/x").code == 0
+    assert mlpack("configure", package, "--check").code == 0
+
+
+def test_check_says_what_an_option_lacks(mlpack: Mlpack, package: Path) -> None:
+    assert mlpack("configure", package, "--root", "/x").code == 0
+    kustomization = package / OVERLAYS / "multi-node/kustomization.yaml"
+    kustomization.write_text(
+        kustomization.read_text().replace(
+            "# - ../../../common/mpi/k8s/mlops/queue", "- ../../../common/mpi/k8s/mlops/queue"
+        )
+    )
+    done = mlpack("configure", package, "--check")
+    assert done.code == 1
+    assert "queue needs QUEUE, such as user-queue (--set QUEUE=VALUE)" in done.stdout
+    assert "site/site.env:" in done.stdout
+
+
+def test_dry_run_shows_and_changes_nothing(mlpack: Mlpack, package: Path) -> None:
+    before = contents(package)
+    done = mlpack("configure", package, "--registry", "r.example", "--dry-run")
+    assert (done.code, done.stdout) == (0, "")
+    assert "REGISTRY=docker.io  ->  REGISTRY=r.example" in done.stderr
+    assert contents(package) == before
+
+
+def test_of_a_tarball_a_new_one_is_written(mlpack: Mlpack, tmp_path: Path) -> None:
+    assert mlpack("build", "hello-mpi").code == 0
+    archive = tmp_path / "hello-mpi.tar.gz"
+    before = archive.read_bytes()
+    done = mlpack("configure", archive, "--root", "/x")
+    assert (done.code, done.stdout.strip()) == (0, str(tmp_path / "hello-mpi.configured.tar.gz"))
+    assert archive.read_bytes() == before
+    verified = mlpack("verify", tmp_path / "hello-mpi.configured.tar.gz", "-o", "json")
+    assert verified.code == 0
+    assert [path.rpartition("/")[2] for path in json.loads(verified.stdout)["edits"]] == ["mlops.env", "mlops.env"]
+
+
+def test_a_new_tarball_that_is_there_is_left_alone_unless_it_is_the_same(mlpack: Mlpack, tmp_path: Path) -> None:
+    mlpack("build", "hello-mpi")
+    first = mlpack("configure", "hello-mpi.tar.gz", "--root", "/x")
+    before = (tmp_path / first.stdout.strip()).read_bytes()
+    again = mlpack("configure", "hello-mpi.tar.gz", "--root", "/x")
+    assert (again.code, again.stdout) == (0, "hello-mpi.configured.tar.gz\n")
+    assert "hello-mpi.configured.tar.gz already exists and is the same\n" in again.stderr
+    other = mlpack("configure", "hello-mpi.tar.gz", "--root", "/y")
+    assert other.code == 2
+    assert "already exists and was left unchanged" in other.stderr
+    assert (tmp_path / first.stdout.strip()).read_bytes() == before
+    assert mlpack("configure", "hello-mpi.tar.gz", "--root", "/y", "--force").code == 0
+    assert mlpack("configure", "hello-mpi.tar.gz", "--root", "/z", "-d", "mine.tgz").stdout == "mine.tgz\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "hello-mpi.configured.tar.gz",
+        "hello-mpi.tar.gz",
+        "mine.tgz",
+    ]
+
+
+def test_an_unchanged_tarball_is_printed_itself(mlpack: Mlpack) -> None:
+    mlpack("build", "hello-mpi")
+    done = mlpack("configure", "hello-mpi.tar.gz", "--uid", "1000")
+    assert (done.code, done.stdout) == (0, "hello-mpi.tar.gz\n")
+
+
+def test_yes_takes_the_users_ids_and_the_packages_place(
+    mlpack: Mlpack, package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 4001)
+    monkeypatch.setattr(os, "getgid", lambda: 4002)
+    assert mlpack("configure", package, "-y").code == 0
+    assert env(package)["MODEL_DIR"] == str(package)
+    patch = (package / OVERLAYS / "single-node/pod-patch.yaml").read_text()
+    assert [line.strip() for line in patch.splitlines()[-3:]] == [
+        "runAsUser: 4001",
+        "runAsGroup: 4002",
+        "fsGroup: 4002",
+    ]
+    before = contents(package)
+    assert mlpack("configure", package, "-y").code == 0
+    assert contents(package) == before
+
+
+def test_it_asks_on_a_terminal(package: Path) -> None:
+    screen, code = _type(["configure", str(package)], ["/shared/models", "", "abc", "777", "778", ""], package.parent)
+    assert code == 0, screen
+    assert "Folder that contains the package, as the nodes see it [" in screen
+    assert "Registry that the image is pulled from [docker.io]" in screen
+    assert "expected a number, as `id -u` prints it" in screen
+    assert "Group id of its volumes [778]" in screen
+    assert env(package)["MODEL_DIR"] == "/shared/models/hello-mpi"
+    assert "runAsUser: 777" in (package / OVERLAYS / "single-node/pod-patch.yaml").read_text()
+
+
+def _type(arguments: list[str], answers: list[str], folder: Path) -> tuple[str, int]:
+    """Run the command on a terminal, answer each of its questions, and return the screen and the exit code."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "packager", *arguments],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    os.close(theirs)
+    screen = ""
+    asked = 0
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            screen += os.read(ours, 4096).decode(errors="replace")
+        except OSError:  # the terminal's other end is closed
+            break
+        while screen.count("]: ") > asked:
+            os.write(ours, f"{answers[asked]}\n".encode())
+            asked += 1
+    os.close(ours)
+    return screen, process.wait(timeout=30)

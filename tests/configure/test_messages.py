@@ -1,0 +1,83 @@
+"""What `mlpack configure` says to a package that is not as it was delivered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+    Mlpack = Callable[..., Outcome]
+
+SINGLE = "hello-mpi/quickstart/k8s/mlops/single-node"
+IDS = ("configure", "hello-mpi", "--overlay", "single-node", "--uid", "5", "--gid", "6")
+
+
+@pytest.fixture
+def overlay(mlpack: Mlpack, tmp_path: Path) -> Path:
+    """The folder of hello-mpi's single-node overlay, as delivered."""
+    assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
+    return tmp_path / SINGLE
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+
+
+def test_a_patch_that_sets_no_group(mlpack: Mlpack, overlay: Path) -> None:
+    edit(overlay / "pod-patch.yaml", "    runAsGroup: 1000\n", "")
+    before = (overlay / "pod-patch.yaml").read_text()
+    done = mlpack(*IDS)
+    message = f"error: no patch of single-node sets runAsGroup: {SINGLE}/pod-patch.yaml\n"
+    assert (done.code, done.stdout, done.stderr) == (2, "", message)
+    assert (overlay / "pod-patch.yaml").read_text() == before
+
+
+def test_an_overlay_without_patches(mlpack: Mlpack, overlay: Path) -> None:
+    edit(overlay / "kustomization.yaml", "patches:\n  - path: pod-patch.yaml\n", "patches:\n")
+    done = mlpack(*IDS)
+    message = "error: no patch of single-node sets runAsGroup, runAsUser: single-node has no patches\n"
+    assert (done.code, done.stdout, done.stderr) == (2, "", message)
+
+
+def test_a_kustomization_that_is_no_yaml(mlpack: Mlpack, overlay: Path) -> None:
+    edit(overlay / "kustomization.yaml", "nameSuffix: -single-node\n", "nameSuffix: ]\n")
+    line = (overlay / "kustomization.yaml").read_text().splitlines().index("nameSuffix: ]") + 1
+    done = mlpack(*IDS)
+    assert (done.code, done.stdout) == (2, "")
+    problem, error = done.stderr.splitlines()
+    assert problem.startswith(f"{SINGLE}/kustomization.yaml:{line}:13: not valid YAML: ")
+    assert error == f"error: {SINGLE}/kustomization.yaml is not YAML"
+
+
+@pytest.mark.parametrize(
+    ("file", "arguments"),
+    [
+        ("mlops.env", ("--overlay", "single-node", "--root", "/srv")),
+        ("mlops.env", ("--check",)),
+        ("pod-patch.yaml", ("--uid", "5")),
+    ],
+)
+def test_a_file_that_is_gone(mlpack: Mlpack, overlay: Path, file: str, arguments: tuple[str, ...]) -> None:
+    (overlay / file).unlink()
+    done = mlpack("configure", "hello-mpi", *arguments)
+    message = f"error: {SINGLE}/{file} cannot be read: no such file or directory\n"
+    assert (done.code, done.stdout, done.stderr) == (6, "", message)
+
+
+def test_a_registry_that_only_one_node_has(mlpack: Mlpack, overlay: Path) -> None:
+    assert mlpack("configure", "hello-mpi", "--registry", "localhost", "--root", "/srv").code == 0
+    done = mlpack("configure", "hello-mpi", "--check")
+    lines = (overlay / "mlops.env").read_text().splitlines()
+    assert done.code == 1
+    assert done.stdout.splitlines()[1] == (
+        f"{SINGLE}/mlops.env:{lines.index('REGISTRY=localhost') + 1}:1: REGISTRY=localhost is the default: "
+        "only nodes that already have the image can run it (--registry HOST)"
+    )

@@ -1,0 +1,124 @@
+"""A Job on a real cluster: what becomes of it, and what the verbs say of that."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import kinds
+from tests.e2e.faults import faulty
+from tests.e2e.site import commands, last_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.e2e.faults import Faulty
+    from tests.e2e.site import Site
+
+pytestmark = pytest.mark.usefixtures("mpi_image")
+
+SHOWN = "job/fault-one-job"
+
+
+def job(site: Site, fault: str, *settings: str) -> Faulty:
+    """Build the package that does what `fault` says in a Job."""
+    memory = ("overlays.one-job.resources.requests.memory=32Mi", "overlays.one-job.resources.limits.memory=64Mi")
+    return faulty(site, fault, *kinds.SET, *memory, *settings, overlay="one-job")
+
+
+def pod_of(site: Site) -> str:
+    return site.run("kubectl get pods --selector=job-name=fault-one-job -o name").strip()
+
+
+def test_it_runs_by_the_commands_of_the_readme(site: Site) -> None:
+    package = site.build("hello-mpi", *(f"--set {argument}" for argument in kinds.SET))
+    apply, logs, wait, delete = commands(package, "one-job")
+    site.run(apply, cwd=package)
+    site.run(wait, cwd=package)
+    assert last_json(site.run(logs, cwd=package))["ranks"] == 1
+    site.run(delete, cwd=package)
+    site.until(lambda: not site.left(), "everything to be gone")
+
+
+def test_it_is_deployed_and_looked_at_and_deleted(site: Site) -> None:
+    package = job(site, "none", "overlays.one-job.ttl=600")
+    site.run(f"mlpack verify {package.folder}")
+    doctor = package.run("doctor")
+    assert (doctor.code, "fails" in doctor.out) == (0, False), doctor.out
+    deploy = package.run("deploy")
+    assert (deploy.code, deploy.out) == (0, ""), deploy.err
+    assert f"{SHOWN} has succeeded\n" in deploy.err
+    status = package.run("status")
+    assert (status.code, status.out.splitlines()[0]) == (0, f"{SHOWN}  succeeded: the pod has succeeded")
+    assert package.run("logs").out == "rank 0: done\n"
+    assert SHOWN in site.run(f"mlpack history {package.folder}")
+    package.delete()
+
+
+def test_it_is_started_again_and_every_attempt_is_told(site: Site) -> None:
+    package = job(site, "exit:3", "overlays.one-job.retries=1")
+    deploy = package.run("deploy")
+    assert deploy.code == 7, deploy.err
+    assert f"{SHOWN} has failed: the pod has failed in each of 2 attempts" in deploy.err
+    assert "attempt 1 of 2: container main ended with exit code 3" in deploy.err
+    answer = json.loads(package.run("status", "-o", "json").out)
+    assert [finding["reason"] for finding in answer["findings"]] == ["Error", "Retried"]
+    package.delete()
+
+
+def test_a_deadline_is_the_reason(site: Site) -> None:
+    package = job(site, "sleep:120", "overlays.one-job.deadline=8")
+    deploy = package.run("deploy")
+    assert deploy.code == 7, deploy.err
+    assert f"{SHOWN} has failed: it took longer than its activeDeadlineSeconds of 8" in deploy.err
+    package.delete()
+
+
+def test_results_and_commands_while_it_runs(site: Site) -> None:
+    package = job(site, "results-until-told")
+    with package.running("deploy"):
+        package.until_running()
+        here: Path = site.folder / "results"
+        site.until(lambda: package.run("results", str(here)).code == 0 and (here / "rank-0.txt").exists(), "results")
+        ran = package.run("exec", "--", "sh", "-c", 'id -u; touch "$OUTPUT_DIR/enough"')
+        assert (ran.code, ran.out) == (0, "1000\n"), ran.err
+        site.until(lambda: package.run("status").out.startswith(f"{SHOWN}  succeeded"), "the end")
+    assert (here / "deep/rank-0.bin").stat().st_size == 300_000
+    gone = package.run("results", str(here))
+    assert (gone.code, "its results were deleted with its pods" in gone.err) == (7, True), gone.err
+    package.delete()
+
+
+def test_a_pod_that_is_deleted_is_the_reason(site: Site) -> None:
+    package = job(site, "checkpoint:120")
+    with package.running("deploy") as deploy:
+        package.until_running()
+        site.until(lambda: "sleeps" in site.shell(f"kubectl logs {pod_of(site)}").stdout, "it to sleep")
+        site.run(f"kubectl delete {pod_of(site)} --wait=false")
+        _, stderr = deploy.communicate(timeout=120)
+    assert deploy.returncode == 7, stderr
+    assert "it was deleted, which stopped it" in stderr
+    package.delete()
+
+
+def test_a_quota_that_refuses_the_pod(site: Site) -> None:
+    package = job(site, "none")
+    site.run("kubectl create quota none --hard=pods=0")
+    with package.running("deploy", "--patience", "5s") as deploy:
+        _, stderr = deploy.communicate(timeout=120)
+    assert deploy.returncode == 7, stderr
+    assert (
+        "the quota none of the namespace does not allow another pod: asked for pods=1, used pods=0 of pods=0" in stderr
+    )
+    package.delete()
+
+
+def test_what_is_suspended_waits(site: Site) -> None:
+    package = job(site, "sleep:120")
+    assert package.run("deploy", "--no-wait").code == 0
+    site.run('kubectl patch job fault-one-job --type=merge -p \'{"spec":{"suspend":true}}\'')
+    line = f"{SHOWN}  stuck: suspended, by a queue or a user"
+    site.until(lambda: package.run("status").out.startswith(line), "the suspension to be said")
+    package.delete()

@@ -1,0 +1,228 @@
+"""Nothing of others' is applied over or deleted, and what a cluster refuses is said at once, with what mends it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.e2e.faults import faulty
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.site import Site
+
+pytestmark = pytest.mark.usefixtures("mpi_image")
+
+POD = "fault-single-node"
+ENV = "fault-env-single-node"
+SLEEPER = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": POD},
+    "spec": {
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
+        "terminationGracePeriodSeconds": 1,
+        "containers": [
+            {
+                "name": "main",
+                "image": "docker.io/mpioperator/mpi-pi:openmpi",
+                "imagePullPolicy": "IfNotPresent",
+                "command": ["sleep", "600"],
+                "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+            }
+        ],
+    },
+}
+
+
+def uid(site: Site, what: str) -> str:
+    return str(site.get(what)["metadata"]["uid"])
+
+
+def test_a_strangers_pod_and_configmap_are_neither_changed_nor_deleted(site: Site) -> None:
+    package = faulty(site, "none", overlay="single-node")
+    site.apply(SLEEPER)
+    site.run(f"kubectl create configmap {ENV} --from-literal=theirs=1")
+    before = uid(site, f"pod/{POD}")
+    for options in ([], ["--replace", "-y", "--force-conflicts"]):
+        deployed = package.run("deploy", *options)
+        assert deployed.code == 7
+        assert (
+            f"objects with these names already exist and belong to others: configmap/{ENV} (managed by kubectl-create)"
+            in deployed.err
+        )
+    assert package.run("status").out.splitlines()[1] == f"note: pod/{POD} does not belong to the package fault"
+    deleted = package.run("delete", "-y")
+    assert deleted.code == 7
+    assert deleted.err.startswith(
+        f"error: not deleted, because it does not belong to the package alone: configmap/{ENV} ("
+    )
+    assert uid(site, f"pod/{POD}") == before
+    assert site.get(f"configmap/{ENV}")["data"] == {"theirs": "1"}
+    assert sorted(site.left()) == [f"configmap/{ENV}", f"pod/{POD}"]
+
+
+def test_a_configmap_that_others_have_put_data_into_is_left(site: Site) -> None:
+    package = faulty(site, "sleep:60", overlay="single-node")
+    site.run(f"kubectl create configmap {ENV} --from-literal=theirs=1")
+    site.run(f"kubectl apply -k {package.folder}/quickstart/k8s/mlops/single-node")
+    deleted = package.run("delete")
+    assert deleted.code == 7
+    assert f"configmap/{ENV} (kubectl-create has set data.theirs); everything else is deleted" in deleted.err
+    assert site.left() == [f"configmap/{ENV}"]
+
+
+@pytest.mark.parametrize("how", ["apply", "apply --server-side", "create"])
+def test_what_kubectl_alone_has_made_of_the_package_can_be_deleted(site: Site, how: str) -> None:
+    package = faulty(site, "sleep:60", overlay="single-node")
+    site.run(f"kubectl {how} -k {package.folder}/quickstart/k8s/mlops/single-node")
+    assert package.run("deploy", "--no-wait", "--force-conflicts").code == 0
+    package.delete()
+
+
+def test_another_persons_job_of_another_build_goes_only_with_a_yes(site: Site) -> None:
+    bobs = faulty(site, "sleep:60", overlay="single-node")
+    assert bobs.run("deploy", "--no-wait").code == 0
+    notes = "mlpack/deployed-by=bob@laptop mlpack/digest=sha256:0123456789abcdef"
+    site.run(f"kubectl annotate --overwrite pod/{POD} {notes}")
+    remark = f"pod/{POD} was deployed by bob@laptop, from another build (0123456789ab)"
+    before = uid(site, f"pod/{POD}")
+    refused = bobs.run("delete")
+    assert (refused.code, refused.err) == (
+        9,
+        f"error: {remark}; nothing was deleted\nhint: -y deletes it anyway\n",
+    )
+    assert bobs.run("status").out.splitlines()[1] == f"note: {remark}"
+    assert uid(site, f"pod/{POD}") == before
+    assert bobs.run("delete", "-y").code == 0
+    assert site.left() == []
+
+
+@contextmanager
+def policy(site: Site, label: str) -> Iterator[str]:
+    """Let no pod in the site's namespace have a label."""
+    name = f"no-{site.namespace}"
+    here = {"matchLabels": {"kubernetes.io/metadata.name": site.namespace}}
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
+    expression = f"!has(object.metadata.labels) || !('{label}' in object.metadata.labels)"
+    kind = {"apiVersion": "admissionregistration.k8s.io/v1"}
+    rule: dict[str, Any] = {
+        "matchConstraints": {"resourceRules": rules, "namespaceSelector": here},
+        "validations": [{"expression": expression, "message": "such pods are not wanted"}],
+    }
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    meta = {"metadata": {"name": name}}
+    site.apply({**kind, "kind": "ValidatingAdmissionPolicy", **meta, "spec": rule})
+    site.apply({**kind, "kind": "ValidatingAdmissionPolicyBinding", **meta, "spec": binding})
+    labelled = {**SLEEPER, "metadata": {"name": "trial", "labels": {label: "1"}}}
+    (site.folder / "trial.json").write_text(json.dumps(labelled))
+    trial = "kubectl create --dry-run=server -f trial.json"
+    try:
+        site.until(lambda: "not wanted" in site.shell(trial).stderr, "the policy to be in force")
+        yield name
+    finally:
+        site.run(f"kubectl delete validatingadmissionpolicy,validatingadmissionpolicybinding {name}")
+
+
+def test_a_policy_is_named_at_once_by_deploy_and_found_by_the_doctor(site: Site) -> None:
+    package = faulty(site, "none", overlay="single-node")
+    with policy(site, "mlpack/digest") as name:
+        refused = package.run("deploy")
+        hint = f"change the overlay to meet it, or ask its owner: kubectl get validatingadmissionpolicy {name} -o yaml"
+        why = f"the policy {name} of the cluster denies it: such pods are not wanted"
+        assert (refused.code, refused.err.splitlines()[-2:]) == (
+            7,
+            [f"error: the cluster rejects it: {why}", f"hint: {hint}"],
+        )
+        assert site.left() == []
+        by_check = findings(package.run("doctor", "-o", "json").out)
+        assert by_check["admission"] == [("fails", f"the pods of {POD} are rejected: {why}", hint)]
+
+
+@pytest.mark.parametrize(
+    ("label", "whose"),
+    [
+        ("training.kubeflow.org/replica-index", "worker"),
+        ("batch.kubernetes.io/job-name", "launcher"),
+        ("training.kubeflow.org/job-role", "launcher and worker"),
+    ],
+)
+def test_the_doctor_finds_a_policy_that_chooses_pods_by_the_operators_labels(
+    site: Site, label: str, whose: str
+) -> None:
+    package = faulty(site, "none")
+    with policy(site, label) as name:
+        by_check = findings(package.run("doctor", "-o", "json").out)
+    ((state, message, _),) = by_check["admission"]
+    why = f"the policy {name} of the cluster denies it: such pods are not wanted"
+    assert (state, message) == ("fails", f"the pods of {whose} are rejected: {why}")
+
+
+def test_a_job_whose_pods_a_policy_denies_ends_at_once(site: Site) -> None:
+    package = faulty(site, "none")
+    with policy(site, "training.kubeflow.org/replica-index") as name:
+        refused = package.run("deploy")
+    assert refused.code == 7
+    assert f"the policy {name} of the cluster denies it: such pods are not wanted" in refused.err
+    assert refused.seconds < 30
+
+
+@pytest.mark.parametrize(
+    ("make", "message", "hint"),
+    [
+        (
+            "kubectl create quota full --hard=pods=0",
+            "the quota full of the namespace does not allow another pod: asked for pods=1, used pods=0 of pods=0",
+            "request less in the overlay's resources",
+        ),
+        (
+            "mlpack configure {} --with root",
+            "the namespace enforces Pod Security restricted:latest, and the pods violate it: ",
+            "use another namespace, or an overlay that meets the level",
+        ),
+    ],
+    ids=["quota", "pod security"],
+)
+def test_what_the_server_refuses_is_said_with_a_hint_and_nothing_is_made(
+    site: Site, make: str, message: str, hint: str
+) -> None:
+    package = faulty(site, "none", overlay="single-node")
+    site.run(make.format(package.folder))
+    site.until(lambda: "quota" not in make or site.get("quota full").get("status"), "the quota to be counted")
+    refused = package.run("deploy")
+    assert refused.code == 7
+    assert f"error: the cluster rejects it: {message}" in refused.err
+    assert f"hint: {hint}\n" in refused.err
+    assert refused.seconds < 30
+    assert site.left() == []
+
+
+def test_a_limit_range_is_said_with_a_hint(site: Site) -> None:
+    package = faulty(site, "none", overlay="single-node")
+    limit = {"type": "Container", "max": {"memory": "1Mi"}}
+    site.apply({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"}, "spec": {"limits": [limit]}})
+    refused = package.run("deploy")
+    assert refused.code == 7
+    assert "maximum memory usage per Container is 1Mi" in refused.err
+    assert "hint: kubectl get limitrange -o yaml shows what the namespace allows" in refused.err
+    assert site.left() == []
+
+
+def test_a_kind_that_is_not_served_is_not_taken_for_nothing(site: Site) -> None:
+    package = faulty(site, "sleep:60")
+    assert package.run("deploy", "--no-wait").code == 0
+    listed = json.loads(site.run(f"mlpack history {package.folder} -o json"))
+    assert [deployment["workload"] for deployment in listed["deployments"]] == [package.workload]
+    package.delete()
+
+
+def findings(text: str) -> dict[str, list[tuple[str, str, str | None]]]:
+    """Return what the doctor has said, by check."""
+    by_check: dict[str, list[tuple[str, str, str | None]]] = {}
+    for finding in json.loads(text)["findings"]:
+        by_check.setdefault(finding["check"], []).append((finding["state"], finding["message"], finding["fix"]))
+    return by_check

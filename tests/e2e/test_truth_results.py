@@ -1,0 +1,197 @@
+"""What results, logs and exec say is so: nothing is left out in silence, and nothing is taken for what it is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.e2e.faults import component, faulty
+
+if TYPE_CHECKING:
+    from tests.e2e.faults import Faulty, Ran
+    from tests.e2e.site import Site
+
+pytestmark = pytest.mark.usefixtures("mpi_image")
+
+POD = "fault-single-node"
+INCOMPLETE = "error: the copy differs from the results in the pod: "
+
+
+@pytest.fixture
+def sleeper(site: Site) -> Faulty:
+    """A package of one pod that has nothing to do."""
+    package = faulty(site, "sleep:300", overlay="single-node")
+    assert package.run("deploy", "--no-wait").code == 0
+    package.until_running()
+    return package
+
+
+def inside(package: Faulty, command: str) -> None:
+    """Run a command in OUTPUT_DIR."""
+    package.site.run(f"kubectl exec {POD} -- sh -c {shlex.quote(f'cd $OUTPUT_DIR && {command}')}")
+
+
+def results(package: Faulty, *options: str) -> Ran:
+    return package.run("results", str(package.site.folder / "here"), *options)
+
+
+def here(package: Faulty) -> dict[str, int]:
+    """Return what has arrived, and how long it is."""
+    folder = package.site.folder / "here"
+    return {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_file_that_cannot_be_read_is_named_whatever_else_changes(sleeper: Faulty) -> None:
+    inside(sleeper, "echo x >secret && chmod 0 secret && echo a >a && echo z >z")
+    inside(sleeper, "(timeout 20 sh -c 'while :; do echo x >>log; done' >/dev/null 2>&1 &)")
+    first = results(sleeper)
+    assert first.code == 7, first.err
+    assert "not read: secret: Permission denied\n" in first.err
+    assert f"{INCOMPLETE}1 could not be read" in first.err
+    assert {name: size for name, size in here(sleeper).items() if name != "log"} == {"a": 2, "z": 2}
+    inside(sleeper, "chmod 644 secret")
+    again = sleeper.site.until(lambda: (ran := results(sleeper)).code == 0 and ran, "a quiet moment", 60)
+    assert here(sleeper)["secret"] == 2, again.err
+
+
+@pytest.mark.parametrize("change", ["echo x >>file", "truncate -s 1000 file; sleep 0.1; truncate -s 200M file"])
+def test_a_file_that_changes_while_it_is_read_is_named(sleeper: Faulty, change: str) -> None:
+    inside(sleeper, "truncate -s 200M file")
+    inside(sleeper, f"(timeout 60 sh -c 'while :; do {change}; sleep 0.1; done' >/dev/null 2>&1 &)")
+    torn = sleeper.site.until(lambda: (ran := results(sleeper)).code == 7 and ran, "a torn file", 60)
+    assert "changed while it was read, and may be inconsistent: file\n" in torn.err
+    assert f"{INCOMPLETE}1 changed while it was read\n" in torn.err
+
+
+def test_odd_names_are_left_out_by_name_and_the_rest_arrives(sleeper: Faulty) -> None:
+    inside(
+        sleeper, r"""touch a zz && echo x >"$(printf 'new\nline')" && echo x >"$(printf 'esc\033[2J')" && ln -s a l"""
+    )
+    ran = results(sleeper)
+    assert ran.code == 0, ran.err
+    left_out = "skipped: not a plain file, or a name that is not allowed here: "
+    assert {line for line in ran.err.splitlines() if line.startswith(left_out)} == {
+        left_out + name for name in ("'new\\nline'", "'esc\\x1b[2J'", "l")
+    }
+    assert sorted(here(sleeper)) == ["a", "zz"]
+
+
+def test_very_many_files_stay_quick(sleeper: Faulty) -> None:
+    inside(sleeper, "mkdir many && cd many && seq 50001 | xargs touch")
+    ran = results(sleeper)
+    assert ran.code == 0, ran.err
+    assert ran.err.startswith("copied 50001 files, 0 bytes")
+    assert ran.seconds < 120
+
+
+def test_a_pod_that_is_deleted_in_the_middle(sleeper: Faulty) -> None:
+    inside(sleeper, "echo a >a && truncate -s 3G zz")
+    with sleeper.running("results", str(sleeper.site.folder / "here")) as copying:
+        sleeper.site.until(lambda: sum(here(sleeper).values()) > 1 << 20, "the first megabyte", 30)
+        sleeper.site.run(f"kubectl delete pod {POD} --grace-period=1")
+        stderr = copying.communicate(timeout=90)[1]
+    assert copying.returncode == 7, stderr
+    assert "error: the copy was interrupted: " in stderr
+    assert here(sleeper) in ({}, {"a": 2})
+
+
+def test_a_log_comes_out_byte_for_byte(site: Site) -> None:
+    package = faulty(site, "progress", overlay="single-node")
+    followed = subprocess.run(
+        package.command("deploy", "--follow"), env=site.environment, cwd=site.folder, capture_output=True, check=True
+    )
+    logs = subprocess.run(
+        package.command("logs"), env=site.environment, cwd=site.folder, capture_output=True, check=True
+    )
+    raw = subprocess.run(["kubectl", "logs", POD], env=site.environment, capture_output=True, check=True)
+    assert raw.stdout.count(b"\n") == 302
+    assert followed.stdout == logs.stdout == raw.stdout
+    assert logs.stderr == b""
+
+
+def test_a_log_whose_first_lines_were_rotated_away_says_so(site: Site) -> None:
+    package = faulty(site, "flood", overlay="single-node")
+    assert package.run("deploy", "--no-wait").code == 0
+    last = "rank 0: the last line\n"
+    ran = site.until(lambda: (ran := package.run("logs")).out == last and ran, "a new file", 90)
+    assert ran.code == 0
+    assert re.match(rf"the log of pod/{POD} begins \d+ s after its container started: ", ran.err)
+
+
+def limited(package: Faulty, *rules: dict[str, Any]) -> Faulty:
+    """Return the package in the hands of somebody who may do no more than what is said here."""
+    site = package.site
+    site.apply(
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "somebody"}},
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": {"name": "few"},
+            "rules": list(rules),
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": "few"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "few"},
+            "subjects": [{"kind": "ServiceAccount", "name": "somebody", "namespace": site.namespace}],
+        },
+    )
+    token = site.run("kubectl create token somebody").strip()
+    config = json.loads(site.run("kubectl config view --minify --flatten --output=json"))
+    config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
+    (site.folder / "limited").write_text(json.dumps(config), encoding="utf-8")
+    environment = {**site.environment, "KUBECONFIG": str(site.folder / "limited")}
+    return replace(package, site=replace(site, environment=environment))
+
+
+def test_somebody_who_may_see_neither_events_nor_logs_nor_jobs(site: Site) -> None:
+    package = faulty(site, "sleep:5", overlay="single-node")
+    package = limited(
+        package, {"apiGroups": [""], "resources": ["pods", "configmaps"], "verbs": ["get", "list", "create", "patch"]}
+    )
+    deployed = package.run("deploy", "--follow")
+    assert deployed.code == 0, deployed.err
+    assert deployed.err.count("reasons may be missing: events is forbidden") == 1
+    assert f"the end of the log is missing: the log of pod/{POD} cannot be read: " in deployed.err
+    status = package.run("status")
+    assert (status.code, status.out.splitlines()[0]) == (0, f"pod/{POD}  succeeded: the pod has succeeded")
+    for follow in ((), ("-f",)):
+        logs = package.run("logs", *follow)
+        assert (logs.code, logs.out) == (7, "")
+        assert re.search(rf'error: the log of pod/{POD} cannot be read: .* cannot get resource "pods/log"', logs.err)
+    listed = package.site.shell(f"mlpack history {package.folder}")
+    assert listed.returncode == 0
+    assert "mpijobs.kubeflow.org are not among these: " in listed.stderr
+    assert f"pod/{POD}" in listed.stdout
+
+
+def test_somebody_who_may_run_no_command(sleeper: Faulty) -> None:
+    sleeper = limited(sleeper, {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get", "list"]})
+    ran = results(sleeper)
+    assert ran.code == 7
+    assert re.search(
+        r'error: the copy was interrupted: pods "\S+" is forbidden: .* cannot create resource "pods/exec"', ran.err
+    )
+
+
+@pytest.mark.alone
+@pytest.mark.skipif("MLPACK_E2E_CONTEXT" in os.environ, reason="only the cluster of tests/testbed may be broken")
+def test_a_kubelet_that_is_away_is_named(sleeper: Faulty) -> None:
+    component("stop", "kubelet")
+    try:
+        for verb, *arguments in (("logs",), ("results", str(sleeper.site.folder / "here"), "--timeout=20s")):
+            ran = sleeper.run(verb, *arguments)
+            assert ran.code in (7, 8)
+            assert re.search("does not answer|no answer from its kubelet|no data received from pod/", ran.err), ran.err
+            assert ran.seconds < 30
+    finally:
+        component("start", "kubelet")
+    sleeper.site.until(lambda: results(sleeper).code == 0, "the kubelet to be back", 60)

@@ -1,0 +1,164 @@
+"""What was stopped before its end has failed, whatever its exit code is; and who stopped it is said."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.faults import faulty
+
+if TYPE_CHECKING:
+    from tests.e2e.faults import Faulty
+    from tests.e2e.site import Site
+
+pytestmark = pytest.mark.usefixtures("mpi_image")
+
+
+def evict(site: Site, pod: str) -> None:
+    """Evict a pod as a drain of its node does."""
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod, "namespace": site.namespace},
+    }
+    path = f"/api/v1/namespaces/{site.namespace}/pods/{pod}/eviction"
+    site.run(f"echo '{json.dumps(eviction)}' | kubectl create --raw {path} -f -")
+
+
+def delete(site: Site, pod: str) -> None:
+    site.run(f"kubectl delete pod {pod} --wait=false")
+
+
+STOPPED = ("which stopped it", "it was deleted")
+"""A pod that ends at once may be gone between two looks."""
+
+
+def stop(package: Faulty, how: str, pod: str) -> str:
+    """Deploy, stop a pod when the ranks sleep, and return what was said in the end; the exit code has to be 7."""
+    with package.running("deploy") as deploy:
+        package.until_running()
+        main = package.site.launcher() if package.overlay == "multi-node" else pod
+        package.site.until(lambda: "sleeps" in package.site.shell(f"kubectl logs {main}").stdout, "the ranks to sleep")
+        {"delete": delete, "evict": evict}[how](package.site, pod or main)
+        _, stderr = deploy.communicate(timeout=180)
+    assert deploy.returncode == 7, stderr
+    return stderr
+
+
+@pytest.mark.parametrize("how", ["delete", "evict"])
+def test_a_pod_that_saves_and_ends_with_0_when_it_is_stopped(site: Site, how: str) -> None:
+    package = faulty(site, "checkpoint:120", overlay="single-node")
+    stderr = stop(package, how, "fault-single-node")
+    assert "has succeeded" not in stderr
+    assert any(words in stderr.splitlines()[-2] for words in STOPPED), stderr
+    package.delete()
+
+
+@pytest.mark.parametrize("how", ["delete", "evict"])
+def test_a_launcher_that_is_stopped_is_the_reason(site: Site, how: str) -> None:
+    package = faulty(site, "checkpoint:120")
+    stderr = stop(package, how, "")
+    end = stderr.splitlines()[-2]
+    assert "has failed: pod/fault-multi-node-launcher-" in end
+    assert "it was evicted" in end or "it was deleted" in end
+    assert package.run("status").out.startswith("mpijob/fault-multi-node  failed: pod/fault-multi-node-launcher-")
+    package.delete()
+
+
+@pytest.mark.parametrize("how", ["delete", "evict"])
+def test_a_worker_that_is_stopped_is_the_reason_for_deploy_and_status(site: Site, how: str) -> None:
+    package = faulty(site, "sleep:120")
+    stderr = stop(package, how, "fault-multi-node-worker-1")
+    assert "has failed: pod/fault-multi-node-worker-1: " in stderr
+    assert "while the job was running" in stderr
+    status = package.run("status")
+    assert status.code == 7
+    assert status.out.startswith("mpijob/fault-multi-node  failed: pod/fault-multi-node-worker-1: ")
+    package.delete()
+
+
+@pytest.mark.parametrize("overlay", ["multi-node", "single-node"])
+def test_a_namespace_that_is_deleted_is_named(site: Site, overlay: str) -> None:
+    package = faulty(site, "checkpoint:120", overlay=overlay)
+    with package.running("deploy") as deploy:
+        package.until_running()
+        site.run(f"kubectl delete namespace {site.namespace} --wait=false")
+        _, stderr = deploy.communicate(timeout=180)
+    assert deploy.returncode == 7, stderr
+    assert re.search(f"namespace {site.namespace} (not found|is being deleted)", stderr)
+
+
+def test_a_pod_that_is_deleted_after_its_end_has_succeeded(site: Site) -> None:
+    package = faulty(site, "none", overlay="single-node")
+    assert package.run("deploy").code == 0
+    patch = '{"metadata":{"finalizers":["example.com/hold"]}}'
+    site.run(f"kubectl patch pod fault-single-node --type=merge -p '{patch}'")
+    site.run("sleep 2; kubectl delete pod fault-single-node --wait=false")
+    status = package.run("status")
+    assert (status.code, status.out.splitlines()[0]) == (0, "pod/fault-single-node  succeeded: the pod has succeeded")
+    site.run("""kubectl patch pod fault-single-node --type=merge -p '{"metadata":{"finalizers":null}}'""")
+
+
+def test_a_retry_that_a_quota_refuses_ends_the_patience(site: Site) -> None:
+    package = faulty(site, "exit:3", "overlays.multi-node.retries=2")
+    with package.running("deploy", "--patience", "5s") as deploy:
+        site.until(lambda: "launcher" in site.run("kubectl get pods -o name"), "the launcher")
+        site.run("kubectl create quota full --hard=pods=1")
+        _, stderr = deploy.communicate(timeout=120)
+    assert deploy.returncode == 7, stderr
+    assert "the quota full of the namespace does not allow another pod" in stderr
+    assert "cannot run: QuotaExceeded; it was left as it is" in stderr
+    assert package.run("status").code == 7
+    site.run("kubectl delete quota full")
+    package.delete()
+
+
+def test_a_child_that_is_killed_for_its_memory_in_a_pod_that_ends_well(site: Site) -> None:
+    package = faulty(site, "child-memory", overlay="single-node")
+    deployed = package.run("deploy")
+    assert deployed.code == 0, deployed.err
+    status = json.loads(package.run("status", "-o", "json").out)
+    (main,) = [container for container in status["pods"][0]["containers"] if container["name"] == "main"]
+    assert (main["exit_code"], main["signal"]) == (0, None)
+    if main["reason"] == "OOMKilled":  # a runtime whose kernel kills the whole container says nothing of its children
+        assert "a process in container main was killed for using more memory than the limit of 64Mi" in deployed.err
+    package.delete()
+
+
+def test_a_child_that_is_killed_for_its_memory_on_a_worker_of_a_job_that_ends_well(site: Site) -> None:
+    package = faulty(site, "child-memory")
+    deployed = package.run("deploy")
+    assert deployed.code == 0, deployed.err
+    most = "more memory than the limit of 64Mi"
+    told = f"a process in it was killed for using {most}, and the job still ended with exit code 0"
+    assert f"pod/fault-multi-node-worker-0 (and 1 more): {told}\n" in deployed.err
+    findings = json.loads(package.run("status", "-o", "json").out)["findings"]
+    assert [(finding["reason"], finding["message"], finding["others"]) for finding in findings] == [
+        ("OOMKilled", told, 1)
+    ]
+    sentence = "processes were killed for taking more memory than their worker may, in:"
+    assert f"{sentence} fault-multi-node-worker-0 fault-multi-node-worker-1\n" in package.run("logs").out
+    package.delete()
+
+
+def test_rights_that_are_lost_during_a_wait_are_told_as_that(site: Site) -> None:
+    package = faulty(site, "sleep:120", overlay="single-node")
+    site.run(
+        "kubectl create serviceaccount guest && kubectl create rolebinding guest --clusterrole=admin"
+        f" --serviceaccount={site.namespace}:guest"
+    )
+    token = site.run("kubectl create token guest").strip()
+    config = json.loads((site.folder.parent / f"{site.namespace}.kubeconfig").read_text(encoding="utf-8"))
+    config["users"][0]["user"] = {"token": token}
+    (site.folder / "guest").write_text(json.dumps(config), encoding="utf-8")
+    with package.running("deploy", "--timeout", "60s", "--kubeconfig", str(site.folder / "guest")) as deploy:
+        package.until_running()
+        site.run("kubectl delete rolebinding guest")
+        _, stderr = deploy.communicate(timeout=120)
+    assert deploy.returncode == 8, stderr
+    assert 'the cluster does not report the state (pods "fault-single-node" is forbidden: ' in stderr
+    assert "the cluster does not answer" not in stderr
+    package.delete()

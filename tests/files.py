@@ -1,0 +1,15 @@
+"""Edits of files, as a person makes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    """Replace the first `old` in the file; there is one."""
+    text = path.read_text(encoding="utf-8")
+    assert old in text, f"{path} holds no {old!r}"
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")

@@ -1,0 +1,175 @@
+"""Archives and folders that are built to do harm, and tars from pods: opened, read and edited in this process.
+
+Every stage that reads a package is run on what could be opened; kubectl, for which the subject "packages" stands in or
+starts it, is not.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tempfile
+from typing import TYPE_CHECKING
+
+from packager.base.errors import MlpackError
+from packager.cluster.receive import receive
+from packager.configure import changes as configure
+from packager.configure import settings
+from packager.package.limits import DEFAULT, Limits
+from packager.package.opened import opened
+from packager.verify import files, kustomization
+from tests.fuzz import mutate, tars
+from tests.fuzz.inputs import Seeds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from random import Random
+
+    from packager.package.opened import Package
+    from tests.fuzz.runner import Judge
+
+_LIMITS = Limits(size=8 << 20, files=2_000, ratio=200)
+
+_TARGETS = ("/etc/passwd", "/dev/zero", "/", "..", ".", "nothing", "manifest.json", "../outside")
+_NAMES = ("new\nline", "\udcff", "e\u0301", "README.MD", "-rf", " ", "a" * 255, "\u202etxt", "*", "$(id)", ".git", "~")
+
+
+def subject(work: Path) -> Judge:
+    """Return the judge of archives and folders."""
+    seeds = Seeds(work / "seeds")
+    outside = work / "outside"
+    outside.write_bytes(b"not to be read or written")
+
+    def judge(random: Random) -> str | None:
+        folder, temporary = work / "input", work / "tmp"
+        for path in (folder, temporary):
+            shutil.rmtree(path, ignore_errors=True)
+            path.mkdir()
+        tempfile.tempdir = str(temporary)
+        try:
+            kind = random.random()
+            if kind < 0.3:
+                wrong = _received(random, seeds, folder)
+            else:
+                wrong = _opened(_archive(random, seeds, folder) if kind < 0.7 else _folder(random, seeds, folder))
+        finally:
+            tempfile.tempdir = None
+        if left := [path.name for path in temporary.iterdir()]:
+            wrong = wrong or f"temporary files were left: {left}"
+        if outside.read_bytes() != b"not to be read or written":
+            wrong = wrong or "something was written outside"
+        return wrong
+
+    return judge
+
+
+def _archive(random: Random, seeds: Seeds, folder: Path) -> Path:
+    tar = tars.harmed(random, _items(random, seeds))
+    if random.random() < 0.2:
+        tar = mutate.raw(random, tar)
+    content = tars.zipped(random, tar)
+    if random.random() < 0.1:
+        content = mutate.raw(random, content)
+    path = folder / "package.tar.gz"
+    path.write_bytes(content)
+    return path
+
+
+def _items(random: Random, seeds: Seeds) -> list[tars.Item | bytes]:
+    files = _files(random, seeds)
+    return [tars.Item(f"package/{name}".encode(), b"0", content, mode) for name, (content, mode) in files.items()]
+
+
+def _files(random: Random, seeds: Seeds) -> dict[str, tuple[bytes, int]]:
+    """Return the files of a package: mostly a few of them, which is enough for what is wrong with one."""
+    files = random.choice(list(seeds.packages.values()))
+    if random.random() < 0.15:
+        return files
+    names = {"manifest.json", *random.sample(sorted(files), random.randint(1, 5))}
+    return {name: files[name] for name in sorted(names)}
+
+
+def _folder(random: Random, seeds: Seeds, folder: Path) -> Path:
+    """Write a package in which something is no plain file, or has an odd name, or is far too large."""
+    top = folder / "package"
+    for name, (content, mode) in _files(random, seeds).items():
+        path = top / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(mutate.raw(random, content) if random.random() < 0.02 else content)
+        path.chmod(mode)
+    for _ in range(random.choice((0, 1, 1, 2))):
+        if victims := sorted(path for path in top.rglob("*") if not path.is_symlink()):
+            _harm(random, random.choice(victims))
+    return top
+
+
+def _harm(random: Random, victim: Path) -> None:
+    if random.random() < 0.3:
+        name = random.choice(_NAMES)
+        (victim if victim.is_dir() else victim.parent).joinpath(name).touch()
+        return
+    if random.random() < 0.2 and victim.is_file():
+        os.truncate(victim, random.choice((0, 1 << 20, 1 << 30, 1 << 40)))
+        return
+    shutil.rmtree(victim) if victim.is_dir() else victim.unlink()
+    match random.randrange(4):
+        case 0:
+            os.mkfifo(victim)
+        case 1:
+            victim.mkdir()
+        case 2:
+            os.mknod(victim, 0o20644, os.makedev(0, 0))
+        case _:
+            victim.symlink_to(random.choice(_TARGETS))
+
+
+def _opened(path: Path) -> str | None:
+    try:
+        with opened(path, limits=_LIMITS) as package:
+            links = [path for path in package.folder.rglob("*") if path.is_symlink()]
+            if odd := [path for path in links if path != package.folder / ".git"]:
+                return f"there are links in what was opened: {odd}"
+            _read(package)
+    except MlpackError as error:
+        return _unclear(error)
+    return None
+
+
+def _read(package: Package) -> None:
+    """Have every stage read the package."""
+    problems = files.check(package, DEFAULT).problems
+    for overlay in package.overlays:
+        sources = kustomization.read(package, f"quickstart/k8s/mlops/{overlay}")
+        if not sources.refused:
+            with sources.copied():
+                pass
+    changed = configure.configure(package, package.overlays, configure.Answers(root="/nfs", uid=4711))
+    list(configure.changes(package, changed))
+    list(settings.unset(settings.Files(package), package.overlays))
+    assert all(str(problem) for problem in problems)
+
+
+def _unclear(error: MlpackError) -> str | None:
+    text = str(error)
+    return None if text and "\n" not in text and text.isprintable() else f"the message is {text!r}"
+
+
+def _received(random: Random, seeds: Seeds, folder: Path) -> str | None:
+    """Receive a tar in `folder`, and return what is wrong with what came of it."""
+    tar = tars.harmed(random, _items(random, seeds))
+    if random.random() < 0.3:
+        tar = mutate.raw(random, tar)
+    into = folder / "into"
+    into.mkdir()
+    try:
+        received = receive(io.BytesIO(tar), into, limits=_LIMITS)
+    except MlpackError as error:
+        return _unclear(error)
+    finally:
+        present = [path for path in folder.rglob("*") if path != into]
+    if any(path.is_symlink() or not path.is_relative_to(into) for path in present):
+        return f"there is something that may not be: {present}"
+    if any(not name.isprintable() for name in received.skipped):
+        return f"a name is not fit for a terminal: {received.skipped}"
+    return None

@@ -1,0 +1,113 @@
+"""The same archives through our reader and through GNU tar, bsdtar and busybox: what ours accepts, all read alike.
+
+python -m tests.fuzz.differential -n 10000 [--seed S]     again, from the same seed: the same archives
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from random import Random
+
+from packager.base.errors import VerificationError
+from packager.package import archive
+from tests.fuzz.tars import make
+
+READERS = {
+    "GNU tar": ["tar", "-xzf"],
+    "bsdtar": ["bsdtar", "-xzf"],
+    "busybox": ["busybox", "tar", "-xzf"],
+}
+
+# In another charset, some readers convert names.
+LOCALES = ("C.UTF-8", "C")
+
+# In memory, where the system has such a place: there are tens of thousands of files to be made and deleted.
+MEMORY = Path("/dev/shm")
+
+
+def accepted(path: Path, folder: Path) -> bool:
+    """Unpack the archive at `path` into `folder` by our own reader, and return whether it was accepted."""
+    folder.mkdir()
+    try:
+        archive.extract(path, folder)
+    except VerificationError:
+        return False
+    return True
+
+
+def disagreements(path: Path, ours: Path, work: Path, charset: str = LOCALES[0]) -> dict[str, str]:
+    """Return what other readers make of an archive that is unpacked in `ours`, where it is something else."""
+    expected = content(ours)
+    differing = {}
+    for name, command in READERS.items():
+        theirs = work / name
+        theirs.mkdir()
+        done = subprocess.run(
+            [*command, path], cwd=theirs, env={**os.environ, "LC_ALL": charset}, capture_output=True, check=False
+        )
+        unpacked = content(theirs)
+        if done.returncode or unpacked != expected:
+            stderr = done.stderr.decode(errors="replace").strip()
+            differing[name] = (
+                f"{sorted(unpacked.items() ^ expected.items(), key=str)} exit code {done.returncode} {stderr}"
+            )
+        shutil.rmtree(theirs)
+    return differing
+
+
+def content(folder: Path) -> dict[str, bytes | None]:
+    """Return what is below `folder`, by path: a file's content after whether its owner may run it, a folder's None."""
+    entries: dict[str, bytes | None] = {}
+    for path in folder.rglob("*"):
+        mode = path.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            entries[path.relative_to(folder).as_posix()] = None
+        elif stat.S_ISREG(mode):
+            mark = b"executable " if mode & stat.S_IXUSR else b"plain "
+            entries[path.relative_to(folder).as_posix()] = mark + path.read_bytes()
+        else:
+            entries[path.relative_to(folder).as_posix()] = b"neither file nor folder"
+    return entries
+
+
+def compare(seed: str, numbers: range, work: Path) -> tuple[int, dict[int, dict[str, str]]]:
+    """Return how many archives of `numbers` are accepted, and on which the readers disagree, and how."""
+    count, differing = 0, {}
+    path, ours = work / "archive.tar.gz", work / "ours"
+    for number in numbers:
+        path.write_bytes(make(Random(f"{seed}:{number}")))
+        if accepted(path, ours):
+            count += 1
+            if disagreement := disagreements(path, ours, work, LOCALES[number % len(LOCALES)]):
+                differing[number] = disagreement
+        shutil.rmtree(ours)
+    return count, differing
+
+
+def main() -> int:
+    """Compare so many archives, and return 1 when there was a disagreement."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.differential", description=__doc__)
+    parser.add_argument("-n", type=int, default=1_000, help="how many archives")
+    parser.add_argument("--seed", default=str(time.time_ns()), help="the same seed makes the same archives")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="mlpack-", dir=MEMORY if MEMORY.is_dir() else None) as work:
+        count, differing = compare(asked.seed, range(asked.n), Path(work))
+    for number, readers in differing.items():
+        for name, how in readers.items():
+            sys.stderr.write(f"archive {number}: {name}: {how}\n")
+    sys.stderr.write(
+        f"seed {asked.seed}: {asked.n} archives, {count} accepted, {len(differing)} on which readers disagree\n"
+    )
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""Mutated packages, as folders and as archives, through the command itself."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from typing import TYPE_CHECKING
+
+from tests.fuzz import inputs
+from tests.fuzz.demands import broken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from random import Random
+
+    from tests.fuzz.runner import Judge
+
+    Make = Callable[[Random, inputs.Seeds, Path], inputs.Input]
+
+
+def subject(work: Path) -> Judge:
+    """Return the judge of mutated packages."""
+    return by_command(inputs.package, inputs.Seeds(work / "seeds"), work)
+
+
+def by_command(make: Make, seeds: inputs.Seeds, work: Path) -> Judge:
+    """Return a judge that has the command line try what `make` makes."""
+
+    def judge(random: Random) -> str | None:
+        folder, temporary = work / "input", work / "tmp"
+        for path in (folder, temporary):
+            shutil.rmtree(path, ignore_errors=True)
+            path.mkdir()
+        tempfile.tempdir = str(temporary)
+        try:
+            demand, output = broken(make(random, seeds, folder), folder, temporary)
+        finally:
+            tempfile.tempdir = None
+        return demand and f"{demand}\n{output[-500:]}"
+
+    return judge

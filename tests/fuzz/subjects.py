@@ -1,0 +1,16 @@
+"""What is fuzzed, by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.fuzz import archives, packages, specs
+
+if TYPE_CHECKING:
+    from tests.fuzz.runner import Subject
+
+SUBJECTS: dict[str, Subject] = {
+    "specs": specs.subject,
+    "packages": packages.subject,
+    "archives": archives.subject,
+}

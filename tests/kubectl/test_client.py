@@ -1,0 +1,261 @@
+"""The kubeconfig and its contexts, as a real kubectl sees them: no cluster is needed to get these wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from packager.base import process
+from packager.base.errors import ClusterError, UnreachableError, UsageError
+from packager.base.runner import Runner
+from packager.cli.host import Host
+from packager.kubectl import kustomize as kubectl
+from packager.kubectl.client import Kubectl
+from packager.kubectl.refusals import error_from
+from tests import kubectls, life
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tests.conftest import Mlpack
+
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+clusters: [{name: here, cluster: {server: "https://127.0.0.1:1"}}]
+contexts: [{name: here, context: {cluster: here, user: me}}]
+users: [{name: me, user: {}}]
+current-context: here
+"""
+
+VERBS = (
+    ("status",),
+    ("deploy",),
+    ("deploy", "--dry-run=client"),
+    ("doctor",),
+    ("delete",),
+    ("logs",),
+    ("results", "here"),
+    ("history",),
+)
+
+
+class Rendering(Runner):
+    """Runs kubectl, but for what every kubectl makes of an overlay: to render it takes 1.22 a second."""
+
+    def run(self, argv: Sequence[str], **options: Any) -> process.Finished:
+        if argv[1] != "kustomize":
+            return super().run(argv, **options)
+        assert options == {"timeout": 120, "max_bytes": kubectl.MAX_BYTES, "offline": True}
+        return process.Finished(0, yaml.safe_dump_all(life.rendered(Path(argv[-1]).name)), "")
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+@pytest.mark.parametrize("version", [kubectls.VERSIONS[0], kubectls.VERSIONS[-1]])
+def test_a_context_that_does_not_exist(
+    mlpack: Mlpack,
+    tmp_path: Path,
+    verb: tuple[str, ...],
+    version: str,
+) -> None:
+    mlpack.host = Host(Rendering())
+    (tmp_path / "kubeconfig").write_text(KUBECONFIG)
+    assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
+    name, *rest = verb
+    where = ("--kubeconfig", tmp_path / "kubeconfig", "--context", "there", "--kubectl", kubectls.kubectl(version))
+    done = mlpack(name, "hello-mpi", *rest, *where)
+    assert done.code == 2
+    assert done.stderr == ("error: context 'there' not found in the kubeconfig\nhint: kubectl config get-contexts\n")
+
+
+REFUSED = "The connection to the server h:1 was refused"
+NO_SCHEMA = 'error validating "STDIN": error validating data: Get "https://h:1/openapi/v2": EOF'
+
+
+@pytest.mark.parametrize(
+    ("stderr", "message"),
+    [
+        (f"{REFUSED}\n{REFUSED}\n{REFUSED}\n", f"the cluster does not answer: {REFUSED}"),
+        (
+            f"error: {NO_SCHEMA}; if you choose to ignore these errors, turn validation off with --validate=false\n",
+            f"the cluster does not answer: {NO_SCHEMA}",
+        ),
+    ],
+)
+def test_what_kubectl_says_is_shown_once_and_without_flags_that_mlpack_lacks(stderr: str, message: str) -> None:
+    assert str(error_from(stderr)) == message
+
+
+def test_a_kubeconfig_that_does_not_exist(mlpack: Mlpack) -> None:
+    done = mlpack("status", "hello-mpi", "--kubeconfig", "nowhere")
+    assert done.code == 2
+    assert "'--kubeconfig': File 'nowhere' does not exist" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("stderr", "kind", "message"),
+    [
+        ("The connection to the server h:1 was refused", UnreachableError, "the cluster does not answer: "),
+        ("Error from server: etcdserver: request timed out", UnreachableError, "the cluster does not answer: "),
+        ("error: no such thing", ClusterError, "no such thing"),
+        ("Error from server: no such thing", ClusterError, "no such thing"),
+        ("Error from server (Forbidden): you may not", ClusterError, "you may not"),
+        ("Error from server (ServiceUnavailable): x", UnreachableError, "the cluster does not answer: "),
+        ("", ClusterError, "kubectl failed without a message"),
+        ("Error from server (Timeout): request did not complete", UnreachableError, "the cluster does not answer: "),
+        ("Error from server (TooManyRequests): wait", UnreachableError, "the cluster does not answer: "),
+        ('Error from server (InternalError): an error on the server ("") has prevented', UnreachableError, ""),
+        ("Error from server: rpc error: code = Canceled desc = context canceled", UnreachableError, ""),
+        ("Error from server: context canceled", UnreachableError, "the cluster does not answer: "),
+        ("Error from server: http: Handler timeout", UnreachableError, "the cluster does not answer: "),
+        ("Error from server: grpc: the client connection is closing", UnreachableError, ""),
+        ("Error from server: the server has received too many requests and has asked us", UnreachableError, ""),
+        ("error: stream error: stream ID 3; INTERNAL_ERROR; received from peer", UnreachableError, ""),
+        ('error: Get "https://h/api": write tcp: write: broken pipe', UnreachableError, ""),
+        ('error: Get "https://h/api": read tcp: read: connection timed out', UnreachableError, ""),
+        ('Error from server (Forbidden): pods "x" is forbidden: not yet ready to handle request', UnreachableError, ""),
+        ('W1121 1:2 a warning\nerror: context "x" does not exist', UsageError, "context 'x' not found"),
+    ],
+)
+def test_what_kubectl_says_is_understood(stderr: str, kind: type[Exception], message: str) -> None:
+    error = error_from(stderr)
+    assert type(error) is kind
+    assert str(error).startswith(message)
+
+
+BROKEN = "a webhook of the cluster fails"
+KUBELET = "the kubelet of the pod's node does not answer"
+STRANGER = "the cluster rejects your credentials"
+IMPOSTOR = "the server's certificate is not valid for this cluster"
+WEBHOOKS = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations; ask the cluster administrator"
+LOGIN = "log in again; kubectl config view --minify shows the user"
+SERVER = "correct server and certificate-authority of the kubeconfig: kubectl config view --minify"
+REFUSED = 'Post "https://10.0.0.1/v": dial tcp 10.0.0.1:443: connect: connection refused'
+
+
+@pytest.mark.parametrize(
+    ("before", "stderr", "meaning", "hint"),
+    [
+        ("Error from server (InternalError): ", f'failed calling webhook "w": {REFUSED}', BROKEN, WEBHOOKS),
+        (
+            "Error from server: ",
+            f"conversion webhook for kubeflow.org/v1, Kind=MPIJob failed: {REFUSED}",
+            BROKEN,
+            WEBHOOKS,
+        ),
+        (
+            "Error from server: ",
+            "error dialing backend: dial tcp 10.0.0.2:10250: i/o timeout",
+            KUBELET,
+            "kubectl get nodes",
+        ),
+        (
+            "Error from server: ",
+            'Get "https://10.0.0.2:10250/logs": dial tcp: i/o timeout',
+            KUBELET,
+            "kubectl get nodes",
+        ),
+        (
+            "Unable to connect to the server: ",
+            "getting credentials: exec: executable login failed with exit code 1",
+            "the login program of the kubeconfig failed",
+            "kubectl config view --minify",
+        ),
+        (
+            "Error from server: ",
+            "etcdserver: mvcc: database space exceeded",
+            "the cluster accepts no changes: its etcd is full",
+            "ask the cluster administrator to free space in etcd and disarm the alarm",
+        ),
+        ("error: ", "You must be logged in to the server (Unauthorized)", STRANGER, LOGIN),
+        ("Unable to connect to the server: ", "remote error: tls: expired certificate", STRANGER, LOGIN),
+        ("Unable to connect to the server: ", "x509: certificate signed by unknown authority", IMPOSTOR, SERVER),
+        ("Unable to connect to the server: ", "http: server gave HTTP response to HTTPS client", IMPOSTOR, SERVER),
+        ("Error from server (Forbidden): ", "no such host", None, None),
+    ],
+)
+def test_errors_that_sound_like_an_unreachable_server_are_told_apart(
+    before: str, stderr: str, meaning: str | None, hint: str | None
+) -> None:
+    error = error_from(before + stderr)
+    assert (type(error), str(error), error.hint) == (ClusterError, f"{meaning}: {stderr}" if meaning else stderr, hint)
+
+
+@pytest.mark.parametrize("ask", [lambda kubectl: kubectl.json("get", "pods"), lambda kubectl: kubectl.raw("/apis")])
+def test_a_kubectl_that_hangs_is_stopped_at_the_deadline(ask: Callable[[Kubectl], object], tmp_path: Path) -> None:
+    (tmp_path / "kubectl").write_text("#!/bin/sh\nexec sleep 60\n")
+    (tmp_path / "kubectl").chmod(0o755)
+    with pytest.raises(UnreachableError) as silent:
+        ask(Kubectl(str(tmp_path / "kubectl")).within(0))
+    assert str(silent.value) == f"the cluster does not answer: {tmp_path}/kubectl did not finish within 0 seconds"
+
+
+class Scripted(Runner):
+    """Answers each command alike, at one moment that does not pass."""
+
+    def __init__(self, answer: process.Finished) -> None:
+        self.answer = answer
+        self.limits = list[float | None]()
+
+    def run(self, *_arguments: Any, timeout: float | None = None, **_options: Any) -> process.Finished:
+        self.limits.append(timeout)
+        return self.answer
+
+    def clock(self) -> float:
+        return 100.0
+
+
+def test_a_deadline_shortens_what_a_command_may_take() -> None:
+    runner = Scripted(process.Finished(0, "", ""))
+    for client in (Kubectl(runner=runner), Kubectl(runner=runner).within(5)):
+        for timeout in (None, 2, 30):
+            client.run("version", timeout=timeout)
+    assert runner.limits == [None, 2, 30, 5, 2, 5]
+
+
+@pytest.mark.parametrize("ask", [lambda kubectl: kubectl.json("get", "pods"), lambda kubectl: kubectl.raw("/apis")])
+def test_a_truncated_answer_is_an_error(ask: Callable[[Kubectl], object]) -> None:
+    runner = Scripted(process.Finished(0, '{"items": [', ""))
+    with pytest.raises(UnreachableError, match="the cluster's response was cut off"):
+        ask(Kubectl(runner=runner))
+
+
+@pytest.mark.parametrize("ask", [lambda kubectl: kubectl.json("get", "pods"), lambda kubectl: kubectl.raw("/apis")])
+def test_a_kubectl_that_is_killed(ask: Callable[[Kubectl], object]) -> None:
+    runner = Scripted(process.Finished(-9, "", ""))
+    with pytest.raises(ClusterError, match=r"^kubectl was ended by signal 9 before it had a response$"):
+        ask(Kubectl(runner=runner))
+
+
+def test_a_namespace_that_cannot_be_found_out() -> None:
+    stderr = "error: the kubeconfig is a folder"
+    runner = Scripted(process.Finished(1, "", stderr))
+    with pytest.raises(ClusterError, match=r"^the kubeconfig is a folder$"):
+        Kubectl(runner=runner).default_namespace()
+    assert Kubectl(namespace="team").default_namespace() == "team"
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_no_cluster_at_all(
+    mlpack: Mlpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
+) -> None:
+    mlpack.host = Host(Rendering())
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
+    done = mlpack(verb[0], "hello-mpi", *verb[1:], "--kubectl", kubectls.kubectl())
+    assert (done.code, done.stdout) == (7, "")
+    assert done.stderr == (
+        "error: no cluster is configured: --kubeconfig or --context\nhint: kubectl config get-contexts\n"
+    )
+
+
+@pytest.mark.parametrize("answer", ["5", "[1]", '"x"', "true", "[" * 100_000])
+def test_an_answer_that_is_not_an_object_is_an_error(mlpack: Mlpack, hello_mpi: Path, answer: str) -> None:
+    mlpack.host = Host(Scripted(process.Finished(0, answer, "")))
+    done = mlpack("history", hello_mpi)
+    assert (done.code, done.stdout) == (7, "")
+    assert done.stderr.startswith("error: the cluster's response ")

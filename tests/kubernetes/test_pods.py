@@ -1,0 +1,318 @@
+"""What a pod's status, and the events about it, mean for a person: what no recording holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from packager.cluster.diagnosis import diagnose
+from packager.cluster.obstacles import obstacles
+from packager.kubectl.refusals import refusal
+from packager.kubernetes.pods import crashed, failure, state
+from packager.kubernetes.snapshot import Snapshot
+from packager.kubernetes.verdict import NEVER, Finding, Phase
+from packager.workloads.kinds import kinds
+from tests.fake_cluster import item
+
+MADE = {"creationTimestamp": "2026-11-21T00:00:00Z"}
+GOING = {"deletionTimestamp": "2026-11-21T00:00:00Z"}
+
+
+def pod(container: dict[str, Any] | None = None, *, phase: str = "Pending", **status: Any) -> dict[str, Any]:
+    """Return a pod with one container, of which `container` is the status."""
+    statuses = [{"name": "main", "image": "r.example/a:1", "state": {}, **container}] if container else []
+    pod_status = {"phase": phase, "containerStatuses": statuses, **status}
+    return item("Pod", "p", metadata=MADE, spec={"containers": [{"name": "main"}]}, status=pod_status)
+
+
+def waiting(reason: str, message: str = "") -> dict[str, Any]:
+    return {"state": {"waiting": {"reason": reason, "message": message}}}
+
+
+def unscheduled(message: str, reason: str = "Unschedulable") -> dict[str, Any]:
+    return pod(conditions=[{"type": "PodScheduled", "status": "False", "reason": reason, "message": message}])
+
+
+TAINTED = "0/2 nodes are available: 2 node(s) had untolerated taint {gpu: yes}. preemption: 0/2 nodes are available"
+UNBOUND = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+DENIED = "pull access denied, repository does not exist or may require authorization"
+NEVER_PULLED = "Container image r.example/a:1 is not present with pull policy of Never"
+LABELS = "kubectl get nodes --show-labels; kubectl describe nodes | grep Taints"
+LOGIN = "the registry requires a login: add an imagePullSecret to the namespace's service account"
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason", "message", "hint", "final"),
+    [
+        (
+            unscheduled("", reason="SchedulingGated"),
+            "SchedulingGated",
+            "held back by a scheduling gate (for example of a queue)",
+            None,
+            NEVER,
+        ),
+        (
+            unscheduled(TAINTED),
+            "Unschedulable",
+            "no node can run it: 0/2 nodes are available: 2 node(s) had untolerated taint {gpu: yes}",
+            LABELS,
+            NEVER,
+        ),
+        (
+            unscheduled("0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."),
+            "Unschedulable",
+            "no node can run it: 0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector",
+            LABELS,
+            NEVER,
+        ),
+        (
+            unscheduled(UNBOUND),
+            "Unschedulable",
+            f"no node can run it: {UNBOUND.rstrip('.')}",
+            "kubectl get persistentvolumeclaims",
+            NEVER,
+        ),
+        (unscheduled(""), "Unschedulable", "no node can run it: the scheduler gives no reason", None, NEVER),
+        (
+            pod(phase="Running", conditions=[{"type": "Ready", "status": "Unknown"}]),
+            "NodeLost",
+            "its node does not answer any more",
+            "kubectl get nodes",
+            NEVER,
+        ),
+        (
+            pod(waiting("ErrImagePull", DENIED)),
+            "ErrImagePull",
+            f"the image r.example/a:1 cannot be pulled: {DENIED}",
+            LOGIN,
+            15,
+        ),
+        (
+            pod(waiting("InvalidImageName")),
+            "ErrImagePull",
+            "the image r.example/a:1 cannot be pulled",
+            "correct REGISTRY in mlops.env",
+            0,
+        ),
+        (
+            pod(waiting("ErrImageNeverPull", NEVER_PULLED)),
+            "ErrImagePull",
+            f"the image r.example/a:1 cannot be pulled: {NEVER_PULLED}",
+            "load it on the node, or allow pulling: imagePullPolicy in the overlay",
+            15,
+        ),
+        (
+            pod(waiting("CreateContainerConfigError", "container has runAsNonRoot and image will run as root")),
+            "CreateContainerConfigError",
+            "container main cannot be created: container has runAsNonRoot and image will run as root",
+            "set a user other than 0 in the overlay's patch",
+            10,
+        ),
+        (
+            pod(waiting("RunContainerError")),
+            "RunContainerError",
+            "container main cannot be created: RunContainerError",
+            None,
+            10,
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_keeps_a_pod_from_starting(
+    seen: dict[str, Any], reason: str, message: str, hint: str | None, final: float
+) -> None:
+    assert list(obstacles(seen, [])) == [Finding(reason, "pod/p", message, hint, final_after=final)]
+
+
+def conditions(**statuses: str) -> list[dict[str, str]]:
+    return [{"type": kind, "status": value} for kind, value in statuses.items()]
+
+
+@pytest.mark.parametrize(
+    ("ready", "containers", "node", "message"),
+    [
+        ("False", "True", None, "its node node-1 does not answer any more"),
+        ("False", "False", None, None),
+        ("True", "True", None, None),
+        ("Unknown", "Unknown", "Unknown", "its node node-1 does not answer since 12:30:00 UTC"),
+        ("False", "True", "True", None),
+    ],
+)
+def test_a_node_that_does_not_answer(ready: str, containers: str, node: str | None, message: str | None) -> None:
+    seen = pod(
+        {"state": {"running": {}}}, phase="Running", conditions=conditions(Ready=ready, ContainersReady=containers)
+    )
+    seen["spec"]["nodeName"] = "node-1"
+    condition = {"type": "Ready", "status": node, "lastTransitionTime": "2026-11-21T12:30:00Z"}
+    nodes = (item("Node", "node-1", status={"conditions": [condition]}),) if node else ()
+    diagnosed = diagnose(kinds()["Pod"], Snapshot(seen, pods=(seen,), nodes=nodes))
+    assert [finding.message for finding in diagnosed.findings] == ([message] if message else [])
+    assert diagnosed.phase is (Phase.STUCK if message else Phase.RUNNING)
+
+
+def test_a_sidecar_that_keeps_the_pod_running_is_told() -> None:
+    seen = pod({"state": {"terminated": {"exitCode": 0}}}, phase="Running")
+    seen["spec"]["containers"].insert(0, {"name": "proxy"})
+    seen["metadata"]["annotations"] = {"kubectl.kubernetes.io/default-container": "main"}
+    seen["status"]["containerStatuses"].insert(0, {"name": "proxy", "state": {"running": {}}})
+    diagnosis = diagnose(kinds()["Pod"], Snapshot(seen, pods=(seen,)))
+    assert (diagnosis.phase, diagnosis.summary) == (
+        Phase.STUCK,
+        "container main has ended with exit code 0, but the pod keeps running for its container proxy",
+    )
+    assert diagnosis.findings[0].final_after == 60
+
+
+NOT_STARTED = {
+    "exitCode": 128,
+    "reason": "StartError",
+    "message": "failed to create containerd task: context canceled: unknown\n",
+    "startedAt": "1970-01-01T00:00:00Z",
+}
+"""Of a container whose kubelet was killed while it started it."""
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason", "message", "hint"),
+    [
+        (pod(phase="Failed"), "Failed", "failed without a reason from its containers", None),
+        (pod({"state": {"terminated": {"exitCode": 139}}}, phase="Failed"), "Error", "segmentation fault", None),
+        (
+            pod(phase="Failed", reason="NodeLost"),
+            "NodeLost",
+            "node lost",
+            "the node no longer exists; deploy again",
+        ),
+        (
+            pod({"state": {"terminated": NOT_STARTED}}, phase="Failed"),
+            "StartError",
+            "container main could not be started: failed to create containerd task: context canceled: unknown",
+            None,
+        ),
+        (
+            pod({"state": {"terminated": {"exitCode": 127, "reason": "ContainerCannotRun"}}}, phase="Failed"),
+            "ContainerCannotRun",
+            "container main could not be started",
+            None,
+        ),
+    ],
+)
+def test_why_a_pod_has_failed(seen: dict[str, Any], reason: str, message: str, hint: str | None) -> None:
+    finding = failure(seen)
+    assert finding is not None
+    assert (finding.reason, finding.hint) == (reason, hint)
+    assert message in finding.message
+
+
+RESTARTED = {
+    "state": {"running": {}},
+    "lastState": {"terminated": {"exitCode": 127, "reason": "Error", "message": "run: not found\n"}},
+    "restartCount": 3,
+}
+
+
+def test_a_container_that_was_started_again_says_how_it_ended_and_stops_nobody() -> None:
+    finding = crashed(pod(RESTARTED, phase="Running"))
+    assert finding is not None
+    assert finding.message == (
+        "container main ended with exit code 127 (command not found); started again, 3 times so far"
+    )
+    assert (finding.reason, finding.blocks, finding.log) == ("Error", False, ("run: not found",))
+
+
+def test_a_workload_tells_of_a_container_that_was_started_again_while_it_runs() -> None:
+    seen = pod(RESTARTED, phase="Running")
+    diagnosis = diagnose(kinds()["Pod"], Snapshot(seen, pods=(seen,)))
+    assert (diagnosis.phase, [finding.reason for finding in diagnosis.findings]) == (Phase.RUNNING, ["Error"])
+
+
+def test_a_workload_that_is_going_is_not_called_stuck() -> None:
+    seen = unscheduled("0/1 nodes are available")
+    seen["metadata"] |= GOING
+    diagnosis = diagnose(kinds()["Pod"], Snapshot(seen, pods=(seen,)))
+    assert (diagnosis.phase, diagnosis.summary, state(seen)) == (Phase.PENDING, "is being deleted", "Terminating")
+
+
+def test_a_pod_that_was_deleted_while_it_ran_has_been_stopped() -> None:
+    seen = pod(phase="Failed")
+    seen["metadata"] |= GOING
+    diagnosis = diagnose(kinds()["Pod"], Snapshot(seen, pods=(seen,)))
+    assert (diagnosis.phase, diagnosis.summary) == (Phase.FAILED, "it was deleted, which stopped it")
+
+
+def job(*, run_policy: dict[str, Any] | None = None, **condition: str) -> dict[str, Any]:
+    conditions = [{"status": "True", **condition}] if condition else [{"type": "Created", "status": "True"}]
+    template = {"spec": {"containers": [{"name": "worker"}]}}
+    spec = {"runPolicy": run_policy or {}, "mpiReplicaSpecs": {"Worker": {"replicas": 0, "template": template}}}
+    return item("MPIJob", "j", metadata=MADE, spec=spec, status={"conditions": conditions})
+
+
+@pytest.mark.parametrize(
+    ("condition", "summary"),
+    [
+        ({"reason": "DeadlineExceeded", "message": "x"}, "it took longer than its activeDeadlineSeconds"),
+        ({"reason": "BackoffLimitExceeded"}, "the launcher has failed in each of 3 attempts"),
+        ({"message": "the launcher was refused: "}, "the launcher was refused"),
+        ({}, "the job has failed"),
+    ],
+    ids=str,
+)
+def test_how_a_job_has_failed(condition: dict[str, str], summary: str) -> None:
+    seen = job(run_policy={"backoffLimit": 2}, type="Failed", **condition)
+    diagnosis = diagnose(kinds()["MPIJob"], Snapshot(seen))
+    assert (diagnosis.phase, diagnosis.summary) == (Phase.FAILED, summary)
+
+
+def test_a_suspended_job_waits_for_a_person_or_a_queue() -> None:
+    diagnosis = diagnose(kinds()["MPIJob"], Snapshot(job(run_policy={"suspend": True})))
+    assert (diagnosis.phase, diagnosis.summary) == (Phase.STUCK, "suspended, by a queue or a user")
+    assert diagnosis.findings[0].final_after == NEVER
+
+
+def test_a_launcher_that_may_not_be_made_is_told_by_the_word_on_its_job() -> None:
+    child = item("Job", "j-launcher", status={})
+    event = {
+        "metadata": {"name": "e"},
+        "involvedObject": {"uid": child["metadata"]["uid"]},
+        "type": "Warning",
+        "reason": "FailedCreate",
+        "message": "Error creating: admission webhook denied the request: no launchers here",
+    }
+    diagnosis = diagnose(kinds()["MPIJob"], Snapshot(job(), children=(child,), events=(event,)))
+    assert (diagnosis.phase, diagnosis.findings[0].subject) == (Phase.STUCK, "job/j-launcher")
+    assert diagnosis.summary == "admission webhook denied the request: no launchers here"
+
+
+@pytest.mark.parametrize("end", ["Complete", "Failed"])
+def test_an_end_that_the_operator_does_not_see_is_told_and_stops_nobody(end: str) -> None:
+    child = item("Job", "j-launcher", status={"active": 1, "conditions": [{"type": end, "status": "True"}]})
+    diagnosis = diagnose(kinds()["MPIJob"], Snapshot(job(), children=(child,)))
+    (finding,) = diagnosis.findings
+    assert diagnosis.phase is Phase.PENDING
+    assert finding.message == f"the launcher has ended ({end}), but mpi-operator has not updated the job yet"
+    assert finding.hint == "is mpi-operator running? kubectl get pods --all-namespaces | grep mpi-operator"
+    assert not finding.blocks
+
+
+@pytest.mark.parametrize(
+    ("response", "reason", "message", "hint", "final"),
+    [
+        (
+            'Error creating: pods "x" is forbidden: failed quota: strict: must specify limits.memory for: main',
+            "QuotaExceeded",
+            'pods "x" is forbidden: failed quota: strict: must specify limits.memory for: main',
+            "set what the quota counts in each container",
+            0,
+        ),
+        (
+            'Error creating: admission webhook "policy.example" denied the request: no',
+            "PolicyDenied",
+            'admission webhook "policy.example" denied the request: no',
+            "the policy policy.example denied this: change the overlay to meet it, or ask its owner",
+            0,
+        ),
+    ],
+)
+def test_what_the_server_refuses(response: str, reason: str, message: str, hint: str | None, final: float) -> None:
+    assert refusal("job/x", response) == Finding(reason, "job/x", message, hint, final_after=final)

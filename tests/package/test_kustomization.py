@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import pytest
+
+from packager.base.errors import UsageError
+from packager.package import kustomization
+
+KUSTOMIZATION = """resources:
+  - ../../../common/x/k8s/mlops/base
+components:
+  # pvc: claims - for results
+  # - ../../../common/x/k8s/mlops/pvc
+  - ../../../common/x/k8s/mlops/nfs # ours
+patches:
+  # - path: pvc
+  - path: patch.yaml
+"""
+
+
+def test_components_are_those_of_the_list_and_no_others() -> None:
+    states = [
+        (component.name, component.on) for component in kustomization.components(KUSTOMIZATION.encode(), "k.yaml")
+    ]
+    assert states == [("pvc", False), ("nfs", True)]
+
+
+def test_a_component_is_switched_by_its_own_line() -> None:
+    on = kustomization.switch(KUSTOMIZATION.encode(), "pvc", "k.yaml", on=True).decode()
+    assert on == KUSTOMIZATION.replace("  # - ../../../common/x/k8s/mlops/pvc", "  - ../../../common/x/k8s/mlops/pvc")
+    off = kustomization.switch(KUSTOMIZATION.encode(), "nfs", "k.yaml", on=False).decode()
+    assert off == KUSTOMIZATION.replace("  - ../../../common/x/k8s/mlops/nfs", "  # - ../../../common/x/k8s/mlops/nfs")
+
+
+@pytest.mark.parametrize(("name", "on"), [("pvc", True), ("nfs", False)])
+def test_switching_on_and_off_restores_every_byte(name: str, on: bool) -> None:  # noqa: FBT001 - a case
+    once = kustomization.switch(KUSTOMIZATION.encode(), name, "k.yaml", on=on)
+    assert kustomization.switch(once, name, "k.yaml", on=on) == once
+    assert kustomization.switch(once, name, "k.yaml", on=not on) == KUSTOMIZATION.encode()
+
+
+def test_a_list_that_is_commented_out_is_switched_on_with_its_first_component() -> None:
+    text = b"# components:\n#   - ../a\n# patches: none\n"
+    assert kustomization.switch(text, "a", "k.yaml", on=True) == b"components:\n  - ../a\n# patches: none\n"
+
+
+NFS = "../common/x/k8s/mlops/nfs"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"components: [{NFS}]\n",
+        f"components: [ '{NFS}', ../ours ]\n",
+        f'"components":\n  - {NFS}\n',
+        f"components:\n- {NFS}/\n",
+        f"components:\n  -   {NFS} \n",
+        f"components:\n  - >-\n    {NFS}\n",
+        f"components:\n\n  -\n    '{NFS}'\n",
+        f"? components\n: - {NFS}\n",
+        "components:\n  - ../some folder/nfs\n",
+        f"components:\n  # - {NFS}\n  - {NFS}\n",
+    ],
+)
+def test_a_component_is_listed_however_the_list_is_written(text: str) -> None:
+    states = {component.name: component.on for component in kustomization.components(text.encode(), "k.yaml")}
+    assert states["nfs"]
+
+
+@pytest.mark.parametrize("text", [f"components: [{NFS}]\n", f"components:\n  - >-\n    {NFS}\n"])
+def test_a_list_of_another_form_is_not_edited(text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        kustomization.switch(text.encode(), "nfs", "k.yaml", on=False)
+    assert str(error.value) == "k.yaml cannot be edited automatically"
+    assert error.value.hint == f"leave out {NFS} under `components` there"
+
+
+def test_a_component_is_not_switched_on_below_a_list_in_brackets() -> None:
+    with pytest.raises(UsageError) as error:
+        kustomization.switch(f"components: [../a]\n# components:\n#  - {NFS}\n".encode(), "nfs", "k.yaml", on=True)
+    assert str(error.value) == "k.yaml cannot be edited automatically"
+    assert error.value.hint == f"list {NFS} under `components` there"
+
+
+def test_components_of_what_is_no_yaml() -> None:
+    with pytest.raises(UsageError) as error:
+        kustomization.components(b"components: [", "k.yaml")
+    assert str(error.value) == "k.yaml is not YAML"
+    assert error.value.problems
+
+
+def states(text: str) -> dict[str, bool]:
+    return {component.name: component.on for component in kustomization.components(text.encode(), "k.yaml")}
+
+
+OFF_AND_ON = [
+    (f"components:\n# - {NFS}\n- ../a\n", f"components:\n- {NFS}\n- ../a\n"),
+    (f"components:\n    - ../a # {NFS}\n#- {NFS} # ours", f"components:\n    - ../a # {NFS}\n    - {NFS} # ours"),
+    (f"components: # some\n  #   - '{NFS}'\n", f"components: # some\n    - '{NFS}'\n"),
+    (f"'components': []\n# - {NFS}\n", f"'components': \n- {NFS}\n"),
+    (f"components: ~\n# - {NFS}\n", f"components: \n- {NFS}\n"),
+    ("components:\n  # - ../some folder/nfs\n", "components:\n  - ../some folder/nfs\n"),
+    (f"\ufeffcomponents:\n  # - {NFS}\n", f"\ufeffcomponents:\n  - {NFS}\n"),
+    (f"components:\r\n  # - {NFS}\r\nx: 1\r\n", f"components:\r\n  - {NFS}\r\nx: 1\r\n"),
+    (f"x: 1\n# components:\n#   - {NFS}", f"x: 1\ncomponents:\n  - {NFS}"),
+    (f"x: ☂ 🌂\ncomponents:\n  # 🌂\n  # - {NFS}\n", f"x: ☂ 🌂\ncomponents:\n  # 🌂\n  - {NFS}\n"),
+    (f"components:\n  # - {NFS}\n  # - {NFS}\n", f"components:\n  - {NFS}\n  # - {NFS}\n"),
+]
+
+
+@pytest.mark.parametrize(("off", "on"), OFF_AND_ON)
+def test_an_offer_is_switched_on_wherever_its_comment_stands(off: str, on: str) -> None:
+    assert states(off)["nfs"] is False
+    switched = kustomization.switch(off.encode(), "nfs", "k.yaml", on=True).decode()
+    assert (switched, states(switched)["nfs"]) == (on, True)
+    back = kustomization.switch(on.encode(), "nfs", "k.yaml", on=False).decode()
+    assert states(back)["nfs"] is False
+    assert kustomization.switch(back.encode(), "nfs", "k.yaml", on=True).decode() == on
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"patches:\n  # - {NFS}\n",
+        f"components:\n  - ../a\npatches:\n  # - {NFS}\n  - path: p.yaml\n",
+        f"components:\n  - ../a\n'patches':\n  # - {NFS}\n",
+        f"components:\n  - >-\n    ../a\n    # - {NFS}\n    /../b\n",
+        f"components:\n  # - a: {NFS}\n  # - - {NFS}\n  # - {NFS} b: c\n  # {NFS}\n  ## - {NFS}\n",
+        f"# components:\n#  - ../a\n# resources:\n#  - {NFS}\n",
+        f"x:\n  components:\n    - {NFS}\n",
+        f"components:\n  nfs: {NFS}\n",
+        f"components: {NFS}\n",
+        f"- components: [{NFS}]\n",
+        "",
+        "\n# nothing\n",
+    ],
+)
+def test_text_that_only_looks_like_a_component_is_ignored(text: str) -> None:
+    assert "nfs" not in states(text)
+
+
+@pytest.mark.parametrize("path", [f"{NFS}/", f"{NFS}/.", f"{NFS}/../nfs", f"../x/./{NFS}//", f"{NFS}/pvc/.."])
+def test_a_component_has_the_name_of_the_folder_that_its_path_leads_to(path: str) -> None:
+    assert states(f"components: ['{path}']\n")["nfs"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"components: [{NFS}, ../a]\n",
+        f"components: &list [{NFS}]\nx: *list\n",
+        f"? components\n: - {NFS}\n",
+        f"components:\n  -\n    {NFS}\n",
+        "components:\n  - ../a\n  - '../common/x/k8s/mlops\n    /../mlops/nfs'\n",
+        f"components:\n  - &a {NFS}\nx: *a\n",
+        f"{{components: [{NFS}]}}\n",
+    ],
+)
+def test_an_entry_without_its_own_line_is_not_edited(text: str) -> None:
+    assert states(text)["nfs"]
+    with pytest.raises(UsageError) as error:
+        kustomization.switch(text.encode(), "nfs", "k.yaml", on=False)
+    assert str(error.value) == "k.yaml cannot be edited automatically"
+
+
+def test_a_component_that_is_listed_twice_is_switched_off_twice() -> None:
+    text = f"components:\n  - {NFS}\n  - ../other/nfs\n  - ../a\n".encode()
+    after = kustomization.switch(text, "nfs", "k.yaml", on=False).decode()
+    assert after == f"components:\n  # - {NFS}\n  # - ../other/nfs\n  - ../a\n"
+
+
+@pytest.mark.parametrize("text", ["components: [\n", "a: 1\n---\nb: 1\n", "a: 1\na: 2\n", "\x00", "\ud800"])
+def test_what_has_no_single_meaning_is_not_read(text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        kustomization.components(text.encode(errors="surrogatepass"), "k.yaml")
+    assert str(error.value) == "k.yaml is not YAML"
+    assert error.value.problems[0].file == "k.yaml"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("patches:\n  - path: p.yaml\n", ("p.yaml",)),
+        ("'patches': [{'path': ./p.yaml}, {path: p.yaml}]\n", ("p.yaml",)),
+        ("patches: [{path: ../p.yaml}, {path: a/b.yaml}, {patch: 'a: 1'}, {path: [1]}, p.yaml, {path: .}]\n", ()),
+        ("patchesStrategicMerge:\n  - p.yaml\n  - |\n    a: 1\n", ("p.yaml",)),
+        ("patches: {path: p.yaml}\n", ()),
+        ("patches:\n", ()),
+    ],
+)
+def test_the_patches_are_those_that_lie_beside_it(text: str, names: tuple[str, ...]) -> None:
+    assert kustomization.patches(text.encode()) == names

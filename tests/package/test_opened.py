@@ -1,0 +1,205 @@
+"""A package that somebody has: what opening it gives, from a folder and from every way to pack one."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.errors import VerificationError
+from packager.package import archive, tree
+from packager.package.limits import DEFAULT
+from packager.package.opened import opened
+from packager.verify import files
+from tests.broken import build
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# How people pack what they have unpacked: each of these is the same package.
+WAYS = {
+    "ustar": ["tar", "--format=ustar", "-czf", "{out}", "hello-mpi"],
+    "with ./": ["tar", "--format=ustar", "-czf", "{out}", "./hello-mpi"],
+    "without a folder at the top": ["tar", "--format=ustar", "-czf", "{out}", "-C", "hello-mpi", "."],
+    "pax with times": ["tar", "--format=posix", "-czf", "{out}", "hello-mpi"],
+    "bsdtar": ["bsdtar", "--format=ustar", "-czf", "{out}", "hello-mpi"],
+    "gzip by itself": ["sh", "-c", "tar --format=ustar -c hello-mpi | gzip > {out}"],
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("package") / "hello-mpi")
+
+
+def test_a_folder_is_opened_where_it_is(folder: Path) -> None:
+    with opened(folder) as package:
+        assert package.name == "hello-mpi"
+        assert package.folder == package.source == folder
+        assert package.overlays == ("multi-node", "single-node")
+        assert package.inventory["package"] == "hello-mpi"
+        digest = hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
+        assert package.digest == f"sha256:{digest}"
+        assert package.overlay("multi-node") == folder / "quickstart/k8s/mlops/multi-node"
+        assert package.shown("README.md") == f"{folder}/README.md"
+
+
+def test_a_folder_of_any_name_is_the_package_that_its_inventory_says(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "renamed").symlink_to(folder)
+    with opened(tmp_path / "renamed") as package:
+        assert package.name == "hello-mpi"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_pack_it_is_the_same_package(way: str, folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "packed.tgz"
+    subprocess.run([part.format(out=path) for part in WAYS[way]], cwd=folder.parent, check=True)
+    with opened(folder) as original, opened(path) as package:
+        assert (package.name, package.digest, package.overlays) == (original.name, original.digest, original.overlays)
+        assert package.shown("README.md") == f"{path}:README.md"
+        assert _content(package.folder) == _content(folder)
+        unpacked = package.folder
+    assert not unpacked.exists(), "what was unpacked has to be gone"
+
+
+@pytest.mark.parametrize("form", ["gnu", "oldgnu", "v7"])
+def test_another_format_is_refused_with_a_command_that_mends_it(form: str, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "hello-mpi")
+    path = tmp_path / "my package.tar.gz"
+    subprocess.run(["tar", f"--format={form}", "-czf", path, "hello-mpi"], cwd=tmp_path, check=True)
+    with pytest.raises(VerificationError) as refused, opened(path):
+        pass
+    name = "old" if form == "v7" else "GNU"
+    assert str(refused.value) == f"{path}: hello-mpi/ has a header of the {name} tar format, expected ustar"
+    hint = refused.value.hint
+    assert hint == f"pack its folder again: tar --format=ustar -czf '{path}' hello-mpi"
+    subprocess.run(["sh", "-c", hint.partition(": ")[2]], cwd=tmp_path, check=True)
+    with opened(path) as package:
+        assert package.name == "hello-mpi"
+
+
+def test_a_name_that_is_too_long_for_ustar_is_packed_as_the_hint_says(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "hello-mpi")
+    (tmp_path / "hello-mpi" / ("n" * 120)).touch()
+    path = tmp_path / "p.tar.gz"
+    subprocess.run(
+        ["tar", "--format=gnu", "-czf", path, f"hello-mpi/{'n' * 120}", "hello-mpi"], cwd=tmp_path, check=True
+    )
+    with pytest.raises(VerificationError) as refused, opened(path):
+        pass
+    assert str(refused.value) == f"{path}: ././@LongLink is a GNU header for a long name, which not every tar can read"
+    assert refused.value.hint == f"pack its folder again: tar --format=posix -czf {path} FOLDER"
+    subprocess.run(["tar", "--format=posix", "-czf", path, "hello-mpi"], cwd=tmp_path, check=True)
+    with opened(path) as package:
+        assert package.name == "hello-mpi"
+
+
+def test_what_is_written_is_what_is_read(folder: Path, tmp_path: Path) -> None:
+    read = tree.read(folder)
+    path = tmp_path / "package.tar.gz"
+    with path.open("wb") as stream:
+        inventory = archive.write(read, stream)
+    with opened(path) as package:
+        again = tree.read(package.folder)
+        assert package.digest == tree.digest(inventory)
+        assert (again.name, again.about) == (read.name, read.about)
+        assert [(e.path, e.size, e.mode) for e in again.entries] == [(e.path, e.size, e.mode) for e in read.entries]
+
+
+def test_nothing_is_left_when_it_is_refused_half_way(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    path = tmp_path / "cut.tar.gz"
+    subprocess.run(["tar", "--format=ustar", "-czf", path, "hello-mpi"], cwd=folder.parent, check=True)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(VerificationError, match="ends too early"), opened(path):
+        pass
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (["mkdir -p a && touch a/file"], "a contains no manifest.json"),
+        (["mkdir -p a b"], "expected one folder with a manifest.json, found a, b"),
+        ([], "expected one folder with a manifest.json, found nothing"),
+    ],
+)
+def test_what_is_no_package(make: list[str], reason: str, tmp_path: Path) -> None:
+    content = tmp_path / "content"
+    content.mkdir()
+    for command in make:
+        subprocess.run(["sh", "-c", command], cwd=content, check=True)
+    names = sorted(path.name for path in content.iterdir())
+    path = tmp_path / "other.tar.gz"
+    subprocess.run(
+        ["tar", "--format=ustar", "-czf", path, "-C", content, *(names or ["--files-from=/dev/null"])], check=True
+    )
+    with pytest.raises(VerificationError, match=reason), opened(path):
+        pass
+
+
+def test_a_folder_without_an_inventory_is_no_package(tmp_path: Path) -> None:
+    with pytest.raises(VerificationError, match=r"is not a package: it contains no manifest\.json"), opened(tmp_path):
+        pass
+
+
+def test_git_at_the_root_is_none_of_it(tmp_path: Path) -> None:
+    folder = build(tmp_path / "package")
+    before = tree.read(folder)
+    (folder / ".git").mkdir()
+    (folder / ".git/link").symlink_to("elsewhere")
+    assert tree.read(folder) == before
+
+
+def test_git_in_an_archive_is_refused(folder: Path, tmp_path: Path) -> None:
+    """Nothing in it is sealed, and git runs what stands in its configuration."""
+    shutil.copytree(folder, tmp_path / "hello-mpi")
+    (tmp_path / "hello-mpi/.git").mkdir()
+    (tmp_path / "hello-mpi/.git/config").write_text("[core]\n\tfsmonitor = touch evil\n")
+    path = tmp_path / "p.tar.gz"
+    subprocess.run(["tar", "--format=ustar", "-czf", path, "hello-mpi"], cwd=tmp_path, check=True)
+    with pytest.raises(VerificationError) as refused, opened(path):
+        pass
+    assert str(refused.value) == f"{path}: .git is not allowed in the archive of a package"
+    assert refused.value.hint == "exclude it: tar --exclude=.git"
+
+
+def test_results_of_a_run_are_part_of_no_archive(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "hello-mpi")
+    (tmp_path / "hello-mpi/output").mkdir()
+    (tmp_path / "hello-mpi/output/evil.sh").touch()
+    path = tmp_path / "p.tar.gz"
+    subprocess.run(["tar", "--format=ustar", "-czf", path, "hello-mpi"], cwd=tmp_path, check=True)
+    with opened(path) as package:
+        problems = files.check(package, DEFAULT).problems
+    assert [str(problem) for problem in problems] == [
+        f"{path}:output/evil.sh: the package was not sealed with this file"
+    ]
+    with opened(tmp_path / "hello-mpi") as package:
+        assert files.check(package, DEFAULT).problems == []
+
+
+def test_overlays_are_folders_with_a_kustomization(tmp_path: Path) -> None:
+    folder = build(tmp_path / "package")
+    mine = folder / "quickstart/k8s/mlops/a-mine"
+    mine.mkdir()
+    with opened(folder) as package:
+        assert package.overlays == ("multi-node", "single-node")
+    (mine / "kustomization.yaml").touch()
+    with opened(folder) as package:
+        assert package.overlays == ("multi-node", "a-mine", "single-node")
+
+
+def _content(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        path.relative_to(folder).as_posix(): (path.read_bytes(), path.stat().st_mode)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }

@@ -1,0 +1,184 @@
+"""Files that cannot be read, or change while they are: neither good nor bad, and never applied unseen."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base import plain
+from packager.base.errors import ToolError
+from packager.package.reader import Reader
+from tests.cli.test_opening import VERBS
+from tests.files import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import IO
+
+    from tests.conftest import Outcome
+    from tests.life import Life
+
+    Run = Callable[..., Outcome]
+
+MULTI = "quickstart/k8s/mlops/multi-node"
+SINGLE = "quickstart/k8s/mlops/single-node"
+
+
+@pytest.fixture
+def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Lets the system refuse to open files of a name, as it does with mode 000 for everybody but root."""
+    names: set[str] = set()
+    system = os.open
+
+    def refusing(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if Path(path).name in names:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return system(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", refusing)
+    return lambda path: names.add(path.name)
+
+
+@pytest.fixture
+def change(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, str, str], None]:
+    """Changes a file each time when it has been opened: to something else, back, and so on."""
+    changes: dict[Path, tuple[str, str]] = {}
+    opened = plain.open_below
+
+    def opening(folder: Path, path: str) -> IO[bytes]:
+        file = (folder / path).resolve()
+        stream = opened(folder, path)
+        if file in changes:
+            text, changes[file] = changes[file][0], changes[file][::-1]
+            new = file.with_name("new")
+            new.write_text(text)
+            new.chmod(file.stat().st_mode)
+            new.replace(file)  # what is open stays what it is
+        return stream
+
+    monkeypatch.setattr(plain, "open_below", opening)
+
+    def register(path: Path, old: str, new: str) -> None:
+        before = path.read_text()
+        assert old in before
+        changes[path.resolve()] = (before.replace(old, new), before)
+
+    return register
+
+
+@pytest.mark.parametrize("file", ["quickstart/scripts/hello.sh", "Dockerfile"])
+def test_a_file_that_cannot_be_read_is_neither_good_nor_bad(
+    file: str, mlpack: Run, package: Path, kubectl: Path, refuse: Callable[[Path], None]
+) -> None:
+    refuse(package / file)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    unread = f"not checked: {package}/{file} cannot be read: permission denied"
+    so = [f"{unread}, so {name} was not rendered" for name in ("multi-node", "single-node") if "scripts" in file]
+    assert (done.code, done.stdout, done.stderr.splitlines()) == (6, "", [unread, *so])
+    answer = mlpack("verify", package, "--kubectl", kubectl, "-o", "json").json
+    assert (answer["valid"], answer["exit_code"]) == (None, 6)
+
+
+def test_what_is_wrong_beside_it_counts_for_more(
+    mlpack: Run, package: Path, kubectl: Path, refuse: Callable[[Path], None]
+) -> None:
+    refuse(package / "Dockerfile")
+    (package / "extra").touch()
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (5, f"{package}/extra: the package was not sealed with this file\n")
+    assert done.stderr == f"not checked: {package}/Dockerfile cannot be read: permission denied\n1 problem\n"
+
+
+def test_what_runs_have_written_is_no_problem_when_it_is_not_known_where_they_write(
+    mlpack: Run, package: Path, kubectl: Path, refuse: Callable[[Path], None]
+) -> None:
+    (package / "output").mkdir()
+    (package / "output/log").touch()
+    refuse(package / SINGLE / "mlops.env")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (6, "")
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+@pytest.mark.parametrize("file", ["manifest.json", f"{MULTI}/mlops.env"])
+def test_every_verb_ends_with_6_for_a_file_that_it_cannot_read(
+    file: str, verb: str, life: Life, mlpack: Run, tmp_path: Path, refuse: Callable[[Path], None]
+) -> None:
+    refuse(tmp_path / "hello-mpi" / file)
+    done = mlpack(*VERBS[verb])
+    if verb == "history" and file != "manifest.json":
+        assert done.code == 0, "it reads no overlay"
+        return
+    assert (done.code, done.stdout) == (6, "")
+    assert f"hello-mpi/{file} cannot be read: permission denied" in done.stderr
+    assert not any("apply" in call or "delete" in call for call in life.calls)
+
+
+def test_deploy_applies_nothing_that_it_could_not_judge(
+    life: Life, mlpack: Run, tmp_path: Path, refuse: Callable[[Path], None]
+) -> None:
+    refuse(tmp_path / "hello-mpi/Dockerfile")
+    done = mlpack("deploy", "hello-mpi")
+    assert (done.code, done.stdout) == (6, "")
+    assert done.stderr == "error: hello-mpi/Dockerfile cannot be read: permission denied\n"
+    assert life.calls == []
+
+
+CHANGING = [
+    ("quickstart/common/mpi/k8s/mlops/base/kustomization.yaml", "kind: Kust", "kind:  Kust"),
+    (f"{MULTI}/mlops.env", "=ROOT/", "=/etc/"),
+    ("quickstart/scripts/hello.sh", "#!", "#! "),
+]
+
+
+@pytest.mark.parametrize(("file", "old", "new"), CHANGING, ids=[case[0] for case in CHANGING])
+def test_what_changes_while_it_is_verified_is_not_good(
+    file: str, old: str, new: str, mlpack: Run, package: Path, kubectl: Path, change: Callable[[Path, str, str], None]
+) -> None:
+    change(package / file, old, new)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (6, "")
+    assert f"{package}/{file} changed while the package was read" in done.stderr
+
+
+@pytest.mark.parametrize(("file", "old", "new"), CHANGING[::2], ids=[case[0] for case in CHANGING[::2]])
+def test_what_is_rendered_is_what_deploy_judges(
+    file: str, old: str, new: str, mlpack: Run, package: Path, kubectl: Path, change: Callable[[Path, str, str], None]
+) -> None:
+    """The first reading is the one that is rendered: what lies there before and after it does not count."""
+    sealed = package.joinpath(file).read_text()
+    replace(package / file, old, new)
+    change(package / file, new, old)
+    done = mlpack("deploy", package, "--kubectl", kubectl)
+    assert package.joinpath(file).read_text() == sealed, "it was read once"
+    assert (done.code, done.stdout) == (5, "")
+    assert done.stderr.startswith(f"{package}/{file}: the content differs from what the package was sealed with\n")
+
+
+def test_a_reader_reads_the_same_bytes_or_none(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"old")
+    reader = Reader(tmp_path, str)
+    assert reader.read("file", 3) == b"old"
+    file.write_bytes(b"new")
+    with pytest.raises(ToolError) as refused:
+        reader.read("file", 3)
+    assert str(refused.value) == "file changed while the package was read"
+    assert refused.value.hint == "try again when no program is writing to it"
+    assert reader.digest("file") == hashlib.sha256(b"old").hexdigest()
+    assert reader.read("file", 2) == b"new", "longer than was asked for, it is only the start of something"
+
+
+def test_no_room_for_a_copy_is_said(life: Life, mlpack: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_path: Path, _content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    done = mlpack("deploy", "hello-mpi")
+    message = "error: the overlay cannot be copied: no space left on device\nhint: set TMPDIR\n"
+    assert (done.code, done.stdout, done.stderr, life.calls) == (6, "", message, [])

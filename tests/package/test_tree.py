@@ -1,0 +1,169 @@
+"""A package as files: written, sealed, archived, and read back as it was."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import tarfile
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.errors import ToolError, VerificationError
+from packager.package import archive, tree
+from packager.package.limits import Limits
+from packager.package.tree import Entry, Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+ABOUT = {"manifest": 1, "package": "demo", "spec": {"name": "é"}}
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Tree:
+    large = tmp_path / "large"
+    large.write_bytes(bytes(range(256)) * 20_000)
+    entries = (
+        Entry("a/b.sh", b"#!/bin/sh\n", 10, executable=True),
+        Entry("z/" + "long/" * 40 + "large", large, large.stat().st_size),
+        Entry("ä", b"text", 4),
+    )
+    return Tree("demo", entries, ABOUT)
+
+
+def test_the_inventory_holds_every_digest_and_mode(package: Tree, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    sealed = tree.write(package, folder)
+    inventory = json.loads((folder / "manifest.json").read_bytes())
+    assert {key: inventory[key] for key in ABOUT} == ABOUT
+    assert list(inventory["files"]) == [entry.path for entry in package.entries]
+    for path, seal in inventory["files"].items():
+        assert seal["sha256"] == hashlib.sha256((folder / path).read_bytes()).hexdigest()
+        assert seal["mode"] == f"{(folder / path).stat().st_mode & 0o777:04o}"
+    assert tree.digest(sealed) == f"sha256:{hashlib.sha256((folder / 'manifest.json').read_bytes()).hexdigest()}"
+
+
+def test_folder_and_archive_are_the_same_package(package: Tree, tmp_path: Path) -> None:
+    folder, unpacked = tmp_path / "out", tmp_path / "unpacked"
+    folder.mkdir()
+    unpacked.mkdir()
+    with (tmp_path / "out.tar.gz").open("wb") as stream:
+        from_archive = archive.write(package, stream)
+    assert from_archive == tree.write(package, folder)
+    archive.extract(tmp_path / "out.tar.gz", unpacked)
+    for root in (folder, unpacked / "demo"):
+        back = tree.read(root)
+        assert (back.name, back.about) == ("demo", ABOUT)
+        assert [(entry.path, entry.mode, entry.size) for entry in back.entries] == [
+            (entry.path, entry.mode, entry.size) for entry in package.entries
+        ]
+        assert [b"".join(tree.chunks(entry)) for entry in back.entries] == [
+            b"".join(tree.chunks(entry)) for entry in package.entries
+        ]
+
+
+def test_the_archive_says_nothing_of_who_built_it(package: Tree, tmp_path: Path) -> None:
+    path = tmp_path / "out.tar.gz"
+    with path.open("wb") as stream:
+        archive.write(package, stream, mtime=7)
+    assert path.read_bytes()[:8] == b"\x1f\x8b\x08\0\0\0\0\0"  # no name, no time
+    with tarfile.open(path) as opened:
+        members = opened.getmembers()
+    assert [member.name for member in members] == [
+        *(f"demo/{entry.path}" for entry in package.entries),
+        "demo/manifest.json",
+    ]
+    owners = {(member.uid, member.gid, member.uname, member.gname, member.mtime) for member in members}
+    assert owners == {(0, 0, "", "", 7)}
+    assert {member.mode for member in members} == {0o644, 0o755}
+
+
+@pytest.mark.parametrize(("content", "changed"), [(b"12", "shorter"), (b"1234", "longer")])
+def test_a_file_that_changes_while_it_is_packed(tmp_path: Path, content: bytes, changed: str) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(content)
+    package = Tree("demo", (Entry("x", path, 3),), ABOUT)
+    with (
+        pytest.raises(ToolError, match=f"x became {changed} while it was packed"),
+        (tmp_path / "out").open("wb") as stream,
+    ):
+        archive.write(package, stream)
+
+
+def archived(package: Tree, out: Path) -> None:
+    with out.open("wb") as stream:
+        archive.write(package, stream)
+
+
+def unpacked(package: Tree, out: Path) -> None:
+    out.mkdir()
+    tree.write(package, out)
+
+
+@pytest.mark.parametrize("write", [archived, unpacked])
+@pytest.mark.parametrize(
+    ("file", "reason"),
+    [("gone", "no such file or directory"), ("file/below", "not a directory"), (".", "is a directory")],
+)
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, write: Callable[[Tree, Path], None], file: str, reason: str
+) -> None:
+    (tmp_path / "file").touch()
+    package = Tree("demo", (Entry("x", tmp_path / file, 3),), ABOUT)
+    with pytest.raises(ToolError) as refused:
+        write(package, tmp_path / "out")
+    assert str(refused.value) == f"{tmp_path / file} cannot be read: {reason}"
+    assert refused.value.exit_code == 6
+
+
+def test_a_folder_far_too_large_is_listed_only_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        (tmp_path / str(number)).touch()
+    looked_at: list[os.DirEntry[str]] = []
+
+    @contextmanager
+    def scandir(folder: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+        def noted() -> Iterator[os.DirEntry[str]]:
+            for entry in entries:
+                looked_at.append(entry)
+                yield entry
+
+        with scanned(folder) as entries:
+            yield noted()
+
+    scanned = os.scandir
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(VerificationError, match="there are more than 5 files and folders"):
+        tree.walk(tmp_path, Limits(files=5))
+    assert len(looked_at) == 6
+
+
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ToolError) as refused:
+        tree.walk(tmp_path / "file")
+    assert str(refused.value) == f"{tmp_path / 'file'} cannot be read: not a directory"
+    assert refused.value.exit_code == 6
+
+
+def test_a_large_package_is_compressed_the_same_with_and_without_isal(
+    package: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unzipped = []
+    for fast in (True, False):
+        monkeypatch.setattr(archive, "_LARGE", 1000 if fast else 1 << 40)
+        with (tmp_path / "out").open("wb") as stream:
+            archive.write(package, stream)
+        unzipped.append(gzip.decompress((tmp_path / "out").read_bytes()))
+    assert unzipped[0] == unzipped[1]
+
+
+def test_what_is_no_package(tmp_path: Path) -> None:
+    with pytest.raises(VerificationError, match="is not a package: it contains no manifest"):
+        tree.read(tmp_path)

@@ -1,0 +1,27 @@
+"""What the overlays of a spec run, where that is too much for a manifest; the rest is in golden/spec/programs.yml."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.errors import SpecError
+from packager.spec.load import load
+from tests import demo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(("key", "column"), [("command", 28), ("args", 28)])
+def test_words_that_are_too_long_together(tmp_path: Path, key: str, column: int) -> None:
+    words = json.dumps(["a" * 20_000] * 4)
+    overlay = f"{{kind: Pod}} => {{kind: Pod, {key}: {words}}}"
+    path = demo.write(tmp_path, demo.changed(", script: train.sh => , overlays: [single-node]", overlay))
+    with pytest.raises(SpecError) as refused:
+        load(path)
+    assert [str(problem) for problem in refused.value.problems] == [
+        f"{path}:7:{column}: the words take 78 KiB; at most 64 KiB fit (put them into a file)"
+    ]

@@ -1,0 +1,85 @@
+"""What a build makes, `verify` takes: the bounds of a package are the same on both sides."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.package import inventory
+from packager.package.limits import Limits
+from tests import demo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+    Run = Callable[..., Outcome]
+
+FORMS = {"tar.gz": "demo-fp32-training.tar.gz", "dir": "demo-fp32-training"}
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    demo.write(folder, demo.changed("assets: [data]"))
+    (folder / "data/deep/deeper").mkdir(parents=True)
+    for number in range(5):
+        (folder / f"data/deep/deeper/{number}").touch()
+    return folder
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_maximum_number_of_files_is_accepted_and_one_more_refused(
+    form: str, spec: Path, mlpack: Run, kubectl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert mlpack("build", spec, "--format", "dir", "-d", tmp_path / "first").code == 0
+    most = 1 + sum(1 for _ in (tmp_path / "first/demo-fp32-training").rglob("*"))
+    monkeypatch.setattr("packager.build.render.DEFAULT", Limits(files=most))
+    assert mlpack("build", spec, "--format", form).code == 0
+    verify = ("verify", FORMS[form], "--kubectl", kubectl, "--max-files")
+    assert mlpack(*verify, str(most)).code == 0
+    refused = mlpack(*verify, str(most - 1))
+    assert (refused.code, refused.stderr) == (
+        5,
+        f"error: {FORMS[form]}: there are more than {most - 1} files and folders\n",
+    )
+    (spec / "data/one more").touch()
+    done = mlpack("build", spec, "--format", form, "--force")
+    assert (done.code, done.stdout) == (3, "")
+    assert done.stderr == (
+        f"error: demo-fp32-training: there are more than {most} files and folders\n"
+        "hint: pack many small asset files into one archive\n"
+    )
+
+
+def test_uniform_content_is_stored_uncompressed(
+    spec: Path, mlpack: Run, kubectl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("packager.package.archive.DEFAULT", Limits(ratio=100))
+    (spec / "data/zeros").write_bytes(bytes(20 << 20))
+    assert mlpack("build", spec).code == 0
+    assert (tmp_path / "demo-fp32-training.tar.gz").stat().st_size > 20 << 20
+    done = mlpack("verify", "demo-fp32-training.tar.gz", "--kubectl", kubectl, "--max-ratio", "100")
+    assert (done.code, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_an_archive_that_begins_with_zeros_is_accepted(spec: Path, mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
+    (spec / "data/a").write_bytes(bytes(32 << 20))
+    (spec / "data/b").write_bytes(random.Random(1).randbytes(1 << 20))
+    assert mlpack("build", spec).code == 0
+    assert (tmp_path / "demo-fp32-training.tar.gz").stat().st_size < 2 << 20
+    assert mlpack("verify", "demo-fp32-training.tar.gz", "--kubectl", kubectl).code == 0
+
+
+def test_names_too_long_for_the_inventory_are_refused(
+    spec: Path, mlpack: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inventory, "MAX_BYTES", 1 << 10)
+    done = mlpack("build", spec)
+    assert (done.code, done.stdout) == (3, "")
+    assert "files make a manifest.json of more than 1 KiB\nhint: use fewer files, or shorter names\n" in done.stderr
+    assert not (tmp_path / "demo-fp32-training.tar.gz").exists()

@@ -1,0 +1,352 @@
+"""The site options: what each changes, that they combine, and what keeps them from working."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.base import yamlio
+from packager.build.plan import Options, plan
+from packager.build.render import render
+from packager.kubectl.kustomize import kustomize
+from packager.kubernetes.podsecurity import Level
+from packager.options import BY_NAME, KEYS, OPTIONS, Key, conflicts, faults, level, offered, possible_combinations
+from packager.package import tree
+from packager.package.layout import OVERLAYS, SITE
+from packager.package.opened import opened
+from packager.spec.catalog import bundled
+from packager.spec.load import load
+from packager.verify import Checks, verify
+from tests import kinds, kubectls
+from tests.files import replace
+from tests.test_matrix import assert_alike
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pytest_golden.plugin import GoldenTestFixture
+
+    from tests.conftest import Outcome
+
+BOTH_ENDS = (kubectls.VERSIONS[0], kubectls.VERSIONS[-1])
+REST = [option.name for option in offered(serving=False) if not option.storage and not option.needs]
+
+
+@pytest.fixture
+def build(mlpack: Callable[..., Outcome], tmp_path: Path) -> Callable[..., Path]:
+    """Builds hello-mpi of every kind with options on, and examples of the values that they read; returns its folder."""
+
+    def run(*names: str, root: str = "/srv") -> Path:
+        switched = [word for name in names for word in ("--with", name)]
+        examples = [f"{key.name}={key.example}" for name in names if name in BY_NAME for key in BY_NAME[name].keys]
+        values = [word for example in examples for word in ("--site", example)]
+        switched += [f"--set={argument}" for argument in kinds.SET]
+        done = mlpack("build", "hello-mpi", "--format", "dir", "--force", "--root", root, *switched, *values)
+        assert (done.code, done.stderr) == (0, "")
+        return tmp_path / done.stdout.strip()
+
+    return run
+
+
+def overlays(package: Path) -> Iterator[Path]:
+    yield from sorted((package / OVERLAYS).iterdir())
+
+
+@pytest.fixture(scope="module")
+def without(tmp_path_factory: pytest.TempPathFactory, kubectl: Path) -> dict[str, str]:
+    """What the overlays are rendered to when all options are off."""
+    loaded = load(bundled() / "hello-mpi" / "spec.yaml", kinds.SETTINGS)
+    folder = tmp_path_factory.mktemp("without")
+    tree.write(render(plan(loaded, loaded.spec.variants[0], Options(root="/srv"))), folder)
+    return {overlay.name: rendered(overlay, kubectl) for overlay in overlays(folder)}
+
+
+@pytest.mark.golden_test("golden/components/*.yml")
+def test_what_an_option_changes(
+    golden: GoldenTestFixture, build: Callable[..., Path], without: dict[str, str], kubectl: Path
+) -> None:
+    after = {folder.name: rendered(folder, kubectl) for folder in overlays(build(*golden["with"]))}
+    assert {name: difference(text, after[name]) for name, text in without.items()} == golden.out["differences"]
+
+
+def rendered(folder: Path, kubectl: Path) -> str:
+    return kustomize(folder, program=str(kubectl)).manifests
+
+
+def difference(before: str, after: str) -> str:
+    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2))[2:]
+    return "".join(f"{'@@' if line.startswith('@@') else line}\n" for line in lines)
+
+
+def test_each_option_has_a_golden() -> None:
+    goldens = (Path(__file__).parent / "golden/components").iterdir()
+    assert {golden.stem for golden in goldens} == set(BY_NAME)
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_an_option_is_sound_and_reaches_its_level(build: Callable[..., Path], kubectl: Path, name: str) -> None:
+    needed = BY_NAME[name].needs
+    with opened(build(*([needed] if needed else []), name)) as package:
+        report = verify(package, Checks(kubectls=(str(kubectl),)))
+    assert report.problems == ()
+    assert {str(security.level) for security in report.security} == {BY_NAME[name].level}
+
+
+def test_queue_and_suspend_cannot_be_combined(
+    build: Callable[..., Path], mlpack: Callable[..., Outcome], kubectl: Path
+) -> None:
+    package = build("queue")
+    job = "quickstart/k8s/mlops/multi-node/mpi-job.yaml"
+    replace(package / job, "    cleanPodPolicy: Running\n", "    cleanPodPolicy: Running\n    suspend: false\n")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    line = (package / job).read_text().splitlines().index("    suspend: false") + 1
+    why = "queue and suspend cannot be combined: Kueue itself suspends and resumes the workload (remove suspend)"
+    assert f"{package}/{job}:{line}:5: {why}\n" in done.stdout
+
+
+def test_a_level_that_is_asked_for_is_kept_or_the_line_is_named(
+    build: Callable[..., Path], mlpack: Callable[..., Outcome], kubectl: Path
+) -> None:
+    package = build("host-path")
+    asked = [mlpack("verify", package, "--kubectl", kubectl, "--pod-security", level) for level in Level]
+    assert [done.code for done in asked] == [5, 5, 0]
+    assert all(
+        re.search(
+            r'/host-path/kustomization\.yaml:\d+:\d+: .* a folder of the node, which Pod Security "\w+" forbids', line
+        )
+        for line in asked[0].stdout.splitlines()
+    )
+    assert mlpack("verify", build(), "--kubectl", kubectl, "--pod-security", "restricted").code == 0
+    unknown = mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "strict")
+    assert (unknown.code, unknown.stderr) == (
+        2,
+        "error: --pod-security strict: expected restricted, baseline, privileged\n",
+    )
+
+
+def test_gpus_have_the_name_that_the_site_gives_them(
+    build: Callable[..., Path], mlpack: Callable[..., Outcome], kubectl: Path
+) -> None:
+    package = build("gpu")
+    values = ("--set", "GPU_VENDOR=amd.com", "--set", "GPU_RESOURCE=gpu.large", "--set", "GPU_COUNT=4")
+    assert mlpack("configure", package, *values).code == 0
+    for overlay in overlays(package):
+        manifests = rendered(overlay, kubectl)
+        assert manifests.count('amd.com/gpu.large: "4"') == 1
+        assert "nvidia" not in manifests
+
+
+def test_an_option_says_what_it_reads(build: Callable[..., Path]) -> None:
+    common = build() / "quickstart/common/mpi/k8s/mlops"
+    assert {path.name for path in common.iterdir()} == {"base", SITE, *BY_NAME}
+    for option in OPTIONS:
+        text = (common / option.name / "kustomization.yaml").read_text()
+        comment = re.match(r"(#.*\n)+", text)
+        assert comment is not None
+        assert comment[0].startswith(f"# {option.name}: ")
+        for key in (*(key.name for key in option.keys), *option.paths):
+            assert re.search(rf"\b{key}\b", comment[0]), f"{option.name} does not say that it reads {key}"
+        if option.level != "restricted":
+            assert f'"{option.level}"' in comment[0].replace("\n# ", " ")
+
+
+@pytest.mark.parametrize("names", [(name,) for name in REST] + [("pvc", "pvc-create"), ("nfs", "gpu", "queue")])
+def test_un_commenting_a_line_is_as_good_as_building_with_it(
+    build: Callable[..., Path], names: tuple[str, ...]
+) -> None:
+    files = [overlay / "kustomization.yaml" for overlay in overlays(build())]
+    edited = []
+    for file in files:
+        text = file.read_text()
+        for name in names:
+            text, count = re.subn(rf"^  # (- .*/{name})$", r"  \1", text, flags=re.MULTILINE)
+            assert count == 1
+        edited.append(text)
+    build(*names)
+    assert [file.read_text() for file in files] == edited
+
+
+@pytest.mark.parametrize("version", BOTH_ENDS)
+def test_two_storages_do_not_render(build: Callable[..., Path], version: str) -> None:
+    package = build("nfs")
+    for overlay in overlays(package):
+        file = overlay / "kustomization.yaml"
+        file.write_text(re.sub(r"^  # (- .*/host-path)$", r"  \1", file.read_text(), flags=re.MULTILINE))
+        with pytest.raises(Exception, match="test failed"):
+            kustomize(overlay, program=str(kubectls.kubectl(version)))
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS.values() if not key.usual], ids=lambda key: str(key.name))
+def test_a_value_that_only_the_site_knows_is_asked_for(
+    mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path, key: Key
+) -> None:
+    option = next(option for option in OPTIONS if key in option.keys)
+    needed = ["--with", option.needs] if option.needs else []
+    values = [f"--site={name}={other.example}" for name, other in KEYS.items() if other != key]
+    done = mlpack("build", "hello-mpi", "--format", "dir", *needed, "--with", option.name, *values)
+    assert done.code == 0
+    assert f"{option.name} does not render until {key.name} is set in site.env" in done.stderr
+    for overlay in overlays(tmp_path / "hello-mpi"):
+        with pytest.raises(Exception, match=f"`data.{key.name}` is missing"):
+            kustomize(overlay, program=str(kubectl))
+    verified = mlpack("verify", "hello-mpi", "--kubectl", kubectl)
+    assert verified.code == 5
+    assert f"{option.name} needs {key.name}, such as {key.example}" in verified.stdout + verified.stderr
+
+
+def test_options_that_cannot_be_combined() -> None:
+    assert [conflict.needs for conflict in conflicts(["pvc", "nfs", "gpu"])] == [(("nfs",), ("pvc",))]
+    assert [conflict.needs for conflict in conflicts(["pvc-create"])] == [(("pvc-create",),)]
+    assert [conflict.needs for conflict in conflicts(["pvc-create", "nfs"])] == [(("pvc-create",),)]
+    assert conflicts(["pvc", "pvc-create", *REST]) == []
+    assert conflicts(["no", "option"]) == []
+
+
+def test_the_level_is_the_lowest_of_all() -> None:
+    assert level([]) == "restricted"
+    assert level(["gpu", "root"]) == "baseline"
+    assert level(["host-network", "root"]) == "privileged"
+
+
+def test_every_two_options_are_tried_once() -> None:
+    combinations = list(possible_combinations())
+    assert len(combinations) == len(set(combinations))
+    assert {name for names in combinations for name in names} == set(BY_NAME)
+    assert ("gpu", "queue") in combinations
+    assert ("pvc", "pvc-create", "gpu") in combinations
+    assert ("pvc", "pvc-create", "root") in combinations
+    assert not any(conflicts(names) for names in combinations)
+
+
+PATHS = {"MODEL_DIR": "/srv/m", "OUTPUT_DIR": "/srv/m/output", "DATASET_DIR": "/data"}
+
+
+@pytest.mark.parametrize(
+    ("names", "site", "environment", "expected"),
+    [
+        (["nfs"], {"NFS_SERVER": "10.0.0.1"}, {}, []),
+        (["nfs"], {"NFS_SERVER": "fd00::1"}, {}, []),
+        (["nfs"], {}, {}, [("NFS_SERVER", "nfs needs NFS_SERVER, such as nfs.example.com")]),
+        (["nfs"], {"NFS_SERVER": ""}, {}, [("NFS_SERVER", "nfs needs NFS_SERVER, such as nfs.example.com")]),
+        (
+            ["nfs"],
+            {"NFS_SERVER": "a server"},
+            {},
+            [("NFS_SERVER", "NFS_SERVER: expected a host's name or address, found 'a server'")],
+        ),
+        (
+            ["gpu"],
+            {"GPU_COUNT": "0", "GPU_VENDOR": "amd.com/gpu", "GPU_RESOURCE": "gpu"},
+            {},
+            [
+                ("GPU_COUNT", "GPU_COUNT: expected a whole number from 1, found '0'"),
+                ("GPU_VENDOR", "GPU_VENDOR: expected a domain such as nvidia.com, found 'amd.com/gpu'"),
+            ],
+        ),
+        (
+            ["queue"],
+            {"QUEUE": '"q"'},
+            {},
+            [("QUEUE", """QUEUE: expected the name of an object in Kubernetes, found '"q"'""")],
+        ),
+        (
+            ["host-path"],
+            {},
+            {"MODEL_DIR": "ROOT/m"},
+            [("MODEL_DIR", "host-path needs MODEL_DIR as an absolute path, found 'ROOT/m'")],
+        ),
+        (
+            ["host-path"],
+            {},
+            {"DATASET_DIR": "/srv/m/output/data"},
+            [("DATASET_DIR", "the dataset is inside OUTPUT_DIR and would be writable there")],
+        ),
+        (["host-path"], {}, {"DATASET_DIR": "/srv/m/output-of-others"}, []),
+        ([], {"GPU_COUNT": "none"}, {"MODEL_DIR": "ROOT/m"}, []),
+    ],
+)
+def test_values_that_options_cannot_work_with(
+    names: list[str], site: dict[str, str], environment: dict[str, str], expected: list[tuple[str, str]]
+) -> None:
+    assert [(*fault.location, fault.message) for _, fault in faults(names, site, PATHS | environment)] == expected
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=lambda key: str(key.name))
+def test_the_example_values_are_valid(key: Key) -> None:
+    assert key.complaint(key.example) is None
+    assert key.complaint("") is not None
+    assert key.complaint(f"{key.example}\nOTHER=1") is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--with", "nsf"], "--with nsf: unknown option"),
+        (["--with", "nfs", "--with", "pvc"], "nfs and pvc cannot be combined: each sets where results go"),
+        (["--with", "pvc-create"], "pvc-create needs pvc, which is off"),
+        (["--site", "NFS_SERVER"], "--site NFS_SERVER: expected KEY=VALUE"),
+        (["--site", "NFS_SEVER=x"], "no option reads 'NFS_SEVER'"),
+        (["--site", "GPU_COUNT=many"], "--site GPU_COUNT: expected a whole number from 1, found 'many'"),
+        (["--with", "./absent"], "--with ./absent: folder not found"),
+        (["--with", "./gpu"], "the name 'gpu' is the name of a folder in every package"),
+        (["--with", "./Ours"], "the name 'Ours' is not lower-case letters, digits and '-'"),
+        (["--with", "./empty"], "expected one kustomization.yaml there, found none"),
+        (["--with", "./linked"], "link is a link, not a plain file"),
+        (["--with", "./large"], "the files are larger than 1,048,576 bytes in total"),
+        (["--with", "./overlay"], "expected the kind Component, found 'Kustomization'"),
+        (["--with", "./broken"], "kustomization.yaml is not YAML"),
+        (["--with", "./ours", "--with", "./more/ours"], "two folders have the name ours"),
+    ],
+)
+def test_options_that_a_build_refuses(
+    mlpack: Callable[..., Outcome], tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    for name in ("gpu", "Ours", "empty", "linked", "large", "overlay", "broken", "ours", "more/ours"):
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        if name != "empty":
+            kind = "Kustomization" if name == "overlay" else "Component"
+            folder.joinpath("kustomization.yaml").write_text("kind: [" if name == "broken" else f"kind: {kind}\n")
+    tmp_path.joinpath("linked/link").symlink_to("/etc/passwd")
+    tmp_path.joinpath("large/data").write_bytes(bytes(2 << 20))
+    done = mlpack("build", "hello-mpi", *arguments)
+    assert (done.code, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert not list(tmp_path.glob("*.tar.gz"))
+
+
+OWN = """
+apiVersion: kustomize.config.k8s.io/v1alpha1
+kind: Component
+configMapGenerator:
+  - {name: ours, envs: [ours.env], options: {disableNameSuffixHash: true}}
+patches:
+  - target: {kind: Pod}
+    patch: |-
+      - {op: add, path: /metadata/annotations, value: {cost-center: NUMBER}}
+replacements:
+  - source: {kind: ConfigMap, name: ours, fieldPath: data.NUMBER}
+    targets: [{select: {kind: Pod}, fieldPaths: [metadata.annotations.cost-center]}]
+"""
+
+
+def test_a_component_of_ones_own(build: Callable[..., Path], tmp_path: Path) -> None:
+    ours = tmp_path / "site" / "ours"
+    ours.mkdir(parents=True)
+    ours.joinpath("kustomization.yaml").write_text(OWN)
+    ours.joinpath("ours.env").write_text("NUMBER=n4711\n")
+    package = build("gpu", "./site/ours")
+    shutil.rmtree(ours)
+    assert (package / "quickstart/common/mpi/k8s/mlops/ours/ours.env").read_text() == "NUMBER=n4711\n"
+    document, _ = yamlio.read(package / OVERLAYS / "single-node/kustomization.yaml")
+    data: Any = document.data
+    assert [entry.rpartition("/")[2] for entry in data["components"]] == ["gpu", "ours"]
+    assert "cost-center: n4711" in assert_alike(package / OVERLAYS / "single-node", BOTH_ENDS)
+    with opened(package) as opened_package:
+        assert opened_package.inventory["spec"]["with"] == ["gpu", "ours"]

@@ -1,0 +1,72 @@
+"""The images that Dockerfiles start from, made of Debian's packages, since no registry of images is asked."""
+
+import hashlib
+import json
+import platform
+import shutil
+from pathlib import Path
+
+from tests.testbed.images import write_archive
+from tests.testbed.places import CACHE, cache_entry
+from tests.testbed.process import bound, run
+from tests.testbed.progress import step
+
+_SUITES = ("bookworm", "trixie")
+
+_LEFT_OUT = ("usr/share/doc", "usr/share/info", "usr/share/locale", "usr/share/man")
+"""What Debian's own `-slim` images do without, also of packages that are installed in them later."""
+
+_APT = """\
+APT::Keep-Downloaded-Packages "false";
+Dir::Cache::pkgcache "";
+Dir::Cache::srcpkgcache "";
+"""
+"""Debian's own images keep nothing either of what apt-get fetches and works out; it would be a third of an image."""
+
+_CONFIG = {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"], "Cmd": ["bash"]}
+
+RECIPE = hashlib.sha256(json.dumps([_LEFT_OUT, _APT, _CONFIG, platform.machine()]).encode()).hexdigest()[:8]
+"""Tells base images made otherwise from these."""
+
+
+def used_by(dockerfile: str) -> list[str]:
+    """The suites whose image `docker.io/library/debian:<suite>-slim` a Dockerfile mentions."""
+    return [suite for suite in _SUITES if f"debian:{suite}-slim" in dockerfile]
+
+
+def name_of(suite: str) -> str:
+    """What Dockerfiles call the image."""
+    return f"docker.io/library/debian:{suite}-slim"
+
+
+def archive_of(suite: str) -> Path:
+    """The image of a suite, out of the cache or made now."""
+    entry = CACHE / "images" / "bases" / f"{suite}-{RECIPE}"
+    if not entry.is_dir():
+        with step(f"base image {name_of(suite)}", duration="a minute"), cache_entry(entry) as folder:
+            _debootstrap(suite, folder)
+    return entry / "image.tar"
+
+
+def _debootstrap(suite: str, folder: Path) -> None:
+    system, layer = folder / "system", folder / "layer.tar"
+    run(bound("debootstrap", "--variant=minbase", suite, system, *_mirror()))
+    rules = [*(f"path-exclude=/{path}/*" for path in _LEFT_OUT), "path-include=/usr/share/doc/*/copyright"]
+    (system / "etc/dpkg/dpkg.cfg.d/slim").write_text("\n".join(rules) + "\n")
+    (system / "etc/apt/apt.conf.d/keep-nothing").write_text(_APT)
+    for path in _LEFT_OUT:
+        for unneeded in (system / path).rglob("*"):
+            if not unneeded.is_dir() and unneeded.name != "copyright":
+                unneeded.unlink()
+    for downloaded in (*system.glob("var/cache/apt/archives/*.deb"), *system.glob("var/lib/apt/lists/*_*")):
+        downloaded.unlink()
+    run(["tar", "--create", "--file", layer, "--directory", system, "--numeric-owner", "."])
+    write_archive(folder / "image.tar", name_of(suite), layer, _CONFIG)
+    layer.unlink()
+    shutil.rmtree(system)
+
+
+def _mirror() -> list[str]:
+    """Where this machine gets Debian from. If it is no Debian, debootstrap knows a mirror itself."""
+    lines = run(["apt-get", "indextargets", "--format", "$(ORIGIN) $(LABEL) $(REPO_URI)", "Created-By: Packages"])
+    return [line.split()[2] for line in lines.splitlines() if line.startswith("Debian Debian ")][:1]

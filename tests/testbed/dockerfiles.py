@@ -1,0 +1,143 @@
+"""Images of real Dockerfiles, built by buildah and cached by what went into them."""
+
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tests.testbed import bases, packages
+from tests.testbed.errors import ToolError
+from tests.testbed.images import BUILT
+from tests.testbed.places import CACHE, only_one
+from tests.testbed.process import bound, run
+from tests.testbed.progress import step
+
+_IMAGES = CACHE / "images"
+
+_UNSEALED = "sealing memfd"
+"""Buildah starts itself anew from a copy in memory, and a kernel that is moving just those pages does not let it seal
+the copy (EBUSY, memfd_wait_for_pins in mm/memfd.c). It is so rare that a second time does it."""
+
+_PIP_CONFIGURATION = "/etc/pip.conf"
+_CERTIFICATES = "/run/certificates-of-the-machine.crt"
+"""Not below /etc/ssl/certs, where the package ca-certificates would trip over it."""
+
+
+def build(folder: Path) -> Path:
+    """Builds a folder's Dockerfile and returns the archive, which the cache may hold already.
+
+    The cache knows by a folder's digest which image came of it, and an archive by its image: who changes a file that no
+    instruction copies waits for a look at the layers, and neither for a build nor for an archive.
+    """
+    dockerfile = folder / "Dockerfile"
+    if not dockerfile.is_file():
+        raise ToolError(f"there is no {dockerfile}")
+    known = _IMAGES / "known" / f"{_digest(folder)}.tar"
+    if not known.exists():
+        packages.install(packages.IMAGES)
+        with only_one(_IMAGES):
+            _forget_interrupted_builds()
+            for suite in bases.used_by(dockerfile.read_text()):
+                base = bases.archive_of(suite)
+                _buildah("pull", "--quiet", f"docker-archive:{base}")
+            with step(f"image of {folder}", duration="minutes"):
+                archive = _archive(_bud(folder))
+            _point(known, archive)
+    return known.resolve()
+
+
+def _digest(folder: Path) -> str:
+    digest = hashlib.sha256(bases.RECIPE.encode())
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and "__pycache__" not in file.parts:
+            content = hashlib.sha256(file.read_bytes()).hexdigest()
+            digest.update(f"{file.relative_to(folder)} {file.stat().st_mode & 0o111:o} {content}\n".encode())
+    return digest.hexdigest()[:24]
+
+
+def _forget_interrupted_builds() -> None:
+    """Removes the containers of builds that were killed, and the notes of what they had mounted."""
+    shutil.rmtree(_IMAGES / "storage-run", ignore_errors=True)
+    _buildah("rm", "--all")
+
+
+def _buildah(*arguments: str | Path) -> str:
+    # A storage of its own. Its mounts, which buildah leaves behind, are bound to the command.
+    storage = [f"--root={_IMAGES / 'storage'}", f"--runroot={_IMAGES / 'storage-run'}", "--storage-driver=overlay"]
+    command = bound("buildah", *storage, *arguments)
+    for _ in range(2):
+        try:
+            return run(command)
+        except ToolError as error:
+            if _UNSEALED not in str(error):
+                raise
+    return run(command)
+
+
+def _bud(folder: Path) -> str:
+    """Builds, and returns the image's id."""
+    with _way_to_packages() as volumes:
+        # With layers kept, a change at a Dockerfile's end does not wait for its beginning again. Isolation by
+        # chroot asks for nothing that a root without all privileges may lack.
+        options = ["--layers", "--isolation=chroot", "--pull=never", *volumes]
+        return _buildah("bud", "--quiet", *options, folder).split()[-1]
+
+
+def _archive(image: str) -> Path:
+    """Writes an image as an OCI archive, without the empty files on which a build's volumes were mounted."""
+    archive = _IMAGES / "archives" / f"{image[:24]}.tar"
+    if not archive.exists():
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        unfinished, tag = archive.with_suffix(".unfinished"), f"{BUILT}:{archive.stem}"
+        unfinished.unlink(missing_ok=True)
+        container = _buildah("from", "--pull=never", image).strip()
+        mounted = ["(", "-path", _PIP_CONFIGURATION, "-o", "-path", _CERTIFICATES, ")"]
+        delete = ["find", "/etc", "/run", "-maxdepth", "1", *mounted, "-empty", "-delete"]
+        _buildah("run", "--isolation=chroot", "--user=0:0", container, "--", *delete)
+        _buildah("commit", "--quiet", "--rm", container, tag)
+        # Half of gzip's work, for the same size.
+        compression = ["--compression-format=zstd", "--compression-level=1"]
+        _buildah("push", "--quiet", *compression, tag, f"oci-archive:{unfinished}:{archive.stem}")
+        unfinished.rename(archive)
+    return archive
+
+
+def _point(known: Path, archive: Path) -> None:
+    known.parent.mkdir(parents=True, exist_ok=True)
+    pointer = known.with_suffix(".unfinished")
+    pointer.unlink(missing_ok=True)
+    pointer.symlink_to(Path("..", archive.parent.name, archive.name))
+    pointer.rename(known)
+
+
+@contextmanager
+def _way_to_packages() -> Iterator[list[str]]:
+    """Lends `pip` in a build what this machine's has: certificates, and where the package index is.
+
+    It is mounted, so none of it gets into an image.
+    """
+    configuration = _IMAGES / "pip.conf"
+    configuration.touch(mode=0o600)
+    settings = ["[global]", *_pip_settings()]
+    volumes = [f"--volume={configuration}:{_PIP_CONFIGURATION}:ro"]
+    certificates = Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"))
+    if certificates.exists():
+        settings.append(f"cert = {_CERTIFICATES}")
+        volumes.append(f"--volume={certificates.resolve()}:{_CERTIFICATES}:ro")
+    configuration.write_text("\n".join(settings) + "\n")
+    try:
+        yield volumes
+    finally:
+        configuration.unlink()
+
+
+def _pip_settings() -> Iterator[str]:
+    with suppress(ToolError):  # an environment without pip has no settings for it
+        for line in run([sys.executable, "-m", "pip", "config", "list"]).splitlines():
+            key, _, value = line.partition("=")
+            name = key.rpartition(".")[2]
+            if name in {"index-url", "extra-index-url", "trusted-host"}:
+                yield f"{name} = " + value.strip("'")

@@ -1,0 +1,144 @@
+"""The node: mount, network, PID, UTS and IPC namespaces of its own, as if it were a machine beside this one.
+
+This is what keeps the machine clean. All that the cluster is (processes, mounts, bridge, pods' network
+namespaces, sockets) lives in these namespaces, and the kernel takes all of it away when their process 1 dies,
+however that happens. The machine itself has only: one process `unshare`, whose id and start time the run folder
+holds; one network link; one control group; and files in the run folder. `config/node.sh` lays the node out from
+the inside.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.testbed import control_groups, link
+from tests.testbed.builds import BUILDS
+from tests.testbed.errors import ToolError
+from tests.testbed.places import RUN, SOURCES
+
+ADDRESS = "10.244.0.1"
+"""The node's address among the pods. Nobody outside the node sees it, so it is the same in every cluster, and the
+files in `config/` name it too."""
+
+_PIDFILE = RUN / "node.pid"
+_ADDRESSFILE = RUN / "address"
+_LOG = RUN / "node.log"
+
+_ENVIRONMENT = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "GOGC=400")
+"""All that its processes get: with a proxy of the machine's, say, they would not find each other. An API server that is
+asked for much spends a fifth of its time on collecting garbage, when Go does so at its usual pace."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A running node.
+
+    Attributes:
+        pid: of its `unshare`, as the machine counts.
+    """
+
+    pid: int
+
+    @property
+    def root(self) -> Path:
+        """The node's file system, as the machine reaches it."""
+        return Path(f"/proc/{self.pid}/root")
+
+    def enter(self, *argv: str) -> list[str]:
+        """The command that runs `argv` on the node."""
+        pids = f"--pid=/proc/{self.pid}/ns/pid_for_children"  # unshare itself stays outside of the PID namespace
+        nsenter = ["nsenter", f"--target={self.pid}", "--mount", "--net", "--uts", "--ipc", pids, "--"]
+        return [*nsenter, "env", "--ignore-environment", *_ENVIRONMENT, *argv]
+
+    def processes(self) -> Iterator[tuple[int, list[str]]]:
+        """All that run on the node, pods included: process id as the machine counts, and argument list."""
+        own = Path(f"/proc/{self.pid}/ns/pid_for_children").readlink()
+        for entry in Path("/proc").iterdir():
+            with suppress(OSError):
+                if entry.name.isdigit() and (entry / "ns" / "pid").readlink() == own:
+                    yield int(entry.name), (entry / "cmdline").read_text(errors="replace").rstrip("\0").split("\0")
+
+    def listens(self, port: int) -> bool:
+        """Whether somebody on the node listens on a port (the tables of proc_net(5))."""
+        for table, state in (("tcp", "0A"), ("tcp6", "0A"), ("udp", "07")):
+            with suppress(OSError):
+                for line in Path(f"/proc/{self.pid}/net/{table}").read_text().splitlines()[1:]:
+                    _, local, _, current, *_ = line.split()
+                    if current == state and int(local.rpartition(":")[2], 16) == port:
+                        return True
+        return False
+
+
+def find() -> Node | None:
+    """This checkout's node, if it runs and is complete."""
+    pid = _recorded_pid()
+    return Node(pid) if pid and _ADDRESSFILE.exists() and link.exists() else None
+
+
+def address() -> str:
+    """The node's address as the machine sees it."""
+    return _ADDRESSFILE.read_text()
+
+
+def create() -> Node:
+    """Starts the node and links it to the machine."""
+    for folder in ("credentials", "run", "var"):
+        (RUN / folder).mkdir(parents=True)
+    shutil.copytree(SOURCES / "config", RUN / "config")  # what somebody edits there meanwhile is for the next node
+    control_groups.create()
+    # The shell notes its id and start time and then becomes unshare: at no moment does a node run unrecorded.
+    record = 'echo $$ $(cut -d " " -f 22 /proc/$$/stat) >"$0" && exec unshare "$@"'
+    namespaces = ["--mount", "--net", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"]
+    layout = [RUN / "config" / "node.sh", RUN, *(build.entry for build in BUILDS)]
+    with _LOG.open("wb") as log:
+        process = subprocess.Popen(
+            ["sh", "-c", record, _PIDFILE, *namespaces, "sh", *layout],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            start_new_session=True,  # Ctrl-C is for us, not for the node
+        )
+    node = Node(process.pid)
+    while not (node.root / "run" / "ready").exists():
+        if process.poll() is not None:
+            raise ToolError(f"the node does not start:\n{_LOG.read_text()}")
+        time.sleep(0.02)
+    _ADDRESSFILE.write_text(link.create(node.pid, node.enter))
+    return node
+
+
+def destroy() -> None:
+    """Ends the node and takes away what it has on the machine; also what a crash left of one."""
+    pid = _recorded_pid()
+    if pid:
+        remaining = [pid, *(child for child, _ in Node(pid).processes())]
+        os.kill(pid, signal.SIGKILL)  # its child goes with it, and with that one, as process 1, all of the node
+        while any(_started(child) for child in remaining):
+            time.sleep(0.02)
+    link.remove()
+    control_groups.remove()
+
+
+def _recorded_pid() -> int | None:
+    """The process that the run folder speaks of: none if another one has got its id since."""
+    with suppress(OSError, ValueError):
+        pid, started = map(int, _PIDFILE.read_text().split())
+        if _started(pid) == started:
+            return pid
+    return None
+
+
+def _started(pid: int) -> int | None:
+    """When a process started, in ticks since the machine did; None for one that has ended, reaped or not."""
+    with suppress(OSError):
+        state, *others = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        if state not in "XZ":
+            return int(others[18])
+    return None

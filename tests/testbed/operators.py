@@ -1,0 +1,102 @@
+"""What mpi-operator, JobSet and Kueue need to find in the cluster, where they run beside it instead of in pods."""
+
+import base64
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.testbed.builds import KUBERNETES, OPERATORS
+from tests.testbed.errors import ToolError
+from tests.testbed.kubectl import kubectl
+from tests.testbed.places import RUN
+
+QUEUES = "mlpack.test/queues"
+"""The label of namespaces in which Kueue has a say: everybody else's pods do not wait for its webhooks."""
+
+_PATIENCE = 30.0
+_JOBSET = "https://127.0.0.1:9443"
+_KUEUE = "https://127.0.0.1:9444"
+
+
+def are_installed() -> bool:
+    """Whether `install` has been here."""
+    crds = ("mpijobs.kubeflow.org", "jobsets.jobset.x-k8s.io", "clusterqueues.kueue.x-k8s.io")
+    with suppress(ToolError):
+        return bool(kubectl("get", "crd", *crds) and kubectl("get", "namespace", "mpi-operator", "kueue-system"))
+    return False
+
+
+def install() -> None:
+    """Applies the CRDs and webhooks out of the operators' own modules."""
+    own = ("kubeflow.org_mpijobs.yaml", "jobset.x-k8s.io_jobsets.yaml")
+    crds = [yaml.safe_load((OPERATORS.entry / crd).read_text()) for crd in own]
+    for crd in _rendered(KUBERNETES.entry / "crd"):
+        if conversion := crd["spec"].get("conversion"):
+            _call(conversion["webhook"], _KUEUE)
+        crds.append(crd)
+    namespaces = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        for name in ("mpi-operator", "kueue-system")
+    ]
+    # Server-side: MPIJob's CRD is larger than the annotation in which a client-side apply keeps a copy may be.
+    kubectl(
+        "apply", "--server-side", "--force-conflicts", "--filename=-", text=yaml.safe_dump_all([*crds, *namespaces])
+    )
+    webhooks = _webhooks("jobset", OPERATORS.entry / "webhook", _JOBSET)
+    queues = _webhooks("kueue", KUBERNETES.entry / "webhook", _KUEUE)
+    for configuration in queues:
+        for webhook in configuration["webhooks"]:
+            webhook["namespaceSelector"] = {"matchLabels": {QUEUES: "true"}}
+    kubectl("apply", "--filename=-", text=yaml.safe_dump_all([*webhooks, *queues]))
+    _wait_until_established([f"crd/{crd['metadata']['name']}" for crd in crds])
+
+
+def release_lease() -> None:
+    """Deletes the lease of an mpi-operator that is no more, which its successor would wait for to run out."""
+    kubectl("delete", "lease", "mpi-operator", "--namespace=mpi-operator", "--ignore-not-found")
+
+
+def _webhooks(operator: str, kustomization: Path, address: str) -> list[dict[str, Any]]:
+    """An operator's webhooks, called at its process's address instead of through a Service.
+
+    JobSet's kustomization is rendered, since patches in it keep the webhooks for pods away from everybody else's pods.
+    """
+    configurations = []
+    for document in _rendered(kustomization):
+        if document["kind"].endswith("WebhookConfiguration"):
+            document["metadata"]["name"] = f"{operator}-{document['metadata']['name']}"
+            for webhook in document["webhooks"]:
+                _call(webhook, address)
+            configurations.append(document)
+    return configurations
+
+
+def _rendered(kustomization: Path) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(kubectl("kustomize", str(kustomization))))
+
+
+def _call(webhook: dict[str, Any], address: str) -> None:
+    """Changes whom a webhook calls."""
+    authority = base64.b64encode((RUN / "credentials" / "ca.crt").read_bytes()).decode()
+    path = webhook["clientConfig"]["service"]["path"]
+    webhook["clientConfig"] = {"url": f"{address}{path}", "caBundle": authority}
+
+
+def _wait_until_established(crds: list[str]) -> None:
+    """Waits until the CRDs are served: an operator that starts earlier exits.
+
+    `kubectl wait` fails at once while a fresh CRD has no conditions yet, so it is asked again.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            kubectl("wait", "--for=condition=Established", "--timeout=10s", *crds)
+        except ToolError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+        else:
+            return

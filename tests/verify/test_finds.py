@@ -1,0 +1,127 @@
+"""What the fuzzer, and people, found: each broke `mlpack verify` once, and has to end in a finding."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+import yaml
+
+from packager.kubectl.kustomize import Rendered
+from packager.kubernetes.manifest import Manifest
+from packager.package.opened import opened
+from packager.verify import Checks, containers, kinds, kustomization, names, references, schema, security, verify
+from packager.verify.overlay import RenderedOverlay
+from tests.broken import build
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+SINGLE = "quickstart/k8s/mlops/single-node"
+
+# Values that stand where text or a mapping belongs.
+ODD: tuple[Any, ...] = (None, True, 0, -1, 2**70, "", "x", [], {}, [[]], {"a": ["b"]}, [None], float("inf"))
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("package") / "hello-mpi")
+
+
+@pytest.fixture(scope="module")
+def pod(package: Path) -> dict[str, Any]:
+    manifest: dict[str, Any] = yaml.safe_load((package / SINGLE / "pod.yaml").read_text(encoding="utf-8"))
+    return manifest
+
+
+def _rendering(*manifests: Any) -> Any:
+    text = yaml.safe_dump_all(manifests)
+    return mock.patch("packager.verify.rendering.kustomize", return_value=Rendered(text, ()))
+
+
+def _every(value: Any, *above: str | int) -> Iterator[tuple[str | int, ...]]:
+    """Yield where each value of a manifest stands."""
+    yield above
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, child in children:
+        yield from _every(child, *above, step)
+
+
+def test_any_value_may_stand_anywhere(package: Path, pod: dict[str, Any]) -> None:
+    """Found: names, volumes and capabilities that are lists or mappings, which cannot be looked up in a set."""
+    with opened(package) as opened_package:
+        sources = kustomization.read(opened_package, SINGLE)
+    for location in list(_every(pod))[1:]:
+        for odd in ODD:
+            manifest = deepcopy(pod)
+            holder: Any = manifest
+            for step in location[:-1]:
+                holder = holder[step]
+            holder[location[-1]] = odd
+            overlay = RenderedOverlay("single-node", (Manifest(manifest),), sources)
+            security.exceeded(overlay)
+            for check in (names.check, references.check, containers.check, kinds.check):
+                assert all(str(problem) for problem in check(overlay))
+            for fault in schema.faults(manifest, ("1.37",)):
+                assert str(overlay.problem(overlay.manifests[0], fault.location, fault.message))
+
+
+@pytest.mark.parametrize(
+    "document", [None, [], "text", 7, {}, {"kind": []}, {"metadata": 1}, {"kind": "Pod", "spec": []}]
+)
+def test_any_document_may_be_rendered(document: Any, package: Path) -> None:
+    with opened(package) as opened_package, _rendering(document):
+        verify(opened_package, Checks())
+
+
+def _kustomization(package: Path, change: Callable[[dict[str, Any]], object]) -> list[str]:
+    path = package / SINGLE / "kustomization.yaml"
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    change(content)
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    with opened(package) as opened_package, _rendering({}):
+        return [str(problem) for problem in verify(opened_package, Checks()).problems]
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("9" * 5000, "there is no 999"),
+        ("a/" * 3000, "there is no a/a/"),
+        ("a\0b", "there is no 'a\\x00b'"),
+        ("\ud7ff\udfff", "kustomization.yaml:"),
+        (".", "includes itself"),
+        ("..", "has no kustomization.yaml"),
+        ("", "expected a path"),
+        (7, "expected a path"),
+        (["a"], "expected a path"),
+    ],
+    ids=["too long", "too deep", "NUL", "surrogate", "itself", "folder", "empty", "number", "list"],
+)
+@pytest.mark.parametrize("key", ["resources", "components"])
+def test_a_path_may_be_anything(key: str, entry: Any, message: str, tmp_path: Path) -> None:
+    """Found: a name that is too long for the system to even look for."""
+    package = build(tmp_path / "package")
+    assert any(message in line for line in _kustomization(package, lambda content: content.update({key: [entry]})))
+
+
+@pytest.mark.parametrize(
+    "key", ["resources", "patches", "replacements", "configMapGenerator", "components", "labels", "crds", "nameSuffix"]
+)
+def test_a_field_of_a_kustomization_may_be_anything(key: str, tmp_path: Path) -> None:
+    package = build(tmp_path / "package")
+    path = package / SINGLE / "kustomization.yaml"
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for odd in ODD:
+        for value in (
+            odd,
+            [odd],
+            [dict.fromkeys(("name", "path", "source", "targets", "envs", "files", "patch"), odd)],
+        ):
+            path.write_text(yaml.safe_dump({**content, key: value}), encoding="utf-8")
+            with opened(package) as opened_package:
+                sources = kustomization.read(opened_package, SINGLE)
+            assert all(str(problem) for problem in sources.problems)

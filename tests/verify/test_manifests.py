@@ -1,0 +1,281 @@
+"""Findings about manifests that no package of ours holds, and people add: each with its place, words and hint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.faults import Fault
+from packager.verify import containers, kinds, names, references, schema
+from tests import written
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from packager.base.problems import Problem
+    from packager.verify.overlay import RenderedOverlay
+
+    Check = Callable[[RenderedOverlay], Iterator[Problem]]
+
+
+def messages(check: Check, text: str) -> list[str]:
+    return [str(problem) for problem in check(written.overlay(text))]
+
+
+LABEL = "is not a valid label value: use at most 63 letters, digits and '-_.', with a letter or digit at both ends"
+JOB_SET = """\
+kind: JobSet
+metadata: {name: NAME}
+spec:
+  replicatedJobs:
+    - {name: driver}
+    - name: workers
+      replicas: 3
+      template:
+        spec:
+          parallelism: 2
+          template:
+            spec: {containers: [{name: main}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            f"kind: StatefulSet\nmetadata: {{name: {'a' * 61}}}\nspec: {{replicas: 11}}\n",
+            (
+                f"file.yaml:2:18: StatefulSet {'a' * 61}: metadata.name: makes the name '{'a' * 61}-10': "
+                "64 characters, at most 63 and starting with a letter (shorten the name)"
+            ),
+        ),
+        (
+            "kind: StatefulSet\nmetadata: {name: 1st}\n",
+            (
+                "file.yaml:2:18: StatefulSet 1st: metadata.name: makes the name '1st-0': "
+                "5 characters, at most 63 and starting with a letter (shorten the name)"
+            ),
+        ),
+        (
+            JOB_SET.replace("NAME", "a" * 46),
+            (
+                f"file.yaml:2:18: JobSet {'a' * 46}: metadata.name: makes the name '{'a' * 46}-workers-2-1-abcde': "
+                "64 characters, at most 63 and starting with a letter (shorten the name)"
+            ),
+        ),
+        (
+            "kind: Job\nmetadata:\n  name: a\n  labels: {team: -x}\n",
+            f"file.yaml:4:18: Job a: metadata.labels.team: '-x' {LABEL}",
+        ),
+        (
+            "kind: Job\nmetadata: {name: a}\nspec:\n  template:\n    metadata:\n      labels: {team: a b}\n",
+            f"file.yaml:6:22: Job a: spec.template.metadata.labels.team: 'a b' {LABEL}",
+        ),
+    ],
+    ids=["too long for a replica", "a digit first", "too long for a pod of a job", "a label", "a pod's label"],
+)
+def test_a_name_that_something_would_refuse(text: str, problem: str) -> None:
+    assert messages(names.check, text) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [("kind: Job\nmetadata: {}\n", "file.yaml:2:11: Job"), ("metadata: {}\n", "file.yaml:1:11: a manifest")],
+)
+def test_a_manifest_without_a_name(text: str, place: str) -> None:
+    form = "use lower-case letters, digits and '-', starting and ending with a letter or digit"
+    assert messages(names.check, text) == [f"{place}: metadata.name: '' is not a valid name: {form}"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"kind: StatefulSet\nmetadata: {{name: {'a' * 61}}}\nspec: {{replicas: 10}}\n",
+        JOB_SET.replace("NAME", "a" * 45),
+        "kind: JobSet\nmetadata: {name: a}\n",
+        "kind: Job\nmetadata: {name: a, labels: {empty: '', case: A_b.c-d}}\n",
+    ],
+)
+def test_a_name_that_just_fits(text: str) -> None:
+    assert messages(names.check, text) == []
+
+
+def test_the_pods_of_a_job_set_are_looked_at() -> None:
+    assert messages(containers.check, JOB_SET) == [
+        (
+            "file.yaml:12:33: JobSet NAME: spec.replicatedJobs[1].template.spec.template.spec.containers[0]: "
+            "the container has no image"
+        )
+    ]
+
+
+WITH_MAP = """\
+kind: ConfigMap
+metadata: {name: settings}
+data: {EPOCHS: "90"}
+---
+kind: Pod
+metadata: {name: p}
+spec:
+  volumes:
+    - name: code
+      configMap: {name: settings}
+  containers:
+    - name: main
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "field", "hint"),
+    [
+        (
+            "env: [{name: A, valueFrom: {configMapKeyRef: {name: settings, key: EPOCH}}}]",
+            "13:74",
+            "env[0].valueFrom.configMapKeyRef.key",
+            " (did you mean 'EPOCHS'?)",
+        ),
+        (
+            "volumeMounts: [{name: code, mountPath: /code, subPath: EPOCH}]",
+            "13:62",
+            "volumeMounts[0].subPath",
+            " (did you mean 'EPOCHS'?)",
+        ),
+    ],
+)
+def test_a_key_that_the_config_map_has_not(line: str, place: str, field: str, hint: str) -> None:
+    assert messages(references.check, f"{WITH_MAP}      {line}\n") == [
+        f"file.yaml:{place}: Pod p: spec.containers[0].{field}: the ConfigMap settings has no key 'EPOCH'{hint}"
+    ]
+
+
+def test_an_item_of_a_volume_that_the_config_map_has_not() -> None:
+    text = WITH_MAP.replace("{name: settings}\n  con", "{name: settings, items: [{key: x, path: x}]}\n  con")
+    assert messages(references.check, text) == [
+        "file.yaml:10:49: Pod p: spec.volumes[0].configMap.items[0].key: the ConfigMap settings has no key 'x'"
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "env: [{name: A, valueFrom: {configMapKeyRef: {name: settings, key: EPOCH, optional: true}}}]",
+        "volumeMounts: [{name: code, mountPath: /code, subPath: EPOCHS}]",
+    ],
+)
+def test_a_key_that_is_there_or_need_not_be(line: str) -> None:
+    assert messages(references.check, f"{WITH_MAP}      {line}\n") == []
+
+
+MPI_JOB = """\
+kind: MPIJob
+metadata: {name: j}
+spec:
+  mpiImplementation: OpenMPI
+  mpiReplicaSpecs:
+    Launcher:
+      template:
+        metadata: {annotations: {kubectl.kubernetes.io/default-container: launcher}}
+        spec:
+          containers:
+            - name: launcher
+              command: [sh, /etc/mlpack/runtime/mpi-launcher.sh, openmpi, all, train.sh]
+    Worker: {replicas: 1}
+"""
+LAUNCHER = "file.yaml:{}: MPIJob j: spec.mpiReplicaSpecs.Launcher.template"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            "Implementation: OpenMPI",
+            "Implementation: Intel",
+            (
+                f"{LAUNCHER.format('12:66')}.spec.containers[0].command[2]: "
+                "the launcher runs 'openmpi', and the job's mpiImplementation is 'Intel'"
+            ),
+        ),
+        (
+            "- name: launcher",
+            "- name: proxy\n            - name: launcher",
+            (
+                f"{LAUNCHER.format('11:21')}.spec.containers[0].name: "
+                "the main container 'launcher' must be the first: mpi-operator mounts the ssh key only there"
+            ),
+        ),
+        (
+            "default-container: launcher",
+            "default-container: launch",
+            (
+                f"{LAUNCHER.format('8:75')}.metadata.annotations.kubectl.kubernetes.io/default-container: "
+                "container 'launch' not found (did you mean 'launcher'?)"
+            ),
+        ),
+    ],
+    ids=["another MPI", "another container first", "no such container"],
+)
+def test_what_mpi_operator_would_misread(old: str, new: str, problem: str) -> None:
+    assert old in MPI_JOB
+    for text, problems in ((MPI_JOB, []), (MPI_JOB.replace(old, new), [problem])):
+        assert messages(kinds.check, text) + messages(references.check, text) == problems
+
+
+def test_another_mpi_is_found_where_the_number_of_workers_is_not_said() -> None:
+    job = MPI_JOB.replace("Worker: {replicas: 1}", "Worker: {}")
+    assert messages(kinds.check, job) == []
+    [problem] = messages(kinds.check, job.replace("Implementation: OpenMPI", "Implementation: Intel"))
+    assert problem.endswith("the launcher runs 'openmpi', and the job's mpiImplementation is 'Intel'")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message", "hint"),
+    [
+        ("tty", '"true"', "expected true or false, found the text 'true'", "write true without quotes"),
+        ("tty", '"yes"', "expected true or false, found the text 'yes'", None),
+        ("workingDir", "7", "expected text, found the number 7", 'quote it: "7"'),
+        ("workingDir", "true", "expected text, found true", 'quote it: "true"'),
+        ("args", "all", "expected a list, found the text 'all'", None),
+        ("securityContext", "[]", "expected a mapping, found a list", None),
+    ],
+)
+def test_a_value_of_another_type(field: str, value: str, message: str, hint: str | None) -> None:
+    text = (
+        f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{{name: main, {field}: {value}}}]}}\n"
+    )
+    [manifest] = written.overlay(text).manifests
+    location = ("spec", "containers", 0, field)
+    assert list(schema.faults(manifest.data, ("1.37",))) == [Fault(location, message, hint)]
+
+
+def test_a_job_of_another_group_is_not_judged_as_mpi_operators() -> None:
+    job = "apiVersion: example.org/v1\nkind: MPIJob\nmetadata: {name: j}\nspec: {slotsPerWorker: 0}\n"
+    assert messages(kinds.check, job) == []
+    assert messages(kinds.check, job.replace("example.org/v1", "kubeflow.org/v2beta1")) == [
+        "file.yaml:4:7: MPIJob j: spec.mpiReplicaSpecs: the Launcher is missing",
+        "file.yaml:4:24: MPIJob j: spec.slotsPerWorker: expected 1 to 2147483647, found 0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("Job", "j-launcher"), ("Pod", "j-worker-0"), ("Pod", "j-worker-7"), ("Service", "j")]
+)
+def test_a_workload_with_the_name_of_what_mpi_operator_makes_for_another(kind: str, name: str) -> None:
+    message = f"mpi-operator creates a {kind} of this name for the MPIJob (give it another name)"
+    other = f"kind: {kind}\nmetadata: {{name: {name}}}\n---\n"
+    assert messages(names.check, other + MPI_JOB) == [f"file.yaml:2:18: {kind} {name}: metadata.name: {message}"]
+    near = f"kind: {kind}\nmetadata: {{name: {name}-x}}\n---\n"
+    assert messages(names.check, near + MPI_JOB) == []
+
+
+def test_two_workloads_for_which_the_same_object_is_made() -> None:
+    message = "MPIJob j and this workload both need the Secret j-ssh (give it another name)"
+    [problem] = messages(names.check, f"{MPI_JOB}---\n{MPI_JOB}")
+    assert problem.endswith(f"MPIJob j: metadata.name: {message}")
+
+
+def test_a_name_that_mpi_operator_takes() -> None:
+    config = "kind: ConfigMap\nmetadata: {name: j-config}\n---\n"
+    message = "mpi-operator creates a ConfigMap of this name for the MPIJob (give it another name)"
+    assert messages(names.check, config + MPI_JOB) == [f"file.yaml:2:18: ConfigMap j-config: metadata.name: {message}"]
+    assert messages(names.check, config.replace("j-config", "config") + MPI_JOB) == []

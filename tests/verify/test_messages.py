@@ -1,0 +1,255 @@
+"""Each finding that `tests/broken` has no package for, in its own words."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+import yaml
+
+from packager.base import process
+from packager.base.errors import ToolError
+from packager.kubectl.client import Kubectl
+from packager.kubectl.kustomize import Rendered
+from packager.kubernetes.manifest import Manifest
+from packager.package.opened import opened
+from packager.verify import Checks, containers, kinds, kustomization, names, options, references, verify
+from packager.verify.overlay import RenderedOverlay
+from tests.broken import build
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SINGLE = "quickstart/k8s/mlops/single-node"
+MULTI = "quickstart/k8s/mlops/multi-node"
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("package") / "hello-mpi")
+
+
+def changed(package: Path, folder: str, file: str, change: Callable[[dict[str, Any]], object]) -> RenderedOverlay:
+    """Return an overlay of one manifest, that of `file` with a change."""
+    manifest = yaml.safe_load((package / folder / file).read_text(encoding="utf-8"))
+    change(manifest)
+    with opened(package) as opened_package:
+        return RenderedOverlay(
+            folder.rpartition("/")[2], (Manifest(manifest),), kustomization.read(opened_package, folder)
+        )
+
+
+def of_container(**fields: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda pod: pod["spec"]["containers"][0].update(fields)
+
+
+def mounted(*paths: str) -> Callable[[dict[str, Any]], object]:
+    return of_container(volumeMounts=[{"name": "output", "mountPath": path} for path in paths])
+
+
+def doubled(key: str) -> Callable[[dict[str, Any]], object]:
+    return lambda pod: pod["spec"][key].append(deepcopy(pod["spec"][key][0]))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (of_container(image=None), "the container has no image"),
+        (of_container(image="a b"), "invalid image 'a b'"),
+        (
+            of_container(image="example/a"),
+            "has no tag or digest, so a later pull may get a different image (name a tag)",
+        ),
+        (of_container(resources={"requests": {"cpu": "-1"}}), "-1 is negative"),
+        (of_container(resources={"limits": {"cpu": "much"}}), "expected a quantity such as 500m or 4Gi, found 'much'"),
+        (of_container(securityContext={"runAsUser": 0}), "(choose another user)"),
+        (of_container(securityContext={"runAsUser": -5}), "expected 0 to 2147483647, found -5"),
+        (doubled("containers"), "duplicate container 'main'"),
+        (doubled("volumes"), "duplicate volume 'output'"),
+        (mounted("/a", "/a"), "two volumes are mounted at /a"),
+        (mounted("/a:b"), "'/a:b' contains ':', which is not allowed in a mountPath"),
+        (of_container(volumeMounts=[{"name": "outputs", "mountPath": "/a"}]), "volume 'outputs' not found"),
+        (of_container(envFrom=[{"configMapRef": {"name": "mine"}}]), "the overlay has no ConfigMap 'mine'"),
+    ],
+)
+def test_a_pod(change: Callable[[dict[str, Any]], object], message: str, package: Path) -> None:
+    overlay = changed(package, SINGLE, "pod.yaml", change)
+    problems = [str(problem) for check in (containers.check, references.check) for problem in check(overlay)]
+    assert any(message in problem for problem in problems), problems
+
+
+def replica(role: str, count: int) -> Callable[[dict[str, Any]], object]:
+    return lambda job: job["spec"]["mpiReplicaSpecs"][role].update(replicas=count)
+
+
+def renamed(before: str, after: str) -> Callable[[dict[str, Any]], object]:
+    def change(job: dict[str, Any]) -> None:
+        job["spec"]["mpiReplicaSpecs"][after] = job["spec"]["mpiReplicaSpecs"].pop(before)
+
+    return change
+
+
+def processes(count: str) -> Callable[[dict[str, Any]], object]:
+    def change(job: dict[str, Any]) -> None:
+        command = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"]
+        command[command.index("all")] = count
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda job: job["spec"]["mpiReplicaSpecs"].pop("Launcher"), "the Launcher is missing"),
+        (renamed("Worker", "Workers"), "unknown role 'Workers' in an MPIJob (did you mean 'Worker'?)"),
+        (replica("Launcher", 2), "expected 1, found 2"),
+        (replica("Worker", 0), "expected at least 1, found 0"),
+        (processes("0"), "expected at least 1 process, found 0"),
+        (processes("3"), "3 processes, and 2 workers x 1 slots hold 2"),
+        (lambda job: job["metadata"].update(name="a" * 300), "300 characters, the limit is "),
+    ],
+)
+def test_an_mpijob(change: Callable[[dict[str, Any]], object], message: str, package: Path) -> None:
+    overlay = changed(package, MULTI, "mpi-job.yaml", change)
+    problems = [str(problem) for check in (kinds.check, names.check) for problem in check(overlay)]
+    assert any(message in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("listed", "line", "message"),
+    [
+        (("queue", "queue"), 8, "this component is listed twice (keep one of them)"),
+        (
+            ("scratch", "gpu", "nfs"),
+            9,
+            "scratch and nfs cannot be combined: each sets where results go (keep one of them)",
+        ),
+        (("gpu", "pvc-create"), 8, "pvc-create needs pvc, which is off (switch pvc on as well)"),
+    ],
+    ids=["twice", "two storages", "alone"],
+)
+def test_options_that_are_listed(listed: tuple[str, ...], line: int, message: str, tmp_path: Path) -> None:
+    package = build(tmp_path / "package")
+    path = package / SINGLE / "kustomization.yaml"
+    before, components, after = path.read_text(encoding="utf-8").partition("components:\n")
+    head = "".join(line for line in before.splitlines(keepends=True) if not line.startswith("#"))
+    lines = [f"  - ../../../common/mpi/k8s/mlops/{name}\n" for name in listed]
+    path.write_text("".join((head, components, *lines, after)), encoding="utf-8")
+    with opened(package) as opened_package:
+        problems = [str(problem) for problem in options.check(kustomization.read(opened_package, SINGLE), SINGLE)]
+    assert f"{path}:{line}:5: {message}" in problems
+
+
+@pytest.mark.parametrize(
+    ("kib", "message"),
+    [
+        (300, "KiB, but `kubectl apply` accepts at most 256 KiB (put large files into the image or on storage)"),
+        (1100, "KiB, but Kubernetes accepts at most 1,024 KiB"),
+    ],
+)
+def test_a_config_map_that_is_too_large(kib: int, message: str, package: Path) -> None:
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "x" * (kib << 10)}}
+    with opened(package) as opened_package:
+        overlay = RenderedOverlay("single-node", (Manifest(config),), kustomization.read(opened_package, SINGLE))
+    [problem] = containers.check(overlay)
+    assert message in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "expected one mapping"),
+        ({"vars": []}, "vars is deprecated, and later versions of kustomize do not support it (use `replacements`)"),
+        ({"helmCharts": []}, "helmCharts needs more than kubectl"),
+        (
+            {"configMapGenerator": [{"name": "c", "env": "mlops.env"}]},
+            "env is deprecated, and later versions of kustomize do not support it (use `envs`)",
+        ),
+        ({"configMapGenerator": [{"literals": ["A=1"]}]}, "expected a name, and what to generate from"),
+        ({"configMapGenerator": [{"name": "c", "files": ["folder"]}]}, "folder is a folder"),
+        ({"patches": [{"path": "folder"}]}, "folder is a folder"),
+        ({"patches": ["a.yaml"]}, "expected a mapping with `path` or `patch`"),
+        (
+            {"resources": ["https://example.com/a.yaml"]},
+            "is fetched from elsewhere, but a package must contain all it needs",
+        ),
+        (
+            {"patches": [{"path": "../multi-node/mlops.env"}]},
+            "kustomize reads no files outside the kustomization's",
+        ),
+        ({"resources": ["text.yaml"]}, "expected a manifest"),
+        ({"resource": []}, "unknown field 'resource' (did you mean 'resources'?)"),
+    ],
+    ids=str,
+)
+def test_a_kustomization(content: Any, message: str, tmp_path: Path) -> None:
+    package = build(tmp_path / "package")
+    (package / SINGLE / "folder").mkdir()
+    (package / SINGLE / "text.yaml").write_text("text\n", encoding="utf-8")
+    (package / SINGLE / "kustomization.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    with opened(package) as opened_package:
+        sources = kustomization.read(opened_package, SINGLE)
+    assert any(message in str(problem) for problem in sources.problems), sources.problems
+
+
+def test_a_literal_is_where_a_finding_about_its_key_points(tmp_path: Path) -> None:
+    package = build(tmp_path / "package")
+    path = package / SINGLE / "kustomization.yaml"
+    path.write_text("configMapGenerator:\n  - name: c\n    literals:\n      - A=1\n      - B=2\n", encoding="utf-8")
+    config = Manifest({"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"A": "1", "B": "2"}})
+    with opened(package) as opened_package:
+        overlay = RenderedOverlay("single-node", (config,), kustomization.read(opened_package, SINGLE))
+    assert str(overlay.problem(config, ("data", "B"), "wrong")) == f"{path}:5:9: ConfigMap c: data.B: wrong"
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ("kind: A\nmetadata:\n  name: a\nspec: {}\n", "one of them has more lines"),
+        ("kind: A\nmetadata:\n  name: b\n", "line 3 is 'name: b' instead of 'name: a'"),
+    ],
+)
+def test_what_two_kubectls_render(other: str, message: str, package: Path) -> None:
+    texts = {"old": "kind: A\nmetadata:\n  name: a\n", "new": other}
+    rendered = mock.patch(
+        "packager.verify.rendering.kustomize", side_effect=lambda _folder, program, **_: Rendered(texts[program], ())
+    )
+    checks = Checks(kubectls=("old", "new"), allowed=frozenset("A"))
+    with opened(package) as opened_package, rendered:
+        problems = [str(problem) for problem in verify(opened_package, checks).problems]
+    assert problems == [
+        f"{package}/{folder}/kustomization.yaml:1:1: new does not render the same as old: {message}"
+        for folder in (MULTI, SINGLE)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (process.Finished(3, "", ""), "kubectl ended with 3 and no message"),
+        (
+            process.Finished(1, "", "E1121 10:00:00.000000       1 memcache.go:1] \n"),
+            "kubectl ended with 1 and no message",
+        ),
+        (ToolError("kubectl did not finish within 120 seconds"), "kubectl did not finish within 120 seconds"),
+    ],
+    ids=["no word", "an empty log line", "no end"],
+)
+def test_a_cluster_that_answers_nothing(answer: process.Finished | ToolError, message: str, package: Path) -> None:
+    rendered = mock.patch("packager.verify.rendering.kustomize", return_value=Rendered("kind: List\n", ()))
+    asked = mock.patch.object(process, "run", side_effect=[answer, answer])
+    with opened(package) as opened_package, rendered, asked:
+        report = verify(opened_package, Checks(server=Kubectl()))
+    assert [line for line in report.unchecked if "cluster" in line] == [
+        f"the cluster could not check {name}: {message}" for name in ("multi-node", "single-node")
+    ]
+
+
+def test_what_kubectl_renders_and_nobody_can_read(package: Path) -> None:
+    rendered = mock.patch("packager.verify.rendering.kustomize", return_value=Rendered("a: [", ()))
+    with opened(package) as opened_package, rendered:
+        problems = [str(problem) for problem in verify(opened_package, Checks()).problems]
+    assert any("what it renders to: " in problem for problem in problems), problems

@@ -1,0 +1,302 @@
+"""What a package may make and take: what no build makes is a finding, on its line, unless its kind is named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.build.plan import Options, plan
+from packager.build.render import render
+from packager.build.selection import Selection
+from packager.options import KEYS, OPTIONS
+from packager.package.opened import opened
+from packager.package.tree import write
+from packager.spec.catalog import bundled
+from packager.spec.load import load
+from packager.verify import Checks, objects, rights, verify
+from packager.workloads import AnyOverlay
+from tests import kinds, written
+from tests.broken import seal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+SINGLE = "quickstart/k8s/mlops/single-node"
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  automountServiceAccountToken: false
+  containers: [{name: main}]
+"""
+CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
+
+
+def messages(text: str, *allowed: str, namespace: str | None = None) -> list[str]:
+    """Return what is found in the manifests `text`; of them, the first is at line 1."""
+    overlay, kinds = written.overlay(text), frozenset(allowed)
+    return [str(problem) for problem in (*objects.check(overlay, kinds, namespace), *rights.check(overlay, kinds))]
+
+
+def test_a_pod_and_a_config_map_are_what_builds_make() -> None:
+    assert messages(f"{POD}---\n{CONFIG}") == []
+
+
+def test_the_kinds_are_those_that_builds_make(tmp_path: Path, kubectl: Path) -> None:
+    loaded = load(bundled() / "hello-mpi" / "spec.yaml", kinds.SETTINGS)
+    names = {kind.__name__ for kind in AnyOverlay.__args__}
+    assert {overlay.kind for overlay in loaded.spec.overlays.values()} == names
+    values = {key.name: key.example for key in KEYS.values()} | {
+        "EXPOSE": "Ingress",
+        "EXPOSE_HOST": "model.team.example",
+    }
+    options = tuple(option.name for option in OPTIONS if not option.storage or option.name == "pvc")
+    site = Selection(options, values=values)
+    (tmp_path / "package").mkdir()
+    write(render(plan(loaded, loaded.spec.variants[0], Options(root="/srv", site=site))), tmp_path / "package")
+    with opened(tmp_path / "package") as package:
+        report = verify(package, Checks(kubectls=(str(kubectl),)))
+    assert report.problems == ()
+    assert {(item.api, item.kind) for item in report.objects} == objects.MADE
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "allow"),
+    [
+        (
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: b}\n",
+            (
+                "2:7: ClusterRoleBinding b: kind: a ClusterRoleBinding is cluster-scoped, "
+                "and no build creates one (--allow ClusterRoleBinding.rbac.authorization.k8s.io permits it)"
+            ),
+            "ClusterRoleBinding",
+        ),
+        (
+            "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: v}\n",
+            (
+                "2:7: PersistentVolume v: kind: a PersistentVolume is cluster-scoped, "
+                "and no build creates one "
+                "(--allow PersistentVolume permits it)"
+            ),
+            "PersistentVolume",
+        ),
+        (
+            "apiVersion: evil.io/v1\nkind: ConfigMap\nmetadata: {name: c}\n",
+            (
+                "2:7: ConfigMap c: kind: a ConfigMap of evil.io/v1 is not created by any build "
+                "(--allow ConfigMap.evil.io permits it)"
+            ),
+            "ConfigMap.evil.io",
+        ),
+        (
+            "apiVersion: v2\nkind: ConfigMap\nmetadata: {name: c}\n",
+            "2:7: ConfigMap c: kind: a ConfigMap of v2 is not created by any build (--allow ConfigMap permits it)",
+            "ConfigMap",
+        ),
+        (
+            "apiVersion: v1\nkind: List\nitems: []\n",
+            "2:7: List: kind: no build creates a List (--allow List permits it)",
+            "List",
+        ),
+        (
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: kube-system}\n",
+            (
+                "3:32: ConfigMap c: metadata.namespace: names the namespace 'kube-system': "
+                "a package runs in the namespace that it is applied to (--allow ConfigMap permits it)"
+            ),
+            "ConfigMap",
+        ),
+    ],
+    ids=["whole cluster", "volume", "another group", "another version", "list", "namespace"],
+)
+def test_what_no_build_makes_is_found_unless_its_kind_is_named(text: str, problem: str, allow: str) -> None:
+    lines = text.splitlines()
+    assert messages(f"{text}---\n{POD}") == [f"file.yaml:{problem}"], lines
+    assert messages(f"{text}---\n{POD}", allow) == []
+    assert messages(f"{text}---\n{POD}", "Service") == [f"file.yaml:{problem}"]
+
+
+def test_the_namespace_that_it_is_applied_to_may_be_named() -> None:
+    text = f"{CONFIG.replace('name: c', 'name: c, namespace: team')}---\n{POD}"
+    assert messages(text, namespace="team") == []
+    assert len(messages(text, namespace="other")) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            "name: c",
+            "name: c, finalizers: [a/b]",
+            "3:21: ConfigMap c: metadata.finalizers: a package must not set this field: the cluster does",
+        ),
+        (
+            "name: c",
+            "generateName: c",
+            "3:12: ConfigMap: metadata.generateName: a package must not set this field: the cluster does",
+        ),
+        (
+            "name: c",
+            "name: c, ownerReferences: []",
+            "3:21: ConfigMap c: metadata.ownerReferences: a package must not set this field: the cluster does",
+        ),
+        (
+            "name: c}",
+            "name: c}\nstatus: {}",
+            "4:1: ConfigMap c: status: a package must not set this field: the cluster does",
+        ),
+        (
+            "name: c",
+            "name: kube-root-ca.crt",
+            (
+                "3:18: ConfigMap kube-root-ca.crt: metadata.name: 'kube-root-ca.crt' is the name of an object that "
+                "belongs to the cluster (give it another name)"
+            ),
+        ),
+        (
+            "name: c",
+            "name: c, annotations: {helm.sh/hook: pre-install}",
+            (
+                "3:35: ConfigMap c: metadata.annotations.helm.sh/hook: helm uses this key, "
+                "and a package must not set it (remove it)"
+            ),
+        ),
+        (
+            "name: c",
+            "name: c, labels: {argocd.argoproj.io/instance: a}",
+            (
+                "3:30: ConfigMap c: metadata.labels.argocd.argoproj.io/instance: Argo uses this key, "
+                "and a package must not set it (remove it)"
+            ),
+        ),
+    ],
+)
+def test_metadata_that_no_build_writes(old: str, new: str, problem: str) -> None:
+    assert messages(f"{CONFIG.replace(old, new)}---\n{POD}") == [f"file.yaml:{problem}"]
+
+
+def test_of_the_annotations_of_kubectl_only_those_that_act_are_found() -> None:
+    key = "kubectl.kubernetes.io/default-container"
+    assert messages(POD.replace("name: p", f"name: p, annotations: {{{key}: main}}")) == []
+
+
+def test_an_object_may_not_be_there_twice() -> None:
+    [problem] = messages(f"{POD}---\n{CONFIG}---\n{CONFIG}")
+    assert problem.endswith("ConfigMap c: metadata.name: duplicate object ConfigMap c (remove one of them)")
+
+
+def test_an_overlay_runs_something() -> None:
+    assert messages(CONFIG) == ["kustomization.yaml:1:1: the overlay has no workload: nothing would run"]
+    assert messages(f"{POD}---\n{POD.replace('name: p', 'name: q')}") == []
+    assert messages("apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: w}\n", "Workflow") == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem", "allow"),
+    [
+        (
+            "name: main",
+            "name: main, envFrom: [{secretRef: {name: s}}]",
+            (
+                "6:58: Pod p: spec.containers[0].envFrom[0].secretRef.name: reads the Secret 's' of the namespace, "
+                "which no build does (--allow Secret permits it)"
+            ),
+            "Secret",
+        ),
+        (
+            "spec:",
+            "spec:\n  volumes: [{name: v, secret: {secretName: s}}]",
+            (
+                "5:44: Pod p: spec.volumes[0].secret.secretName: reads the Secret 's' of the namespace, "
+                "which no build does (--allow Secret permits it)"
+            ),
+            "Secret",
+        ),
+        (
+            "spec:",
+            "spec:\n  serviceAccountName: admin",
+            (
+                "5:23: Pod p: spec.serviceAccountName: runs as the service account 'admin' of the namespace "
+                "(use the option service-account; or --allow ServiceAccount permits it)"
+            ),
+            "ServiceAccount",
+        ),
+        (
+            "Token: false",
+            "Token: true",
+            (
+                "5:33: Pod p: spec.automountServiceAccountToken: a token of the namespace's service account "
+                "is mounted, with its rights (set it to false; or --allow ServiceAccount permits it)"
+            ),
+            "ServiceAccount",
+        ),
+        (
+            "spec:",
+            "spec:\n  volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]",
+            (
+                "5:67: Pod p: spec.volumes[0].projected.sources[0].serviceAccountToken: a token of the namespace's "
+                "service account is mounted, with its rights (--allow ServiceAccount permits it)"
+            ),
+            "ServiceAccount",
+        ),
+    ],
+)
+def test_what_a_pod_takes_from_its_namespace(old: str, new: str, problem: str, allow: str) -> None:
+    text = POD.replace(old, new)
+    assert messages(text) == [f"file.yaml:{problem}"]
+    assert messages(text, allow) == []
+
+
+def _add(package: Path, text: str) -> None:
+    (package / SINGLE / "more.yaml").write_text(text, encoding="utf-8")
+    path = package / SINGLE / "kustomization.yaml"
+    path.write_text(path.read_text(encoding="utf-8").replace("  - pod.yaml\n", "  - pod.yaml\n  - more.yaml\n", 1))
+    with opened(package) as whole:
+        seal(whole)
+
+
+BINDING = """\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: b}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: default, namespace: default}]
+"""
+
+
+@pytest.mark.parametrize(
+    "text", [BINDING, f"apiVersion: v1\nkind: List\nitems:\n  - {BINDING.replace(chr(10), chr(10) + '    ').strip()}\n"]
+)
+def test_a_binding_to_cluster_admin_is_no_part_of_a_package(
+    text: str, mlpack: Callable[..., Outcome], package: Path, kubectl: Path
+) -> None:
+    _add(package, text)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert "a ClusterRoleBinding is cluster-scoped, and no build creates one (--allow " in done.stdout
+    allowed = mlpack("verify", package, "--kubectl", kubectl, "--allow", "ClusterRoleBinding", "-o", "json")
+    assert allowed.json["problems"] == []
+    assert {"overlay": "single-node", "api": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding"} in [
+        {key: item[key] for key in ("overlay", "api", "kind")} for item in allowed.json["objects"]
+    ]
+
+
+def test_what_was_not_looked_at_has_no_level(mlpack: Callable[..., Outcome], package: Path, kubectl: Path) -> None:
+    _add(package, "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: w}\nspec: {}\n")
+    words = ("verify", package, "--kubectl", kubectl, "--allow", "Workflow.argoproj.io")
+    assert mlpack(*words, "-o", "json").json["security"][1]["level"] is None
+    done = mlpack(*words, "-v", "--pod-security", "restricted")
+    assert (done.code, done.stdout) == (6, "")
+    assert "not checked: single-node: the Pod Security level of Workflow w-single-node is unknown\n" in done.stderr
+    assert "\nsingle-node: Pod Security unknown\n" in done.stderr
+
+
+def test_an_invalid_kind_is_refused(mlpack: Callable[..., Outcome], package: Path) -> None:
+    done = mlpack("verify", package, "--allow", "*")
+    message = "error: --allow *: expected a kind such as Service, or Service.serving.knative.dev\n"
+    assert (done.code, done.stderr) == (2, message)

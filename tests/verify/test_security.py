@@ -1,0 +1,154 @@
+"""Each field that keeps a pod from a stricter level of Pod Security: what it is, and where it is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from packager.kubernetes.podsecurity import Level
+from packager.verify.security import breaches, exceeded, level
+from tests import written
+
+POD = """\
+kind: Pod
+metadata: {name: p}
+spec:
+  containers:
+    - name: main
+      securityContext:
+        allowPrivilegeEscalation: false
+        runAsNonRoot: true
+        seccompProfile: {type: RuntimeDefault}
+        capabilities: {drop: [ALL]}
+"""
+APPARMOR = "container.apparmor.security.beta.kubernetes.io"
+
+
+def pod(old: str, new: str) -> str:
+    """Return the pod with `old` replaced, or, without any, with `new` at its end."""
+    assert old in POD
+    return POD.replace(old, new) if old else f"{POD}{new}\n"
+
+
+def level_and_breaches(text: str) -> tuple[str, list[str]]:
+    """Return the level that is reached, and each breach of the strictest."""
+    fields = exceeded(written.overlay(text))
+    return level(fields), [str(problem) for problem in breaches(fields, Level.restricted)]
+
+
+def breach(allowed: str, place: str, field: str, why: str) -> str:
+    """Return what is said of a field that `allowed` is the strictest level to allow."""
+    hint = f'"{allowed}" allows it: use such a namespace, or switch off the option that adds it'
+    return f'file.yaml:{place}: Pod p: {field}: {why}, which Pod Security "restricted" forbids ({hint})'
+
+
+def test_a_pod_of_the_strictest_level_breaches_nothing() -> None:
+    assert level_and_breaches(POD) == ("restricted", [])
+
+
+CONTAINER = "spec.containers[0]"
+CONTEXT = f"{CONTAINER}.securityContext"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "field", "why"),
+    [
+        ("spec:", "spec:\n  hostNetwork: true", "4:16", "spec.hostNetwork", "shares the node's"),
+        ("spec:", "spec:\n  hostPID: true", "4:12", "spec.hostPID", "shares the node's"),
+        ("spec:", "spec:\n  hostIPC: true", "4:12", "spec.hostIPC", "shares the node's"),
+        (
+            "spec:",
+            "spec:\n  volumes: [{name: v, hostPath: {path: /}}]",
+            "4:33",
+            "spec.volumes[0].hostPath",
+            "a folder of the node",
+        ),
+        ("", "      ports: [{hostPort: 80}]", "11:26", f"{CONTAINER}.ports[0].hostPort", "a port of the node"),
+        ("", "        privileged: true", "11:21", f"{CONTEXT}.privileged", "has the node's own rights"),
+        (
+            "",
+            "        windowsOptions: {hostProcess: true}",
+            "11:39",
+            f"{CONTEXT}.windowsOptions.hostProcess",
+            "a process of the node",
+        ),
+        ("[ALL]", "[ALL], add: [SYS_ADMIN]", "10:43", f"{CONTEXT}.capabilities.add[0]", "the capability SYS_ADMIN"),
+        (
+            "",
+            "        sysctls: [{name: net.ipv4.tcp_syncookies}, {name: kernel.msgmax}]",
+            "11:52",
+            f"{CONTEXT}.sysctls[1]",
+            "not one of the safe sysctls",
+        ),
+        ("RuntimeDefault", "Unconfined", "9:32", f"{CONTEXT}.seccompProfile.type", "seccomp is off"),
+        (
+            "",
+            "        appArmorProfile: {type: Unconfined}",
+            "11:33",
+            f"{CONTEXT}.appArmorProfile.type",
+            "AppArmor is off",
+        ),
+        (
+            "{name: p}",
+            f"{{name: p, annotations: {{{APPARMOR}/main: unconfined}}}}",
+            "2:88",
+            f"metadata.annotations.{APPARMOR}/main",
+            "AppArmor is off",
+        ),
+        ("", "        procMount: Unmasked", "11:20", f"{CONTEXT}.procMount", "shows all of /proc"),
+        ("", "        seLinuxOptions: {type: spc_t}", "11:25", f"{CONTEXT}.seLinuxOptions", "another SELinux label"),
+        ("", "        seLinuxOptions: {user: u}", "11:25", f"{CONTEXT}.seLinuxOptions", "another SELinux label"),
+        (
+            "spec:",
+            "spec:\n  securityContext: {seLinuxOptions: {role: r}}",
+            "4:37",
+            "spec.securityContext.seLinuxOptions",
+            "another SELinux label",
+        ),
+    ],
+)
+def test_fields_that_only_privileged_allows(old: str, new: str, place: str, field: str, why: str) -> None:
+    assert level_and_breaches(pod(old, new)) == ("privileged", [breach("privileged", place, field, why)])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "field", "why"),
+    [
+        (
+            "spec:",
+            "spec:\n  volumes: [{name: v, nfs: {server: s, path: /}}]",
+            "4:28",
+            "spec.volumes[0].nfs",
+            "a volume of this kind",
+        ),
+        ("Escalation: false", "Escalation: true", "7:35", f"{CONTEXT}.allowPrivilegeEscalation", "expected false"),
+        ("[ALL]", "[KILL]", "10:30", f"{CONTEXT}.capabilities.drop", "expected ALL"),
+        ("[ALL]", "[ALL], add: [KILL]", "10:43", f"{CONTEXT}.capabilities.add[0]", "the capability KILL"),
+        ("NonRoot: true", "NonRoot: false", "8:23", f"{CONTEXT}.runAsNonRoot", "expected true"),
+        ("", "        runAsUser: 0", "11:20", f"{CONTEXT}.runAsUser", "root"),
+        (
+            "        seccompProfile: {type: RuntimeDefault}\n",
+            "",
+            "7:9",
+            f"{CONTEXT}.seccompProfile",
+            "expected RuntimeDefault",
+        ),
+    ],
+)
+def test_fields_that_only_restricted_forbids(old: str, new: str, place: str, field: str, why: str) -> None:
+    assert level_and_breaches(pod(old, new)) == ("baseline", [breach("baseline", place, field, why)])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[ALL]", "[ALL], add: [NET_BIND_SERVICE]"),
+        ("RuntimeDefault", "Localhost"),
+        ("", "        seLinuxOptions: {type: container_t, level: s0}"),
+        ("", "        procMount: Default"),
+        ("{name: p}", f"{{name: p, annotations: {{{APPARMOR}/main: localhost/ours}}}}"),
+        ("spec:", "spec:\n  volumes: [{name: v, ephemeral: {}}]"),
+        ("", "      ports: [{hostPort: 0}]"),
+    ],
+)
+def test_fields_that_every_level_allows(old: str, new: str) -> None:
+    assert level_and_breaches(pod(old, new)) == ("restricted", [])

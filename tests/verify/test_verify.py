@@ -1,0 +1,361 @@
+"""`mlpack verify` as its users meet it: quiet when good, all findings at once, and what could not be checked apart."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.package.opened import opened
+from tests import kubectls
+from tests.broken import seal
+from tests.files import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+    Run = Callable[..., Outcome]
+
+MULTI = "quickstart/k8s/mlops/multi-node"
+SINGLE = "quickstart/k8s/mlops/single-node"
+
+
+def _line(path: Path, text: str) -> str:
+    """Return the line and column of the only `text` in a file, as findings write them."""
+    content = path.read_text(encoding="utf-8")
+    assert content.count(text) == 1
+    before = content.partition(text)[0]
+    return f"{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
+
+
+def _stub(path: Path, script: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_good_package_prints_nothing(mlpack: Run, package: Path, kubectl: Path) -> None:
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_tarball_is_verified_as_it_is(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
+    path = tmp_path / "p.tar.gz"
+    replace(package / SINGLE / "pod.yaml", "name: hello-mpi-env", "name: other-env")
+    subprocess.run(["tar", "--format=ustar", "-czf", path, "hello-mpi"], cwd=tmp_path, check=True)
+    done = mlpack("verify", path, "--kubectl", kubectl)
+    assert done.code == 5
+    assert f"edited: {path}:{SINGLE}/pod.yaml\n" in done.stderr
+    where = _line(package / SINGLE / "pod.yaml", "other-env")
+    assert f"{path}:{SINGLE}/pod.yaml:{where}: Pod hello-mpi-single-node: " in done.stdout
+    assert all(line.startswith(f"{path}:") for line in done.stdout.splitlines())
+
+
+def test_edits_where_edits_belong_are_no_damage(mlpack: Run, package: Path, kubectl: Path) -> None:
+    replace(package / MULTI / "mlops.env", "=ROOT/", "=/shared/")
+    replace(package / MULTI / "mlops-job-patch.yaml", "runAsUser: 1000", "runAsUser: 12345")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (0, "")
+    assert done.stderr == f"edited: {package / MULTI}/mlops-job-patch.yaml\nedited: {package / MULTI}/mlops.env\n"
+
+
+def test_what_runs_have_written_is_no_damage(mlpack: Run, package: Path, kubectl: Path) -> None:
+    (package / "output/logs").mkdir(parents=True)
+    (package / "output/logs/rank-0.txt").touch()
+    (package / "outputs").touch()
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (5, f"{package}/outputs: the package was not sealed with this file\n")
+
+
+@pytest.mark.parametrize("folder", ["", "/", "/quickstart", "/quickstart/scripts/", "-2"])
+def test_results_among_the_packages_files_are_damage(folder: str, mlpack: Run, package: Path, kubectl: Path) -> None:
+    env = package / SINGLE / "mlops.env"
+    replace(env, "OUTPUT_DIR=ROOT/hello-mpi/output", f"OUTPUT_DIR=ROOT/hello-mpi{folder}")
+    extra = package / "quickstart/scripts/extra.sh"
+    extra.touch()
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert f"{extra}: the package was not sealed with this file\n" in done.stdout
+
+
+def test_all_findings_at_once_each_on_its_line(mlpack: Run, package: Path, kubectl: Path) -> None:
+    replace(package / SINGLE / "pod-patch.yaml", "runAsUser: 1000", 'runAsUser: "1000"')
+    quoted, one_thousand = "'/dataset'", '"1000"'
+    replace(package / SINGLE / "mlops.env", "DATASET_DIR=/dataset", f"DATASET_DIR={quoted}")
+    replace(package / MULTI / "mpi-job.yaml", "cleanPodPolicy: Running", "cleanPodPolicy: Sometimes")
+    (package / "extra").touch()
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert done.stderr.endswith("4 problems\n")
+    lines = done.stdout.splitlines()
+    assert lines == sorted(lines)
+    assert [line.removeprefix(f"{package}/").split(": ")[0] for line in lines] == [
+        "extra",
+        f"{MULTI}/mpi-job.yaml:{_line(package / MULTI / 'mpi-job.yaml', 'Sometimes')}",
+        f"{SINGLE}/mlops.env:{_line(package / SINGLE / 'mlops.env', quoted)}",
+        f"{SINGLE}/pod-patch.yaml:{_line(package / SINGLE / 'pod-patch.yaml', one_thousand)}",
+    ]
+    assert "(write 1000 without quotes)" in lines[-1]
+
+
+def test_json_says_all_there_is(mlpack: Run, package: Path, kubectl: Path) -> None:
+    good = mlpack("verify", package, "--kubectl", kubectl, "-o", "json").json
+    assert good["valid"] is True
+    assert good["kubernetes"][0] == "1.25"
+    assert good["security"] == [
+        {"overlay": "multi-node", "level": "restricted", "exceeded": []},
+        {"overlay": "single-node", "level": "restricted", "exceeded": []},
+    ]
+    replace(package / SINGLE / "pod.yaml", "allowPrivilegeEscalation: false", "privileged: true")
+    done = mlpack("verify", package, "--kubectl", kubectl, "-o", "json")
+    assert done.code == 5
+    assert done.json["valid"] is False
+    assert [problem["file"] for problem in done.json["problems"]] == [f"{package}/{SINGLE}/pod.yaml"] * 2
+    single = done.json["security"][1]
+    assert single["level"] == "privileged"
+    assert {field["field"].rpartition(".")[2] for field in single["exceeded"]} == {
+        "privileged",
+        "allowPrivilegeEscalation",
+    }
+    line = (package / SINGLE / "pod.yaml").read_text().splitlines().index("        privileged: true") + 1
+    assert single["exceeded"][0]["place"]["line"] == line
+
+
+def test_verbose_says_what_was_checked_and_reached(mlpack: Run, package: Path, kubectl: Path) -> None:
+    done = mlpack("verify", package, "--kubectl", kubectl, "-v", "--kubernetes-version", "v1.30.2")
+    assert done.code == 0
+    assert done.stdout == ""
+    assert f"rendered by {kubectl}; schemas of Kubernetes 1.30\n" in done.stderr
+    assert done.stderr.endswith("multi-node: Pod Security restricted\nsingle-node: Pod Security restricted\n")
+
+
+def test_verbose_says_what_keeps_an_overlay_from_a_stricter_level(mlpack: Run, package: Path, kubectl: Path) -> None:
+    pod = package / SINGLE / "pod.yaml"
+    replace(pod, "allowPrivilegeEscalation: false", "allowPrivilegeEscalation: true")
+    with opened(package) as opened_package:
+        seal(opened_package)
+    done = mlpack("verify", package, "--kubectl", kubectl, "-v", "--pod-security", "baseline")
+    assert (done.code, done.stdout) == (0, "")
+    head, line = done.stderr.splitlines()[-2:]
+    assert head == "single-node: Pod Security baseline"
+    row, column = _line(pod, "allowPrivilegeEscalation: true").split(":")
+    place = f"{pod}:{row}:{int(column) + len('allowPrivilegeEscalation: ')}"
+    field = "spec.initContainers[0].securityContext.allowPrivilegeEscalation"
+    assert line == f"  {place}: Pod hello-mpi-single-node: {field}: expected false"
+
+
+def test_without_kubectl_the_package_is_unchecked(mlpack: Run, package: Path) -> None:
+    done = mlpack("verify", package, "--kubectl", "no-such-kubectl")
+    assert (done.code, done.stdout) == (6, "")
+    assert done.stderr == "".join(
+        f"not checked: no-such-kubectl: program not found, so {name} was not rendered with it\n"
+        for name in ("multi-node", "single-node")
+    )
+    assert mlpack("verify", package, "--kubectl", "no-such-kubectl", "-o", "json").json["valid"] is None
+
+
+def test_a_finding_counts_for_more_than_what_could_not_be_checked(mlpack: Run, package: Path) -> None:
+    (package / "extra").touch()
+    done = mlpack("verify", package, "--kubectl", "no-such-kubectl")
+    assert done.code == 5
+    assert "not checked: " in done.stderr
+
+
+def test_two_kubectls_have_to_agree(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
+    oldest = kubectls.kubectl("1.22")
+    assert mlpack("verify", package, "--kubectl", kubectl, "--kubectl", oldest).code == 0
+    other = _stub(tmp_path / "other", f'"{kubectl}" "$@" | sed "s/by:.mlpack/by: other/"')
+    done = mlpack("verify", package, "--kubectl", kubectl, "--kubectl", other)
+    assert done.code == 5
+    assert f"{other} does not render the same as {kubectl}: line " in done.stdout
+    ours, others = (f"'app.kubernetes.io/managed-by: {name}'" for name in ("mlpack", "other"))
+    assert f"is {others} instead of {ours}\n" in done.stdout
+
+
+def test_a_warning_of_kubectl_is_a_finding(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
+    warns = _stub(tmp_path / "warns", f'echo "# Warning: that is old" >&2; exec "{kubectl}" "$@"')
+    done = mlpack("verify", package, "--kubectl", warns)
+    assert done.code == 5
+    assert f"{MULTI}/kustomization.yaml:1:1: {warns}: # Warning: that is old\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("exit 0", "{} kustomize printed nothing"),
+        ("echo '- a'", "what it renders to: expected an object, found a list"),
+        ("echo garbage", "what it renders to: expected an object, found 'garbage'"),
+        ("echo 'a: ['", "what it renders to: not valid YAML: "),
+        ("exit 3", "{} kustomize: exit code 3"),
+        ("kill -9 $$", "{} kustomize: exit code -9"),
+    ],
+)
+def test_a_kubectl_that_renders_nothing_of_use(
+    script: str, message: str, mlpack: Run, package: Path, tmp_path: Path
+) -> None:
+    stub = _stub(tmp_path / "stub", script)
+    done = mlpack("verify", package, "--kubectl", stub)
+    assert done.code == 5
+    assert f"{package}/{MULTI}/kustomization.yaml:1:1: {message.format(stub)}" in done.stdout
+
+
+def test_a_kubectl_that_prints_without_end_is_stopped(mlpack: Run, package: Path, tmp_path: Path) -> None:
+    stub = _stub(tmp_path / "stub", "exec yes")
+    done = mlpack("verify", package, "--kubectl", stub)
+    assert (done.code, done.stdout) == (6, "")
+    assert f"not checked: {stub} printed more than " in done.stderr
+    assert mlpack("status", package, "--kubectl", stub).code == 6
+
+
+def test_what_only_some_versions_have(mlpack: Run, package: Path, kubectl: Path) -> None:
+    replace(
+        package / SINGLE / "pod.yaml", "    - name: identity\n", "    - name: identity\n      restartPolicy: Always\n"
+    )
+    with opened(package) as opened_package:
+        seal(opened_package)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert "unknown field 'restartPolicy' (in Kubernetes 1.25 to 1.27)\n" in done.stdout
+    assert mlpack("verify", package, "--kubectl", kubectl, "--kubernetes-version", "1.28").code == 0
+
+
+def test_what_is_drawn_in_from_elsewhere_is_never_rendered(mlpack: Run, package: Path, tmp_path: Path) -> None:
+    called = tmp_path / "called"
+    spy = _stub(tmp_path / "spy", f'echo "$@" >>"{called}"')
+    for entry in (
+        "https://example.com/x.yaml",
+        "github.com/a/b//c?ref=main",
+        "git@example.com:a/b",
+        "../../../../../etc",
+    ):
+        for overlay in (MULTI, SINGLE):
+            path = package / overlay / "kustomization.yaml"
+            text = path.read_text(encoding="utf-8")
+            path.write_text(text.replace("resources:\n", f"resources:\n  - {entry}\n", 1), encoding="utf-8")
+    done = mlpack("verify", package, "--kubectl", spy)
+    assert done.code == 5
+    assert not called.exists()
+    assert done.stdout.count("is fetched from elsewhere") == 6
+    assert done.stdout.count("leads out of the package") == 2
+
+
+def test_a_custom_resource_nobody_knows_could_not_be_checked(mlpack: Run, package: Path, kubectl: Path) -> None:
+    (package / SINGLE / "more.yaml").write_text("apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: a}\n")
+    replace(package / SINGLE / "kustomization.yaml", "  - pod.yaml\n", "  - pod.yaml\n  - more.yaml\n")
+    with opened(package) as opened_package:
+        seal(opened_package)
+    done = mlpack("verify", package, "--kubectl", kubectl, "--allow", "Thing")
+    assert (done.code, done.stdout) == (6, "")
+    assert "Thing a-single-node was not checked against a schema" in done.stderr
+
+
+SERVER = [
+    ("Unable to connect to the server: dial tcp 127.0.0.1:1: connect: connection refused", 6, "could not check"),
+    ('error: context "x" does not exist', 6, "could not check"),
+    ('Error from server (NotFound): namespaces "x" not found', 6, "could not check"),
+    (
+        'error: resource mapping not found: no matches for kind "MPIJob" in version "kubeflow.org/v2beta1"',
+        6,
+        "could not",
+    ),
+    ('Error from server (Forbidden): pods is forbidden: User "x" cannot create resource', 6, "could not check"),
+    ("Warning: would violate PodSecurity", 5, "the cluster says: Warning: would violate PodSecurity"),
+    (
+        'The Pod "hello-mpi-single-node" is invalid: spec.restartPolicy: Unsupported value',
+        5,
+        "the cluster says: The Pod",
+    ),
+]
+
+
+@pytest.mark.parametrize(("stderr", "code", "expected"), SERVER, ids=[case[0][:30] for case in SERVER])
+def test_the_server_side_dry_run(
+    stderr: str, code: int, expected: str, mlpack: Run, package: Path, kubectl: Path, tmp_path: Path
+) -> None:
+    script = (
+        f"""case "$*" in *--dry-run=server*) cat >&2 <<'END'\n{stderr}\nEND\nexit 1;; *) exec "{kubectl}" "$@";; esac"""
+    )
+    done = mlpack("verify", package, "--kubectl", _stub(tmp_path / "kubectl", script), "--server")
+    assert done.code == code
+    assert expected in (done.stdout if code == 5 else done.stderr)
+    assert not (done.stdout if code == 6 else "")
+    if "restartPolicy" in stderr:
+        line = (package / SINGLE / "pod.yaml").read_text().splitlines().index("  restartPolicy: Never") + 1
+        assert f"{SINGLE}/pod.yaml:{line}:" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--kubernetes-version", "1.20"], "there are schemas for 1.25 to 1.37"),
+        (["--kubernetes-version", "new"], "there are schemas for 1.25 to 1.37"),
+        (["--max-size", "big"], "expected bytes, or a quantity"),
+        (["--max-size", "0"], "expected at least 1"),
+        (["-n", "mine"], "say which cluster --server asks"),
+    ],
+)
+def test_invalid_options_are_refused(options: list[str], message: str, mlpack: Run, package: Path) -> None:
+    done = mlpack("verify", package, *options)
+    assert done.code == 2
+    assert message in done.stderr
+
+
+def test_limits_are_options(mlpack: Run, package: Path, tmp_path: Path) -> None:
+    path = tmp_path / "p.tar.gz"
+    subprocess.run(["tar", "--format=ustar", "-czf", path, package.name], cwd=package.parent, check=True)
+    for option, value in (("--max-size", "1Ki"), ("--max-files", "3")):
+        done = mlpack("verify", path, option, value)
+        assert (done.code, done.stdout) == (5, "")
+        assert done.stderr.count("\n") == 1
+
+
+def test_the_report_holds_for_an_inventory_of_any_content(mlpack: Run, package: Path, kubectl: Path) -> None:
+    """A sealed path that is not there, and a digest of nothing, are findings; neither is looked for elsewhere."""
+    path = package / "manifest.json"
+    inventory: dict[str, Any] = json.loads(path.read_text())
+    inventory["files"]["quickstart/absent"] = {"mode": "0644", "sha256": "0" * 64}
+    path.write_text(json.dumps(inventory, indent=2))
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    number = path.read_text().splitlines().index('    "quickstart/absent": {') + 1
+    assert done.stdout == f"{path}:{number}:5: quickstart/absent is listed here but missing\n"
+
+
+def test_the_fix_of_a_mode_can_be_typed(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
+    script = "quickstart/scripts/hello.sh"
+    (package / script).chmod(0o644)
+    folder = package.rename(tmp_path / "-a b")
+    subprocess.run(["tar", "--format=ustar", "-czf", "p.tar.gz", "--", folder.name], cwd=tmp_path, check=True)
+    done = mlpack("verify", "--kubectl", kubectl, "--", folder.name)
+    fix = f"chmod 0755 './-a b/{script}'"
+    assert done.stdout == f"-a b/{script}: expected the mode 0755, found 0644 ({fix})\n"
+    assert mlpack("verify", "--kubectl", kubectl, "p.tar.gz").stdout == (
+        f"p.tar.gz:{script}: expected the mode 0755, found 0644\n"
+    )
+    subprocess.run(["sh", "-c", fix], cwd=tmp_path, check=True)
+    assert mlpack("verify", "--kubectl", kubectl, "--", folder.name).code == 0
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "quickstart/k8s/mlops/more/kustomization.yml",
+        "quickstart/k8s/mlops/more/Kustomization",
+        f"{SINGLE}/more/kustomization.yaml",
+        "quickstart/k8s/mlops/kustomization.yaml",
+        "quickstart/k8s/more/KUSTOMIZATION.yaml",
+    ],
+)
+def test_an_overlay_that_nobody_looks_at_is_not_good(file: str, mlpack: Run, package: Path, kubectl: Path) -> None:
+    (package / file).parent.mkdir(exist_ok=True)
+    (package / file).write_text("resources: []\n")
+    with opened(package) as whole:
+        seal(whole)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    message = "kubectl would use this as an overlay, but it is not one of the package's"
+    hint = "an overlay is quickstart/k8s/mlops/NAME/kustomization.yaml"
+    assert (done.code, done.stdout) == (5, f"{package}/{file}: {message} ({hint})\n")

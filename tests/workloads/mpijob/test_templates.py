@@ -1,0 +1,159 @@
+"""The scripts of an MPIJob, run here: what a launcher says in the end of its workers, and its exit code.
+
+They are the templates' own, with other folders in the place of /run/mlpack and the like.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.build.render import TEMPLATES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BASE = TEMPLATES["mpijob"] / "quickstart/common/FRAMEWORK/k8s/mlops/base"
+SENTENCE = "processes were killed for taking more memory than their worker may, in:"
+
+
+class Job:
+    """A launcher and its workers, a folder each; `ssh` runs the session of a worker."""
+
+    def __init__(self, root: Path, workers: int = 2) -> None:
+        self.root = root
+        self.hosts = [f"job-worker-{index}.job.team.svc" for index in range(workers)]
+        for name in ("bin", "run", "env", "ssh"):
+            (root / name).mkdir()
+        (root / "ssh/id_rsa").touch()
+        (root / "env/FAULT").touch()
+        (root / "hostfile").write_text("".join(f"{host} slots=1\n" for host in self.hosts))
+        self.status = root / "termination-log"
+        self.status.touch()
+        for host in self.hosts:
+            (root / host / "cgroup/memory").mkdir(parents=True)
+            self._script("mpi-session.sh", {"/run/mlpack": root / host, "/sys/fs/cgroup": root / host / "cgroup"}, host)
+            (root / host / "environment").touch()
+        places = {
+            "/run/mlpack": root / "run",
+            "/etc/mpi/hostfile": root / "hostfile",
+            "/etc/mlpack": root,
+            "/dev/termination-log": self.status,
+        }
+        self._script("mpi-launcher.sh", places, ".")
+        self.program("ssh", f': >"$4"; SSH_ORIGINAL_COMMAND=$6 exec sh "{root}/$5/mpi-session.sh"')
+
+    def _script(self, name: str, places: dict[str, Path], folder: str) -> None:
+        text = (BASE / name).read_text()
+        for place, instead in places.items():
+            assert place in text
+            text = text.replace(place, str(instead))
+        (self.root / folder / name).write_text(text)
+
+    def program(self, name: str, text: str) -> None:
+        """Put a program on the launcher's PATH."""
+        path = self.root / "bin" / name
+        path.write_text(f"#!/bin/sh\nset -eu\n{text}\n")
+        path.chmod(0o755)
+
+    def count(self, worker: int, kills: int, *, version: int = 1) -> None:
+        """Let the kernel have counted so many processes of a worker that it has killed for memory."""
+        cgroup = self.root / self.hosts[worker] / "cgroup"
+        if version == 1:
+            (cgroup / "memory/memory.oom_control").write_text(f"oom_kill_disable 0\nunder_oom 0\noom_kill {kills}\n")
+        else:
+            (cgroup / "memory.events").write_text(f"low 0\nmax 9\noom 9\noom_kill {kills}\noom_group_kill 0\n")
+
+    def begin(self, *workers: int) -> None:
+        """Start a rank, as mpirun does, on these workers."""
+        for worker in workers:
+            host = self.hosts[worker]
+            (self.root / f"run/reached-{host}").touch()
+            subprocess.run(
+                ["sh", self.root / host / "mpi-session.sh"],
+                env={**os.environ, "SSH_ORIGINAL_COMMAND": "true"},
+                check=True,
+            )
+
+    def end(self, code: int = 0) -> tuple[int, str, str]:
+        """Let mpirun end; return the launcher's exit code, what it says on stderr, and what the pod's status keeps."""
+        self.program("mpirun", f"exit {code}")
+        environment = {**os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}"}
+        done = subprocess.run(
+            ["sh", self.root / "mpi-launcher.sh", "openmpi", "all", "x"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stderr, self.status.read_text() if self.status.exists() else ""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_process_that_was_killed_on_a_worker_is_told(job: Job, version: int) -> None:
+    for worker in (0, 1):
+        job.count(worker, 0, version=version)
+    job.begin(0, 1)
+    job.count(1, 2, version=version)
+    told = f"{SENTENCE} job-worker-1\n"
+    assert job.end() == (0, f"mpi-launcher.sh: {told}", told)
+
+
+def test_what_was_killed_in_an_earlier_attempt_is_not_told_of_this_one(job: Job) -> None:
+    job.count(0, 3)
+    job.begin(0)
+    assert job.end() == (0, "", "")
+
+
+def test_nothing_is_told_where_the_kernel_says_nothing(job: Job) -> None:
+    job.begin(0, 1)
+    assert job.end() == (0, "", "")
+
+
+def test_words_that_a_shell_of_the_image_says_are_no_answer(job: Job) -> None:
+    job.begin(0, 1)
+    job.program("ssh", "echo killed; echo welcome")
+    assert job.end() == (0, "", "")
+
+
+def test_a_worker_that_had_no_ranks_is_not_asked(job: Job) -> None:
+    job.begin(0)
+    job.count(1, 1)
+    assert job.end() == (0, "", "")
+
+
+def test_a_launcher_that_fails_leaves_the_status_to_the_end_of_its_log(job: Job) -> None:
+    job.count(0, 0)
+    job.begin(0, 1)
+    job.count(0, 1)
+    assert job.end(3) == (3, "", "")
+    (job.root / job.hosts[1] / "joined").unlink()
+    lost = f"mpi-launcher.sh: {job.hosts[1]} was lost on the way: what mpirun calls a success is none\n"
+    assert job.end() == (1, f"{lost}mpi-launcher.sh: {SENTENCE} job-worker-0\n", "")
+
+
+def test_a_status_that_cannot_be_written_changes_nothing(job: Job) -> None:
+    job.count(0, 0)
+    job.begin(0)
+    job.count(0, 1)
+    job.status.unlink()
+    job.status.symlink_to("nothing/there")
+    assert job.end() == (0, f"mpi-launcher.sh: {SENTENCE} job-worker-0\n", "")
+
+
+def test_many_workers_fit_into_the_status(tmp_path: Path) -> None:
+    job = Job(tmp_path, 22)
+    for worker in range(22):
+        job.begin(worker)
+        job.count(worker, 1)
+        (job.root / job.hosts[worker] / "joined").write_text("0\n")
+    named = " ".join(f"job-worker-{index}" for index in range(20))
+    assert job.end()[2] == f"{SENTENCE} {named}, and 2 more\n"

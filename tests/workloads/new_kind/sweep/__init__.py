@@ -1,0 +1,1 @@
+"""Sweep: trials of one program, side by side."""

@@ -1,0 +1,136 @@
+"""Where pods are in a manifest, and what they do: the same for every part of mlpack that asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from packager.kubernetes.manifest import Manifest
+from packager.workloads import structures
+
+if TYPE_CHECKING:
+    from packager.workloads.pods import Pods
+
+TEMPLATE = "{spec: {containers: [{name: main}, {name: other}]}}"
+
+JOB_SET = f"""\
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {{name: j}}
+spec:
+  replicatedJobs:
+    - {{name: driver, template: {{spec: {{template: {TEMPLATE}}}}}}}
+    - {{name: trainer, replicas: 2, template: {{spec: {{parallelism: 4, template: {TEMPLATE}}}}}}}
+"""
+
+MPI_JOB = f"""\
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {{name: j}}
+spec:
+  mpiReplicaSpecs:
+    Launcher: {{template: {TEMPLATE}}}
+    Worker: {{replicas: 3, template: {TEMPLATE}}}
+"""
+
+
+def pods(text: str) -> tuple[Pods, ...]:
+    return structures.pods(Manifest(yaml.safe_load(text)))
+
+
+def test_the_launcher_ends_an_mpijob_and_its_workers_compute() -> None:
+    launcher, workers = pods(MPI_JOB)
+    assert (launcher.name, launcher.count, launcher.main, launcher.computes) == ("launcher", 1, True, False)
+    assert (workers.name, workers.count, workers.main, workers.computes) == ("worker", 3, False, True)
+    assert (launcher.port, workers.port) == (None, 2222)
+    assert workers.labels == (("training.kubeflow.org/job-role", "worker"),)
+
+
+@pytest.mark.parametrize(("worker", "count"), [("{}", 0), ("{replicas: 0}", 0), ("{replicas: -1}", 0), ("x", 0)])
+def test_workers_that_no_number_is_given_for_are_none(worker: str, count: int) -> None:
+    """As in mpi-operator's defaults."""
+    text = f"kind: MPIJob\nspec: {{mpiReplicaSpecs: {{Launcher: {{}}, Worker: {worker}}}}}\n"
+    assert [pods.count for pods in pods(text)] == [1, count]
+
+
+def test_a_role_may_be_an_item_of_a_list() -> None:
+    driver, trainer = pods(JOB_SET)
+    assert (driver.role, driver.count) == ("driver", 1)
+    assert (trainer.role, trainer.count) == ("trainer", 8)
+    assert trainer.pointer == "/spec/replicatedJobs/1/template/spec/template/spec"
+    assert trainer.field_path == "spec.replicatedJobs.[name=trainer].template.spec.template.spec"
+    assert [container["name"] for _, container in trainer.containers()] == ["main", "other"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "pointer", "count"),
+    [
+        ("Pod", "", "/spec", 1),
+        ("PodTemplate", "", "/template/spec", 1),
+        ("Job", "parallelism: 3", "/spec/template/spec", 3),
+        ("Deployment", "replicas: 2", "/spec/template/spec", 2),
+        ("StatefulSet", "replicas: 0", "/spec/template/spec", 0),
+        ("DaemonSet", "replicas: x", "/spec/template/spec", 1),
+        ("CronJob", "", "/spec/jobTemplate/spec/template/spec", 1),
+    ],
+)
+def test_kinds_of_kubernetes_own(kind: str, spec: str, pointer: str, count: int) -> None:
+    [group] = pods(f"kind: {kind}\nspec: {{{spec}}}\n")
+    assert (group.pointer, group.count, group.name) == (pointer, count, kind.lower())
+
+
+@pytest.mark.parametrize("steps", ["a/b~c", "a.b"])
+def test_a_step_is_escaped(steps: str) -> None:
+    [group] = pods(f"kind: MPIJob\nspec: {{mpiReplicaSpecs: {{{steps!r}: {{}}}}}}\n")
+    escaped = steps.replace("~", "~0").replace("/", "~1")
+    assert group.pointer == f"/spec/mpiReplicaSpecs/{escaped}/template/spec"
+    assert group.field_path == "spec.mpiReplicaSpecs." + steps.replace(".", r"\.") + ".template.spec"
+
+
+@pytest.mark.parametrize(
+    ("template", "container"),
+    [
+        ("{spec: {containers: [{name: a}]}}", "a"),
+        (
+            "{metadata: {annotations: {kubectl.kubernetes.io/default-container: b}}, spec: {containers: [{name: a}]}}",
+            "b",
+        ),
+        ("{spec: {containers: []}}", ""),
+        ("{spec: {containers: x}}", ""),
+        ("x", ""),
+    ],
+)
+def test_the_main_container(template: str, container: str) -> None:
+    [group] = pods(f"kind: Job\nspec: {{template: {template}}}\n")
+    assert group.container == container
+
+
+@pytest.mark.parametrize(
+    ("api", "kind", "known"),
+    [
+        ("v1", "ConfigMap", True),
+        ("batch/v1", "Job", True),
+        ("networking.k8s.io/v1", "Ingress", True),
+        ("kubeflow.org/v2beta1", "MPIJob", True),
+        ("kubeflow.org/v1", "MPIJob", True),
+        ("kubeflow.org/v1", "PyTorchJob", False),
+        ("example.org/v1", "MPIJob", False),
+        ("kubeflow.org/v2/beta1", "MPIJob", False),
+        ("jobset.x-k8s.io/v1alpha2", "JobSet", True),
+        ("jobset.x-k8s.io/v1alpha2", "Other", False),
+        ("batch/v1/x", "Job", False),
+        ("", "Pod", False),
+    ],
+)
+def test_which_kinds_are_known(api: str, kind: str, *, known: bool) -> None:
+    assert structures.is_known(Manifest({"apiVersion": api, "kind": kind})) is known
+
+
+@pytest.mark.parametrize("value", [None, 7, "x", [], {"spec": []}, {"spec": {"replicatedJobs": {}}}])
+@pytest.mark.parametrize("kind", ["MPIJob", "JobSet", "Job", "Pod", "Deployment"])
+def test_any_content_is_read_without_an_error(kind: str, value: Any) -> None:
+    data = {**(value if isinstance(value, dict) else {"spec": value}), "kind": kind}
+    for group in structures.pods(Manifest(data)):
+        assert (group.container, list(group.containers()), list(group.volumes())) == ("", [], [])

@@ -1,0 +1,198 @@
+"""What the container that computes starts: a script of the package, a command, or what its image starts by itself."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from packager.build.plan import Options, plan
+from packager.build.render import render
+from packager.kubectl.kustomize import kustomize
+from packager.package import tree
+from packager.spec.load import load
+from packager.workloads.program import references
+from tests import demo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+    Mlpack = Callable[..., Outcome]
+
+WORDS = ["./run.sh", "--steps", "$(STEPS)", "$$(STEPS)", "", "a: b", "yes", "1e3", "é\n\t'\"#"]
+
+
+def spec(overlay: str, *changes: str) -> str:
+    """Return the demo without files and script, with `overlay` in the place of its Pod."""
+    nothing = ("files: [train.sh]\n => ", ", script: train.sh => , overlays: [single-node]")
+    return demo.changed(*nothing, f"{{kind: Pod}} => {overlay}", "environment: {STEPS: 3, CACHE: ROOT/cache}", *changes)
+
+
+@pytest.fixture
+def rendered(tmp_path: Path, kubectl: Path) -> Callable[..., dict[str, dict[str, Any]]]:
+    """Renders an overlay as kubectl does, and returns its objects by kind and name."""
+
+    def run(text: str, overlay: str = "single-node", options: Options | None = None) -> dict[str, dict[str, Any]]:
+        loaded = load(demo.write(tmp_path / "model", text))
+        package = tmp_path / "package"
+        package.mkdir()
+        tree.write(render(plan(loaded, loaded.spec.variants[0], options or Options())), package)
+        done = kustomize(package / "quickstart/k8s/mlops" / overlay, program=str(kubectl))
+        assert done.warnings == ()
+        return {f"{item['kind']}/{item['metadata']['name']}": item for item in yaml.safe_load_all(done.manifests)}
+
+    return run
+
+
+def container(objects: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the main container of the workload among the objects."""
+    [workload] = [item for item in objects.values() if item["kind"] in ("Pod", "Job", "Deployment")]
+    pod = workload["spec"] if workload["kind"] == "Pod" else workload["spec"]["template"]["spec"]
+    [main] = pod["containers"]
+    return dict(main)
+
+
+KINDS = ["Pod", "Job", "Deployment, ports: {http: {port: 8080}}"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_reach_kubernetes_as_they_stand(rendered: Callable[..., Any], kind: str) -> None:
+    got = container(rendered(spec(f"{{kind: {kind}, command: {json.dumps(WORDS)}, args: {json.dumps(WORDS)}}}")))
+    assert (got["command"], got["args"]) == (WORDS, WORDS)
+    assert "workingDir" not in got
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("keys", "program"),
+    [("", {}), (", command: []", {}), (", command: [], args: [a]", {"args": ["a"]}), (", args: [a]", {"args": ["a"]})],
+)
+def test_the_image_s_own(rendered: Callable[..., Any], kind: str, keys: str, program: dict[str, Any]) -> None:
+    got = container(rendered(spec(f"{{kind: {kind}{keys}}}")))
+    assert {key: got[key] for key in ("command", "args", "workingDir") if key in got} == program
+
+
+def test_a_script_starts_in_the_root(rendered: Callable[..., Any]) -> None:
+    got = container(rendered(demo.SPEC))
+    assert got["command"] == ["$(MODEL_DIR)/quickstart/scripts/train.sh"]
+    assert got["workingDir"] == "/"
+    assert [entry["name"] for entry in got["env"]] == ["HOME", "MLPACK_ENV_DIR"]
+
+
+def test_without_files_there_is_no_configmap_of_them(rendered: Callable[..., Any]) -> None:
+    objects = rendered(spec("{kind: Pod}"))
+    name = "demo-fp32-training"
+    assert sorted(objects) == [
+        f"ConfigMap/{name}-env-single-node",
+        f"ConfigMap/{name}-runtime-single-node",
+        f"Pod/{name}-single-node",
+    ]
+    assert "scripts" not in str(objects[f"Pod/{name}-single-node"])
+
+
+def test_a_command_may_name_a_file_of_the_package(rendered: Callable[..., Any]) -> None:
+    text = demo.changed(", script: train.sh => , overlays: [single-node]", "{kind: Pod} => {kind: Pod, command: [X]}")
+    got = container(rendered(text.replace("[X]", "[sh, $(MODEL_DIR)/quickstart/scripts/train.sh]")))
+    assert got["command"] == ["sh", "$(MODEL_DIR)/quickstart/scripts/train.sh"]
+    assert {"name": "scripts", "mountPath": "ROOT/demo-fp32-training/quickstart/scripts", "readOnly": True} in got[
+        "volumeMounts"
+    ]
+
+
+def test_folders_below_root_are_where_they_are_mounted(rendered: Callable[..., Any]) -> None:
+    """A program that starts elsewhere than in / would look for ROOT/… below its own folder."""
+    env = container(rendered(spec("{kind: Pod}")))["env"][2:]
+    assert env == [{"name": key, "value": f"/$({key})"} for key in ("MODEL_DIR", "OUTPUT_DIR", "CACHE")]
+
+
+def test_folders_that_are_known_stay_as_they_are(rendered: Callable[..., Any]) -> None:
+    env = container(rendered(spec("{kind: Pod}"), options=Options(root="/nfs")))["env"]
+    assert [entry["name"] for entry in env] == ["HOME", "MLPACK_ENV_DIR"]
+
+
+def test_mpirun_starts_a_command(rendered: Callable[..., Any]) -> None:
+    objects = rendered(
+        spec(
+            "{kind: Pod}", "[single-node] => [multi-node]", "{kind: MPIJob} => {kind: MPIJob, command: [a], args: [b]}"
+        ),
+        "multi-node",
+    )
+    replicas = objects["MPIJob/demo-fp32-training-multi-node"]["spec"]["mpiReplicaSpecs"]
+    launcher, worker = (replicas[role]["template"]["spec"]["containers"][0] for role in ("Launcher", "Worker"))
+    assert launcher["command"][-4:] == ["openmpi", "all", "a", "b"]
+    assert "workingDir" not in launcher | worker
+
+
+def test_an_overlay_s_environment_wins(rendered: Callable[..., Any]) -> None:
+    text = spec("{kind: Pod, environment: {STEPS: 5, OWN: a b}}", "variants: => variants: # ")
+    data = rendered(text.replace("mode: training", "mode: training, environment: {STEPS: 4}"))[
+        "ConfigMap/demo-fp32-training-env-single-node"
+    ]["data"]
+    assert (data["STEPS"], data["OWN"], data["CACHE"]) == ("5", "a b", "ROOT/cache")
+
+
+def test_another_overlay_has_not_its_environment(rendered: Callable[..., Any]) -> None:
+    text = demo.changed("{kind: Pod} => {kind: Pod, environment: {OWN: 1}}")
+    assert "OWN" not in rendered(text, "multi-node")["ConfigMap/demo-fp32-training-env-multi-node"]["data"]
+
+
+REFERENCES = "`$(KEY)` in it is replaced by the value of KEY in `mlops.env`."
+ENTRYPOINT = "It starts the image's own entrypoint, in the image's working directory"
+
+
+@pytest.mark.parametrize(
+    ("overlay", "sentence"),
+    [
+        (
+            "{kind: Pod, command: [a]}",
+            f"It starts the `command` in the overlay's manifest, in the image's working directory; {REFERENCES}",
+        ),
+        ("{kind: Job, args: [a]}", f"{ENTRYPOINT}, with the `args` in the overlay's manifest; {REFERENCES}"),
+        ("{kind: Job, retries: 1}", f"{ENTRYPOINT}. When it fails, it is started again, up to 1 time."),
+    ],
+)
+def test_the_readme_says_what_starts(tmp_path: Path, overlay: str, sentence: str) -> None:
+    text = readme(tmp_path, spec(overlay))
+    assert f"One process on one node. {sentence} It runs unedited." in " ".join(text.split())
+    assert "The workload runs in the image `demo:1.0`, which contains all its code, from the registry" in text
+    assert "quickstart/scripts" not in text
+
+
+def test_the_readme_lists_an_overlay_s_own_parameters(tmp_path: Path) -> None:
+    text = readme(tmp_path, spec("{kind: Pod, environment: {STEPS: {value: 5, description: How many.}}}"))
+    table = text.partition("In `quickstart/k8s/mlops/single-node/mlops.env` alone:\n")[2].strip().partition("\n\n")[0]
+    assert table == "| key | value as built | what it does |\n|---|---|---|\n| `STEPS` | `5` | How many. |"
+
+
+def readme(folder: Path, text: str) -> str:
+    loaded = load(demo.write(folder, text))
+    entries = {entry.path: entry.content for entry in render(plan(loaded, loaded.spec.variants[0], Options())).entries}
+    content = entries["README.md"]
+    assert isinstance(content, bytes)
+    return content.decode()
+
+
+@pytest.mark.parametrize(
+    ("word", "names"),
+    [("$(A)", ["A"]), ("x$(A)y$(B)", ["A", "B"]), ("$$(A)", []), ("$$$(A)", ["A"]), ("$A $ (A) $(", []), ("$()", [""])],
+)
+def test_what_kubernetes_looks_up(word: str, names: list[str]) -> None:
+    assert list(references(word)) == names
+
+
+def test_a_package_without_files_is_whole(mlpack: Mlpack, tmp_path: Path) -> None:
+    overlays = "{kind: Job, args: [a], environment: {QUOTED: \"'x'\"}}"
+    demo.write(tmp_path / "demo", spec(overlays, "overlays: [single-node] => overlays: [single-node, multi-node]"))
+    text = (tmp_path / "demo/spec.yaml").read_text().replace("{kind: MPIJob}", "{kind: MPIJob, command: [a]}")
+    (tmp_path / "demo/spec.yaml").write_text(text)
+    assert mlpack("build", "./demo", "--format", "dir").code == 0
+    done = mlpack("verify", "demo-fp32-training")
+    assert (done.code, done.stderr) == (0, "")
+    assert mlpack("show", "./demo").stdout.split("\n")[3].split() == [
+        *("fp32", "training", "demo-fp32-training", "single-node,", "multi-node", "-"),
+    ]

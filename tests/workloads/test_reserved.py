@@ -1,0 +1,77 @@
+"""Variables that the kind of an overlay keeps for itself: refused where a package is verified or configured.
+
+What people read about them in a spec is in golden/spec/reserved.yml.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.workloads.mpijob.reserved import by_mpi
+from packager.workloads.reserved import by_dmlc, by_torchrun
+from tests import demo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+    Mlpack = Callable[..., Outcome]
+
+ENV = "quickstart/k8s/mlops/multi-node/mlops.env"
+
+
+@pytest.mark.parametrize(
+    ("reason", "key"),
+    [
+        (by_dmlc, "DMLC_ROLE"),
+        (by_dmlc, "MX_CONFIG"),
+        (by_dmlc, "PORT"),
+        (by_torchrun, "PET_NNODES"),
+        (by_torchrun, "RANK"),
+        (by_mpi, "OMPI_MCA_plm_rsh_agent"),
+        (by_mpi, "HYDRA_LAUNCHER_EXEC"),
+        (by_mpi, "I_MPI_HYDRA_BOOTSTRAP"),
+    ],
+)
+def test_a_name_and_one_that_is_nearly_it(reason: Callable[[str], str | None], key: str) -> None:
+    assert reason(key) is not None
+    assert reason(f"MY_{key}") is None
+
+
+@pytest.mark.parametrize("key", ["OMPI_MCA_btl", "OMPI_MCA_plm_base_verbose", "I_MPI_FABRICS", "OMP_NUM_THREADS"])
+def test_what_people_set_for_mpi(key: str) -> None:
+    assert by_mpi(key) is None
+
+
+def test_of_an_mpijob(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path, kubectl: Path) -> None:
+    package = shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
+    done = mlpack("configure", package, "--set", "PMI_RANK=1")
+    message = "error: --set PMI_RANK: it cannot be set for multi-node (MPIJob)\nhint: mpirun sets it for each rank\n"
+    assert (done.code, done.stderr) == (2, message)
+    with (package / ENV).open("a", encoding="utf-8") as file:
+        file.write("PMI_RANK=1\n")
+    line = len((package / ENV).read_text(encoding="utf-8").splitlines())
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    what = "data.PMI_RANK: it cannot be set for MPIJob hello-mpi-multi-node: mpirun sets it for each rank"
+    assert done.code == 5
+    assert done.stdout == f"{package}/{ENV}:{line}:1: ConfigMap hello-mpi-env-multi-node: {what}\n"
+
+
+def test_of_another_overlay(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path) -> None:
+    package = shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
+    assert mlpack("configure", package, "--overlay", "single-node", "--set", "PMI_RANK=1").code == 0
+
+
+def test_of_torchrun(mlpack: Mlpack, tmp_path: Path) -> None:
+    job = "{kind: Pod} => {kind: Job, processes: 2}"
+    text = demo.changed("[train.sh] => [train.py]", "script: train.sh => script: train.py", job)
+    demo.write(tmp_path / "demo", text, {"train.py": "#!/usr/bin/env python3\n"})
+    assert mlpack("build", "./demo", "--format", "dir").code == 0
+    done = mlpack("configure", "demo-fp32-training", "--overlay", "single-node", "--set", "RANK=1")
+    message = "error: --set RANK: it cannot be set for single-node (Job)\nhint: torchrun sets it for each process\n"
+    assert (done.code, done.stderr) == (2, message)

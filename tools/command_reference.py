@@ -1,0 +1,63 @@
+"""Writes the reference of the command line, in Markdown, from the commands themselves: `make docs`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from packager.cli.verbs import VERBS, load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from typer.core import TyperCommand
+
+_INTRODUCTION = """\
+# Commands
+
+<!-- Made by `make docs` from the modules in packager/cli: edit those. -->
+
+`mlpack COMMAND --help` prints the same. Each command also takes `--quiet` (print nothing on stderr but errors) and
+`--help`. Where an option is repeatable, give it once for each value: `--with nfs --with gpu`. A duration is written as
+`90s`, `5m` or `1h30m`.
+"""
+
+_HIDDEN = ("--quiet", "--help")
+
+
+def reference() -> str:
+    """Return the whole document."""
+    return "\n".join([_INTRODUCTION, *(_section(name, command) for name, command in _commands())])
+
+
+def _commands() -> Iterator[tuple[str, TyperCommand]]:
+    for verb in VERBS:
+        command = load(verb)
+        subcommands = getattr(command, "commands", None)
+        if subcommands is None:
+            yield verb, command
+        else:
+            yield from ((f"{verb} {name}", subcommand) for name, subcommand in subcommands.items())
+
+
+def _section(name: str, command: TyperCommand) -> str:
+    context = typer.Context(command, info_name=f"mlpack {name}")
+    usage = " ".join(command.collect_usage_pieces(context))
+    lines = [f"## {name}", "", f"`mlpack {name} {usage}`", "", command.help or "", ""]
+    records = [record for parameter in command.params if (record := parameter.get_help_record(context))]
+    rows = [record for record in records if not record[0].startswith(_HIDDEN)]
+    return "\n".join([*lines, *_table(rows)]) + ("\n" if rows else "")
+
+
+def _table(rows: Sequence[tuple[str, str]]) -> list[str]:
+    if not rows:
+        return []
+    cells = [(f"`{name}`", " ".join(purpose.split())) for name, purpose in rows]
+    escaped = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in cells]
+    return ["| argument or option | what it does |", "|---|---|", *(f"| {row} |" for row in escaped)]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())
