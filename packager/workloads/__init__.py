@@ -10,10 +10,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, get_args
 
+from packager.workloads.job.values import Job
 from packager.workloads.mpijob.values import MPIJob
 from packager.workloads.pod.values import Pod
 
-AnyOverlay = Pod | MPIJob
+AnyOverlay = Pod | Job | MPIJob
 
 
 def of_each_kind(module: str) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.operators import QUEUES
+from tests import kinds
 from tests.e2e.site import commands
+from tests.testbed.operators import QUEUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,9 +51,9 @@ def open_queue(site: Site, queue: str) -> None:
 
 
 def workload(site: Site) -> dict[str, Any]:
-    [found] = site.until(lambda: site.get("workloads.kueue.x-k8s.io")["items"], "Kueue to know of the workload")
-    assert isinstance(found, dict)
-    return found
+    [queued] = site.until(lambda: site.get("workloads.kueue.x-k8s.io")["items"], "Kueue to know of the workload")
+    assert isinstance(queued, dict)
+    return queued
 
 
 def test_an_mpijob_is_suspended_until_its_queue_has_room(site: Site, queue: str) -> None:
@@ -61,11 +62,11 @@ def test_an_mpijob_is_suspended_until_its_queue_has_room(site: Site, queue: str)
     assert workload(site)["spec"]["queueName"] == queue
     assert site.get("mpijob hello-mpi-multi-node")["spec"]["runPolicy"]["suspend"] is True
     status = site.shell(f"mlpack status {package.name}")
-    assert "suspended: a queue, or a person, holds it back" in status.stdout
+    assert "suspended, by a queue or a user" in status.stdout
     assert site.run("kubectl get pods -o name") == ""
     open_queue(site, queue)
     assert site.end_of("hello-mpi-multi-node") == "Succeeded", site.log(site.launcher())
-    asked = {each["name"]: each["count"] for each in workload(site)["spec"]["podSets"]}
+    asked = {pod_set["name"]: pod_set["count"] for pod_set in workload(site)["spec"]["podSets"]}
     assert asked == {"launcher": 1, "worker": 2}
 
 
@@ -77,3 +78,17 @@ def test_a_pod_is_gated_until_its_queue_has_room(site: Site, queue: str) -> None
     assert "kueue.x-k8s.io/admission" in [gate["name"] for gate in pod["spec"]["schedulingGates"]]
     open_queue(site, queue)
     assert site.end_of_pod("hello-mpi-single-node") == "Succeeded", site.log("hello-mpi-single-node")
+
+
+def test_a_job_is_suspended_until_its_queue_has_room(site: Site, queue: str) -> None:
+    sets = " ".join(f"--set {argument}" for argument in kinds.SET)
+    package = site.build("hello-mpi", f"{sets} --with queue --site QUEUE={queue}")
+    site.run(commands(package, "one-job")[0], cwd=package)
+    assert workload(site)["spec"]["queueName"] == queue
+    assert site.get("job hello-mpi-one-job")["spec"]["suspend"] is True
+    status = site.shell(f"mlpack status {package.name} --overlay=one-job")
+    assert "suspended, by a queue or a user" in status.stdout
+    assert site.run("kubectl get pods -o name") == ""
+    open_queue(site, queue)
+    site.run(commands(package, "one-job")[2], cwd=package)
+    assert [pod_set["count"] for pod_set in workload(site)["spec"]["podSets"]] == [1]

@@ -1,0 +1,1 @@
+"""Job: one process on one node, started again when it fails."""

@@ -1,0 +1,11 @@
+"""The index of a pod of a Job array: the variable that contains it, and the limit of indexes."""
+
+from __future__ import annotations
+
+VARIABLE = "JOB_COMPLETION_INDEX"
+"""Where a container finds it, from Kubernetes 1.22 on (pkg/controller/job: addCompletionIndexEnvVariable)."""
+
+BY_KUBERNETES = "Kubernetes sets it, to the pod's index"
+
+MAX_PARALLELISM = 100_000
+"""How many pods of an array there may be at a time (pkg/apis/batch/validation: maxParallelismForIndexedJob)."""

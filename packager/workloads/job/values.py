@@ -1,0 +1,101 @@
+"""Job: one process, or several of torchrun's, on one node (batch/v1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from packager.base.faults import Fault
+from packager.base.values import Meta
+from packager.workloads.job.index import BY_KUBERNETES, VARIABLE
+from packager.workloads.overlay import OverlaySpec
+from packager.workloads.reserved import by_torchrun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_INT32 = (1 << 31) - 1
+
+MAX_COMPLETIONS = 10_000
+
+
+class Job(OverlaySpec, frozen=True, tag="Job"):
+    """One process on one node, which is started again when it fails. Needs no operator."""
+
+    retries: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100,
+            description="How often a failed pod is replaced by a new one before the job counts as failed.",
+        ),
+    ] = 0
+    deadline: Annotated[
+        Annotated[int, Meta(ge=1, le=_INT32)] | None,
+        Meta(description="The time in seconds after which the job is stopped and counts as failed."),
+    ] = None
+    # Who asks every few seconds would not see the end of a job that goes sooner.
+    ttl: Annotated[
+        Annotated[int, Meta(ge=60, le=_INT32)] | None,
+        Meta(description="The time in seconds after its end when the job is deleted, and its log with it."),
+    ] = None
+    processes: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000)] | Literal["auto"] | None,
+        Meta(
+            description="How many processes torchrun starts in the pod. `auto` means one for each GPU, or one for "
+            "each core if there is no GPU. The script must be Python. If it is not set, the script itself is started."
+        ),
+    ] = None
+
+    completions: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_COMPLETIONS)] | None,
+        Meta(
+            description="How often the program runs, each time in a pod of its own that finds its index, from 0 on, in "
+            "JOB_COMPLETION_INDEX: for sweeps and shards. `retries` is for all of them together."
+        ),
+    ] = None
+    parallelism: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000)] | None,
+        Meta(description="How many of `completions` run at a time; 1, if it is not set."),
+    ] = None
+
+    readme = "a Job"
+
+    def longest_name(self, workload: str) -> str:
+        """Return the last pod's host name (pkg/apis/batch/validation: an Indexed Job's must be a DNS label)."""
+        return workload if self.completions is None else f"{workload}-{self.completions - 1}"
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield a fault when more is to run at a time than in all."""
+        if self.parallelism is None:
+            return
+        if self.completions is None:
+            yield Fault(
+                ("parallelism",), "parallelism needs completions", "say how often the program runs", at_key=True
+            )
+        elif self.parallelism > self.completions:
+            message = f"expected at most {self.completions}, the completions, found {self.parallelism}"
+            yield Fault(("parallelism",), message)
+
+    def program_faults(self, script: str | None) -> Iterator[Fault]:
+        """Yield a fault when torchrun is to start what is not Python."""
+        if self.processes is None:
+            return
+        if script is None:
+            message = "torchrun starts Python programs (.py), and a variant has no script"
+            yield Fault(("processes",), message, "give the variant a script, or start torchrun by `command`")
+        elif not script.endswith(".py"):
+            message = f"torchrun starts Python programs (.py), and a variant runs {script!r}"
+            yield Fault(("processes",), message, "leave it out to start the script itself")
+
+    def reserved(self, key: str) -> str | None:
+        """Return torchrun's reason, where it starts the processes; and Kubernetes', in an array."""
+        if self.completions is not None and key == VARIABLE:
+            return BY_KUBERNETES
+        return None if self.processes is None else by_torchrun(key)
+
+    @property
+    def starter(self) -> tuple[str, ...]:
+        """What starts the script; nothing when it is started itself."""
+        if self.processes is None:
+            return ()
+        return ("torchrun", "--standalone", f"--nproc_per_node={self.processes}")

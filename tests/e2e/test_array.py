@@ -1,0 +1,67 @@
+"""An array on a real cluster: a Job that runs its program, which is a command, once for each index."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.faults import Faulty
+from tests.e2e.site import CHECKOUT
+
+if TYPE_CHECKING:
+    from tests.e2e.site import Site
+
+pytestmark = pytest.mark.usefixtures("mpi_image")
+
+SHOWN = "job/sweep-search-sweep"
+
+
+def sweep(site: Site, *settings: str) -> Faulty:
+    """Build the sweep, for the user 12345."""
+    sets = " ".join(f"--set {setting}" for setting in settings)
+    folder = site.build(f"{CHECKOUT}/tests/e2e/specs/sweep", sets)
+    package = Faulty(site, folder, "sweep")
+    configured = package.run("configure", "--uid", "12345", "--gid", "12345")
+    assert configured.code == 0, configured.err
+    return package
+
+
+def test_each_index_runs_once(site: Site) -> None:
+    package = sweep(site)
+    deploy = package.run("deploy")
+    assert deploy.code == 0, deploy.err
+    assert f"{SHOWN} has succeeded\n" in deploy.err
+    answer = json.loads(package.run("status", "-o", "json").out)
+    assert answer["summary"] == "all 6 indexes have succeeded"
+    assert [pod["name"].removeprefix("sweep-search-sweep-")[0] for pod in answer["pods"]] == list("012345")
+    output = "/ROOT/sweep-search/output"
+    assert package.run("logs", "--worker", "3").out == f"index 3 as 12345\n{output} is {output}\n"
+    package.delete()
+
+
+def test_the_index_that_fails_is_named(site: Site) -> None:
+    package = sweep(site, "environment.FAILS=3")
+    deploy = package.run("deploy")
+    assert deploy.code == 7, deploy.err
+    assert f"{SHOWN} has failed: index 3 has failed\n" in deploy.err
+    status = package.run("status").out.splitlines()
+    assert status[0] == f"{SHOWN}  failed: index 3 has failed"
+    package.delete()
+
+
+def test_results_of_each_index_that_runs(site: Site) -> None:
+    package = sweep(site, "environment.WAITS=yes", "overlays.sweep.completions=2")
+    assert package.run("deploy", "--no-wait").code == 0
+    here = site.folder / "results"
+
+    def has_both() -> bool:
+        return package.run("results", str(here)).code == 0 and len(list(here.glob("*/result.txt"))) == 2
+
+    site.until(has_both, "the results of both")
+    assert [(here / index / "result.txt").read_text(encoding="utf-8") for index in "01"] == ["of 0\n", "of 1\n"]
+    for index in "01":
+        assert package.run("exec", "--worker", index, "--", "sh", "-c", 'touch "$OUTPUT_DIR/enough"').code == 0
+    site.until(lambda: "succeeded: all 2 indexes have succeeded" in package.run("status").out, "the end")
+    package.delete()

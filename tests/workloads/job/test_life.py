@@ -1,0 +1,252 @@
+"""What mlpack makes of a Job: what has become of it, and why."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from packager.cluster.diagnosis import diagnose
+from packager.cluster.past import Past
+from packager.kubernetes.snapshot import Snapshot
+from packager.kubernetes.verdict import Finding, Phase, Verdict
+from packager.workloads.job.life import Job
+from tests.fake_cluster import Object, item
+
+NAME = "hello-mpi-one-job"
+BEGIN = datetime(2026, 11, 21, tzinfo=UTC)
+KIND = Job()
+RUNNING = {"running": {"startedAt": "2026-11-21T00:00:02Z"}}
+
+
+def at(seconds: float) -> str:
+    return (BEGIN + timedelta(seconds=seconds)).isoformat()
+
+
+def job(*conditions: str, spec: Object | None = None, **status: Any) -> Object:
+    """Return the Job; a condition is its type, or type and reason, or these and a message."""
+    condition_list = [
+        dict(zip(("type", "reason", "message"), words.split(":", 2), strict=False)) for words in conditions
+    ]
+    job_status = (
+        {"conditions": [{"status": "True", **condition} for condition in condition_list], **status}
+        if status or condition_list
+        else {}
+    )
+    metadata = {"creationTimestamp": at(0)}
+    return item("Job", NAME, metadata=metadata, spec={"backoffLimit": 0, **(spec or {})}, status=job_status)
+
+
+def pod(state: Object = RUNNING, *, attempt: int = 1, phase: str = "Running", **metadata: Any) -> Object:
+    """Return the pod of an attempt."""
+    containers = [{"name": "main", "image": "a:1", "state": state, "restartCount": 0}]
+    return item(
+        "Pod",
+        f"{NAME}-abcd{attempt}",
+        metadata={"creationTimestamp": at(attempt * 20), "labels": {"job-name": NAME}, **metadata},
+        spec={"containers": [{"name": "main", "image": "a:1"}]},
+        status={"phase": phase, "containerStatuses": containers},
+    )
+
+
+def failed(attempt: int = 1, log: str = "no such file\n") -> Object:
+    """Return the pod of an attempt that has failed."""
+    end = {"exitCode": 3, "reason": "Error", "message": log, "finishedAt": at(attempt * 20 + 5)}
+    return pod({"terminated": end}, attempt=attempt, phase="Failed")
+
+
+def succeeded(attempt: int = 1) -> Object:
+    """Return the pod of an attempt that has succeeded."""
+    end = {"exitCode": 0, "reason": "Completed", "finishedAt": at(attempt * 20 + 5)}
+    return pod({"terminated": end}, attempt=attempt, phase="Succeeded")
+
+
+def warning(message: str, second: float = 1, reason: str = "FailedCreate") -> Object:
+    """Return a warning about the Job."""
+    about = {"kind": "Job", "name": NAME, "uid": f"Job-{NAME}"}
+    metadata = {"name": f"event-{second}", "creationTimestamp": at(second)}
+    return {"type": "Warning", "reason": reason, "message": message, "involvedObject": about, "metadata": metadata}
+
+
+def judged(workload: Object, *pods: Object, age: float = 30, events: tuple[Object, ...] = ()) -> Verdict:
+    return diagnose(KIND, Snapshot(workload, (), pods, events, age), Past())
+
+
+def test_it_is_over_when_it_is_complete() -> None:
+    verdict = judged(job("SuccessCriteriaMet:CompletionsReached", "Complete:CompletionsReached"), succeeded())
+    assert verdict == Verdict(Phase.SUCCEEDED, "the pod has succeeded")
+
+
+@pytest.mark.parametrize("condition", ["SuccessCriteriaMet:CompletionsReached", "FailureTarget:BackoffLimitExceeded"])
+def test_a_job_is_not_over_while_its_pods_are_being_stopped(condition: str) -> None:
+    going = pod(deletionTimestamp=at(30), deletionGracePeriodSeconds=30)
+    assert judged(job(condition), going, age=300).phase is Phase.RUNNING
+    assert KIND.unreported_end(Snapshot(job(condition), (), (succeeded(),), (), 300)) is None
+
+
+@pytest.mark.parametrize("status", ["False", "Unknown"])
+def test_a_condition_that_does_not_hold_is_no_end(status: str) -> None:
+    workload = job("Complete", "Failed", "Suspended")
+    for condition in workload["status"]["conditions"]:
+        condition["status"] = status
+    assert judged(workload, pod()) == Verdict(Phase.RUNNING, "pods: 1 running")
+
+
+@pytest.mark.parametrize(
+    ("condition", "spec", "sentence"),
+    [
+        ("BackoffLimitExceeded:Job has reached the specified backoff limit", {}, "the pod has failed"),
+        (
+            "BackoffLimitExceeded:Job has reached the specified backoff limit",
+            {"backoffLimit": 2},
+            "the pod has failed in each of 3 attempts",
+        ),
+        (
+            "DeadlineExceeded:Job was active longer than specified deadline",
+            {"activeDeadlineSeconds": 60},
+            "it took longer than its activeDeadlineSeconds of 60",
+        ),
+        (
+            "PodFailurePolicy:Container main for pod team/a failed with exit code 3",
+            {},
+            "its podFailurePolicy has ended it: Container main for pod team/a failed with exit code 3",
+        ),
+        ("FailedIndexes:Job has failed indexes", {}, "pods of these indexes have failed: 1,3"),
+        (
+            "MaxFailedIndexesExceeded:Job has exceeded the specified maximal number of failed indexes",
+            {"maxFailedIndexes": 1},
+            "pods of more than 1 indexes (maxFailedIndexes) have failed: 1,3",
+        ),
+        ("Unheard:a reason of another year", {}, "a reason of another year"),
+        ("", {}, "the job has failed"),
+    ],
+)
+def test_each_reason_is_a_sentence(condition: str, spec: Object, sentence: str) -> None:
+    verdict = judged(job(f"Failed:{condition}", spec=spec, failedIndexes="1,3"))
+    assert verdict == Verdict(Phase.FAILED, sentence)
+
+
+def test_a_failure_shows_the_last_pod_and_why_those_before_it_have_failed() -> None:
+    workload = job("Failed:BackoffLimitExceeded", spec={"backoffLimit": 1})
+    verdict = judged(workload, failed(2), failed(1, "out of disk\n"), age=60)
+    message = "container main ended with exit code 3"
+    assert verdict.summary == "the pod has failed in each of 2 attempts"
+    assert verdict.findings == (
+        Finding("Error", f"pod/{NAME}-abcd2", message, log=("no such file",), container="main"),
+        Finding("Retried", f"pod/{NAME}-abcd1", f"attempt 1 of 2: {message}", blocks=False),
+    )
+
+
+def test_a_job_that_is_started_again_says_why() -> None:
+    workload = job(spec={"backoffLimit": 2}, active=1, failed=1)
+    verdict = judged(workload, failed(1), pod(attempt=2), age=50)
+    retried = f"attempt 1 of 3: {'container main ended with exit code 3'}"
+    assert verdict.phase is Phase.RUNNING
+    assert verdict.findings == (Finding("Retried", f"pod/{NAME}-abcd1", retried, blocks=False, log=("no such file",)),)
+
+
+def test_success_at_the_second_attempt_tells_of_the_first() -> None:
+    verdict = judged(job("Complete", spec={"backoffLimit": 2}), failed(1), succeeded(2))
+    assert (verdict.phase, [finding.reason for finding in verdict.findings]) == (Phase.SUCCEEDED, ["Retried"])
+
+
+def test_a_suspended_job_waits() -> None:
+    verdict = judged(job("Suspended:JobSuspended:Job suspended", spec={"suspend": True}), age=300)
+    assert verdict == Verdict(
+        Phase.STUCK,
+        "suspended, by a queue or a user",
+        (Finding("Suspended", f"job/{NAME}", "suspended, by a queue or a user"),),
+    )
+
+
+def test_pods_that_a_deadline_or_a_suspension_takes_away_are_no_loss() -> None:
+    going = pod(deletionTimestamp=at(60), deletionGracePeriodSeconds=30)
+    late = judged(job("Failed:DeadlineExceeded", spec={"activeDeadlineSeconds": 10}), going)
+    assert late == Verdict(Phase.FAILED, "it took longer than its activeDeadlineSeconds of 10")
+    held = judged(job(spec={"suspend": True}), going)
+    assert [finding.reason for finding in held.findings] == ["Suspended"]
+
+
+REFUSED = {
+    "QuotaExceeded": (
+        'Error creating: pods "x" is forbidden: exceeded quota: full, requested: pods=1, used: pods=1, limited: pods=1',
+        "the quota full of the namespace does not allow another pod: asked for pods=1, used pods=1 of pods=1",
+    ),
+    "PodSecurity": (
+        'Error creating: pods "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true',
+        "the namespace enforces Pod Security restricted:latest, and the pods violate it: runAsNonRoot != true",
+    ),
+    "LimitRange": (
+        'Error creating: pods "x" is forbidden: maximum memory usage per Container is 64Mi, but limit is 128Mi',
+        'pods "x" is forbidden: maximum memory usage per Container is 64Mi, but limit is 128Mi',
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_a_pod_that_may_not_be_made_is_told_by_the_event(reason: str) -> None:
+    event, message = REFUSED[reason]
+    verdict = judged(job(startTime=at(0)), events=(warning(event),))
+    assert (verdict.phase, verdict.summary) == (Phase.STUCK, message)
+    assert [(finding.reason, finding.subject) for finding in verdict.findings] == [(reason, f"job/{NAME}")]
+
+
+def test_a_refusal_before_the_newest_pod_is_over() -> None:
+    made = {**warning("Created pod: x", 5, "SuccessfulCreate"), "type": "Normal"}
+    events = (warning(REFUSED["QuotaExceeded"][0]), made)
+    assert judged(job(startTime=at(0), active=0), pod(), events=events).phase is Phase.RUNNING
+
+
+def test_a_job_that_nobody_acts_on_but_not_at_once() -> None:
+    assert judged(job(), age=5) == Verdict(Phase.PENDING, "no pods yet")
+    verdict = judged(job(), age=9)
+    message = "no controller has reacted: the Job controller is not running"
+    hint = "is kube-controller-manager running? kubectl get pods --namespace=kube-system"
+    assert verdict == Verdict(Phase.STUCK, message, (Finding("ControllerSilent", f"job/{NAME}", message, hint),))
+
+
+@pytest.mark.parametrize(
+    ("last", "phase", "summary"),
+    [(succeeded(), Phase.SUCCEEDED, "the pod has succeeded"), (failed(), Phase.FAILED, "the pod has failed")],
+)
+def test_an_end_that_the_controller_does_not_see(last: Object, phase: Phase, summary: str) -> None:
+    soon = judged(job(active=1), last, age=30)
+    assert (soon.phase, soon.findings) == (Phase.RUNNING, ())
+    later = judged(job(active=1), last, age=40)
+    assert (later.phase, [finding.reason for finding in later.findings]) == (Phase.RUNNING, ["ControllerSilent"])
+    verdict = judged(job(active=1), last, age=60)
+    assert (verdict.phase, verdict.summary) == (phase, summary)
+    assert "ControllerSilent" in [finding.reason for finding in verdict.findings]
+
+
+def test_a_pod_that_is_not_made_anew_is_missed() -> None:
+    workload = job(spec={"backoffLimit": 1}, failed=1)
+    assert judged(workload, failed(), age=30).phase is Phase.RUNNING
+    verdict = judged(workload, failed(), age=60)
+    assert verdict.summary == "the pod ended at 00:00:25 UTC, and its Job has not created another one since"
+
+
+def test_a_pod_that_somebody_deletes_fails_the_job() -> None:
+    about = {"kind": "Pod", "name": f"{NAME}-abcd1", "uid": "gone"}
+    made = {**warning(f"Created pod: {NAME}-abcd1", 2, "SuccessfulCreate"), "type": "Normal"}
+    killing = {**warning("Stopping container main", 20, "Killing"), "type": "Normal", "involvedObject": about}
+    verdict = judged(job("Failed:BackoffLimitExceeded"), events=(made, killing))
+    assert (verdict.phase, verdict.summary) == (
+        Phase.FAILED,
+        f"pod/{NAME}-abcd1: it was deleted, which stopped it",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "pod_name", "role"),
+    [
+        ("a", "a-x2f9k", "main"),
+        ("a", "a-b-x2f9k", None),
+        ("a", "a", None),
+        ("a" * 63, f"{'a' * 58}x2f9k", "main"),
+        ("a.b", "acb-x2f9k", None),
+    ],
+)
+def test_pods_are_known_by_their_names(name: str, pod_name: str, role: str | None) -> None:
+    assert KIND.role(name, pod_name) == role

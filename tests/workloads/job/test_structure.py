@@ -1,0 +1,120 @@
+"""The manifest of a Job: what a build writes, and what `verify` finds in one that somebody has changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from packager.build.plan import Options, plan
+from packager.build.render import render
+from packager.spec.load import load
+from packager.spec.settings import parse_setting
+from packager.verify import kinds as checks
+from packager.workloads.structures import pods
+from tests import demo, kinds, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: a}
+spec:
+  template:
+    spec: {containers: [{name: main}]POLICY}
+"""
+
+
+def built(folder: Path, *settings: str) -> dict[str, Any]:
+    """Return the manifest that is written for the demo as a Job."""
+    given = [parse_setting(setting) for setting in (*kinds.SET, *settings)]
+    files = {"train.py": "#!/usr/bin/env python3\n"}
+    loaded = load(demo.write(folder, demo.changed("files: [train.sh] => files: [train.sh, train.py]"), files), given)
+    entries = {entry.path: entry.content for entry in render(plan(loaded, loaded.spec.variants[0], Options())).entries}
+    content = entries["quickstart/k8s/mlops/one-job/job.yaml"]
+    assert isinstance(content, bytes)
+    return dict(yaml.safe_load(content))
+
+
+def test_without_retries_it_runs_once(tmp_path: Path) -> None:
+    spec = built(tmp_path)["spec"]
+    assert sorted(spec) == ["backoffLimit", "template"]
+    assert (spec["backoffLimit"], spec["template"]["spec"]["restartPolicy"]) == (0, "Never")
+    assert spec["template"]["metadata"]["annotations"] == {
+        "kubectl.kubernetes.io/default-container": "main",
+        "sidecar.istio.io/inject": "false",
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+        "karpenter.sh/do-not-disrupt": "true",
+    }
+
+
+def test_its_limits(tmp_path: Path) -> None:
+    keys = ("retries=3", "deadline=600", "ttl=60")
+    spec = built(tmp_path, *(f"overlays.one-job.{key}" for key in keys))["spec"]
+    assert {key: value for key, value in spec.items() if key != "template"} == {
+        "backoffLimit": 3,
+        "activeDeadlineSeconds": 600,
+        "ttlSecondsAfterFinished": 60,
+    }
+
+
+@pytest.mark.parametrize(
+    ("processes", "start"),
+    [
+        (None, []),
+        ("2", ["torchrun", "--standalone", "--nproc_per_node=2"]),
+        ("auto", ["torchrun", "--standalone", "--nproc_per_node=auto"]),
+    ],
+)
+def test_processes_are_started_by_torchrun(tmp_path: Path, processes: str | None, start: list[str]) -> None:
+    settings = [f"overlays.one-job.processes={processes}"] if processes else []
+    job = built(tmp_path, "variants.0.script=train.py", *settings)
+    [container] = job["spec"]["template"]["spec"]["containers"]
+    assert container["command"] == [*start, "$(MODEL_DIR)/quickstart/scripts/train.py"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "problem"),
+    [
+        (
+            ", restartPolicy: OnFailure",
+            (
+                "file.yaml:6:55: Job a: spec.template.spec.restartPolicy: expected Never, found 'OnFailure' "
+                "(with OnFailure the pod is deleted when its last attempt has failed, and its log with it)"
+            ),
+        ),
+        (
+            ", restartPolicy: Always",
+            (
+                "file.yaml:6:55: Job a: spec.template.spec.restartPolicy: expected Never, found 'Always' "
+                "(the API server refuses a Job that never ends)"
+            ),
+        ),
+        (
+            "",
+            (
+                "file.yaml:6:11: Job a: spec.template.spec.restartPolicy: expected Never, found nothing, which means "
+                "Always (the API server refuses a Job that never ends)"
+            ),
+        ),
+    ],
+)
+def test_a_pod_that_is_started_again_in_its_place(policy: str, problem: str) -> None:
+    assert [str(problem_found) for problem_found in checks.check(written.overlay(JOB.replace("POLICY", policy)))] == [
+        problem
+    ]
+
+
+def test_what_a_build_writes_has_no_problems() -> None:
+    assert list(checks.check(written.overlay(JOB.replace("POLICY", ", restartPolicy: Never")))) == []
+
+
+@pytest.mark.parametrize(("parallelism", "count"), [("", 1), ("  parallelism: 3\n", 3), ("  parallelism: x\n", 1)])
+def test_how_many_pods_it_has(parallelism: str, count: int) -> None:
+    manifest = written.overlay(JOB.replace("POLICY", "") + parallelism).manifests[0]
+    assert [(group.count, group.computes, group.main, group.field_path) for group in pods(manifest)] == [
+        (count, True, True, "spec.template.spec")
+    ]

@@ -1,0 +1,133 @@
+"""A Job by the verbs that ask a cluster, which is made up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.fake_cluster import healthy, item
+from tests.life import ENDED_WITH_3, JOB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import Outcome
+    from tests.fake_cluster import Object
+    from tests.life import Life
+
+    Mlpack = Callable[..., Outcome]
+
+WHERE = ("hello-mpi", "-n", "team")
+DEPLOY = ("deploy", *WHERE, "--no-verify")
+SHOWN = f"job/{JOB}"
+
+
+@pytest.fixture
+def cluster(life: Life) -> Life:
+    """The made-up cluster, for a package whose first overlay is a Job of two attempts."""
+    life.served["batch/v1"] = ["Job"]
+    *rest, pod = life.overlays["single-node"]
+    template = {"metadata": {"labels": {"team": "a"}}, "spec": pod["spec"]}
+    labels = {"app.kubernetes.io/managed-by": "mlpack", "app.kubernetes.io/name": "hello-mpi"}
+    metadata = {"name": JOB, "labels": labels}
+    spec = {"backoffLimit": 1, "template": template}
+    life.overlays["multi-node"] = [
+        *rest,
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec},
+    ]
+    return life
+
+
+def attempt(number: int, state: Object | None = None, phase: str = "Running") -> Object:
+    """Return the pod of an attempt, which runs when no other state is given."""
+    metadata = {
+        "labels": {"job-name": JOB},
+        "ownerReferences": [{"kind": "Job", "name": JOB, "uid": f"Job-{JOB}"}],
+        "creationTimestamp": f"2026-11-21T00:00:0{number}Z",
+    }
+    containers = [{"name": "main", "image": "a:1", "state": state or {"running": {}}, "restartCount": 0}]
+    status = {"phase": phase, "containerStatuses": containers}
+    return item("Pod", f"{JOB}-abcd{number}", metadata=metadata, spec={"containers": [{"name": "main"}]}, status=status)
+
+
+def fail_twice(life: Life) -> None:
+    """Let both attempts fail, and the Job with them."""
+    life.objects += [attempt(number, ENDED_WITH_3, "Failed") for number in (1, 2)]
+    failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}
+    life.find("Job", JOB)["status"] = {"failed": 2, "conditions": [failed]}
+
+
+def complete(life: Life) -> None:
+    """Let the Job end well."""
+    life.objects = [obj for obj in life.objects if obj["kind"] != "Pod"]
+    life.objects.append(attempt(1, {"terminated": {"exitCode": 0, "reason": "Completed"}}, "Succeeded"))
+    life.find("Job", JOB)["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+
+
+def test_deploy_waits_for_its_end(mlpack: Mlpack, cluster: Life) -> None:
+    cluster.moments = [lambda: cluster.objects.append(attempt(1)), lambda: complete(cluster)]
+    done = mlpack(*DEPLOY)
+    assert done.code == 0, done.stderr
+    assert f"{SHOWN} has succeeded\n" in done.stderr
+
+
+def test_deploy_says_why_each_attempt_has_failed(mlpack: Mlpack, cluster: Life) -> None:
+    cluster.moments = [lambda: fail_twice(cluster)]
+    done = mlpack(*DEPLOY)
+    assert done.code == 7
+    assert f"{SHOWN} has failed: the pod has failed in each of 2 attempts\n" in done.stderr
+    assert f"pod/{JOB}-abcd1: attempt 1 of 2: container main ended with exit code 3\n" in done.stderr
+
+
+def test_status_tells_the_last_attempt_first(mlpack: Mlpack, cluster: Life) -> None:
+    cluster._make(cluster.overlays["multi-node"])
+    fail_twice(cluster)
+    answer = mlpack("status", *WHERE, "-o", "json").json
+    assert (answer["phase"], answer["summary"]) == ("failed", "the pod has failed in each of 2 attempts")
+    assert [(finding["reason"], finding["subject"]) for finding in answer["findings"]] == [
+        ("Error", f"pod/{JOB}-abcd2"),
+        ("Retried", f"pod/{JOB}-abcd1"),
+    ]
+
+
+def test_the_last_attempt_is_the_main_pod(mlpack: Mlpack, cluster: Life) -> None:
+    cluster._make(cluster.overlays["multi-node"])
+    cluster.objects += [attempt(1, ENDED_WITH_3, "Failed"), attempt(2)]
+    cluster.logs = {f"{JOB}-abcd2": "epoch 1\n"}
+    assert mlpack("logs", *WHERE).stdout == "epoch 1\n"
+    assert mlpack("exec", *WHERE, "--", "id").code == 0
+    assert f"{JOB}-abcd2 --container=main -- id" in cluster.commands[0]
+
+
+def test_results_go_with_its_pods(mlpack: Mlpack, cluster: Life) -> None:
+    cluster._make(cluster.overlays["multi-node"])
+    complete(cluster)
+    done = mlpack("results", "hello-mpi", "out", "-n", "team")
+    assert done.code == 7
+    assert f"error: {SHOWN} has ended, and its results were deleted with its pods: OUTPUT_DIR is on" in done.stderr
+
+
+def test_history_and_delete_know_it(mlpack: Mlpack, cluster: Life) -> None:
+    cluster._make(cluster.overlays["multi-node"])
+    complete(cluster)
+    [deployment] = mlpack("history", *WHERE, "-o", "json").json["deployments"]
+    assert (deployment["workload"], deployment["ended"]) == (SHOWN, "succeeded")
+    assert mlpack("delete", *WHERE, "-y").code == 0
+    assert [obj for obj in cluster.objects if obj["kind"] == "Job"] == []
+
+
+def test_doctor_asks_whether_its_pod_is_let_in(mlpack: Mlpack, cluster: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.objects = healthy().objects
+    trials: list[dict[str, Any]] = []
+    create = cluster._create  # noqa: SLF001 - what a dry run is given, and leaves nowhere
+
+    def keep(given: dict[str, Any]) -> Any:
+        trials.append(given)
+        return create(given)
+
+    monkeypatch.setattr(cluster, "_create", keep)
+    answer = mlpack("doctor", *WHERE, "-o", "json").json
+    assert [finding for finding in answer["findings"] if finding["state"] == "fails"] == []
+    [labels] = [trial["metadata"]["labels"] for trial in trials if trial["kind"] == "Pod"]
+    assert labels == {"team": "a", "job-name": JOB, "batch.kubernetes.io/job-name": JOB}
