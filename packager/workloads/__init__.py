@@ -11,10 +11,11 @@ from importlib import import_module
 from typing import Any, get_args
 
 from packager.workloads.job.values import Job
+from packager.workloads.jobset.values import JobSet
 from packager.workloads.mpijob.values import MPIJob
 from packager.workloads.pod.values import Pod
 
-AnyOverlay = Pod | Job | MPIJob
+AnyOverlay = Pod | Job | MPIJob | JobSet
 
 
 def of_each_kind(module: str) -> dict[str, Any]:

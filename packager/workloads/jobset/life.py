@@ -1,0 +1,259 @@
+"""JobSet in a cluster: roles of pods on several nodes, one Indexed Job per role (jobset.x-k8s.io/v1alpha2).
+
+A JobSet is over when `Completed` or `Failed` is true. Before that, the Job of a pod that has failed takes its other
+pods away, and these may take long to stop: when no retry is left, its end is certain as soon as one Job is to fail
+(`FailureTarget`), and there is no need to wait for the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from packager.kubectl.refusals import refusal
+from packager.kubernetes.manifest import Manifest, at, listing, mapping
+from packager.kubernetes.objects import (
+    condition,
+    events_about,
+    is_being_deleted,
+    labels,
+    moment,
+    name,
+    sentence,
+    shown,
+    status,
+    true_condition,
+    uid,
+)
+from packager.kubernetes.pods import LAST_LINES
+from packager.kubernetes.verdict import Finding, Phase, Verdict
+from packager.workloads import batchjob
+from packager.workloads.jobset import attempts
+from packager.workloads.jobset.losses import lost
+from packager.workloads.jobset.operator import JOBSET
+from packager.workloads.jobset.structure import JobSet as Structure
+from packager.workloads.workload import Role, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
+
+OPERATOR_SILENCE = 8.0
+"""Seconds in which a living controller has acted on a JobSet; it usually takes less than one."""
+
+_IS_IT_RUNNING = "is JobSet running? kubectl get pods --all-namespaces | grep jobset-controller-manager"
+_CAUSE_LINES = 60
+"""How much of the log of a pod that failed is shown: torchrun puts a table of twenty lines below a traceback."""
+
+_MOST_STOPPED = 8
+"""Of how many of the other pods the last lines are shown."""
+
+_UNMADE = ("JobCreationFailed", "HeadlessServiceCreationFailed", "PVCCreationFailed")
+
+
+class JobSet(Workload):
+    """A workload of pods that find each other by name."""
+
+    name = "JobSet"
+    resource = "jobsets.jobset.x-k8s.io"
+    operator = JOBSET
+    has_workers = True
+    owned = ("jobs.batch",)
+
+    def made_objects(self, workload: Object) -> tuple[str, ...]:
+        """Return the Jobs, and the Service by which the pods have names."""
+        made = Structure().made_objects(Manifest(workload))
+        return tuple(f"{'services' if kind == 'Service' else 'jobs.batch'}/{name}" for kind, name in made)
+
+    def selector(self, workload: Object) -> dict[str, str]:
+        """Return the label that JobSet gives the Jobs and their pods."""
+        return {attempts.JOBSET: name(workload)}
+
+    def pod_labels(self, name: str, role: str) -> dict[str, str]:
+        """Return what JobSet, and the Job, add, but for uids and hashes (jobset_controller.go)."""
+        job = f"{name}-{role}-0"
+        also = {"batch.kubernetes.io/job-name": job, "job-name": job}
+        return {attempts.JOBSET: name, attempts.ROLE: role, attempts.JOB_INDEX: "0", attempts.ATTEMPT: "0", **also}
+
+    def role(self, name: str, pod: str) -> Role | None:
+        """Return "worker" for a pod of the set: its name ends in the indices of its Job and its own, and five more."""
+        return "worker" if re.fullmatch(rf"{re.escape(name)}-.+-[0-9]+-[0-9]+-[a-z0-9]{{5}}", pod) else None
+
+    def ending(self, snapshot: Snapshot) -> Verdict | None:
+        """Return what the conditions Completed and Failed say, or that Failed is certain."""
+        jobset = snapshot.workload
+        if true_condition(jobset, "Completed"):
+            return Verdict(Phase.SUCCEEDED, _ended_well(jobset))
+        failed, failing = true_condition(jobset, "Failed"), _failing(snapshot)
+        if failed is None and not (failing and _is_last(jobset)):
+            return None
+        losses = tuple(lost(snapshot, failing))
+        return Verdict(Phase.FAILED, _reason(snapshot, failed, losses), losses)
+
+    def unreported_end(self, snapshot: Snapshot) -> tuple[Verdict, datetime | None] | None:
+        """Return that all pods that have to have ended well, when JobSet says nothing of it."""
+        jobset, targets = snapshot.workload, _targets(snapshot.workload)
+        complete = {labels(job).get(attempts.ROLE): true_condition(job, "Complete") for job in snapshot.children}
+        ends = [end for role in targets if (end := complete.get(role))]
+        is_noticed = any(true_condition(jobset, kind) for kind in ("Completed", "Failed"))
+        if is_noticed or len(ends) < len(targets):
+            return None
+        times = [moment(end["lastTransitionTime"]) for end in ends if end.get("lastTransitionTime")]
+        message = f"{_ended_well(jobset)}, but JobSet has not noticed yet"
+        silence = Finding("OperatorSilent", shown(jobset), message, _IS_IT_RUNNING, blocks=False)
+        return Verdict(Phase.SUCCEEDED, _ended_well(jobset), (silence,)), max(times, default=None)
+
+    def stops_its_pods(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - whatever is in it
+        """Say that it does, for a pod that has failed: which were lost before that is told with the end."""
+        return True
+
+    def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
+        """Yield what JobSet, or a Job, may not make, that nobody acts on the set, and that it was started anew."""
+        if snapshot.workload["spec"].get("suspend"):
+            yield Finding("Suspended", shown(snapshot.workload), "suspended, by a queue or a user")
+            return
+        yield from _unmade(snapshot)
+        yield from _unattended(snapshot)
+        yield from _restarted(snapshot)
+
+    def pods_about_to_go(self, snapshot: Snapshot) -> Sequence[Object]:
+        """Return the pods of the last attempt, as soon as one of them has failed, or was taken away."""
+        pods = attempts.current(snapshot.pods)
+        return pods if attempts.failures(snapshot) or any(map(is_being_deleted, pods)) else ()
+
+    def warnings(self, snapshot: Snapshot) -> Iterator[Finding]:
+        """Yield why earlier attempts have failed, and what the pods wrote last that were stopped for the failure."""
+        yield from _restarted(snapshot)
+        if not true_condition(snapshot.workload, "Completed"):
+            yield from _last_lines(snapshot)
+
+    def failures(self, snapshot: Snapshot) -> Iterator[Finding]:
+        """Yield why pods of the last attempt have failed: first that which the others failed for."""
+        for pod, finding in attempts.failures(snapshot):
+            lines = _kept_lines(snapshot, pod)[-_CAUSE_LINES:] or finding.log
+            yield replace(finding, message=f"{attempts.who(pod)}: {finding.message}", log=lines)
+
+    def main(self, pods: Sequence[Object]) -> Object | None:
+        """Return the first pod of the role that leads, in the last attempt."""
+        return next(iter(attempts.current(pods)), None)
+
+    def workers(self, pods: Sequence[Object]) -> list[Object]:
+        """Return the pods that compute."""
+        return [pod for pod in attempts.current(pods) if attempts.computes(pod)]
+
+    def listed(self, pods: Sequence[Object]) -> list[Object]:
+        """Return all pods of the last attempt, those of the role that leads first."""
+        return attempts.current(pods)
+
+
+def _targets(jobset: Object) -> list[str]:
+    """Return the roles of which all pods have to end well; JobSet takes nothing for all roles."""
+    spec = jobset["spec"]
+    names = listing(at(spec, ("successPolicy", "targetReplicatedJobs")))
+    return [str(name) for name in names or (mapping(job).get("name") for job in listing(spec.get("replicatedJobs")))]
+
+
+def _ended_well(jobset: Object) -> str:
+    return f"all pods of {' and '.join(_targets(jobset))} have succeeded"
+
+
+def _attempts(jobset: Object) -> int:
+    """Return how often the set is started at most."""
+    return 1 + int(mapping(jobset["spec"].get("failurePolicy")).get("maxRestarts") or 0)
+
+
+def _is_last(jobset: Object) -> bool:
+    """Whether a Job that fails makes the set fail; rules of its own may say anything."""
+    has_rules = bool(mapping(jobset["spec"].get("failurePolicy")).get("rules"))
+    return not has_rules and int(status(jobset).get("restarts") or 0) + 1 >= _attempts(jobset)
+
+
+def _failing(snapshot: Snapshot) -> list[Object]:
+    """Return the Jobs of the last attempt that have failed, or are certain to."""
+    restarts = str(status(snapshot.workload).get("restarts") or 0)
+    jobs = [job for job in snapshot.children if labels(job).get(attempts.ATTEMPT, restarts) == restarts]
+    return [job for job in jobs if any(true_condition(job, kind) for kind in batchjob.FAILING)]
+
+
+def _reason(snapshot: Snapshot, failed: Object | None, losses: Sequence[Finding]) -> str:
+    """Return why a set has failed: its own condition names no more than a Job."""
+    jobset, number = snapshot.workload, _attempts(snapshot.workload)
+    last = f", in the last of {number} attempts" if number > 1 else ""
+    late = [job for job in _failing(snapshot) if batchjob.is_past_deadline(job)]
+    if late:
+        return f"it took longer than its activeDeadlineSeconds of {late[0]['spec'].get('activeDeadlineSeconds')}{last}"
+    for pod, finding in attempts.failures(snapshot):
+        return f"{attempts.who(pod)}: {finding.message}{last}"
+    if losses:
+        return f"{losses[0].message}{last}"
+    return sentence(failed or {}) or f"{shown(jobset)} has failed"
+
+
+def _unmade(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield what the API server did not let JobSet, or a Job, make: a quota, Pod Security."""
+    jobset = snapshot.workload
+    if not snapshot.children:
+        for event in reversed(snapshot.warnings(jobset)):
+            if event.get("reason") in _UNMADE:
+                message = sentence(event)
+                yield refusal(shown(jobset), message) or Finding(str(event["reason"]), shown(jobset), message)
+                return
+    for job in snapshot.children:
+        if status(job).get("active") or batchjob.is_ending(job):
+            continue
+        if finding := batchjob.pod_refusal(snapshot, job):
+            yield finding
+
+
+def _unattended(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield that nobody acts on the set, or on its end."""
+    jobset = snapshot.workload
+    if not status(jobset) and not snapshot.children:
+        if snapshot.age >= OPERATOR_SILENCE and not events_about(snapshot.events, jobset):
+            message = "no controller has reacted: JobSet is not running"
+            yield Finding("OperatorSilent", shown(jobset), message, _IS_IT_RUNNING)
+        return
+    if unreported_end := JobSet().unreported_end(snapshot):
+        verdict, since = unreported_end
+        if since and snapshot.now - since > timedelta(seconds=OPERATOR_SILENCE):
+            yield from verdict.findings
+
+
+def _restarted(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield why earlier attempts have failed: by their pods, as far as somebody watched, else by the set itself."""
+    jobset = snapshot.workload
+    restarts, number = int(status(jobset).get("restarts") or 0), _attempts(jobset)
+    for attempt in range(restarts):
+        pods = tuple(log.pod for log in snapshot.logs if attempts.attempt(log.pod) == attempt)
+        for pod, finding in attempts.failures(replace(snapshot, pods=pods))[:1]:
+            message = f"attempt {attempt + 1} of {number}: {attempts.who(pod)}: {finding.message}"
+            lines = _kept_lines(snapshot, pod)[-LAST_LINES:] or finding.log
+            yield Finding("Retried", finding.subject, message, finding.hint, blocks=False, log=lines)
+            break
+        else:
+            job = re.search(r"first failed job: ([^ )]+)", sentence(condition(jobset, "RestartingJobSet") or {}))
+            why = f": {job[1]} had failed" if job and attempt == restarts - 1 else ""
+            message = f"attempt {attempt + 1} of {number} has failed, and all pods were started again{why}"
+            yield Finding("Retried", shown(jobset), message, blocks=False)
+
+
+def _kept_lines(snapshot: Snapshot, pod: Object) -> tuple[str, ...]:
+    return next((log.lines for log in snapshot.logs if uid(log.pod) == uid(pod)), ())
+
+
+def _last_lines(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield what pods of the last attempt wrote before they were stopped because another one had failed."""
+    failed = {finding.subject for _, finding in attempts.failures(snapshot)}
+    restarts = int(status(snapshot.workload).get("restarts") or 0)
+    pods = attempts.current([log.pod for log in snapshot.logs if attempts.attempt(log.pod) == restarts])
+    ended_well = {name(pod) for pod in snapshot.pods if status(pod).get("phase") == "Succeeded"}
+    others = [pod for pod in pods if shown(pod) not in failed and name(pod) not in ended_well]
+    stopped = [pod for pod in others if _kept_lines(snapshot, pod)]
+    for pod in stopped[:_MOST_STOPPED]:
+        message = f"{attempts.who(pod)} was stopped; its last lines:"
+        yield Finding("Stopped", shown(pod), message, blocks=False, log=_kept_lines(snapshot, pod)[-LAST_LINES:])

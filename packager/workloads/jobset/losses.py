@@ -1,0 +1,63 @@
+"""Finds the pods of a JobSet that were deleted from outside and so made it fail. Pure.
+
+The Job counts a deleted pod as failed and deletes the others; for those it writes events.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from packager.kubernetes.objects import is_being_deleted, labels, last_seen, name, owners, sentence, uid
+from packager.kubernetes.stopped import DELETED, REDEPLOY_HINT, stop_requested_at, stopped
+from packager.kubernetes.verdict import Finding
+from packager.workloads.jobset.attempts import ROLE, current, failures, who
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
+
+# The name of an Indexed Job's pod (pkg/controller/job/indexed_job_utils.go).
+_POD = re.compile(r"(?P<job>.+)-(?P<index>[0-9]+)-[a-z0-9]{5}")
+
+_NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+def lost(snapshot: Snapshot, jobs: Sequence[Object]) -> list[Finding]:
+    """Return the pods that were told to stop before any had failed, and not by the Job itself: the first one first.
+
+    Args:
+        snapshot: What is there.
+        jobs: The Jobs that fail, or have failed.
+    """
+    if failures(snapshot):
+        return []
+    cleaned = {sentence(event).rpartition(" ")[2] for job in jobs for event in snapshot.about(job, "SuccessfulDelete")}
+    failing = set(map(uid, jobs))
+    going = [pod for pod in current(snapshot.pods) if owners(pod) & failing and name(pod) not in cleaned]
+    going.sort(key=lambda pod: stop_requested_at(pod) or _NEVER)
+    findings = [
+        replace(finding, message=f"{who(pod)}: {finding.message}")
+        for pod in going
+        if (finding := stopped(pod, snapshot))
+    ]
+    return findings or list(_gone(snapshot, jobs, cleaned))
+
+
+def _gone(snapshot: Snapshot, jobs: Sequence[Object], cleaned: set[str]) -> Iterator[Finding]:
+    """Yield the first pod of these Jobs that is gone: a kubelet says that it stops only those that run."""
+    living = {uid(pod) for pod in snapshot.pods if not is_being_deleted(pod)}
+    roles = {name(job): labels(job).get(ROLE, "pod") for job in jobs}
+    for event in sorted(snapshot.events, key=last_seen):
+        about = event["involvedObject"]
+        is_kill = event.get("reason") == "Killing" and sentence(event).startswith("Stopping container ")
+        pod = _POD.fullmatch(about["name"]) if about.get("kind") == "Pod" else None
+        is_ours = pod is not None and pod["job"] in roles
+        if pod and is_kill and is_ours and about.get("uid") not in living and about["name"] not in cleaned:
+            message = f"{roles[pod['job']]} {pod['index']}: it was deleted, which stopped it"
+            yield Finding(DELETED, f"pod/{about['name']}", message, REDEPLOY_HINT, blocks=False)
+            return

@@ -1,0 +1,44 @@
+"""Operator of JobSets: JobSet's controller."""
+
+from packager.workloads.operator import Operator
+
+# The manifest is what `kustomize build config/default` makes of the module sigs.k8s.io/jobset@v0.12.0, with the image
+# of the release. The controller makes the certificate of its webhooks itself (internalCertManagement). The name of its
+# lease is in api/config/v1alpha1/defaults.go there; how long it holds is controller-runtime's.
+JOBSET = Operator(
+    short="jobset",
+    name="JobSet",
+    deployment="jobset-controller-manager",
+    lease="6d4f6a47.jobset.x-k8s.io",
+    lease_seconds=15,
+    version="v0.12.0",
+    url="https://github.com/kubernetes-sigs/jobset/releases/download/v0.12.0/manifests.yaml",
+    sha256="a41aaf12dd0b7b0a3d626b8d6107f32c3dc889d7e7830adc46b8cdb77a8963bb",
+    kind="JobSet",
+    crd="jobsets.jobset.x-k8s.io",
+    api="jobset.x-k8s.io/v1alpha2",
+    edit_role=None,
+    rival=None,
+    brings=(
+        ("deployment", "jobset-controller-manager", "jobset-system"),
+        ("mutatingwebhookconfiguration", "jobset-mutating-webhook-configuration", ""),
+        ("validatingwebhookconfiguration", "jobset-validating-webhook-configuration", ""),
+        ("service", "jobset-controller-manager-metrics-service", "jobset-system"),
+        ("service", "jobset-webhook-service", "jobset-system"),
+        ("secret", "jobset-webhook-server-cert", "jobset-system"),
+        ("configmap", "jobset-manager-config", "jobset-system"),
+        ("serviceaccount", "jobset-controller-manager", "jobset-system"),
+        ("rolebinding", "jobset-leader-election-rolebinding", "jobset-system"),
+        ("rolebinding", "jobset-manager-secrets-rolebinding", "jobset-system"),
+        ("role", "jobset-leader-election-role", "jobset-system"),
+        ("role", "jobset-manager-secrets-role", "jobset-system"),
+        ("clusterrolebinding", "jobset-manager-rolebinding", ""),
+        ("clusterrolebinding", "jobset-metrics-reader-rolebinding", ""),
+        ("clusterrolebinding", "jobset-proxy-rolebinding", ""),
+        ("clusterrole", "jobset-manager-role", ""),
+        ("clusterrole", "jobset-metrics-reader", ""),
+        ("clusterrole", "jobset-proxy-role", ""),
+        ("customresourcedefinition", "jobsets.jobset.x-k8s.io", ""),
+        ("namespace", "jobset-system", ""),
+    ),
+)

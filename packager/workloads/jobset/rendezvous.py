@@ -1,0 +1,185 @@
+"""Defines the variables by which the pods of a JobSet find each other, for each way to do so.
+
+torch: torchrun reads PET_<FLAG> for each of its flags (torch/distributed/argparse_util.py); the names are those that
+Kubeflow's trainer sets (kubeflow/trainer, pkg/constants/constants.go). The rendezvous is static: with `c10d` each agent
+has to find out by its host's name whether it is the endpoint, which goes wrong in pods (pytorch/pytorch#73656).
+
+dmlc: what ps-lite reads (dmlc/ps-lite, src/postoffice.cc and src/van.cc). DMLC_USE_KUBERNETES lets the scheduler, which
+is given a name, listen on all addresses; without DMLC_NODE_HOST the others take the first interface that they find.
+
+jax: what jax.distributed.initialize() reads (jax/_src/distributed.py). xgboost: what its tracker's clients read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.base.values import Value
+from packager.workloads.reserved import by_dmlc, by_jax, by_torchrun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+NAME = "JOBSET_NAME"
+"""The variable that the other names are made of: what the JobSet is called in the cluster, whoever added a prefix."""
+
+_NAME_FIELD = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
+_INDEX_FIELD = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+_ADDRESS_FIELD = "status.podIP"
+
+
+class PodVariable(Value, frozen=True):
+    """A variable of the environment.
+
+    Attributes:
+        name: Its name.
+        value: Its value, in which `{role}` is the role, `{port}` the port, and a role's name in braces the number of
+            its pods; a field of the pod where `is_field`.
+        roles: Which roles have it; empty for all.
+        is_field: Whether the value is a field of the pod.
+    """
+
+    name: str
+    value: str
+    roles: tuple[str, ...] = ()
+    is_field: bool = False
+
+
+class Rendezvous(Value, frozen=True):
+    """One way in which pods find each other.
+
+    Attributes:
+        roles: The roles that it needs, and no other; empty for any roles.
+        port: Where the first pod of `leader` listens, unless the spec says otherwise; None where nothing is agreed.
+        leader: The role whose first pod the others look for.
+        single: Whether the leader's role has one pod only.
+        computes: The roles that get what options give to pods that compute; empty for all.
+        stores: The other roles that get what options say of storage.
+        success: The roles whose good end is the set's; empty where the spec has to say so.
+        variables: What the pods find in their environment.
+        reserved: Says why no environment may set a variable; None when it may set any but JOBSET_NAME.
+    """
+
+    roles: tuple[str, ...] = ()
+    port: int | None = None
+    leader: str | None = None
+    single: bool = False
+    computes: tuple[str, ...] = ()
+    stores: tuple[str, ...] = ()
+    success: tuple[str, ...] = ()
+    variables: tuple[PodVariable, ...] = ()
+    reserved: Callable[[str], str | None] | None = None
+
+    def environment(self, role: str, port: int | None, counts: Mapping[str, int]) -> Iterator[PodVariable]:
+        """Yield the variables of a role's pods, their values filled in.
+
+        Args:
+            role: The role.
+            port: The port.
+            counts: How many pods each role has.
+        """
+        yield PodVariable(NAME, _NAME_FIELD, is_field=True)
+        for variable in self.variables:
+            if not variable.roles or role in variable.roles:
+                value = variable.value if variable.is_field else variable.value.format(role=role, port=port, **counts)
+                yield PodVariable(variable.name, value, is_field=variable.is_field)
+
+    def refused(self, key: str) -> str | None:
+        """Return why no environment may set the variable `key`; None when it may."""
+        if key == NAME:
+            return "the overlay sets it, to the JobSet's name"
+        return self.reserved(key) if self.reserved else None
+
+
+def _index(name: str, *roles: str) -> PodVariable:
+    return PodVariable(name, _INDEX_FIELD, roles, is_field=True)
+
+
+def _host(role: str) -> str:
+    """Return the name of a role's first pod: <jobset>-<role>-<job>-<pod>.<service>, which JobSet makes."""
+    return f"$({NAME})-{role}-0-0.$({NAME})"
+
+
+RENDEZVOUS: dict[str, Rendezvous] = {
+    "none": Rendezvous(),
+    "torch": Rendezvous(
+        roles=("node",),
+        port=29500,
+        leader="node",
+        computes=("node",),
+        success=("node",),
+        variables=(
+            PodVariable("PET_NNODES", "{node}"),
+            PodVariable("PET_NPROC_PER_NODE", "1"),
+            _index("PET_NODE_RANK"),
+            PodVariable("PET_MASTER_ADDR", _host("node")),
+            PodVariable("PET_MASTER_PORT", "{port}"),
+        ),
+        reserved=by_torchrun,
+    ),
+    "dmlc": Rendezvous(
+        roles=("scheduler", "server", "worker"),
+        port=9091,
+        leader="scheduler",
+        single=True,
+        computes=("worker",),
+        stores=("server",),
+        success=("worker",),
+        variables=(
+            PodVariable("DMLC_ROLE", "{role}"),
+            PodVariable("DMLC_PS_ROOT_URI", _host("scheduler")),
+            PodVariable("DMLC_PS_ROOT_PORT", "{port}"),
+            PodVariable("DMLC_NUM_SERVER", "{server}"),
+            PodVariable("DMLC_NUM_WORKER", "{worker}"),
+            PodVariable("DMLC_USE_KUBERNETES", "1"),
+            PodVariable("DMLC_NODE_HOST", _ADDRESS_FIELD, ("server", "worker"), is_field=True),
+            _index("DMLC_WORKER_ID", "worker"),
+        ),
+        reserved=by_dmlc,
+    ),
+    "jax": Rendezvous(
+        roles=("node",),
+        port=8476,
+        leader="node",
+        computes=("node",),
+        success=("node",),
+        variables=(
+            PodVariable("JAX_COORDINATOR_ADDRESS", f"{_host('node')}:{{port}}"),
+            PodVariable("JAX_NUM_PROCESSES", "{node}"),
+            _index("JAX_PROCESS_ID"),
+        ),
+        reserved=by_jax,
+    ),
+    "xgboost": Rendezvous(
+        roles=("worker",),
+        port=9091,
+        leader="worker",
+        computes=("worker",),
+        success=("worker",),
+        variables=(
+            PodVariable("DMLC_TRACKER_URI", _host("worker")),
+            PodVariable("DMLC_TRACKER_PORT", "{port}"),
+            PodVariable("DMLC_NUM_WORKER", "{worker}"),
+            _index("DMLC_TASK_ID"),
+        ),
+        reserved=by_dmlc,
+    ),
+}
+
+
+def named(keys: Collection[str]) -> Rendezvous:
+    """Return the way by which pods find each other that have variables of these names."""
+    ways = [way for way in RENDEZVOUS.values() if way.variables and way.variables[0].name in keys]
+    return ways[0] if ways else RENDEZVOUS["none"]
+
+
+COUNTS = {
+    variable.name: variable.value[1:-1]
+    for way in RENDEZVOUS.values()
+    for variable in way.variables
+    if variable.value[1:-1] in way.roles
+}
+"""The variables that say how many pods a role has, each with the role."""
+
+PROCESSES = "PET_NPROC_PER_NODE"
+"""The variable that says how many processes torchrun starts in each pod."""

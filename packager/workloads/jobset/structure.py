@@ -1,0 +1,96 @@
+"""Manifest of a JobSet (jobset.x-k8s.io/v1alpha2, as JobSet v0.12 reads it)."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from packager.kubernetes.manifest import at, listing, mapping, text
+from packager.kubernetes.ranges import INT32
+from packager.workloads.jobset import checks
+from packager.workloads.jobset.rendezvous import NAME, PROCESSES, named
+from packager.workloads.pods import Pods
+from packager.workloads.structure import Structure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.base.faults import Fault
+    from packager.base.yamlio import Location
+    from packager.kubernetes.manifest import Manifest
+
+
+OPTIONS = "mlpack/options"
+"""The annotation of pods that only some options for pods that compute change: `storage`, or `none`."""
+
+
+class JobSet(Structure):
+    """Pods in roles, each an Indexed Job."""
+
+    api = "jobset.x-k8s.io/v1alpha2"
+    maker = "JobSet"
+    ranges = MappingProxyType(
+        {
+            "failurePolicy.maxRestarts": (0, INT32),
+            "ttlSecondsAfterFinished": (0, INT32),
+            "replicatedJobs.*.replicas": (1, INT32),
+            "replicatedJobs.*.template.spec.parallelism": (1, INT32),
+            "replicatedJobs.*.template.spec.completions": (1, INT32),
+            "replicatedJobs.*.template.spec.backoffLimit": (0, INT32),
+            "replicatedJobs.*.template.spec.activeDeadlineSeconds": (1, None),
+        }
+    )
+
+    def pods(self, manifest: Manifest) -> Iterator[Pods]:
+        """Yield the pods of each role. Defaults are JobSet's: one Job of one pod, and all roles have to succeed."""
+        targets = listing(at(manifest.spec, ("successPolicy", "targetReplicatedJobs")))
+        for index, entry in enumerate(listing(manifest.spec.get("replicatedJobs"))):
+            location: Location = ("spec", "replicatedJobs", index, "template", "spec", "template")
+            name = str(mapping(entry).get("name"))
+            options = mapping(at(manifest.data, (*location, "metadata", "annotations"))).get(OPTIONS)
+            yield Pods(
+                manifest,
+                location,
+                name,
+                checks.count(entry),
+                computes=options not in ("storage", "none"),
+                stores=options != "none",
+                main=not targets or name in targets,
+                labels=(("jobset.sigs.k8s.io/replicatedjob-name", name),),
+                workload_label="jobset.sigs.k8s.io/jobset-name",
+                processes=_processes(at(manifest.data, (*location, "spec"))),
+            )
+
+    def faults(self, manifest: Manifest) -> Iterator[Fault]:
+        """Yield what JobSet's webhook would refuse, and what would go wrong later."""
+        yield from checks.faults(manifest)
+
+    def reserved(self, manifest: Manifest, key: str) -> str | None:
+        """Return why nobody may set what the pods find each other by: they have it in their environment already."""
+        names = {
+            text(mapping(variable).get("name"))
+            for pods in self.pods(manifest)
+            for _, container in pods.containers()
+            for variable in listing(container.get("env"))
+        }
+        return named(names).refused(key) if NAME in names else None
+
+    def longest_name(self, manifest: Manifest) -> str | None:
+        """Return the longest name of a pod: of the last one of a role, with five characters of its Job's."""
+        jobs = [mapping(entry) for entry in listing(manifest.spec.get("replicatedJobs"))]
+        return max((checks.longest_pod(manifest.name, job) for job in jobs), key=len, default=None)
+
+    def made_objects(self, manifest: Manifest) -> tuple[tuple[str, str], ...]:
+        """Return the Service by which the pods have names, and the Jobs (jobset_controller.go, pkg/util/placement)."""
+        subdomain = text(at(manifest.spec, ("network", "subdomain"))) or manifest.name
+        jobs = [mapping(entry) for entry in listing(manifest.spec.get("replicatedJobs"))]
+        names = [name for job in jobs for name in checks.job_names(manifest.name, job)]
+        return ("Service", subdomain), *(("Job", name) for name in names)
+
+
+def _processes(spec: Any) -> Location | None:
+    """Return where a pod's spec says how many processes to start in the pod, below the spec."""
+    for index, variable in enumerate(listing(at(spec, ("containers", 0, "env")))):
+        if mapping(variable).get("name") == PROCESSES:
+            return ("containers", 0, "env", index, "value")
+    return None

@@ -1,0 +1,226 @@
+"""JobSet: pods in roles, on several nodes, that find each other by name (jobset.x-k8s.io/v1alpha2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from packager.base.faults import Fault
+from packager.base.fields import Environment, Label, Parameter, RelativePath, Resources, Word, text
+from packager.base.problems import similar
+from packager.base.values import Fields, Meta
+from packager.kubernetes.environment import refusal_reason
+from packager.workloads.jobset.rendezvous import RENDEZVOUS, PodVariable, Rendezvous
+from packager.workloads.overlay import OverlaySpec
+from packager.workloads.program import Program, of_script
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from packager.base.yamlio import Location
+
+_INT32 = (1 << 31) - 1
+
+
+class JobSetRole(Fields, frozen=True):
+    """Pods that are alike but for their index."""
+
+    replicas: Annotated[int, Meta(ge=1, le=10_000, description="How many pods.")] = 1
+    resources: Annotated[
+        Resources | None, Meta(description="Of each pod's container; without it, those of the overlay.")
+    ] = None
+    script: Annotated[
+        RelativePath | None,
+        Meta(description="One of `files`: what each pod runs, in place of what the overlay or the variant says."),
+    ] = None
+    command: Annotated[
+        list[Word] | None, Meta(description="What each pod runs in place of a script; as `command` of an overlay.")
+    ] = None
+    args: Annotated[list[Word] | None, Meta(description="What `command`, or the image's entrypoint, is given.")] = None
+    environment: Annotated[
+        Environment, Meta(description="Variables of these pods alone. They replace those in mlops.env.")
+    ] = {}
+    gpu: Annotated[
+        bool | None,
+        Meta(
+            description="Whether the pods get what options give to pods that compute, such as GPUs. Without it, they "
+            "do, but for `server` of `dmlc`, which gets storage only, and `scheduler`, which gets neither."
+        ),
+    ] = None
+
+
+class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
+    """Pods in roles on several nodes, which find each other by name; needs JobSet in the cluster."""
+
+    rendezvous: Annotated[
+        Literal["torch", "dmlc", "jax", "xgboost", "none"],
+        Meta(
+            description="How the pods find each other: `torch` for torchrun, `dmlc` for a scheduler, servers and "
+            "workers (MXNet, BytePS), `jax`, `xgboost`, or `none` for a program that does so by itself."
+        ),
+    ]
+    roles: Annotated[
+        dict[Label, JobSetRole],
+        Meta(
+            min_length=1,
+            description="The pods, by what they do: `node` for torch and jax, `scheduler`, `server` and `worker` for "
+            "dmlc, `worker` for xgboost, any for none.",
+            examples=[{"node": {"replicas": 2}}],
+        ),
+    ]
+    resources: Annotated[
+        Resources, Meta(description="Of the container of each pod whose role says nothing of its own.")
+    ] = Resources()
+    port: Annotated[
+        Annotated[int, Meta(ge=1, le=65_535)] | None,
+        Meta(
+            description="Where the first pod listens for the others. Without it, 29500 for torch, 9091 for dmlc and "
+            "xgboost, 8476 for jax."
+        ),
+    ] = None
+    processes_per_node: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000)] | Literal["auto"] | None,
+        Meta(
+            description="With torch, how many processes torchrun starts in each pod; `auto` for one a GPU, or a core "
+            "where there is none. Without it, one, or with the option `gpu` one a GPU."
+        ),
+    ] = None
+    retries: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100,
+            description="How often all pods are started again when one has failed, before the set counts as failed.",
+        ),
+    ] = 0
+    deadline: Annotated[
+        Annotated[int, Meta(ge=1, le=_INT32)] | None,
+        Meta(description="Seconds after which an attempt is stopped, and counts as failed."),
+    ] = None
+    # Who asks every few seconds would not see the end of a set that goes sooner.
+    ttl: Annotated[
+        Annotated[int, Meta(ge=60, le=_INT32)] | None,
+        Meta(description="Seconds from its end until the set is deleted, and its logs with it."),
+    ] = None
+    success: Annotated[
+        Annotated[list[Label], Meta(min_length=1)] | None,
+        Meta(
+            description="The roles of which all pods have to end well for the set to succeed. Without it, `node` for "
+            "torch and jax, `worker` for dmlc and xgboost; none has to say."
+        ),
+    ] = None
+
+    readme = "a JobSet"
+
+    @property
+    def way(self) -> Rendezvous:
+        """What `rendezvous` means."""
+        return RENDEZVOUS[self.rendezvous]
+
+    @property
+    def listens(self) -> int | None:
+        """The port that the first pod of the leading role listens on; None when nothing is agreed."""
+        return self.port or self.way.port
+
+    @property
+    def successful(self) -> tuple[str, ...]:
+        """The roles whose end is the set's; a person who names no pod means the first pod of the first of them."""
+        return tuple(self.success or self.way.success)
+
+    @property
+    def pods(self) -> int:
+        """How many pods there are."""
+        return sum(role.replicas for role in self.roles.values())
+
+    def environment_of(self, role: str) -> Sequence[PodVariable]:
+        """Return the variables by which the pods of a role find the others, and those of its own."""
+        counts = {name: entry.replicas for name, entry in self.roles.items()}
+        own = self.roles[role].environment
+        values = {key: entry.value if isinstance(entry, Parameter) else entry for key, entry in own.items()}
+        return (
+            *self.way.environment(role, self.listens, counts),
+            *(PodVariable(key, text(value)) for key, value in values.items()),
+        )
+
+    def resources_of(self, role: str) -> Resources:
+        """Return the resources of each pod of a role."""
+        return self.roles[role].resources or self.resources
+
+    def options_of(self, role: str) -> str | None:
+        """Return which options change the pods of a role: "storage" only, "none", or all of them (None)."""
+        computes = not self.way.computes or role in self.way.computes
+        if self.roles[role].gpu if self.roles[role].gpu is not None else computes:
+            return None
+        return "storage" if role in self.way.stores or computes else "none"
+
+    def program_of(self, role: str, script: str | None) -> Program:
+        """Return what a pod of a role starts, in a package whose variant runs `script`, or none."""
+        own = self.roles[role]
+        if own.command is not None or own.args is not None:
+            return Program(tuple(own.command or ()), tuple(own.args or ()))
+        script = own.script or script
+        if script is None or self.rendezvous != "torch":
+            return self.program(script)
+        # Both torch 1.13 and later ones know the flags in this spelling.
+        number = () if self.processes_per_node is None else (f"--nproc_per_node={self.processes_per_node}",)
+        return of_script(script, ("torchrun", *number, *(() if script.endswith(".py") else ("--no_python",))))
+
+    def reserved(self, key: str) -> str | None:
+        """Return why the environment may not set what the pods find each other by."""
+        return self.way.refused(key)
+
+    def longest_name(self, workload: str) -> str:
+        """Return the longest name of a pod: of the last one, with five characters of its Job's."""
+        return max((f"{workload}-{name}-0-{role.replicas - 1}-abcde" for name, role in self.roles.items()), key=len)
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield what does not go with the rendezvous, and roles that there are not."""
+        yield from self._role_faults()
+        names = f"the roles are: {', '.join(self.roles)}"
+        for index, name in enumerate(self.success or ()):
+            if name not in self.roles:
+                yield Fault(("success", index), f"role {name!r} not found", similar(name, list(self.roles)) or names)
+            elif name in (self.success or ())[:index]:
+                yield Fault(("success", index), f"duplicate entry {name!r}", "remove one of them")
+        if not self.successful:
+            yield Fault((), "the key 'success' is missing: rendezvous none has no roles of its own", names)
+        if self.port and not self.way.port:
+            message = f"rendezvous {self.rendezvous} uses no port"
+            yield Fault(("port",), message, "remove it: a program that listens chooses its port itself", at_key=True)
+        if self.processes_per_node is not None and self.rendezvous != "torch":
+            message = f"torchrun starts processes, and the rendezvous is {self.rendezvous}"
+            yield Fault(("processes_per_node",), message, "remove it", at_key=True)
+
+    def _role_faults(self) -> Iterator[Fault]:
+        roles = self.way.roles
+        listed = roles[0] if len(roles) == 1 else f"{', '.join(roles[:-1])} and {roles[-1]}" if roles else ""
+        for name in roles:
+            if name not in self.roles:
+                message = f"the role {name!r} is missing: rendezvous {self.rendezvous} needs {listed}"
+                yield Fault(("roles",), message, at_key=True)
+        for name, role in self.roles.items():
+            if roles and name not in roles:
+                message = f"unknown role {name!r}: rendezvous {self.rendezvous} has {listed}"
+                yield Fault(("roles", name), message, similar(name, roles), at_key=True)
+            elif self.way.single and name == self.way.leader and role.replicas != 1:
+                yield Fault(("roles", name, "replicas"), f"expected 1, found {role.replicas}")
+            own = next((key for key in ("command", "args") if getattr(role, key) is not None), None)
+            if role.script is not None and own:
+                message = f"the role runs the script {role.script!r} already"
+                yield Fault(("roles", name, own), message, "remove one of them", at_key=True)
+            for key in role.environment:
+                if reason := refusal_reason(key) or self.reserved(key):
+                    message = f"{key} cannot be set for this role"
+                    yield Fault(("roles", name, "environment", key), message, reason, at_key=True)
+
+    def containers(self) -> Iterator[tuple[Location, Resources]]:
+        """Yield the resources of the overlay and of each role that has its own."""
+        yield ("resources",), self.resources
+        for name, role in self.roles.items():
+            if role.resources is not None:
+                yield ("roles", name, "resources"), role.resources
+
+    def scripts(self) -> Iterator[tuple[Location, str]]:
+        """Yield the scripts that roles run in place of the variant's."""
+        for name, role in self.roles.items():
+            if role.script is not None:
+                yield ("roles", name, "script"), role.script

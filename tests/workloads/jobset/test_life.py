@@ -1,0 +1,292 @@
+"""What mlpack makes of a JobSet: what has become of it, and which pod came first."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from packager.cluster.diagnosis import diagnose
+from packager.cluster.past import Past
+from packager.kubernetes.objects import name
+from packager.kubernetes.snapshot import PodLog, Snapshot
+from packager.kubernetes.verdict import Finding, Phase, Verdict
+from packager.workloads.jobset.life import JobSet
+from tests.fake_cluster import Object, item
+
+NAME = "demo-multi-node"
+BEGIN = datetime(2026, 11, 21, tzinfo=UTC)
+KIND = JobSet()
+RUNNING = {"running": {"startedAt": "2026-11-21T00:00:02Z"}}
+LABEL = "jobset.sigs.k8s.io"
+
+
+def at(seconds: float) -> str:
+    return (BEGIN + timedelta(seconds=seconds)).isoformat()
+
+
+def conditions(*words: str) -> list[Object]:
+    """Return conditions that hold: type, type and reason, or these and a message."""
+    condition_list = [dict(zip(("type", "reason", "message"), word.split(":", 2), strict=False)) for word in words]
+    return [{"status": "True", "lastTransitionTime": at(20), **condition} for condition in condition_list]
+
+
+def jobset(*words: str, retries: int = 0, **status: Any) -> Object:
+    spec: Object = {"successPolicy": {"targetReplicatedJobs": ["node"]}, "replicatedJobs": [{"name": "node"}]}
+    spec |= {"failurePolicy": {"maxRestarts": retries}} if retries else {}
+    jobset_status = {"conditions": conditions(*words), **status} if words or status else {}
+    return item("JobSet", NAME, metadata={"creationTimestamp": at(0)}, spec=spec, status=jobset_status)
+
+
+def job(*words: str, role: str = "node", attempt: int = 0, **status: Any) -> Object:
+    labels = {f"{LABEL}/replicatedjob-name": role, f"{LABEL}/restart-attempt": str(attempt)}
+    return item(
+        "Job",
+        f"{NAME}-{role}-0",
+        metadata={"labels": labels, "creationTimestamp": at(1)},
+        spec={"activeDeadlineSeconds": 60},
+        status={"conditions": conditions(*words), "active": 2, **status},
+    )
+
+
+def pod(
+    index: int = 0,
+    state: Object = RUNNING,
+    *,
+    role: str = "node",
+    attempt: int = 0,
+    phase: str = "Running",
+    **metadata: Any,
+) -> Object:
+    labels = {f"{LABEL}/replicatedjob-name": role, f"{LABEL}/restart-attempt": str(attempt)}
+    annotations = {"batch.kubernetes.io/job-completion-index": str(index)}
+    annotations |= {"mlpack/main": "true"} if role == "node" else {"mlpack/options": "storage"}
+    owner = {"uid": f"Job-{NAME}-{role}-0"}
+    begin = {"creationTimestamp": at(2 + 30 * attempt), "ownerReferences": [owner]}
+    return item(
+        "Pod",
+        f"{NAME}-{role}-0-{index}-abcd{attempt}",
+        metadata={**begin, "labels": labels, "annotations": annotations, **metadata},
+        spec={"containers": [{"name": role, "image": "a:1"}]},
+        status={
+            "phase": phase,
+            "containerStatuses": [{"name": role, "image": "a:1", "state": state, "restartCount": 0}],
+        },
+    )
+
+
+def failed(index: int, second: float, log: str, *, code: int = 1, **more: Any) -> Object:
+    end = {"exitCode": code, "reason": "Error", "message": log, "startedAt": at(2), "finishedAt": at(second)}
+    return pod(index, {"terminated": end}, phase="Failed", **more)
+
+
+def event(about: Object, reason: str, message: str, second: float, kind: str = "Normal") -> Object:
+    involved = {"kind": about["kind"], "name": name(about), "uid": about["metadata"]["uid"]}
+    metadata = {"name": f"event-{second}", "creationTimestamp": at(second)}
+    return {"type": kind, "reason": reason, "message": message, "involvedObject": involved, "metadata": metadata}
+
+
+def judged(workload: Object, *items: Object, age: float = 30, events: tuple[Object, ...] = ()) -> Verdict:
+    jobs = tuple(one for one in items if one["kind"] == "Job")
+    pods = tuple(one for one in items if one["kind"] == "Pod")
+    return diagnose(KIND, Snapshot(workload, jobs, pods, events, age), Past())
+
+
+FAILED = "Failed:FailedJobs:jobset failed due to one or more job failures (first failed job: x)"
+FAILING = "FailureTarget:BackoffLimitExceeded"
+
+
+def test_it_is_over_when_it_is_completed() -> None:
+    assert judged(jobset("Completed:AllJobsCompleted")) == Verdict(Phase.SUCCEEDED, "all pods of node have succeeded")
+
+
+def test_the_pod_that_failed_first_is_named_and_not_those_that_lost_their_connection() -> None:
+    cause = failed(1, 10, "Traceback\nValueError: step 2")
+    effect = failed(0, 10, "RuntimeError: Connection reset by peer")
+    verdict = judged(jobset(FAILED), job(FAILING), effect, cause)
+    message = "node 1: container node ended with exit code 1"
+    assert (verdict.phase, verdict.summary) == (Phase.FAILED, message)
+    assert [(finding.subject, finding.message, finding.log) for finding in verdict.findings] == [
+        (f"pod/{name(cause)}", message, ("Traceback", "ValueError: step 2")),
+        (f"pod/{name(effect)}", message.replace("1:", "0:"), ("RuntimeError: Connection reset by peer",)),
+    ]
+
+
+def test_of_several_failures_the_first_is_the_cause() -> None:
+    verdict = judged(jobset(FAILED), job(FAILING), failed(0, 14, "late"), failed(1, 9, "early"))
+    assert verdict.summary == "node 1: container node ended with exit code 1"
+
+
+def test_a_lost_connection_may_be_the_cause_when_the_others_failed_much_later() -> None:
+    verdict = judged(jobset(FAILED), job(FAILING), failed(0, 9, "Connection refused"), failed(1, 30, "no more data"))
+    assert verdict.summary == "node 0: container node ended with exit code 1"
+
+
+def test_its_end_is_certain_before_its_pods_have_stopped() -> None:
+    going = pod(0, deletionTimestamp=at(40), deletionGracePeriodSeconds=30)
+    verdict = judged(jobset("StartupPolicyCompleted"), job(FAILING), going, failed(1, 9, "no data", code=3))
+    assert (verdict.phase, verdict.summary) == (Phase.FAILED, "node 1: container node ended with exit code 3")
+
+
+def test_a_failure_that_is_retried_is_no_end() -> None:
+    verdict = judged(jobset("StartupPolicyCompleted", retries=1), job(FAILING), pod(0), failed(1, 9, "no data"))
+    assert verdict.phase is Phase.RUNNING
+
+
+def test_an_attempt_that_was_started_anew() -> None:
+    restarting = (
+        "RestartingJobSet:DefaultFailurePolicy:applying RestartJobSet failure policy action (first failed job: a)"
+    )
+    workload = jobset(restarting, retries=2, restarts=1)
+    verdict = judged(workload, job(attempt=1), pod(0, attempt=1), pod(1, attempt=1), failed(1, 9, "no data"))
+    retried = "attempt 1 of 3 has failed, and all pods were started again: a had failed"
+    assert verdict.phase is Phase.RUNNING
+    assert verdict.findings[0] == Finding("Retried", f"jobset/{NAME}", retried, blocks=False)
+
+
+def test_the_last_of_several_attempts() -> None:
+    workload = jobset("Failed:ReachedMaxRestarts", retries=1, restarts=1)
+    verdict = judged(workload, job("Failed:BackoffLimitExceeded", attempt=1), failed(1, 39, "no data", attempt=1))
+    assert verdict.summary == "node 1: container node ended with exit code 1, in the last of 2 attempts"
+
+
+def test_a_pod_that_somebody_deletes_is_the_cause_and_not_those_that_the_job_deletes() -> None:
+    first = pod(1, deletionTimestamp=at(40), deletionGracePeriodSeconds=30)
+    other = pod(0, deletionTimestamp=at(40), deletionGracePeriodSeconds=30)
+    cleaned = event(job(), "SuccessfulDelete", f"Deleted pod: {name(other)}", 10)
+    verdict = judged(jobset(FAILED), job(FAILING), other, first, events=(cleaned,))
+    message = "node 1: it was deleted, which stopped it"
+    assert (verdict.phase, verdict.summary) == (Phase.FAILED, message)
+    assert [(finding.reason, finding.subject) for finding in verdict.findings] == [("Deleted", f"pod/{name(first)}")]
+
+
+def test_a_pod_that_was_deleted_and_is_gone() -> None:
+    first, other = pod(1), pod(0)
+    events = (
+        event(first, "Killing", "Stopping container node", 10),
+        event(other, "Killing", "Stopping container node", 11),
+        event(job(), "SuccessfulDelete", f"Deleted pod: {name(other)}", 11),
+    )
+    verdict = judged(jobset(FAILED), job(FAILING), events=events)
+    assert (verdict.summary, verdict.findings[0].subject) == (
+        "node 1: it was deleted, which stopped it",
+        f"pod/{name(first)}",
+    )
+
+
+def test_a_deadline() -> None:
+    verdict = judged(jobset(FAILED), job("FailureTarget:DeadlineExceeded"), pod(0, deletionTimestamp=at(90)))
+    assert verdict.summary == "it took longer than its activeDeadlineSeconds of 60"
+
+
+def test_what_is_suspended_waits_for_whoever_resumes_it() -> None:
+    workload = jobset()
+    workload["spec"]["suspend"] = True
+    verdict = judged(workload, age=300)
+    assert (verdict.phase, verdict.summary) == (Phase.STUCK, "suspended, by a queue or a user")
+
+
+def test_a_jobset_that_nobody_acts_on_but_not_at_once() -> None:
+    assert judged(jobset(), age=5) == Verdict(Phase.PENDING, "no pods yet")
+    verdict = judged(jobset(), age=9)
+    assert (verdict.phase, verdict.summary) == (Phase.STUCK, "no controller has reacted: JobSet is not running")
+    assert verdict.findings[0].hint == (
+        "is JobSet running? kubectl get pods --all-namespaces | grep jobset-controller-manager"
+    )
+
+
+def test_an_end_that_jobset_does_not_see() -> None:
+    done = job("Complete", active=0)
+    assert judged(jobset("StartupPolicyCompleted"), done, age=25).findings == ()
+    later = judged(jobset("StartupPolicyCompleted"), done, age=40)
+    assert [finding.reason for finding in later.findings] == ["OperatorSilent"]
+    verdict = judged(jobset("StartupPolicyCompleted"), done, age=60)
+    assert (verdict.phase, verdict.summary) == (Phase.SUCCEEDED, "all pods of node have succeeded")
+
+
+QUOTA = 'pods "x" is forbidden: exceeded quota: full, requested: pods=1, used: pods=1, limited: pods=1'
+TOLD = "the quota full of the namespace does not allow another pod: asked for pods=1, used pods=1 of pods=1"
+
+
+def test_a_pod_that_may_not_be_made_is_told_by_the_event_of_its_job() -> None:
+    child = job(active=0)
+    verdict = judged(
+        jobset("X"), child, events=(event(child, "FailedCreate", f"Error creating: {QUOTA}", 2, "Warning"),)
+    )
+    assert (verdict.phase, verdict.summary) == (Phase.STUCK, TOLD)
+
+
+@pytest.mark.parametrize("reason", ["JobCreationFailed", "HeadlessServiceCreationFailed", "PVCCreationFailed"])
+def test_what_jobset_may_not_make_is_told_by_its_event(reason: str) -> None:
+    workload = jobset()
+    verdict = judged(workload, events=(event(workload, reason, "no such thing", 2, "Warning"),))
+    assert (verdict.phase, verdict.findings[0].reason, verdict.summary) == (Phase.STUCK, reason, "no such thing")
+
+
+def test_the_pods_of_a_person() -> None:
+    pods = [
+        pod(1),
+        pod(0, role="server"),
+        pod(0),
+        pod(0, attempt=1),
+        pod(1, attempt=1),
+        pod(0, role="server", attempt=1),
+    ]
+    names = [f"{NAME}-node-0-0-abcd1", f"{NAME}-node-0-1-abcd1", f"{NAME}-server-0-0-abcd1"]
+    assert [name(one) for one in KIND.listed(pods)] == names
+    assert [name(one) for one in KIND.workers(pods)] == names[:2]
+    main = KIND.main(pods)
+    assert main is not None
+    assert name(main) == names[0]
+
+
+@pytest.mark.parametrize(
+    ("pod_name", "role"),
+    [(f"{NAME}-node-0-12-x2f9k", "worker"), (f"{NAME}-node-0-12", None), (f"other-{NAME}-node-0-1-x2f9k", None)],
+)
+def test_pods_are_known_by_their_names(pod_name: str, role: str | None) -> None:
+    assert KIND.role(NAME, pod_name) == role
+
+
+def snapshot(workload: Object, *items: Object, logs: tuple[PodLog, ...] = ()) -> Snapshot:
+    jobs = tuple(one for one in items if one["kind"] == "Job")
+    return Snapshot(workload, jobs, tuple(one for one in items if one["kind"] == "Pod"), (), 30, logs=logs)
+
+
+def test_what_the_others_wrote_is_kept_when_they_are_gone() -> None:
+    cause, other = failed(1, 9, "ValueError"), pod(0)
+    logs = (PodLog(other, ("step 1", "step 2")), PodLog(cause, ("step 1", "ValueError: no data")))
+    verdict = diagnose(KIND, snapshot(jobset(FAILED), job(FAILING), cause, logs=logs), Past())
+    message = "node 1: container node ended with exit code 1"
+    assert verdict.findings == (
+        Finding("Error", f"pod/{name(cause)}", message, log=("step 1", "ValueError: no data"), container="node"),
+        Finding(
+            "Stopped",
+            f"pod/{name(other)}",
+            "node 0 was stopped; its last lines:",
+            blocks=False,
+            log=("step 1", "step 2"),
+        ),
+    )
+
+
+@pytest.mark.parametrize("end", ["", "Completed", "Failed:ReachedMaxRestarts"])
+def test_why_an_earlier_attempt_has_failed_is_told_to_the_end(end: str) -> None:
+    before, now = failed(1, 9, "ValueError"), pod(0, attempt=1)
+    workload = jobset(*([end] if end else ["X"]), retries=1, restarts=1)
+    logs = (PodLog(before, ("ValueError: no data",)), PodLog(pod(0), ("step 1",)))
+    verdict = diagnose(
+        KIND, snapshot(workload, job(attempt=1), now, logs=logs), Past((Finding("Error", f"pod/{name(before)}", "x"),))
+    )
+    message = "attempt 1 of 2: node 1: container node ended with exit code 1"
+    assert verdict.findings == (
+        Finding("Retried", f"pod/{name(before)}", message, blocks=False, log=("ValueError: no data",)),
+    )
+
+
+def test_logs_are_in_danger_as_soon_as_a_pod_has_failed_or_goes() -> None:
+    well, bad, going = pod(0), failed(1, 9, "x"), pod(1, deletionTimestamp=at(40))
+    assert list(KIND.pods_about_to_go(snapshot(jobset(), well, pod(1)))) == []
+    assert list(KIND.pods_about_to_go(snapshot(jobset(), well, bad))) == [well, bad]
+    assert list(KIND.pods_about_to_go(snapshot(jobset(), well, going))) == [well, going]

@@ -1,0 +1,246 @@
+"""The manifest of a JobSet: what a build writes, and what `verify` finds in one that somebody has changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from packager.build.plan import Options, plan
+from packager.build.render import render
+from packager.spec.load import load
+from packager.verify import kinds as checks
+from packager.verify import names
+from packager.workloads.structures import pods
+from tests import demo, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JOB = "{name: NAME, template: {spec: {parallelism: 2, completions: 2, template: {spec: {restartPolicy: Never}}}}}"
+SCHEDULER, WORKER = JOB.replace("NAME", "scheduler").replace("2", "1"), JOB.replace("NAME", "worker")
+JOB_SET = f"""\
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {{name: a}}
+spec:
+  successPolicy: {{operator: All, targetReplicatedJobs: [worker]}}
+  replicatedJobs:
+    - {SCHEDULER}
+    - {WORKER}
+"""
+
+
+def built(folder: Path, values: str) -> dict[str, Any]:
+    """Return the manifest that is written for the demo as a JobSet."""
+    loaded = load(demo.write(folder, demo.changed(f"{{kind: MPIJob}} => {{kind: JobSet, {values}}}")))
+    entries = {entry.path: entry.content for entry in render(plan(loaded, loaded.spec.variants[0], Options())).entries}
+    content = entries["quickstart/k8s/mlops/multi-node/jobset.yaml"]
+    assert isinstance(content, bytes)
+    return dict(yaml.safe_load(content))
+
+
+def test_each_role_is_one_indexed_job_whose_pods_run_once(tmp_path: Path) -> None:
+    spec = built(tmp_path, "rendezvous: torch, roles: {node: {replicas: 3}}")["spec"]
+    assert sorted(spec) == ["network", "replicatedJobs", "successPolicy"]
+    assert spec["network"] == {"enableDNSHostnames": True, "publishNotReadyAddresses": True}
+    assert spec["successPolicy"] == {"operator": "All", "targetReplicatedJobs": ["node"]}
+    [node] = spec["replicatedJobs"]
+    job = node["template"]["spec"]
+    assert (node["name"], node["replicas"]) == ("node", 1)
+    assert {key: value for key, value in job.items() if key != "template"} == {
+        "parallelism": 3,
+        "completions": 3,
+        "completionMode": "Indexed",
+        "backoffLimit": 0,
+    }
+    assert job["template"]["spec"]["restartPolicy"] == "Never"
+    assert job["template"]["metadata"]["annotations"] == {
+        "kubectl.kubernetes.io/default-container": "node",
+        "sidecar.istio.io/inject": "false",
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+        "karpenter.sh/do-not-disrupt": "true",
+        "mlpack/main": "true",
+    }
+
+
+def test_its_limits(tmp_path: Path) -> None:
+    spec = built(tmp_path, "rendezvous: torch, roles: {node: {}}, retries: 2, deadline: 600, ttl: 60")["spec"]
+    assert spec["failurePolicy"] == {"maxRestarts": 2, "restartStrategy": "BlockingRecreate"}
+    assert spec["ttlSecondsAfterFinished"] == 60
+    assert spec["replicatedJobs"][0]["template"]["spec"]["activeDeadlineSeconds"] == 600
+
+
+def test_only_the_pod_that_the_others_look_for_says_where_it_listens(tmp_path: Path) -> None:
+    spec = built(tmp_path, "rendezvous: dmlc, roles: {scheduler: {}, server: {}, worker: {}}")["spec"]
+    containers = [job["template"]["spec"]["template"]["spec"]["containers"][0] for job in spec["replicatedJobs"]]
+    assert [container.get("ports") for container in containers] == [
+        [{"name": "rendezvous", "containerPort": 9091}],
+        None,
+        None,
+    ]
+
+
+def test_what_each_role_is(tmp_path: Path) -> None:
+    manifest = built(tmp_path, "rendezvous: dmlc, roles: {scheduler: {}, server: {replicas: 2}, worker: {replicas: 3}}")
+    groups = pods(written.overlay(yaml.safe_dump(manifest)).manifests[0])
+    assert [(one.role, one.count, one.computes, one.stores, one.main) for one in groups] == [
+        ("scheduler", 1, False, False, False),
+        ("server", 2, False, True, False),
+        ("worker", 3, True, True, True),
+    ]
+    assert groups[2].labels == (("jobset.sigs.k8s.io/replicatedjob-name", "worker"),)
+    assert groups[2].workload_label == "jobset.sigs.k8s.io/jobset-name"
+
+
+def test_what_a_build_writes_is_right(tmp_path: Path) -> None:
+    manifest = built(tmp_path, "rendezvous: dmlc, roles: {scheduler: {}, server: {replicas: 2}, worker: {replicas: 3}}")
+    assert list(checks.check(written.overlay(yaml.safe_dump(manifest)))) == []
+    assert list(checks.check(written.overlay(JOB_SET))) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            "[worker]",
+            "[wroker]",
+            "5:57: spec.successPolicy.targetReplicatedJobs[0]: role 'wroker' not found (did you mean 'worker'?)",
+        ),
+        ("All", "all", "5:29: spec.successPolicy.operator: expected All or Any, found 'all' (did you mean 'All'?)"),
+        (
+            WORKER,
+            f"{WORKER}\n    - {SCHEDULER}",
+            "9:14: spec.replicatedJobs[2].name: duplicate role 'scheduler' (rename it)",
+        ),
+        (
+            "completions: 2",
+            "completions: 1",
+            (
+                "8:69: spec.replicatedJobs[1].template.spec.completions: expected as many as parallelism, 2, found 1 "
+                "(all pods of a role run at once, and each once)"
+            ),
+        ),
+        (
+            ", completions: 2",
+            "",
+            (
+                "8:39: spec.replicatedJobs[1].template.spec: expected as many as parallelism, 2, found nothing "
+                "(all pods of a role run at once, and each once)"
+            ),
+        ),
+        (
+            "completions: 2",
+            "completionMode: NonIndexed",
+            (
+                "8:72: spec.replicatedJobs[1].template.spec.completionMode: expected Indexed, found 'NonIndexed' "
+                "(only pods with an index have names by which others find them)"
+            ),
+        ),
+        (
+            "completions: 2, template: {spec: {restartPolicy: Never}}",
+            "completions: 2, template: {spec: {restartPolicy: OnFailure}}",
+            (
+                "8:105: spec.replicatedJobs[1].template.spec.template.spec.restartPolicy: expected Never, "
+                "found 'OnFailure' (else a pod that has failed is deleted, and its log with it)"
+            ),
+        ),
+        (
+            "completions: 2, template: {spec: {restartPolicy: Never}}",
+            "completions: 2, template: {spec: {}}",
+            (
+                "8:89: spec.replicatedJobs[1].template.spec.template.spec.restartPolicy: expected Never, "
+                "found nothing, for which JobSet writes OnFailure "
+                "(else a pod that has failed is deleted, and its log with it)"
+            ),
+        ),
+        (
+            "{name: scheduler,",
+            "{name: scheduler, dependsOn: [{name: worker, status: Ready}],",
+            (
+                "7:44: spec.replicatedJobs[0].dependsOn[0].name: 'worker' is not an earlier role "
+                "(the first role depends on nothing)"
+            ),
+        ),
+        (
+            "{name: worker,",
+            "{name: worker, dependsOn: [{name: worker, status: Ready}],",
+            (
+                "8:41: spec.replicatedJobs[1].dependsOn[0].name: 'worker' is not an earlier role "
+                "(earlier roles are: scheduler)"
+            ),
+        ),
+        (
+            "spec:\n",
+            "spec:\n  coordinator: {replicatedJob: wroker}\n",
+            "5:32: spec.coordinator.replicatedJob: role 'wroker' not found (did you mean 'worker'?)",
+        ),
+        (
+            "{name: worker, template",
+            "{name: worker, replicas: 2000000000, template",
+            "8:32: spec.replicatedJobs[1].replicas: replicas x parallelism is 4000000000, the limit is 2147483647",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_jobset(old: str, new: str, problem: str) -> None:
+    assert old in JOB_SET
+    text = new.join(JOB_SET.rsplit(old, 1))
+    problems = [
+        str(problem).removeprefix("file.yaml:").replace("JobSet a: ", "")
+        for problem in checks.check(written.overlay(text))
+    ]
+    assert problems == [problem]
+
+
+def test_an_order_that_is_said_twice() -> None:
+    text = JOB_SET.replace("{name: worker,", "{name: worker, dependsOn: [{name: scheduler, status: Ready}],")
+    assert list(checks.check(written.overlay(text))) == []
+    text = text.replace("spec:\n", "spec:\n  startupPolicy: {startupPolicyOrder: InOrder}\n", 1)
+    assert [problem.message for problem in checks.check(written.overlay(text))] == [
+        "JobSet a: spec.replicatedJobs[1].dependsOn: dependsOn and startupPolicy InOrder cannot be combined"
+    ]
+
+
+def test_a_number_of_pods_that_the_pods_are_not_told(tmp_path: Path) -> None:
+    manifest = built(tmp_path, "rendezvous: torch, roles: {node: {replicas: 2}}")
+    manifest["spec"]["replicatedJobs"][0]["template"]["spec"].update(parallelism=4, completions=4)
+    [problem] = checks.check(written.overlay(yaml.safe_dump(manifest)))
+    where = "spec.replicatedJobs[0].template.spec.template.spec.containers[0].env[3].value"
+    assert (
+        problem.message.partition(f"{where}: ")[2] == "PET_NNODES: expected '4', the number of pods of node, found '2'"
+    )
+
+
+def test_a_coordinator_takes_from_the_names() -> None:
+    text = JOB_SET.replace("{name: a}", f"{{name: {'a' * 30}}}").replace(
+        "spec:\n", "spec:\n  coordinator: {replicatedJob: worker}\n", 1
+    )
+    [problem] = checks.check(written.overlay(text))
+    assert problem.message.endswith("becomes a label's value: 72 characters, the limit is 63")
+    assert problem.hint == "remove it: the pods find each other without"
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"), [(63 - len("-scheduler-0-0-abcde"), 0), (64 - len("-scheduler-0-0-abcde"), 1)]
+)
+def test_the_longest_name_of_a_pod(length: int, expected: int) -> None:
+    assert (
+        len(list(names.check(written.overlay(JOB_SET.replace("{name: a}", f"{{name: {'a' * length}}}"))))) == expected
+    )
+
+
+def test_names_begin_with_a_letter() -> None:
+    [problem] = names.check(written.overlay(JOB_SET.replace("{name: a}", "{name: 1a}")))
+    longest = "makes the name '1a-scheduler-0-0-abcde': 22 characters, at most 63 and starting with a letter"
+    assert problem.message == f"JobSet 1a: metadata.name: {longest}"
+
+
+def test_a_service_or_a_job_that_jobset_makes_itself() -> None:
+    service = "---\napiVersion: v1\nkind: Service\nmetadata: {name: a}\n"
+    job = "---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: a-worker-0}\n"
+    messages = [problem.message for problem in names.check(written.overlay(JOB_SET + service + job))]
+    assert messages == [
+        "Service a: metadata.name: JobSet creates a Service of this name for the JobSet",
+        "Job a-worker-0: metadata.name: JobSet creates a Job of this name for the JobSet",
+    ]

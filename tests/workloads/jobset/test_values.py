@@ -1,0 +1,229 @@
+"""What a spec may say of a JobSet, and what pods find in their environment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.errors import SpecError
+from packager.spec.load import load
+from packager.workloads.program import Program
+from tests import demo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from packager.workloads.jobset.values import JobSet
+
+HOST = "$(JOBSET_NAME)-{}-0-0.$(JOBSET_NAME)"
+INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+NAME = ("JOBSET_NAME", "metadata.labels['jobset.sigs.k8s.io/jobset-name']")
+DMLC = "scheduler: {}, server: {replicas: 2}, worker: {replicas: 3}"
+
+
+def loaded(folder: Path, values: str) -> JobSet:
+    spec = demo.changed(
+        f"{{kind: MPIJob}} => {{kind: JobSet, {values}}}", "files: [train.sh] => files: [train.sh, train.py]"
+    )
+    path = demo.write(folder, spec, {"train.py": "#!/usr/bin/env python3\n"})
+    overlay = load(path).spec.overlays["multi-node"]
+    assert overlay.kind == "JobSet"
+    return overlay  # type: ignore[return-value]
+
+
+def environment(overlay: JobSet, role: str) -> dict[str, str]:
+    return {variable.name: variable.value for variable in overlay.environment_of(role)}
+
+
+def test_torch_meets_at_the_first_node(tmp_path: Path) -> None:
+    overlay = loaded(tmp_path, "rendezvous: torch, roles: {node: {replicas: 4}}")
+    assert environment(overlay, "node") == {
+        **dict([NAME]),
+        "PET_NNODES": "4",
+        "PET_NPROC_PER_NODE": "1",
+        "PET_NODE_RANK": INDEX,
+        "PET_MASTER_ADDR": HOST.format("node"),
+        "PET_MASTER_PORT": "29500",
+    }
+    assert (overlay.successful, overlay.options_of("node")) == (("node",), None)
+
+
+@pytest.mark.parametrize(
+    ("values", "script", "command"),
+    [
+        ("", "train.py", ["torchrun", "train.py"]),
+        ("", "train.sh", ["torchrun", "--no_python", "train.sh"]),
+        ("processes_per_node: 8", "train.py", ["torchrun", "--nproc_per_node=8", "train.py"]),
+        ("processes_per_node: auto", "train.py", ["torchrun", "--nproc_per_node=auto", "train.py"]),
+    ],
+)
+def test_torchrun_starts_the_script(tmp_path: Path, values: str, script: str, command: list[str]) -> None:
+    overlay = loaded(tmp_path, f"rendezvous: torch, roles: {{node: {{}}}}, {values}")
+    *start, program = command
+    assert overlay.program_of("node", script).command == (*start, f"$(MODEL_DIR)/quickstart/scripts/{program}")
+
+
+def test_dmlc_meets_at_the_scheduler(tmp_path: Path) -> None:
+    overlay = loaded(tmp_path, f"rendezvous: dmlc, port: 9000, roles: {{{DMLC}}}")
+    common = {
+        **dict([NAME]),
+        "DMLC_PS_ROOT_URI": HOST.format("scheduler"),
+        "DMLC_PS_ROOT_PORT": "9000",
+        "DMLC_NUM_SERVER": "2",
+        "DMLC_NUM_WORKER": "3",
+        "DMLC_USE_KUBERNETES": "1",
+    }
+    address = {"DMLC_NODE_HOST": "status.podIP"}
+    assert environment(overlay, "scheduler") == {**common, "DMLC_ROLE": "scheduler"}
+    assert environment(overlay, "server") == {**common, "DMLC_ROLE": "server", **address}
+    assert environment(overlay, "worker") == {**common, "DMLC_ROLE": "worker", **address, "DMLC_WORKER_ID": INDEX}
+    assert [overlay.options_of(role) for role in overlay.roles] == ["none", "storage", None]
+    assert overlay.successful == ("worker",)
+
+
+def test_a_role_says_itself_whether_it_computes(tmp_path: Path) -> None:
+    roles = "scheduler: {gpu: true}, server: {gpu: true}, worker: {gpu: false}"
+    overlay = loaded(tmp_path, f"rendezvous: dmlc, roles: {{{roles}}}")
+    assert [overlay.options_of(role) for role in overlay.roles] == [None, None, "storage"]
+
+
+@pytest.mark.parametrize(
+    ("rendezvous", "role", "variables"),
+    [
+        (
+            "jax",
+            "node",
+            {
+                "JAX_COORDINATOR_ADDRESS": f"{HOST.format('node')}:8476",
+                "JAX_NUM_PROCESSES": "2",
+                "JAX_PROCESS_ID": INDEX,
+            },
+        ),
+        (
+            "xgboost",
+            "worker",
+            {
+                "DMLC_TRACKER_URI": HOST.format("worker"),
+                "DMLC_TRACKER_PORT": "9091",
+                "DMLC_NUM_WORKER": "2",
+                "DMLC_TASK_ID": INDEX,
+            },
+        ),
+        ("none", "any", {}),
+    ],
+)
+def test_other_ways_to_meet(tmp_path: Path, rendezvous: str, role: str, variables: dict[str, str]) -> None:
+    overlay = loaded(tmp_path, f"rendezvous: {rendezvous}, success: [{role}], roles: {{{role}: {{replicas: 2}}}}")
+    assert environment(overlay, role) == {**dict([NAME]), **variables}
+
+
+def test_a_role_may_have_a_script_and_resources_of_its_own(tmp_path: Path) -> None:
+    roles = "a: {script: train.py, resources: {limits: {memory: 1Gi}}}, b: {}"
+    overlay = loaded(
+        tmp_path, f"rendezvous: none, success: [a], resources: {{limits: {{memory: 2Gi}}}}, roles: {{{roles}}}"
+    )
+    assert [overlay.program_of(role, "train.sh").command[-1].rpartition("/")[2] for role in "ab"] == [
+        "train.py",
+        "train.sh",
+    ]
+    assert [overlay.resources_of(role).limits for role in "ab"] == [{"memory": "1Gi"}, {"memory": "2Gi"}]
+
+
+@pytest.mark.parametrize(
+    ("values", "problems"),
+    [
+        (
+            "rendezvous: torch",
+            [
+                (
+                    "8:15: the key 'roles' is missing (the pods, by what they do: `node` for torch and jax, "
+                    "`scheduler`, `server` and `worker` for dmlc, `worker` for xgboost, any for none)"
+                )
+            ],
+        ),
+        (
+            "rendezvous: torch, roles: {nodes: {}}",
+            [
+                "8:49: the role 'node' is missing: rendezvous torch needs node",
+                "8:57: unknown role 'nodes': rendezvous torch has node (did you mean 'node'?)",
+            ],
+        ),
+        (
+            "rendezvous: dmlc, roles: {scheduler: {replicas: 2}, worker: {}}",
+            [
+                "8:48: the role 'server' is missing: rendezvous dmlc needs scheduler, server and worker",
+                "8:78: expected 1, found 2",
+            ],
+        ),
+        (
+            "rendezvous: none, roles: {a: {}, b: {}}",
+            ["8:15: the key 'success' is missing: rendezvous none has no roles of its own (the roles are: a, b)"],
+        ),
+        (
+            "rendezvous: none, roles: {train: {}}, success: [trian, train, train]",
+            [
+                "8:78: role 'trian' not found (did you mean 'train'?)",
+                "8:92: duplicate entry 'train' (remove one of them)",
+            ],
+        ),
+        (
+            "rendezvous: none, roles: {a: {}}, success: [a], port: 80, processes_per_node: 2",
+            [
+                "8:78: rendezvous none uses no port (remove it: a program that listens chooses its port itself)",
+                "8:88: torchrun starts processes, and the rendezvous is none (remove it)",
+            ],
+        ),
+        (
+            "rendezvous: torch, roles: {node: {script: absent.py, resources: {limits: {memory: 1x}}}}",
+            [
+                "8:72: 'absent.py' is not one of `files` (add it to `files`)",
+                "8:112: expected a Kubernetes quantity such as 500m or 4Gi, found '1x'",
+            ],
+        ),
+    ],
+)
+def test_what_does_not_go_together(tmp_path: Path, values: str, problems: list[str]) -> None:
+    with pytest.raises(SpecError) as error:
+        loaded(tmp_path, values)
+    assert [str(problem).partition("spec.yaml:")[2] for problem in error.value.problems] == problems
+
+
+def test_names_that_get_too_long_are_told_of(tmp_path: Path) -> None:
+    name = "demo-fp32-training-multi-node"
+    roles = "r" * (63 - len(f"{name}--0-99-abcde"))
+    assert loaded(tmp_path / "a", f"rendezvous: none, success: [{roles}], roles: {{{roles}: {{replicas: 100}}}}")
+    with pytest.raises(SpecError) as error:
+        loaded(tmp_path / "b", f"rendezvous: none, success: [{roles}], roles: {{{roles}: {{replicas: 101}}}}")
+    longest = f"{name}-{roles}-0-100-abcde"
+    assert [problem.message for problem in error.value.problems] == [
+        f"the overlay 'multi-node' makes the name {longest!r}: 64 characters, the limit is 63"
+    ]
+
+
+def test_a_role_may_run_a_command_in_an_environment_of_its_own(tmp_path: Path) -> None:
+    roles = 'a: {command: [nc, -l], args: ["80"], environment: {LEVEL: 3}}, b: {}'
+    overlay = loaded(tmp_path, f"rendezvous: none, success: [a], roles: {{{roles}}}")
+    assert overlay.program_of("a", "train.sh") == Program(("nc", "-l"), ("80",))
+    assert [environment(overlay, role) for role in "ab"] == [{**dict([NAME]), "LEVEL": "3"}, dict([NAME])]
+
+
+@pytest.mark.parametrize(
+    ("rendezvous", "role", "key", "reason"),
+    [
+        ("torch", "node", "PET_NNODES", "torchrun takes it for one of its own options, which the package gives"),
+        ("torch", "node", "RANK", "torchrun sets it for each process"),
+        ("xgboost", "worker", "DMLC_TASK_ID", "the package sets such names, from the overlay's roles"),
+        ("jax", "node", "JAX_PROCESS_ID", "the package sets it, from the overlay's roles"),
+        ("none", "any", "JOBSET_NAME", "the overlay sets it, to the JobSet's name"),
+    ],
+)
+def test_names_that_the_pods_find_each_other_by(
+    tmp_path: Path, rendezvous: str, role: str, key: str, reason: str
+) -> None:
+    values = f"rendezvous: {rendezvous}, success: [{role}], roles: {{{role}: {{environment: {{{key}: 1}}}}}}"
+    with pytest.raises(SpecError) as error:
+        loaded(tmp_path, values)
+    assert [(problem.message, problem.hint) for problem in error.value.problems] == [
+        (f"{key} cannot be set for this role", reason)
+    ]
