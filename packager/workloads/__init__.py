@@ -10,12 +10,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, get_args
 
+from packager.workloads.deployment.values import Deployment
 from packager.workloads.job.values import Job
 from packager.workloads.jobset.values import JobSet
 from packager.workloads.mpijob.values import MPIJob
 from packager.workloads.pod.values import Pod
 
-AnyOverlay = Pod | Job | MPIJob | JobSet
+AnyOverlay = Pod | Job | MPIJob | JobSet | Deployment
 
 
 def of_each_kind(module: str) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Deployment: replicas of one program that serve until somebody deletes them."""

@@ -1,0 +1,151 @@
+"""Deployment in a cluster: replicas that serve, created by Kubernetes itself (apps/v1).
+
+It serves when the conditions of `kubectl rollout status` are met: its controller has seen the newest spec, all replicas
+are of that spec, no older ones are left, and all are available (kubectl, pkg/polymorphichelpers/rollout_status.go).
+"""
+
+from __future__ import annotations
+
+import re
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from packager.kubectl.refusals import refusal
+from packager.kubernetes.objects import (
+    annotation,
+    condition,
+    created,
+    is_being_deleted,
+    is_running,
+    owners,
+    sentence,
+    shown,
+    status,
+    true_condition,
+    uid,
+)
+from packager.kubernetes.verdict import Finding
+from packager.workloads.batchjob import CONTROLLER_HINT, CONTROLLER_SILENCE
+from packager.workloads.workload import Role, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
+    from packager.kubernetes.verdict import Verdict
+
+_REVISION = "deployment.kubernetes.io/revision"
+
+_LATE = "ProgressDeadlineExceeded"
+
+_GENERATED = 58
+"""Characters that are left of a name before five are put behind it (k8s.io/apiserver, names.SimpleNameGenerator)."""
+
+
+class Deployment(Workload):
+    """A workload of identical replicas."""
+
+    name = "Deployment"
+    resource = "deployments.apps"
+    serves = True
+    owned = ("replicasets.apps",)
+
+    def selector(self, workload: Object) -> Mapping[str, str]:
+        """Return the labels by which its ReplicaSets find their pods."""
+        return dict(workload["spec"]["selector"].get("matchLabels") or {})
+
+    def role(self, name: str, pod: str) -> Role | None:
+        """Return "main" for a pod of the Deployment: behind its name are the ReplicaSet's hash and five characters."""
+        if len(name) + 12 > _GENERATED:
+            return "main" if pod.startswith(f"{name}-"[: _GENERATED - 1]) else None
+        return "main" if re.fullmatch(f"{re.escape(name)}-[a-z0-9]{{1,10}}-?[a-z0-9]{{5}}", pod) else None
+
+    def ending(self, snapshot: Snapshot) -> Verdict | None:  # noqa: ARG002 - it never ends
+        """Return None: it serves until somebody deletes it."""
+        return None
+
+    def is_serving(self, snapshot: Snapshot) -> bool:
+        """Whether all replicas are of the newest spec and available, and no others are left."""
+        counts, replicas = status(snapshot.workload), _replicas(snapshot.workload)
+        updated = counts.get("updatedReplicas", 0)
+        is_whole = updated == counts.get("availableReplicas", 0) == replicas
+        return _is_seen(snapshot.workload) and is_whole and counts.get("replicas", updated) == updated
+
+    def progress(self, snapshot: Snapshot) -> str:
+        """Return how many replicas serve, and of how many a rollout has yet to come."""
+        counts, replicas = status(snapshot.workload), _replicas(snapshot.workload)
+        text = f"{counts.get('availableReplicas', 0)} of {replicas} replicas serve"
+        updated = int(counts.get("updatedReplicas", 0)) if _is_seen(snapshot.workload) else 0
+        is_rolling = int(counts.get("replicas", updated)) > updated
+        return f"{text}, {updated} of {replicas} are up to date" if is_rolling else text
+
+    def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
+        """Yield what keeps the newest rollout from going on, and that an earlier one serves meanwhile."""
+        deployment = snapshot.workload
+        if not status(deployment) and not snapshot.pods and snapshot.age >= CONTROLLER_SILENCE:
+            message = "no controller has reacted: the Job controller is not running"
+            yield Finding("ControllerSilent", shown(deployment), message, CONTROLLER_HINT)
+        if deployment["spec"].get("paused"):
+            hint = f"kubectl rollout resume {quote(shown(deployment))}"
+            yield Finding("Paused", shown(deployment), "its rollout is paused", hint)
+        if not _is_seen(deployment):
+            return
+        late = condition(deployment, "Progressing") or {}
+        if late.get("status") == "False" and late.get("reason") == _LATE:
+            seconds = deployment["spec"].get("progressDeadlineSeconds", 600)
+            message = f"no pod of the newest rollout has become ready for {seconds} s, its progressDeadlineSeconds"
+            yield Finding(_LATE, shown(deployment), message, final_after=0)
+        if (failed := true_condition(deployment, "ReplicaFailure")) is not None:
+            words = sentence(failed)
+            yield refusal(shown(deployment), words) or Finding("FailedCreate", shown(deployment), words)
+        yield from _unready(snapshot)
+        yield from _earlier(snapshot)
+
+    def main(self, pods: Sequence[Object]) -> Object | None:
+        """Return the newest pod, which is of the newest rollout; one that is being deleted only when all are."""
+        return max(pods, key=lambda pod: (not is_being_deleted(pod), created(pod)), default=None)
+
+    def workers(self, pods: Sequence[Object]) -> list[Object]:
+        """Return the other pods, the newest first."""
+        main = self.main(pods)
+        return sorted((pod for pod in pods if pod is not main), key=created, reverse=True)
+
+
+def _replicas(deployment: Object) -> int:
+    return int(deployment["spec"].get("replicas", 1))
+
+
+def _is_seen(deployment: Object) -> bool:
+    """Whether the controller has seen the newest spec, so that the status is about that."""
+    generation = deployment["metadata"].get("generation", 0)
+    return bool(status(deployment)) and int(status(deployment).get("observedGeneration", 0)) >= generation
+
+
+def _newest(snapshot: Snapshot) -> Object | None:
+    """Return the ReplicaSet of the newest rollout; None when there is none, or the user may not see it."""
+    return max(snapshot.children, key=lambda item: int(annotation(item, _REVISION) or 0), default=None)
+
+
+def _is_ready(pod: Object) -> bool:
+    return true_condition(pod, "Ready") is not None and not is_being_deleted(pod)
+
+
+def _unready(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield what a pod that runs has last been found lacking."""
+    for pod in snapshot.pods:
+        told = snapshot.about(pod, "Unhealthy")
+        if told and is_running(pod) and not _is_ready(pod) and not is_being_deleted(pod):
+            yield Finding("Unhealthy", shown(pod), f"it is not ready: {sentence(told[-1])}", blocks=False)
+
+
+def _earlier(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield how many pods of an earlier rollout serve while the newest does not."""
+    newest = _newest(snapshot)
+    if newest is None:
+        return
+    earlier = [pod for pod in snapshot.pods if _is_ready(pod) and uid(newest) not in owners(pod)]
+    if earlier:
+        are = "pod of the earlier rollout serves" if len(earlier) == 1 else "pods of the earlier rollout serve"
+        message = f"{len(earlier)} {are} until the new ones are ready"
+        yield Finding("EarlierServes", shown(snapshot.workload), message, blocks=False)

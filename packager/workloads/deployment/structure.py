@@ -1,0 +1,187 @@
+"""Manifests of a Deployment, its Service and its PodDisruptionBudget, and of what options add."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from packager.base.faults import Fault
+from packager.base.problems import show, similar
+from packager.kubernetes.manifest import at, integer, listing, mapping
+from packager.kubernetes.ranges import INT32, out_of_range
+from packager.workloads.pods import Pods
+from packager.workloads.structure import Structure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.base.yamlio import Location
+    from packager.kubernetes.manifest import Manifest
+
+EXPOSED = "mlpack/expose"
+"""The label that the option `expose` puts on the Service and the Ingress: what EXPOSE is."""
+
+_SELECTOR: Location = ("spec", "selector", "matchLabels")
+_TEMPLATE: Location = ("spec", "template")
+_ROLLING: Location = ("spec", "strategy", "rollingUpdate")
+_COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+_PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+
+
+class Deployment(Structure):
+    """Pods of one template, which ReplicaSets make."""
+
+    api = "apps/v1"
+    companion_kinds = (
+        ("v1", "Service"),
+        ("policy/v1", "PodDisruptionBudget"),
+        ("networking.k8s.io/v1", "Ingress"),
+        ("autoscaling/v2", "HorizontalPodAutoscaler"),
+    )
+
+    def pods(self, manifest: Manifest) -> Iterator[Pods]:
+        """Yield the pods; those of one rollout are told from others by the hash of their template."""
+        count = integer(manifest.spec.get("replicas"))
+        number = 1 if count is None else max(count, 0)
+        yield Pods(manifest, _TEMPLATE, count=number, workload_label="pod-template-hash")
+
+    def longest_name(self, manifest: Manifest) -> str:
+        """Return the Service's name, which begins with a letter; those of pods are cut where they are too long."""
+        return manifest.name
+
+    def faults(self, manifest: Manifest) -> Iterator[Fault]:
+        """Yield what the API server would refuse (pkg/apis/apps/validation), and probes that cannot be answered."""
+        for field in _COUNTS:
+            value = manifest.spec.get(field)
+            if value is not None and (message := out_of_range(value, (0, INT32))):
+                yield Fault(("spec", field), message)
+        yield from _unselected(manifest)
+        yield from _unable_to_roll(manifest)
+        for field, expected in (("restartPolicy", ("Always",)), ("activeDeadlineSeconds", ())):
+            location = (*_TEMPLATE, "spec", field)
+            value = at(manifest.data, location)
+            if value is not None and value not in expected:
+                allowed = expected[0] if expected else "nothing"
+                hint = "the pods of a Deployment run until they are deleted"
+                yield Fault(location, f"expected {allowed}, found {show(value)}", hint)
+        for pods in self.pods(manifest):
+            for location, container in pods.containers():
+                yield from _probes(location, container)
+
+    def exposure_faults(self, companion: Manifest) -> Iterator[Fault]:
+        """Yield how a Service takes traffic from outside of the cluster, or leads out of it, without an option."""
+        if companion.kind != "Service":
+            return
+        spec, labels = companion.spec, mapping(at(companion.data, ("metadata", "labels")))
+        kind = spec.get("type")
+        if kind in ("NodePort", "LoadBalancer") and labels.get(EXPOSED) != kind:
+            yield Fault(("spec", "type"), f"expected ClusterIP, found {kind!r}", "the option `expose` opens it")
+        elif kind not in (None, "ClusterIP", "NodePort", "LoadBalancer"):
+            yield Fault(("spec", "type"), f"expected ClusterIP, found {show(kind)}", "remove it")
+        for field in ("externalIPs", "externalName"):
+            if spec.get(field):
+                message = "takes or sends traffic for addresses that are not the package's"
+                yield Fault(("spec", field), message, "remove it", at_key=True)
+
+    def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:
+        """Yield selectors that do not mean the pods, and references to what is not there."""
+        if companion.kind == "Service":
+            yield from _selected(manifest, companion, ("spec", "selector"))
+            yield from _targets(manifest, companion)
+        elif companion.kind == "PodDisruptionBudget":
+            yield from _selected(manifest, companion, _SELECTOR)
+        elif companion.kind == "HorizontalPodAutoscaler":
+            yield from _scaled(manifest, companion)
+        elif companion.kind == "Ingress":
+            yield from _backends(manifest, companion)
+
+
+def _labels(manifest: Manifest) -> dict[str, Any]:
+    """Return the labels of the pods."""
+    return mapping(at(manifest.data, (*_TEMPLATE, "metadata", "labels")))
+
+
+def _unselected(manifest: Manifest) -> Iterator[Fault]:
+    selector = mapping(at(manifest.data, _SELECTOR))
+    if not selector and not listing(at(manifest.data, ("spec", "selector", "matchExpressions"))):
+        yield Fault(("spec", "selector"), "expected labels of its pods, found nothing")
+    labels = _labels(manifest)
+    for key, value in selector.items():
+        if key not in labels:
+            message = f"its pods do not have the label {key}"
+        elif labels[key] != value:
+            message = f"its pods have the label {key} with {show(labels[key])}, not {show(value)}"
+        else:
+            continue
+        yield Fault((*_SELECTOR, key), message, "selector and template must agree")
+
+
+def _unable_to_roll(manifest: Manifest) -> Iterator[Fault]:
+    least, most = (at(manifest.data, (*_ROLLING, field)) for field in ("maxUnavailable", "maxSurge"))
+    if {str(least), str(most)} <= {"0", "0%"}:
+        hint = "set maxSurge to 1: a new pod then comes before an old one goes"
+        yield Fault(_ROLLING, "maxUnavailable and maxSurge are both 0, so no pod could ever be replaced", hint)
+    deadline, ready = (manifest.spec.get(field) for field in ("progressDeadlineSeconds", "minReadySeconds"))
+    if isinstance(deadline, int) and isinstance(ready, int) and deadline <= ready:
+        message = f"expected more than minReadySeconds, {ready}, found {show(deadline)}"
+        yield Fault(("spec", "progressDeadlineSeconds"), message)
+
+
+def _ports(container: dict[str, Any]) -> list[str]:
+    return [str(mapping(port).get("name")) for port in listing(container.get("ports"))]
+
+
+def _probes(location: Location, container: dict[str, Any]) -> Iterator[Fault]:
+    """Yield ports of probes that the container does not name: such a probe fails each time."""
+    names = _ports(container)
+    for probe in _PROBES:
+        for handler in ("httpGet", "tcpSocket"):
+            port = at(container, (probe, handler, "port"))
+            if isinstance(port, str) and port not in names:
+                yield Fault((*location, probe, handler, "port"), f"port {port!r} not found", similar(port, names))
+
+
+def _selected(manifest: Manifest, companion: Manifest, location: Location) -> Iterator[Fault]:
+    selector, labels = mapping(at(companion.data, location)), _labels(manifest)
+    if not selector:
+        yield Fault(location, f"expected labels of the pods of {manifest}, found nothing")
+    for key, value in selector.items():
+        if labels.get(key) != value:
+            message = f"selects other pods than those of {manifest}"
+            yield Fault((*location, key), message, f"there it is {show(labels.get(key))}")
+
+
+def _targets(manifest: Manifest, service: Manifest) -> Iterator[Fault]:
+    main = mapping(at(manifest.data, (*_TEMPLATE, "spec", "containers", 0)))
+    names = _ports(main)
+    for index, port in enumerate(listing(service.spec.get("ports"))):
+        target = mapping(port).get("targetPort")
+        if isinstance(target, str) and target not in names:
+            location = ("spec", "ports", index, "targetPort")
+            yield Fault(location, f"no pod has a port {target!r}", similar(target, names))
+
+
+def _scaled(manifest: Manifest, scaler: Manifest) -> Iterator[Fault]:
+    target = mapping(scaler.spec.get("scaleTargetRef"))
+    if (target.get("kind"), target.get("name")) != (manifest.kind, manifest.name):
+        message = f"expected {manifest}, found {target.get('kind')} {target.get('name')}"
+        yield Fault(("spec", "scaleTargetRef"), message)
+    least, most = (integer(scaler.spec.get(field)) for field in ("minReplicas", "maxReplicas"))
+    if least is not None and most is not None and most < least:
+        yield Fault(("spec", "maxReplicas"), f"expected {least}, the minReplicas, or more, found {most}")
+    if "replicas" in manifest.spec:
+        message = f"{manifest} has replicas too, so that each apply undoes what it does"
+        yield Fault(("spec", "scaleTargetRef"), message, "remove replicas there")
+    requests = mapping(at(manifest.data, (*_TEMPLATE, "spec", "containers", 0, "resources", "requests")))
+    limits = mapping(at(manifest.data, (*_TEMPLATE, "spec", "containers", 0, "resources", "limits")))
+    if "cpu" not in {**requests, **limits}:
+        hint = "set requests.cpu in its manifest, or in the spec's `resources`"
+        yield Fault(("spec", "metrics"), f"{manifest} requests no cpu, of which this is a share", hint)
+
+
+def _backends(manifest: Manifest, ingress: Manifest) -> Iterator[Fault]:
+    for rule, entry in enumerate(listing(ingress.spec.get("rules"))):
+        for index, path in enumerate(listing(at(entry, ("http", "paths")))):
+            name = at(path, ("backend", "service", "name"))
+            if name != manifest.name:
+                location = ("spec", "rules", rule, "http", "paths", index, "backend", "service", "name")
+                yield Fault(location, f"expected {manifest.name!r}, found {show(name)}")

@@ -1,0 +1,186 @@
+"""A workload that serves, by all verbs, in a made-up cluster."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fake_cluster import item
+from tests.life import SERVER
+from tests.serving import manifest, replica, replica_set, report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import Outcome
+    from tests.life import Life
+
+    Mlpack = Callable[..., Outcome]
+
+WHERE = ("hello-mpi", "-n", "team")
+DEPLOY = ("deploy", *WHERE, "--no-verify")
+SHOWN = f"deployment/{SERVER}"
+
+
+@pytest.fixture
+def server(life: Life) -> Life:
+    """The made-up cluster, for a package whose first overlay serves."""
+    life.served["apps/v1"] = ["Deployment"]
+    rest = [obj for obj in life.overlays["multi-node"] if obj["kind"] != "MPIJob"]
+    life.overlays["multi-node"] = [*rest, manifest()]
+    return life
+
+
+@pytest.fixture
+def served(server: Life) -> Life:
+    """The same, with two replicas that serve."""
+    server._make(server.overlays["multi-node"])
+    start(server)
+    report(server, 2)
+    return server
+
+
+def start(life: Life) -> None:
+    life.objects += [replica_set(), replica(0), replica(1)]
+
+
+def spoken(done: Outcome) -> list[str]:
+    return [re.sub(r"^\d\d:\d\d  ", "", line) for line in done.stderr.splitlines()]
+
+
+def test_deploy_ends_when_it_serves(mlpack: Mlpack, server: Life) -> None:
+    server.moments = [lambda: None, lambda: start(server), lambda: report(server, 1), lambda: report(server, 2)]
+    done = mlpack(*DEPLOY)
+    assert (done.code, done.stdout) == (0, "")
+    assert spoken(done) == [
+        f"{SHOWN} is deployed in the namespace team",
+        "pending: 0 of 2 replicas serve",
+        "running: 0 of 2 replicas serve",
+        "running: 1 of 2 replicas serve",
+        f"{SHOWN} serves: 2 of 2 replicas serve",
+        "  its log:     mlpack logs hello-mpi -n team",
+        "  delete it:   mlpack delete hello-mpi -n team",
+    ]
+
+
+def test_deploy_ends_with_7_when_it_cannot_serve(mlpack: Mlpack, server: Life) -> None:
+    late = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "no progress"}
+    server.moments = [lambda: start(server), lambda: report(server, 1, conditions=[late])]
+    done = mlpack(*DEPLOY)
+    assert done.code == 7
+    assert spoken(done)[-2:] == [
+        f"error: {SHOWN} does not serve what was deployed: ProgressDeadlineExceeded; it was left as it is",
+        "hint: correct it and deploy again, which needs no --replace, or delete it: mlpack delete hello-mpi -n team",
+    ]
+
+
+def test_deploy_tells_that_an_earlier_rollout_serves(mlpack: Mlpack, served: Life) -> None:
+    for index in range(2):
+        served.find("Pod", f"{SERVER}-a-{index}")["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    newer = replica_set("b")
+    newer["metadata"]["annotations"] = {"deployment.kubernetes.io/revision": "2"}
+    wrong = replica(5, "b", {"waiting": {"reason": "InvalidImageName", "message": "invalid reference format"}})
+    served.overlays["multi-node"][-1]["spec"]["paused"] = False
+    served.objects += [newer, wrong]
+    served.moments = [lambda: report(served, 2, updatedReplicas=1, replicas=3)]
+    done = mlpack(*DEPLOY)
+    assert done.code == 7
+    assert spoken(done)[-6:] == [
+        "stuck: the image a:1 cannot be pulled: invalid reference format",
+        f"{SHOWN}: 2 pods of the earlier rollout serve until the new ones are ready",
+        f"pod/{SERVER}-b-5: the image a:1 cannot be pulled: invalid reference format",
+        "  hint: correct REGISTRY in mlops.env",
+        f"error: {SHOWN} does not serve what was deployed: ErrImagePull; it was left as it is",
+        "hint: correct it and deploy again, which needs no --replace, or delete it: mlpack delete hello-mpi -n team",
+    ]
+
+
+def test_deploy_ends_with_8_when_it_does_not_serve_in_time(mlpack: Mlpack, server: Life) -> None:
+    server.moments = [lambda: start(server)]
+    done = mlpack(*DEPLOY, "--timeout", "0s")
+    assert done.code == 8
+    assert f"error: {SHOWN} is still running after 0 s: 0 of 2 replicas serve" in done.stderr
+
+
+def test_what_serves_takes_changes_while_it_runs(mlpack: Mlpack, served: Life) -> None:
+    served.overlays["multi-node"][-1] = manifest(replicas=3)
+    served.moments = [lambda: report(served, 2), lambda: report(served, 3, updatedReplicas=3)]
+    done = mlpack(*DEPLOY)
+    assert done.code == 0
+    assert spoken(done)[0] == f"{SHOWN} already exists with a different spec; the changes can be applied in place"
+    assert spoken(done)[-3] == f"{SHOWN} serves: 3 of 3 replicas serve"
+    assert not any(call.startswith("delete") for call in served.calls)
+
+
+@pytest.mark.usefixtures("served")
+def test_status_says_how_many_serve(mlpack: Mlpack) -> None:
+    done = mlpack("status", *WHERE)
+    assert (done.code, done.stdout.splitlines()[0]) == (0, f"{SHOWN}  serving: 2 of 2 replicas serve")
+    answer = mlpack("status", *WHERE, "-o", "json").json
+    assert (answer["phase"], answer["summary"]) == ("serving", "2 of 2 replicas serve")
+    assert [pod["name"] for pod in answer["pods"]] == [f"{SERVER}-a-1", f"{SERVER}-a-0"]
+    assert mlpack("status", *WHERE, "--watch").code == 0
+
+
+def test_a_replica_that_was_deleted_is_no_loss(mlpack: Mlpack, served: Life) -> None:
+    served.find("Pod", f"{SERVER}-a-1")["metadata"]["deletionTimestamp"] = "2026-11-21T00:01:00Z"
+    report(served, 1)
+    answer = mlpack("status", *WHERE, "-o", "json").json
+    assert (answer["phase"], answer["summary"], answer["findings"]) == ("running", "1 of 2 replicas serve", [])
+
+
+def test_pods_belong_to_it_by_their_owners(mlpack: Mlpack, served: Life) -> None:
+    served.objects += [replica_set("b", owner="another"), replica(5, "b")]
+    assert f"{SERVER}-b-5" not in mlpack("status", *WHERE).stdout
+
+
+def test_who_may_not_see_the_owners_sees_the_pods_by_their_labels(mlpack: Mlpack, served: Life) -> None:
+    served.denied.add("list replicasets")
+    done = mlpack("status", *WHERE)
+    assert done.code == 0
+    assert f"{SERVER}-a-0" in done.stdout
+    assert 'reasons may be missing: replicasets.apps is forbidden: User "me" cannot list' in done.stderr
+
+
+@pytest.mark.usefixtures("served")
+def test_history_does_not_call_it_ended(mlpack: Mlpack) -> None:
+    [deployment] = mlpack("history", *WHERE, "-o", "json").json["deployments"]
+    assert (deployment["workload"], deployment["ended"]) == (SHOWN, None)
+
+
+@pytest.mark.usefixtures("served")
+def test_it_leaves_no_results(mlpack: Mlpack) -> None:
+    done = mlpack("results", "hello-mpi", "out", "-n", "team")
+    error = f"error: {SHOWN} is a service and has no results\nhint: mlpack logs hello-mpi -n team\n"
+    assert (done.code, done.stderr) == (2, error)
+
+
+def test_its_log_is_followed_while_it_serves(mlpack: Mlpack, served: Life) -> None:
+    served.moments = [lambda: None, lambda: None, served.remove_all]
+    served.logs = {f"{SERVER}-a-1": "2026-11-21T00:00:01.000000000Z ready\n"}
+    done = mlpack("logs", "-f", *WHERE)
+    assert (done.stdout, done.code) == ("ready\n", 7)
+    assert served.moments == []
+
+
+def test_it_is_deleted(mlpack: Mlpack, served: Life) -> None:
+    assert mlpack("delete", *WHERE, "-y").code == 0
+    assert [obj["kind"] for obj in served.objects if obj["kind"] in ("Deployment", "ConfigMap")] == []
+
+
+def test_what_earlier_deploys_have_left_is_deleted_too(mlpack: Mlpack, served: Life) -> None:
+    labels = {"app.kubernetes.io/managed-by": "mlpack", "app.kubernetes.io/name": "hello-mpi"}
+    newest, earlier, another = (f"{SERVER}-env-{end}" for end in ("bbbbbbbbbb", "2456789bcd", "more"))
+    current = item("ConfigMap", newest, metadata={"labels": labels}, data={})
+    served.overlays["multi-node"] += [{**current, "apiVersion": "v1", "metadata": {"name": newest, "labels": labels}}]
+    served.served |= {"policy/v1": ["PodDisruptionBudget"]}
+    stranger = item("ConfigMap", f"{SERVER}-env-dddddddddd", metadata={"labels": {}})
+    budget = {**item("PodDisruptionBudget", SERVER, metadata={"labels": labels}), "apiVersion": "policy/v1"}
+    served.objects += [current, *(item("ConfigMap", name, metadata={"labels": labels}) for name in (earlier, another))]
+    served.objects += [stranger, budget]
+    assert mlpack("delete", *WHERE, "-y").code == 0
+    left = [obj["metadata"]["name"] for obj in served.objects if obj["metadata"]["name"].startswith(f"{SERVER}-env")]
+    assert left == [another, f"{SERVER}-env-dddddddddd"]
+    assert not any(obj["kind"] == "PodDisruptionBudget" for obj in served.objects)

@@ -1,0 +1,190 @@
+"""What mlpack makes of a Deployment: whether it serves, and why it does not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from packager.cluster.diagnosis import diagnose
+from packager.cluster.past import Past
+from packager.kubernetes.snapshot import Snapshot
+from packager.kubernetes.verdict import NEVER, Finding, Phase, Verdict
+from packager.workloads.deployment.life import Deployment
+from tests.fake_cluster import Object, item
+
+NAME = "hello-mpi-server"
+BEGIN = datetime(2026, 11, 21, tzinfo=UTC)
+KIND = Deployment()
+SHOWN = f"deployment/{NAME}"
+LATE = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}
+ALL: dict[str, Any] = {"replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}
+
+
+def at(seconds: float) -> str:
+    return (BEGIN + timedelta(seconds=seconds)).isoformat()
+
+
+def deployment(*conditions: Object, spec: Object | None = None, seen: int = 1, **counts: Any) -> Object:
+    """Return the Deployment, of which the controller has seen a generation."""
+    status = {"observedGeneration": seen, "conditions": list(conditions), **counts} if seen else {}
+    metadata = {"creationTimestamp": at(0), "generation": 1}
+    return item("Deployment", NAME, metadata=metadata, spec={"replicas": 2, **(spec or {})}, status=status)
+
+
+def replica_set(revision: int) -> Object:
+    metadata = {"annotations": {"deployment.kubernetes.io/revision": str(revision)}}
+    return item("ReplicaSet", f"{NAME}-{revision}", metadata=metadata)
+
+
+def pod(number: int, revision: int = 1, *, is_ready: bool = True, state: Object | None = None, **more: Any) -> Object:
+    """Return a pod of a rollout, which runs when no other state is given."""
+    metadata = {
+        "creationTimestamp": at(number),
+        "ownerReferences": [{"uid": f"ReplicaSet-{NAME}-{revision}"}],
+        **more.pop("metadata", {}),
+    }
+    container = {"name": "main", "image": "a:1", "state": state or {"running": {}}, "restartCount": 0, **more}
+    ready = {"type": "Ready", "status": "True" if is_ready else "False"}
+    return item(
+        "Pod",
+        f"{NAME}-{revision}-{number}",
+        metadata=metadata,
+        spec={"restartPolicy": "Always", "containers": [{"name": "main", "image": "a:1"}]},
+        status={"phase": "Running", "conditions": [ready], "containerStatuses": [container]},
+    )
+
+
+def unhealthy(subject: Object, message: str) -> Object:
+    about = {"kind": "Pod", "name": subject["metadata"]["name"], "uid": subject["metadata"]["uid"]}
+    metadata = {"name": "event", "creationTimestamp": at(9)}
+    return {"reason": "Unhealthy", "type": "Warning", "message": message, "involvedObject": about, "metadata": metadata}
+
+
+def judged(workload: Object, *pods: Object, age: float = 30, events: tuple[Object, ...] = ()) -> Verdict:
+    owners = sorted({int(obj["metadata"]["ownerReferences"][0]["uid"].rpartition("-")[2]) for obj in pods})
+    return diagnose(KIND, Snapshot(workload, tuple(map(replica_set, owners)), pods, events, age), Past())
+
+
+def test_it_serves_when_all_replicas_of_the_newest_rollout_do() -> None:
+    assert judged(deployment(**ALL), pod(0), pod(1)) == Verdict(Phase.SERVING, "2 of 2 replicas serve")
+
+
+@pytest.mark.parametrize(
+    ("counts", "summary"),
+    [
+        ({"seen": 0}, "0 of 2 replicas serve"),
+        ({**ALL, "seen": 0, "replicas": 2}, "0 of 2 replicas serve"),
+        ({"replicas": 2, "updatedReplicas": 2, "availableReplicas": 1}, "1 of 2 replicas serve"),
+        # An old pod serves, and a new one does not yet: as many as there should be are available.
+        (
+            {"replicas": 3, "updatedReplicas": 2, "availableReplicas": 2},
+            "2 of 2 replicas serve, 2 of 2 are up to date",
+        ),
+        (
+            {"replicas": 3, "updatedReplicas": 1, "availableReplicas": 2},
+            "2 of 2 replicas serve, 1 of 2 are up to date",
+        ),
+    ],
+)
+def test_it_does_not_serve_before(counts: dict[str, Any], summary: str) -> None:
+    assert judged(deployment(**counts), pod(0)) == Verdict(Phase.RUNNING, summary)
+
+
+def test_what_the_controller_has_not_seen_says_nothing_of_what_was_applied() -> None:
+    changed = deployment(LATE, **ALL)
+    changed["metadata"]["generation"] = 2
+    assert judged(changed, pod(0), pod(1)).phase is Phase.RUNNING
+
+
+def test_a_rollout_that_makes_no_progress() -> None:
+    new = pod(2, 2, is_ready=False)
+    events = (unhealthy(new, "Startup probe failed: HTTP probe failed with statuscode: 404"),)
+    stuck = deployment(LATE, replicas=3, updatedReplicas=1, availableReplicas=2, spec={"progressDeadlineSeconds": 60})
+    earlier = "2 pods of the earlier rollout serve until the new ones are ready"
+    late = "no pod of the newest rollout has become ready for 60 s, its progressDeadlineSeconds"
+    assert judged(stuck, pod(0), pod(1), new, events=events) == Verdict(
+        Phase.STUCK,
+        late,
+        (
+            Finding("ProgressDeadlineExceeded", SHOWN, late, final_after=0),
+            Finding(
+                "Unhealthy",
+                f"pod/{NAME}-2-2",
+                "it is not ready: Startup probe failed: HTTP probe failed with statuscode: 404",
+                blocks=False,
+            ),
+            Finding("EarlierServes", SHOWN, earlier, blocks=False),
+        ),
+    )
+
+
+def test_a_program_that_fails_again_and_again_is_not_waited_for_to_the_end() -> None:
+    ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": "no weights in /modle\n"}}
+    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+    looping = pod(2, 2, is_ready=False, state=waiting, lastState=ended, restartCount=3)
+    verdict = judged(deployment(replicas=3, updatedReplicas=1, availableReplicas=2), pod(0), pod(1), looping)
+    assert verdict.phase is Phase.STUCK
+    assert verdict.findings[0].subject == SHOWN
+    assert verdict.findings[1] == Finding(
+        "CrashLoopBackOff",
+        f"pod/{NAME}-2-2",
+        "container main ended with exit code 1, again and again",
+        final_after=30.0,
+        log=("no weights in /modle",),
+    )
+
+
+def test_in_a_job_it_may_be_lucky_the_next_time() -> None:
+    looping = pod(0, state={"waiting": {"reason": "CrashLoopBackOff"}})
+    looping["spec"]["restartPolicy"] = "OnFailure"
+    [finding] = judged(deployment(), looping).findings
+    assert (finding.reason, finding.final_after) == ("CrashLoopBackOff", NEVER)
+
+
+def test_a_quota_that_is_full() -> None:
+    message = 'pods "a" is forbidden: exceeded quota: mine, requested: pods=1, used: pods=2, limited: pods=2'
+    full = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}
+    verdict = judged(deployment(full, replicas=1, updatedReplicas=1), pod(0))
+    assert (verdict.phase, verdict.findings[0].reason) == (Phase.STUCK, "QuotaExceeded")
+    assert verdict.findings[0].subject == SHOWN
+
+
+def test_a_rollout_that_is_paused() -> None:
+    verdict = judged(deployment(replicas=2, updatedReplicas=0, spec={"paused": True}), pod(0))
+    hint = f"kubectl rollout resume {SHOWN}"
+    assert verdict == Verdict(
+        Phase.STUCK, "its rollout is paused", (Finding("Paused", SHOWN, "its rollout is paused", hint),)
+    )
+
+
+def test_a_controller_that_is_away() -> None:
+    assert judged(deployment(seen=0), age=7).findings == ()
+    [finding] = judged(deployment(seen=0), age=9).findings
+    assert finding.reason == "ControllerSilent"
+
+
+def test_a_pod_that_is_deleted_is_not_the_one_that_is_meant() -> None:
+    pods = [pod(0), pod(1, metadata={"deletionTimestamp": at(20)})]
+    assert KIND.main(pods) is pods[0]
+    assert KIND.workers(pods) == [pods[1]]
+    assert KIND.main([]) is None
+
+
+@pytest.mark.parametrize(
+    ("pod_name", "role"),
+    [
+        (f"{NAME}-5d8f7c9b8d-x2x4z", "main"),
+        (f"{NAME}-two-5d8f7c9b8d-x2x4z", None),
+        (NAME, None),
+    ],
+)
+def test_pods_by_their_names(pod_name: str, role: str | None) -> None:
+    assert KIND.role(NAME, pod_name) == role
+
+
+def test_a_pod_of_a_long_name_is_cut() -> None:
+    name = "a" * 63
+    assert KIND.role(name, f"{'a' * 58}x2x4z") == "main"
+    assert KIND.role(name, "b" * 63) is None

@@ -1,0 +1,279 @@
+"""The manifests of a Deployment: what a build writes, and what `verify` finds in what somebody has changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from packager.build.plan import Options, plan
+from packager.build.render import render
+from packager.kubectl.kustomize import kustomize
+from packager.package.tree import write
+from packager.spec.load import load
+from packager.spec.settings import parse_setting
+from packager.verify import kinds as checks
+from packager.verify import objects
+from packager.workloads.structures import pods
+from tests import demo, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FOLDER = "quickstart/k8s/mlops/multi-node"
+SERVER = "{kind: MPIJob} => {kind: Deployment, replicas: 2, ports: {http: {port: 8080}}}"
+
+APPLIED = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: a}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: a}}
+  template:
+    metadata: {labels: {app: a}}
+    spec:
+      containers:
+      - name: main
+        ports: [{name: http, containerPort: 8080}]
+        readinessProbe: {tcpSocket: {port: http}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: a}
+spec: {selector: {app: a}, ports: [{port: 8080, targetPort: http}]}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: a}
+spec: {maxUnavailable: 1, selector: {matchLabels: {app: a}}}
+"""
+
+
+def built(folder: Path, *settings: str, spec: str = SERVER) -> dict[str, Any]:
+    """Return the manifests that are written for the demo as a Deployment, by their files' names."""
+    loaded = load(demo.write(folder, demo.changed(spec)), [parse_setting(setting) for setting in settings])
+    entries = render(plan(loaded, loaded.spec.variants[0], Options())).entries
+    return {
+        entry.path.rpartition("/")[2]: yaml.safe_load(entry.content)
+        for entry in entries
+        if entry.path.startswith(FOLDER) and entry.path.endswith(".yaml") and isinstance(entry.content, bytes)
+    }
+
+
+def problems(*changes: str) -> list[str]:
+    """Return what is found when `old => new` is replaced in what is applied."""
+    text = APPLIED
+    for change in changes:
+        old, _, new = change.partition(" => ")
+        assert old in text
+        text = text.replace(old, new)
+    overlay = written.overlay(text)
+    return [str(problem) for problem in (*objects.check(overlay, frozenset()), *checks.check(overlay))]
+
+
+def test_a_rollout_takes_no_replica_away_before_another_is_ready(tmp_path: Path) -> None:
+    spec = built(tmp_path)["deployment.yaml"]["spec"]
+    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+    template = spec["template"]["spec"]
+    assert template["terminationGracePeriodSeconds"] == 35
+    assert template["containers"][0]["lifecycle"] == {"preStop": {"exec": {"command": ["/bin/sh", "-c", "sleep 5"]}}}
+
+
+def test_labels_that_cannot_change_have_no_digest_in_them(tmp_path: Path) -> None:
+    manifests = built(tmp_path)
+    spec = manifests["deployment.yaml"]["spec"]
+    labels = {
+        "app.kubernetes.io/name": "demo-fp32-training",
+        "app.kubernetes.io/instance": "demo-fp32-training-multi-node",
+    }
+    assert spec["selector"] == {"matchLabels": labels}
+    assert spec["template"]["metadata"]["labels"] == labels
+    assert manifests["service.yaml"]["spec"]["selector"] == labels
+    assert manifests["pod-disruption-budget.yaml"]["spec"]["selector"] == {"matchLabels": labels}
+
+
+def test_its_number_stands_beside_the_ids(tmp_path: Path) -> None:
+    manifests = built(tmp_path, "overlays.multi-node.replicas=5")
+    assert manifests["deployment-patch.yaml"]["spec"]["replicas"] == 5
+    assert "replicas" not in manifests["deployment.yaml"]["spec"]
+
+
+def test_one_replica_has_no_disruption_budget(tmp_path: Path) -> None:
+    manifests = built(tmp_path, "overlays.multi-node.replicas=1")
+    assert "pod-disruption-budget.yaml" in manifests  # of which the kustomization knows nothing
+    assert manifests["kustomization.yaml"]["resources"] == [
+        "../../../common/mpi/k8s/mlops/base",
+        "deployment.yaml",
+        "service.yaml",
+    ]
+
+
+def test_its_ports_and_those_of_its_service(tmp_path: Path) -> None:
+    settings = ("overlays.multi-node.ports.grpc.port=8500", "overlays.multi-node.ports.grpc.protocol=grpc")
+    manifests = built(tmp_path, *settings)
+    assert manifests["service.yaml"]["spec"]["ports"] == [
+        {"name": "http", "port": 8080, "targetPort": "http", "appProtocol": "http"},
+        {"name": "grpc", "port": 8500, "targetPort": "grpc", "appProtocol": "grpc"},
+    ]
+    assert manifests["deployment.yaml"]["spec"]["template"]["spec"]["containers"][0]["ports"] == [
+        {"name": "http", "containerPort": 8080},
+        {"name": "grpc", "containerPort": 8500},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ready", "handler"),
+    [
+        ("", {"tcpSocket": {"port": "http"}}),
+        ("ready: {port: http}", {"tcpSocket": {"port": "http"}}),
+        ("ready: {port: http, path: /healthz}", {"httpGet": {"port": "http", "path": "/healthz"}}),
+        ("ready: {command: [cat, /run/ready]}", {"exec": {"command": ["cat", "/run/ready"]}}),
+    ],
+)
+def test_what_a_pod_is_asked(tmp_path: Path, ready: str, handler: dict[str, Any]) -> None:
+    spec = SERVER.replace("replicas: 2", f"starts_within: 61, {ready}").replace(", ,", ",")
+    [main] = built(tmp_path, spec=spec)["deployment.yaml"]["spec"]["template"]["spec"]["containers"]
+    assert {probe: main[probe] for probe in main if probe.endswith("Probe")} == {
+        "startupProbe": {**handler, "periodSeconds": 2, "timeoutSeconds": 5, "failureThreshold": 31},
+        "readinessProbe": {**handler, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 2},
+        "livenessProbe": {**handler, "periodSeconds": 20, "timeoutSeconds": 10, "failureThreshold": 9},
+    }
+
+
+@pytest.mark.parametrize(
+    "file",
+    [f"{FOLDER}/mlops.env", "quickstart/scripts/train.sh", "quickstart/common/mpi/k8s/mlops/base/identity.sh"],
+)
+def test_a_config_map_is_called_after_its_content(tmp_path: Path, kubectl: Path, file: str) -> None:
+    loaded = load(demo.write(tmp_path / "model", demo.changed(SERVER)))
+    package = tmp_path / "package"
+    package.mkdir()
+    write(render(plan(loaded, loaded.spec.variants[0], Options())), package)
+
+    def names() -> set[str]:
+        rendered = yaml.safe_load_all(kustomize(package / FOLDER, program=str(kubectl)).manifests)
+        return {item["metadata"]["name"] for item in rendered if item["kind"] == "ConfigMap"}
+
+    before = names()
+    (package / file).write_bytes((package / file).read_bytes() + b"# more\nMORE=1\n")
+    assert len(before) == 3
+    assert len(names() - before) == 1
+
+
+def test_its_pods_are_spread_by_their_rollout() -> None:
+    manifest = written.overlay(APPLIED).manifests[0]
+    assert [(group.count, group.computes, group.workload_label, group.field_path) for group in pods(manifest)] == [
+        (2, True, "pod-template-hash", "spec.template.spec")
+    ]
+
+
+def test_what_a_build_writes_has_no_problems() -> None:
+    assert problems() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (
+            "selector: {matchLabels: {app: a}}\n  template => selector: {matchLabels: {app: b}}\n  template",
+            (
+                "6:33: Deployment a: spec.selector.matchLabels.app: its pods have the label app with 'a', not 'b' "
+                "(selector and template must agree)"
+            ),
+        ),
+        (
+            "selector: {matchLabels: {app: a}}\n  template => selector: {matchLabels: {tier: a}}\n  template",
+            (
+                "6:34: Deployment a: spec.selector.matchLabels.tier: its pods do not have the label tier "
+                "(selector and template must agree)"
+            ),
+        ),
+        (
+            "selector: {matchLabels: {app: a}}\n  template => selector: {}\n  template",
+            "6:13: Deployment a: spec.selector: expected labels of its pods, found nothing",
+        ),
+        ("replicas: 2 => replicas: -1", "5:13: Deployment a: spec.replicas: expected 0 to 2147483647, found -1"),
+        (
+            "replicas: 2 => minReadySeconds: 9\n  progressDeadlineSeconds: 9",
+            (
+                "6:28: Deployment a: spec.progressDeadlineSeconds: expected more than minReadySeconds, 9, "
+                "found the number 9"
+            ),
+        ),
+        (
+            "replicas: 2 => strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 0%}}",
+            (
+                "5:29: Deployment a: spec.strategy.rollingUpdate: maxUnavailable and maxSurge are both 0, so no pod "
+                "could ever be replaced (set maxSurge to 1: a new pod then comes before an old one goes)"
+            ),
+        ),
+        (
+            "      containers: =>       restartPolicy: Never\n      containers:",
+            (
+                "10:22: Deployment a: spec.template.spec.restartPolicy: expected Always, found 'Never' "
+                "(the pods of a Deployment run until they are deleted)"
+            ),
+        ),
+        (
+            "tcpSocket: {port: http} => httpGet: {port: htp}",
+            (
+                "13:42: Deployment a: spec.template.spec.containers[0].readinessProbe.httpGet.port: port 'htp' not "
+                "found (did you mean 'http'?)"
+            ),
+        ),
+        (
+            "selector: {app: a}, ports => selector: {app: b}, ports",
+            "18:24: Service a: spec.selector.app: selects other pods than those of Deployment a (there it is 'a')",
+        ),
+        (
+            "selector: {app: a}, ports => ports",
+            "18:7: Service a: spec.selector: expected labels of the pods of Deployment a, found nothing",
+        ),
+        (
+            "targetPort: http => targetPort: rest",
+            "18:61: Service a: spec.ports[0].targetPort: no pod has a port 'rest'",
+        ),
+        (
+            "maxUnavailable: 1, selector: {matchLabels: {app: a}} => maxUnavailable: 1, selector: {matchLabels: {}}",
+            (
+                "23:51: PodDisruptionBudget a: spec.selector.matchLabels: expected labels of the pods of Deployment a, "
+                "found nothing"
+            ),
+        ),
+        (
+            "spec: {selector: {app: a} => spec: {type: LoadBalancer, selector: {app: a}",
+            ("18:14: Service a: spec.type: expected ClusterIP, found 'LoadBalancer' (the option `expose` opens it)"),
+        ),
+        (
+            "spec: {selector: {app: a} => spec: {type: ExternalName, selector: {app: a}",
+            "18:14: Service a: spec.type: expected ClusterIP, found 'ExternalName' (remove it)",
+        ),
+        (
+            "spec: {selector: {app: a} => spec: {externalIPs: [10.0.0.1], selector: {app: a}",
+            (
+                "18:8: Service a: spec.externalIPs: takes or sends traffic for addresses that are not the package's "
+                "(remove it)"
+            ),
+        ),
+        (
+            "kind: Service\nmetadata: {name: a} => kind: Service\nmetadata: {name: b}",
+            (
+                "17:18: Service b: metadata.name: a build creates one Service, with the name of Deployment a "
+                "(--allow Service permits it)"
+            ),
+        ),
+    ],
+)
+def test_what_the_cluster_would_refuse_or_nobody_would_reach(change: str, problem: str) -> None:
+    assert problems(change) == [f"file.yaml:{problem}"]
+
+
+def test_what_belongs_to_a_deployment_belongs_to_no_pod() -> None:
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: main}]}\n"
+    service = APPLIED.split("---\n")[1]
+    problems = objects.check(written.overlay(f"{pod}---\n{service}"), frozenset())
+    assert [str(problem) for problem in problems] == [
+        "file.yaml:7:7: Service a: kind: no build creates a Service (--allow Service permits it)"
+    ]
