@@ -1,0 +1,45 @@
+"""What the PyTorch model reads of mlops.env; PyTorch itself is needed for the rest of it, on a cluster."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def settings() -> ModuleType:
+    path = Path(__file__).parents[2] / "model_specs/resnet50-pytorch/settings.py"
+    spec = importlib.util.spec_from_file_location("resnet50_pytorch_settings", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module  # a dataclass looks there for its own
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_is_not_set_has_a_default(settings: ModuleType) -> None:
+    read = settings.read_settings({"OUTPUT_DIR": "/out", "STEPS": "", "BATCH_SIZE": "8"})
+    assert (read.precision, read.steps, read.batch_size, read.learning_rate) == ("fp32", 10, 8, 0.1)
+    assert (read.output_dir, read.dataset_dir) == (Path("/out"), None)
+
+
+def test_every_wrong_key_is_named_at_once(settings: ModuleType) -> None:
+    wrong = {"PRECISION": "fp8", "STEPS": "0", "IMAGE_SIZE": "1.5", "LEARNING_RATE": "nan"}
+    with pytest.raises(settings.SettingsError) as error:
+        settings.read_settings(wrong)
+    assert str(error.value).splitlines() == [
+        "STEPS: expected a whole number from 1 to 1,000,000,000, found '0'",
+        "IMAGE_SIZE: expected a whole number from 32 to 2,048, found '1.5'",
+        "LEARNING_RATE: expected a number from 1e-09 to 1,000, found 'nan'",
+        "PRECISION: expected fp32 or bf16, found 'fp8'",
+        "OUTPUT_DIR: expected a folder for checkpoints, found nothing",
+    ]
+
+
+def test_a_folder_that_cannot_be_written_to(settings: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(settings.SettingsError, match=r"found .*/file/output: Not a directory"):
+        settings.require_writable(tmp_path / "file" / "output")
