@@ -1,47 +1,157 @@
-"""kubectl get -> Snapshot: two or three calls for a workload with all that belongs to it."""
+"""kubectl get -> Snapshot: reads a workload and its objects in two or three calls."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from packager.cluster.objects import created, owners, uid
-from packager.cluster.snapshot import Snapshot
+from packager.base.errors import ClusterError, NotServedError, UnreachableError
+from packager.cluster.obstacles import seems_node_lost
+from packager.kubectl.refusals import is_forbidden
+from packager.kubernetes.objects import created, is_being_deleted, owners, status, uid
+from packager.kubernetes.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from packager.cluster.client import Kubectl
-    from packager.cluster.engines import Engine
-    from packager.cluster.objects import Object
+    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.verdict import Verdict
+    from packager.workloads.workload import Workload
 
 
-def observe(kubectl: Kubectl, engine: Engine, name: str, *, events: bool = True) -> Snapshot | None:
-    """Return what the cluster knows of the workload `name`; None when it is not there.
+def observe(kubectl: Kubectl, kind: Workload, name: str, *, events: bool = True) -> Snapshot | None:
+    """Return a snapshot of the workload `name`; None when it does not exist.
+
+    What belongs to it is known by its owners: those of a pod may be seen to belong to the workload themselves.
 
     Raises:
         ClusterError: The cluster does not answer, refuses to, or does not know workloads of this kind.
     """
-    found = kubectl.items(f"{engine.resource}/{name}", *engine.children(name))
-    workload = next((item for item in found if item["kind"] == engine.kind), None)
+    items, refusal = _workload(kubectl, kind, name)
+    workload = next((item for item in items if item["kind"] == kind.name), None)
     if workload is None:
         return None
-    children = tuple(item for item in found if item["kind"] != engine.kind and uid(workload) in owners(item))
-    selector = engine.selector(name)
-    pods = [workload] if selector is None else kubectl.items("pods", f"--selector={selector}")
-    ours = {uid(workload), *map(uid, children)}
+    children = tuple(item for item in items if item["kind"] != kind.name and uid(workload) in owners(item))
+    selector = kind.selector(workload)
+    intermediates, unseen = _intermediates(kubectl, kind, workload)
+    children += intermediates
+    pods = [workload] if selector is None else kubectl.items("pods", selector_flag(selector))
+    namespace_events = events_of(kubectl) if events else Events()
+    owner_uids = {uid(workload), *map(uid, children)}
     # The server's clock and ours may differ: nothing is ever younger than nothing.
-    age = max(0.0, (datetime.now(UTC) - created(workload)).total_seconds())
+    age = max(0.0, (kubectl.runner.now() - created(workload)).total_seconds())
+    # Where the user may not see what owns the pods, their labels are all that there is to go by.
+    own_pods = tuple(pod for pod in pods if selector is None or unseen or owners(pod) & owner_uids)
     return Snapshot(
         workload,
         children,
-        tuple(pod for pod in pods if selector is None or owners(pod) & ours),
-        tuple(kubectl.items("events")) if events else (),
+        own_pods,
+        namespace_events.items,
         age,
+        "; ".join(reason for reason in (refusal, unseen, namespace_events.refusal) if reason) or None,
+        _namespace(kubectl, kind, workload, own_pods),
+        _nodes(kubectl, own_pods),
     )
 
 
-def pods_of(engine: Engine, pods: Sequence[Object]) -> list[Object]:
-    """Return the main pod and then the workers, as a person lists them."""
-    main = engine.main(pods)
-    return [*([main] if main else []), *engine.workers(pods)]
+def _workload(kubectl: Kubectl, kind: Workload, name: str) -> tuple[list[Object], str | None]:
+    """Return the workload with what its controller has made of it, or alone, and why, when the user may see no more."""
+    workload = f"{kind.resource}/{name}"
+    children = kind.children(name)
+    try:
+        return kubectl.items(workload, *children), None
+    except NotServedError as error:
+        if error.resource == kind.resource and kind.operator:
+            error.hint = kind.operator.installation(kubectl.cluster)
+        raise
+    except ClusterError as error:
+        if not (children and is_forbidden(error)):
+            raise
+        return kubectl.items(workload), str(error)
+
+
+def _intermediates(kubectl: Kubectl, kind: Workload, workload: Object) -> tuple[tuple[Object, ...], str | None]:
+    """Return what stands between the workload and its pods, or why the user may not see it."""
+    labels = kind.selector(workload)
+    known = {uid(workload)}
+    intermediates: list[Object] = []
+    for resource in kind.owned if labels else ():
+        try:
+            items = kubectl.items(resource, selector_flag(labels or {}))
+        except ClusterError as error:
+            if not is_forbidden(error):
+                raise
+            return tuple(intermediates), str(error)
+        owned = [item for item in items if owners(item) & known]
+        known.update(map(uid, owned))
+        intermediates += owned
+    return tuple(intermediates), None
+
+
+def selector_flag(labels: Mapping[str, str]) -> str:
+    """Return the flag with which kubectl lists only what has these labels."""
+    return f"--selector={','.join(f'{key}={value}' for key, value in labels.items())}"
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """The events of a namespace; none when the user may not see them, and then what was said."""
+
+    items: tuple[Object, ...] = ()
+    refusal: str | None = None
+
+
+def events_of(kubectl: Kubectl) -> Events:
+    """Return the events of the namespace. They only explain, so a user who may not see them does without.
+
+    Raises:
+        UnreachableError: The cluster does not answer.
+        ClusterError: It refuses for another reason than the user's rights.
+    """
+    try:
+        return Events(tuple(kubectl.items("events")))
+    except ClusterError as error:
+        if not is_forbidden(error):
+            raise
+        return Events(refusal=str(error))
+
+
+def _namespace(kubectl: Kubectl, kind: Workload, workload: Object, pods: Sequence[Object]) -> Object | None:
+    """Return the namespace when something that was there goes or is gone, and the user may see namespaces."""
+    has_begun = bool(status(workload))
+    if not any(map(is_being_deleted, (workload, *pods))) and not (has_begun and kind.main(pods) is None):
+        return None
+    try:
+        return kubectl.get(f"namespaces/{workload['metadata'].get('namespace')}")
+    except UnreachableError:
+        raise
+    except ClusterError:
+        return None
+
+
+def absent(kubectl: Kubectl, verdict: Verdict) -> Verdict:
+    """Return the verdict on a workload that does not exist; say so if its namespace is gone or being deleted."""
+    name = kubectl.default_namespace()
+    try:
+        namespace = kubectl.get(f"namespaces/{name}")
+    except UnreachableError:
+        raise
+    except ClusterError:
+        return verdict
+    if namespace is None:
+        return replace(verdict, summary=f"namespace {name} not found")
+    if is_being_deleted(namespace):
+        return replace(verdict, summary=f"its namespace {name} is being deleted")
+    return verdict
+
+
+def _nodes(kubectl: Kubectl, pods: Sequence[Object]) -> tuple[Object, ...]:
+    """Return the nodes of the pods that seem to be lost, when the user may see nodes."""
+    names = sorted({pod["spec"]["nodeName"] for pod in pods if seems_node_lost(pod) and pod["spec"].get("nodeName")})
+    try:
+        return tuple(kubectl.items(*(f"nodes/{name}" for name in names))) if names else ()
+    except UnreachableError:
+        raise
+    except ClusterError:
+        return ()
