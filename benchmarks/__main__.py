@@ -8,12 +8,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import many, payload, startup
+from benchmarks import many, payload, scale, startup
+from hatch_build import compile_templates
 
 if TYPE_CHECKING:
     from benchmarks.measure import Result
 
-BENCHMARKS = {"startup": startup.measure, "many": many.measure, "payload": payload.measure}
+BENCHMARKS = {"startup": startup.measure, "many": many.measure, "payload": payload.measure, "scale": scale.measure}
 
 
 def main() -> None:
@@ -24,6 +25,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - BENCHMARKS.keys():
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
+    compile_templates(Path(__file__).resolve().parent.parent)  # as an installation has them
     one, five, fifteen = os.getloadavg()
     print(f"{os.cpu_count()} processors; load {one:.1f}, {five:.1f}, {fifteen:.1f} (1, 5, 15 minutes)")
     print(f"{'':44}{'median':>12}  {'from':>8} {'to':>8}  goal")

@@ -20,12 +20,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-QUIET = 6.0
+QUIET_SECONDS = 6.0
 """Seconds after `apply` in which nothing else is asked of the cluster."""
 
 IMAGE = "docker.io/mpioperator/mpi-pi:openmpi"
 JOB = "hello-mpi-multi-node"
-BARE = {
+BARE_JOB = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {"name": "bare"},
@@ -66,8 +66,8 @@ def seconds(stamp: str) -> float:
 def bare() -> dict[str, float]:
     """Measure a pod with one container."""
     begin = time.time()
-    kubectl("apply", "-f", "-", text=json.dumps(BARE))
-    time.sleep(QUIET)
+    kubectl("apply", "-f", "-", text=json.dumps(BARE_JOB))
+    time.sleep(QUIET_SECONDS)
     first = first_line("bare", "rank 0")
     kubectl("delete", "pod", "bare", "--wait")
     return {"bare pod": first - begin}
@@ -91,7 +91,7 @@ def job(folder: str) -> dict[str, float]:
     begin = time.time()
     kubectl("apply", "-k", folder)
     applied = time.time()
-    time.sleep(QUIET)
+    time.sleep(QUIET_SECONDS)
     while not (launchers := [name for name in kubectl("get", "pods", "-oname").split() if "launch" in name]):
         time.sleep(1)
     workers = [first_line(f"{JOB}-worker-{index}", f"{JOB}-worker-{index}: ready") for index in (0, 1)]

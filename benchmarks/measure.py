@@ -1,7 +1,7 @@
 """Runs programs and says what they took of the machine; compares two of them, in turn.
 
-Every program runs with a folder of caches of its own, filled by a first run that does not count: bytecode as an
-installation has it, whatever PYTHONDONTWRITEBYTECODE says, and mlpack's compiled templates.
+Every program runs with a folder of bytecode of its own, filled by a first run that does not count: as an installation
+has it, whatever PYTHONDONTWRITEBYTECODE says.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def run(argv: list[str], caches: Path, *, quiet: bool = True, **variables: str) 
         quiet: Whether stderr is dropped too; stdout always is.
         variables: More for its environment.
     """
-    environment = {**os.environ, "PYTHONPATH": str(_ROOT), "XDG_CACHE_HOME": str(caches), **variables}
+    environment = {**os.environ, "PYTHONPATH": str(_ROOT), **variables}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     environment["PYTHONPYCACHEPREFIX"] = str(caches / "bytecode")
     begin = time.perf_counter()
