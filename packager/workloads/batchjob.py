@@ -15,6 +15,7 @@ from packager.kubernetes.objects import created, is_being_deleted, last_seen, sh
 from packager.kubernetes.pods import LAST_LINES, failure
 from packager.kubernetes.stopped import ended_at
 from packager.kubernetes.verdict import Finding, Phase, Verdict
+from packager.workloads.controllers import CONTROLLER_HINT, CONTROLLER_SILENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
 
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
-
-CONTROLLER_SILENCE = 8.0
-"""Seconds in which a living controller has acted on what it keeps; it usually takes less than one."""
-
-CONTROLLER_HINT = "is kube-controller-manager running? kubectl get pods --namespace=kube-system"
 
 FAILING = ("Failed", "FailureTarget")
 """Conditions of a Job that has failed, or whose pods are being taken away for that."""

@@ -23,7 +23,7 @@ class Structure(ABC):
     """The apiVersion that builds write."""
 
     maker: ClassVar[str] = "Kubernetes"
-    """Who makes the pods, and what `taken` returns."""
+    """Who makes the pods, and what `made_objects` returns."""
 
     companion_kinds: ClassVar[tuple[tuple[str, str], ...]] = ()
     """The apiVersion and kind of what a build makes for the workload beside it; each has the workload's name."""

@@ -25,7 +25,7 @@ from packager.kubernetes.objects import (
     uid,
 )
 from packager.kubernetes.verdict import Finding
-from packager.workloads.batchjob import CONTROLLER_HINT, CONTROLLER_SILENCE
+from packager.workloads.controllers import generated_prefix, ignored_by_controller
 from packager.workloads.workload import Role, Workload
 
 if TYPE_CHECKING:
@@ -39,8 +39,11 @@ _REVISION = "deployment.kubernetes.io/revision"
 
 _LATE = "ProgressDeadlineExceeded"
 
-_GENERATED = 58
-"""Characters that are left of a name before five are put behind it (k8s.io/apiserver, names.SimpleNameGenerator)."""
+_UNMADE = "ReplicaSetCreateError"
+"""What the controller says before it counts the spec as seen (pkg/controller/deployment/sync.go, getNewReplicaSet)."""
+
+_HASH_LENGTH = 10
+"""Digits of the hash in a ReplicaSet's name, which is a number of 32 bits (pkg/controller, ComputeHash)."""
 
 
 class Deployment(Workload):
@@ -57,9 +60,10 @@ class Deployment(Workload):
 
     def role(self, name: str, pod: str) -> Role | None:
         """Return "main" for a pod of the Deployment: behind its name are the ReplicaSet's hash and five characters."""
-        if len(name) + 12 > _GENERATED:
-            return "main" if pod.startswith(f"{name}-"[: _GENERATED - 1]) else None
-        return "main" if re.fullmatch(f"{re.escape(name)}-[a-z0-9]{{1,10}}-?[a-z0-9]{{5}}", pod) else None
+        longest = f"{name}-{'x' * _HASH_LENGTH}-"
+        if generated_prefix(longest) != longest:
+            return "main" if pod.startswith(generated_prefix(f"{name}-")) else None
+        return "main" if re.fullmatch(f"{re.escape(name)}-[a-z0-9]{{1,{_HASH_LENGTH}}}-[a-z0-9]{{5}}", pod) else None
 
     def ending(self, snapshot: Snapshot) -> Verdict | None:  # noqa: ARG002 - it never ends
         """Return None: it serves until somebody deletes it."""
@@ -83,22 +87,21 @@ class Deployment(Workload):
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield what keeps the newest rollout from going on, and that an earlier one serves meanwhile."""
         deployment = snapshot.workload
-        if not status(deployment) and not snapshot.pods and snapshot.age >= CONTROLLER_SILENCE:
-            message = "no controller has reacted: the Job controller is not running"
-            yield Finding("ControllerSilent", shown(deployment), message, CONTROLLER_HINT)
+        yield from ignored_by_controller(snapshot)
         if deployment["spec"].get("paused"):
             hint = f"kubectl rollout resume {quote(shown(deployment))}"
             yield Finding("Paused", shown(deployment), "its rollout is paused", hint)
+        progress = condition(deployment, "Progressing") or {}
+        if progress.get("status") == "False" and progress.get("reason") == _UNMADE:
+            yield _refusal(deployment, progress)
         if not _is_seen(deployment):
             return
-        late = condition(deployment, "Progressing") or {}
-        if late.get("status") == "False" and late.get("reason") == _LATE:
+        if progress.get("status") == "False" and progress.get("reason") == _LATE:
             seconds = deployment["spec"].get("progressDeadlineSeconds", 600)
             message = f"no pod of the newest rollout has become ready for {seconds} s, its progressDeadlineSeconds"
             yield Finding(_LATE, shown(deployment), message, final_after=0)
         if (failed := true_condition(deployment, "ReplicaFailure")) is not None:
-            words = sentence(failed)
-            yield refusal(shown(deployment), words) or Finding("FailedCreate", shown(deployment), words)
+            yield _refusal(deployment, failed)
         yield from _unready(snapshot)
         yield from _earlier(snapshot)
 
@@ -110,6 +113,12 @@ class Deployment(Workload):
         """Return the other pods, the newest first."""
         main = self.main(pods)
         return sorted((pod for pod in pods if pod is not main), key=created, reverse=True)
+
+
+def _refusal(deployment: Object, refused: Object) -> Finding:
+    """Return why the cluster has refused what the controller wanted to make, from the condition that says so."""
+    message = sentence(refused)
+    return refusal(shown(deployment), message) or Finding("FailedCreate", shown(deployment), message)
 
 
 def _replicas(deployment: Object) -> int:

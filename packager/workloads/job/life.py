@@ -11,12 +11,10 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from packager.kubernetes.objects import created, events_about, name, sentence, shown, status, true_condition
+from packager.kubernetes.objects import created, name, sentence, shown, status, true_condition
 from packager.kubernetes.pods import LAST_LINES, failure
 from packager.kubernetes.verdict import Finding, Phase, Verdict
 from packager.workloads.batchjob import (
-    CONTROLLER_HINT,
-    CONTROLLER_SILENCE,
     attempts_message,
     earlier_attempts,
     is_ending,
@@ -25,6 +23,7 @@ from packager.workloads.batchjob import (
     pod_refusal,
     unreported_job_end,
 )
+from packager.workloads.controllers import CONTROLLER_SILENCE, generated_prefix, ignored_by_controller
 from packager.workloads.job import array
 from packager.workloads.workload import Role, Workload
 
@@ -39,9 +38,6 @@ _POD = "the pod"
 
 _JOB_NAME = "job-name"
 """The label of a Job's pods; `batch.kubernetes.io/job-name` says the same from Kubernetes 1.27 on."""
-
-_MAX_PREFIX = 58
-"""Characters that are left of a name before five are put behind it (k8s.io/apiserver, names.SimpleNameGenerator)."""
 
 
 class Job(Workload):
@@ -62,7 +58,7 @@ class Job(Workload):
         """Return "main" for a pod of the Job: its name ends in its index, if any, and five of the controller's."""
         prefix = pod[:-5] if re.fullmatch(".+[a-z0-9]{5}", pod) else ""
         index = re.search("-[0-9]+-$", prefix)
-        prefixes = {f"{name}-"[:_MAX_PREFIX], *([f"{name[: _MAX_PREFIX - len(index[0])]}{index[0]}"] if index else [])}
+        prefixes = {generated_prefix(f"{name}-"), *([generated_prefix(name, index[0])] if index else [])}
         return "main" if prefix in prefixes else None
 
     def ending(self, snapshot: Snapshot) -> Verdict | None:
@@ -103,7 +99,7 @@ class Job(Workload):
             is_made = status(job).get("active")
             unmade = None if is_made else pod_refusal(snapshot, job)
             yield from [unmade] if unmade else not_retried(snapshot, job, _POD, snapshot.pods, _attempts(job))
-            yield from _ignored_by_controller(snapshot)
+            yield from ignored_by_controller(snapshot)
             if unreported_end := self.unreported_end(snapshot):
                 verdict, since = unreported_end
                 if since and snapshot.now - since > timedelta(seconds=CONTROLLER_SILENCE):
@@ -174,7 +170,7 @@ def _array_findings(snapshot: Snapshot) -> Iterator[Finding]:
     if not is_ending(job):
         if array.lacks_pods(job) and (finding := pod_refusal(snapshot, job)):
             yield replace(finding, blocks=not status(job).get("active"))
-        yield from _ignored_by_controller(snapshot)
+        yield from ignored_by_controller(snapshot)
     yield from _array_failures(snapshot)
 
 
@@ -185,13 +181,3 @@ def _array_failures(snapshot: Snapshot, main: Object | None = None) -> Iterator[
             yield replace(
                 finding, reason="Retried", blocks=False, log=finding.log[-LAST_LINES:] if main is None else ()
             )
-
-
-def _ignored_by_controller(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield that nobody acts on a Job: its controller does so at once."""
-    job = snapshot.workload
-    if status(job) or snapshot.pods or snapshot.age < CONTROLLER_SILENCE or events_about(snapshot.events, job):
-        return
-    yield Finding(
-        "ControllerSilent", shown(job), "no controller has reacted: the Job controller is not running", CONTROLLER_HINT
-    )

@@ -151,6 +151,17 @@ def test_a_quota_that_is_full() -> None:
     assert verdict.findings[0].subject == SHOWN
 
 
+def test_a_replica_set_that_may_not_be_made() -> None:
+    """The controller says so, and does not count the spec as seen."""
+    words = 'replicasets.apps "a" is forbidden: exceeded quota: mine, requested: count/replicasets.apps=1, '
+    message = f'Failed to create new replica set "a": {words}used: count/replicasets.apps=1, limited: '
+    refused = {"type": "Progressing", "status": "False", "reason": "ReplicaSetCreateError"}
+    workload = deployment({**refused, "message": f"{message}count/replicasets.apps=1"}, **ALL)
+    workload["metadata"]["generation"] = 2
+    verdict = judged(workload, pod(0), pod(1))
+    assert (verdict.phase, verdict.findings[0].reason) == (Phase.STUCK, "QuotaExceeded")
+
+
 def test_a_rollout_that_is_paused() -> None:
     verdict = judged(deployment(replicas=2, updatedReplicas=0, spec={"paused": True}), pod(0))
     hint = f"kubectl rollout resume {SHOWN}"
@@ -162,7 +173,13 @@ def test_a_rollout_that_is_paused() -> None:
 def test_a_controller_that_is_away() -> None:
     assert judged(deployment(seen=0), age=7).findings == ()
     [finding] = judged(deployment(seen=0), age=9).findings
-    assert finding.reason == "ControllerSilent"
+    message = "no controller has reacted: the Deployment controller is not running"
+    assert (finding.reason, finding.message) == ("ControllerSilent", message)
+
+
+def test_a_controller_that_has_told_something_is_not_away() -> None:
+    told = unhealthy(deployment(), "Scaled up replica set a to 2")
+    assert "ControllerSilent" not in [one.reason for one in judged(deployment(seen=0), events=(told,), age=9).findings]
 
 
 def test_a_pod_that_is_deleted_is_not_the_one_that_is_meant() -> None:

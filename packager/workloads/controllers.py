@@ -1,0 +1,41 @@
+"""What the controllers have in common that are a part of Kubernetes: kube-controller-manager runs all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.kubernetes.objects import events_about, shown, status
+from packager.kubernetes.verdict import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.kubernetes.snapshot import Snapshot
+
+CONTROLLER_SILENCE = 8.0
+"""Seconds in which a living controller has acted on what it keeps; it usually takes less than one."""
+
+CONTROLLER_HINT = "is kube-controller-manager running? kubectl get pods --namespace=kube-system"
+
+_MAX_PREFIX = 58
+"""Characters that are left of a name before five are put behind it (k8s.io/apiserver, names.SimpleNameGenerator)."""
+
+
+def generated_prefix(prefix: str, index: str = "") -> str:
+    """Return what comes before the five characters of a generated name: the beginning of `prefix`, and the whole index.
+
+    Args:
+        prefix: What the controller wants the name to begin with.
+        index: What comes behind that, and is never cut (Kubernetes, pkg/controller/job: podGenerateNameWithIndex).
+    """
+    return f"{prefix[: _MAX_PREFIX - len(index)]}{index}"
+
+
+def ignored_by_controller(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield that the controller of the workload's kind has not acted on it, which it does at once when it runs."""
+    workload = snapshot.workload
+    is_known = status(workload) or snapshot.pods or snapshot.children or events_about(snapshot.events, workload)
+    if is_known or snapshot.age < CONTROLLER_SILENCE:
+        return
+    message = f"no controller has reacted: the {workload['kind']} controller is not running"
+    yield Finding("ControllerSilent", shown(workload), message, CONTROLLER_HINT)
