@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from packager.base import quantity
 from packager.base.names import IMAGE
 from packager.kubernetes import resources
-from packager.kubernetes.manifest import integer, mapping, text
+from packager.kubernetes.manifest import mapping, text
+from packager.kubernetes.ranges import INT32, out_of_range
 from packager.verify import sizes
 
 if TYPE_CHECKING:
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from packager.kubernetes.manifest import Manifest
     from packager.verify.overlay import RenderedOverlay
     from packager.workloads.pods import Pods
-
-# pkg/apis/core/validation: an id is an int32 that is not negative.
-_MAX_ID = (1 << 31) - 1
 
 
 def check(overlay: RenderedOverlay) -> Iterator[Problem]:
@@ -78,9 +76,9 @@ def _user(overlay: RenderedOverlay, pods: Pods, here: Location, container: dict[
 def _ids(overlay: RenderedOverlay, manifest: Manifest, here: Location, holder: dict[str, Any]) -> Iterator[Problem]:
     context = mapping(holder.get("securityContext"))
     for field in ("runAsUser", "runAsGroup", "fsGroup"):
-        value = integer(context.get(field))
-        if value is not None and not 0 <= value <= _MAX_ID:
-            yield overlay.problem(manifest, (*here, field), f"expected 0 to {_MAX_ID}, found {value}")
+        # pkg/apis/core/validation: an id is an int32 that is not negative.
+        if message := out_of_range(context.get(field), (0, INT32)):
+            yield overlay.problem(manifest, (*here, field), message)
 
 
 def _unique(overlay: RenderedOverlay, pods: Pods) -> Iterator[Problem]:

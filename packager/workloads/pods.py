@@ -136,7 +136,7 @@ _OWN_GROUPS = frozenset(("", "apps", "autoscaling", "batch", "policy"))
 def of_kubernetes(manifest: Manifest) -> Iterator[Pods]:
     """Yield the pods of a kind of Kubernetes' own that has no folder."""
     if manifest.kind in _TEMPLATES:
-        yield Pods(manifest, _TEMPLATES[manifest.kind], count=_number(manifest.spec.get("replicas")))
+        yield Pods(manifest, _TEMPLATES[manifest.kind], count=number_of_pods(manifest.spec.get("replicas")))
 
 
 def is_of_kubernetes(manifest: Manifest) -> bool:
@@ -146,7 +146,7 @@ def is_of_kubernetes(manifest: Manifest) -> bool:
     return manifest.group in _OWN_GROUPS or manifest.group.endswith(".k8s.io")
 
 
-def _number(value: Any) -> int:
-    """Return how many `value` asks for; 1 where it says nothing, as Kubernetes takes it."""
+def number_of_pods(value: Any) -> int:
+    """Return how many pods, or Jobs, a manifest's `value` asks for; 1 where it says nothing, as Kubernetes takes it."""
     number = integer(value)
     return 1 if number is None else max(number, 0)

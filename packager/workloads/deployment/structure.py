@@ -8,7 +8,7 @@ from packager.base.faults import Fault
 from packager.base.problems import show, similar
 from packager.kubernetes.manifest import at, integer, listing, mapping
 from packager.kubernetes.ranges import INT32, out_of_range
-from packager.workloads.pods import Pods
+from packager.workloads.pods import Pods, number_of_pods
 from packager.workloads.structure import Structure
 
 if TYPE_CHECKING:
@@ -40,9 +40,8 @@ class Deployment(Structure):
 
     def pods(self, manifest: Manifest) -> Iterator[Pods]:
         """Yield the pods; those of one rollout are told from others by the hash of their template."""
-        count = integer(manifest.spec.get("replicas"))
-        number = 1 if count is None else max(count, 0)
-        yield Pods(manifest, _TEMPLATE, count=number, workload_label="pod-template-hash")
+        count = number_of_pods(manifest.spec.get("replicas"))
+        yield Pods(manifest, _TEMPLATE, count=count, workload_label="pod-template-hash")
 
     def longest_name(self, manifest: Manifest) -> str:
         """Return the Service's name, which begins with a letter; those of pods are cut where they are too long."""

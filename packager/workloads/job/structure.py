@@ -9,8 +9,8 @@ from packager.base.faults import Fault
 from packager.base.problems import show, similar
 from packager.kubernetes.manifest import at, integer, text
 from packager.kubernetes.ranges import INT32
-from packager.workloads.job.index import BY_KUBERNETES, MAX_PARALLELISM, VARIABLE
-from packager.workloads.pods import Pods
+from packager.workloads.indexed import BY_KUBERNETES, MAX_PARALLELISM, VARIABLE
+from packager.workloads.pods import Pods, number_of_pods
 from packager.workloads.reserved import by_torchrun
 from packager.workloads.structure import Structure
 
@@ -40,8 +40,7 @@ class Job(Structure):
 
     def pods(self, manifest: Manifest) -> Iterator[Pods]:
         """Yield the pods; without a number of them, Kubernetes makes one at a time, and never more than are left."""
-        parallelism = integer(manifest.spec.get("parallelism"))
-        count = 1 if parallelism is None else max(parallelism, 0)
+        count = number_of_pods(manifest.spec.get("parallelism"))
         completions = integer(manifest.spec.get("completions"))
         yield Pods(manifest, ("spec", "template"), count=count if completions is None else min(count, completions))
 

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from packager.base.faults import Fault
 from packager.base.values import Meta
-from packager.workloads.job.index import BY_KUBERNETES, VARIABLE
+from packager.kubernetes.ranges import INT32
+from packager.workloads.indexed import BY_KUBERNETES, VARIABLE
 from packager.workloads.overlay import OverlaySpec
 from packager.workloads.reserved import by_torchrun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_INT32 = (1 << 31) - 1
 
 MAX_COMPLETIONS = 10_000
 
@@ -30,12 +29,12 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
         ),
     ] = 0
     deadline: Annotated[
-        Annotated[int, Meta(ge=1, le=_INT32)] | None,
+        Annotated[int, Meta(ge=1, le=INT32)] | None,
         Meta(description="The time in seconds after which the job is stopped and counts as failed."),
     ] = None
     # Who asks every few seconds would not see the end of a job that goes sooner.
     ttl: Annotated[
-        Annotated[int, Meta(ge=60, le=_INT32)] | None,
+        Annotated[int, Meta(ge=60, le=INT32)] | None,
         Meta(description="The time in seconds after its end when the job is deleted, and its log with it."),
     ] = None
     processes: Annotated[

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from packager.kubernetes.objects import annotation, created, labels, name, status
 from packager.kubernetes.pods import failure
 from packager.kubernetes.stopped import ended_at, stopped
+from packager.workloads.indexed import ANNOTATION
 from packager.workloads.jobset.structure import OPTIONS
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ JOBSET = "jobset.sigs.k8s.io/jobset-name"
 ROLE = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
-INDEX = "batch.kubernetes.io/job-completion-index"
 
 MAIN = "mlpack/main"
 """The annotation of the pods of which the first is meant by whoever names none."""
@@ -42,7 +42,8 @@ _CONSEQUENCE = re.compile(
 _REACTION = timedelta(seconds=10)
 """How long after the first pod's failure others end because of it."""
 
-_NEVER = datetime.max.replace(tzinfo=UTC)
+NEVER = datetime.max.replace(tzinfo=UTC)
+"""When something happens that does not: it comes after everything that does."""
 
 
 def attempt(pod: Object) -> int:
@@ -53,7 +54,7 @@ def attempt(pod: Object) -> int:
 def who(pod: Object) -> str:
     """Return the name of a pod for users: node 1."""
     job = _number(labels(pod).get(JOB_INDEX))
-    return f"{labels(pod).get(ROLE, 'pod')} {f'{job}-' if job else ''}{_number(annotation(pod, INDEX))}"
+    return f"{labels(pod).get(ROLE, 'pod')} {f'{job}-' if job else ''}{_number(annotation(pod, ANNOTATION))}"
 
 
 def current(pods: Sequence[Object]) -> list[Object]:
@@ -62,7 +63,7 @@ def current(pods: Sequence[Object]) -> list[Object]:
     newest: dict[tuple[bool, str, int, int], Object] = {}
     for pod in sorted((pod for pod in pods if attempt(pod) == last), key=created):
         role, job = labels(pod).get(ROLE, ""), _number(labels(pod).get(JOB_INDEX))
-        newest[annotation(pod, MAIN) != "true", role, job, _number(annotation(pod, INDEX))] = pod
+        newest[annotation(pod, MAIN) != "true", role, job, _number(annotation(pod, ANNOTATION))] = pod
     return [newest[place] for place in sorted(newest)]
 
 
@@ -83,11 +84,11 @@ def failures(snapshot: Snapshot) -> list[tuple[Object, Finding]]:
         for pod in current(snapshot.pods)
         if status(pod).get("phase") == "Failed" and not stopped(pod, snapshot) and (finding := failure(pod))
     ]
-    first = min((ended_at(pod) or _NEVER for pod, _ in failed), default=_NEVER)
+    first = min((ended_at(pod) or NEVER for pod, _ in failed), default=NEVER)
 
     def order(entry: tuple[Object, Finding]) -> tuple[bool, bool, datetime, str]:
         pod, finding = entry
-        end = ended_at(pod) or _NEVER
+        end = ended_at(pod) or NEVER
         is_consequence = any(_CONSEQUENCE.search(line) for line in finding.log)
         return end - first > _REACTION, is_consequence, end, name(pod)
 

@@ -12,6 +12,7 @@ from packager.base.problems import show, similar
 from packager.kubernetes.manifest import at, integer, listing, mapping, text
 from packager.kubernetes.ranges import INT32
 from packager.workloads.jobset.rendezvous import COUNTS
+from packager.workloads.pods import number_of_pods
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,28 +54,24 @@ def faults(jobset: Manifest) -> Iterator[Fault]:
 
 def count(entry: Any) -> int:
     """Return how many pods a role has; what it does not say is one, as JobSet takes it."""
-    replicas = integer(mapping(entry).get("replicas"))
-    return max(1 if replicas is None else replicas, 0) * _pods_of_job(mapping(entry))
+    return number_of_pods(mapping(entry).get("replicas")) * _pods_of_job(mapping(entry))
 
 
 def job_names(jobset: str, job: dict[str, Any]) -> list[str]:
     """Return the names of a role's Jobs (pkg/util/placement: GenJobName)."""
-    replicas = integer(job.get("replicas"))
-    number = min(1 if replicas is None else replicas, _MOST_JOBS)
+    number = min(number_of_pods(job.get("replicas")), _MOST_JOBS)
     return [f"{jobset}-{job.get('name')}-{index}" for index in range(number)]
 
 
 def longest_pod(jobset: str, job: dict[str, Any]) -> str:
     """Return the longest name of a role's pods: `<jobset>-<role>-<job>-<pod>-` and five characters."""
-    replicas = integer(job.get("replicas")) or 1
-    spec = mapping(mapping(job.get("template")).get("spec"))
-    pods = integer(spec.get("completions")) or integer(spec.get("parallelism")) or 1
-    return f"{jobset}-{job.get('name')}-{max(replicas - 1, 0)}-{max(pods - 1, 0)}-abcde"
+    jobs = number_of_pods(job.get("replicas"))
+    pods = integer(at(job, ("template", "spec", "completions"))) or _pods_of_job(job)
+    return f"{jobset}-{job.get('name')}-{max(jobs - 1, 0)}-{max(pods - 1, 0)}-abcde"
 
 
 def _pods_of_job(job: dict[str, Any]) -> int:
-    parallelism = integer(at(job, ("template", "spec", "parallelism")))
-    return 1 if parallelism is None else max(parallelism, 0)
+    return number_of_pods(at(job, ("template", "spec", "parallelism")))
 
 
 def _choices(jobset: Manifest) -> Iterator[Fault]:

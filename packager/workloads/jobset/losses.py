@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from packager.kubernetes.objects import is_being_deleted, labels, last_seen, name, owners, sentence, uid
 from packager.kubernetes.stopped import DELETED, REDEPLOY_HINT, stop_requested_at, stopped
 from packager.kubernetes.verdict import Finding
-from packager.workloads.jobset.attempts import ROLE, current, failures, who
+from packager.workloads.jobset.attempts import NEVER, ROLE, current, failures, who
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 # The name of an Indexed Job's pod (pkg/controller/job/indexed_job_utils.go).
 _POD = re.compile(r"(?P<job>.+)-(?P<index>[0-9]+)-[a-z0-9]{5}")
-
-_NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 def lost(snapshot: Snapshot, jobs: Sequence[Object]) -> list[Finding]:
@@ -39,7 +36,7 @@ def lost(snapshot: Snapshot, jobs: Sequence[Object]) -> list[Finding]:
     cleaned = {sentence(event).rpartition(" ")[2] for job in jobs for event in snapshot.about(job, "SuccessfulDelete")}
     failing = set(map(uid, jobs))
     going = [pod for pod in current(snapshot.pods) if owners(pod) & failing and name(pod) not in cleaned]
-    going.sort(key=lambda pod: stop_requested_at(pod) or _NEVER)
+    going.sort(key=lambda pod: stop_requested_at(pod) or NEVER)
     findings = [
         replace(finding, message=f"{who(pod)}: {finding.message}")
         for pod in going

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from packager.base.values import Value
+from packager.workloads.indexed import ANNOTATION
 from packager.workloads.reserved import by_dmlc, by_jax, by_torchrun
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ NAME = "JOBSET_NAME"
 """The variable that the other names are made of: what the JobSet is called in the cluster, whoever added a prefix."""
 
 _NAME_FIELD = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
-_INDEX_FIELD = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+_INDEX_FIELD = f"metadata.annotations['{ANNOTATION}']"
 _ADDRESS_FIELD = "status.podIP"
 
 

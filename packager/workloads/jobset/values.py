@@ -9,6 +9,7 @@ from packager.base.fields import Environment, Label, Parameter, RelativePath, Re
 from packager.base.problems import similar
 from packager.base.values import Fields, Meta
 from packager.kubernetes.environment import refusal_reason
+from packager.kubernetes.ranges import INT32
 from packager.workloads.jobset.rendezvous import RENDEZVOUS, PodVariable, Rendezvous
 from packager.workloads.overlay import OverlaySpec
 from packager.workloads.program import Program, of_script
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from packager.base.yamlio import Location
-
-_INT32 = (1 << 31) - 1
 
 
 class JobSetRole(Fields, frozen=True):
@@ -93,12 +92,12 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         ),
     ] = 0
     deadline: Annotated[
-        Annotated[int, Meta(ge=1, le=_INT32)] | None,
+        Annotated[int, Meta(ge=1, le=INT32)] | None,
         Meta(description="Seconds after which an attempt is stopped, and counts as failed."),
     ] = None
     # Who asks every few seconds would not see the end of a set that goes sooner.
     ttl: Annotated[
-        Annotated[int, Meta(ge=60, le=_INT32)] | None,
+        Annotated[int, Meta(ge=60, le=INT32)] | None,
         Meta(description="Seconds from its end until the set is deleted, and its logs with it."),
     ] = None
     success: Annotated[

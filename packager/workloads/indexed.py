@@ -1,6 +1,9 @@
-"""The index of a pod of a Job array: the variable that contains it, and the limit of indexes."""
+"""The index of a pod of an Indexed Job: where the pod finds it, and the limit of indexes."""
 
 from __future__ import annotations
+
+ANNOTATION = "batch.kubernetes.io/job-completion-index"
+"""The annotation of the pod that contains it (pkg/apis/batch: JobCompletionIndexAnnotation)."""
 
 VARIABLE = "JOB_COMPLETION_INDEX"
 """Where a container finds it, from Kubernetes 1.22 on (pkg/controller/job: addCompletionIndexEnvVariable)."""
