@@ -12,8 +12,9 @@ from packager.package.layout import SCRIPTS
 from packager.workloads.program import references
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from packager.base.yamlio import Location
     from packager.spec.model import Spec
     from packager.workloads import AnyOverlay
 
@@ -25,7 +26,7 @@ _KEYS = ("command", "args")
 _GIVEN = ("REGISTRY", "DATASET_DIR", "MODEL_DIR", "OUTPUT_DIR", "HOME")
 """What every container finds in its environment."""
 
-_KUBERNETES = ("KUBERNETES_", "MLPACK_", "JOB_")
+_KUBERNETES = ("KUBERNETES_", "MLPACK_")
 """How the names begin of what Kubernetes and the package add to it."""
 
 
@@ -67,13 +68,13 @@ def _choices(spec: Spec) -> Iterator[Fault]:
 
 def _words(overlay: AnyOverlay) -> Iterator[Fault]:
     """See that a command begins with a program, and is not too long."""
-    if overlay.command and not overlay.command[0].strip():
-        yield Fault(("command", 0), f"expected a program, found {show(overlay.command[0])}")
-    for key in _KEYS:
-        size = sum(len(word.encode()) for word in getattr(overlay, key) or ())
+    for location, words, _ in overlay.words():
+        if location[-1] == "command" and words and not words[0].strip():
+            yield Fault((*location, 0), f"expected a program, found {show(words[0])}")
+        size = sum(len(word.encode()) for word in words)
         if size > _BYTES:
             message = f"the words take {size / 1024:.0f} KiB; at most {_BYTES >> 10} KiB fit"
-            yield Fault((key,), message, "put them into a file", at_key=True)
+            yield Fault(location, message, "put them into a file", at_key=True)
 
 
 def _unknown(spec: Spec) -> Iterator[Fault]:
@@ -83,16 +84,22 @@ def _unknown(spec: Spec) -> Iterator[Fault]:
     """
     seen = set()
     for index, name in spec.pairs():
-        known = (*_GIVEN, *itertools.chain(*spec.environments(spec.variants[index], name)))
-        for key in _KEYS:
-            for position, word in enumerate(getattr(spec.overlays[name], key) or ()):
-                place = ("overlays", name, key, position)
-                for variable in references(word):
-                    is_meant = variable.isidentifier() and variable.isupper() and not variable.startswith(_KUBERNETES)
-                    if is_meant and variable not in known and (place, variable) not in seen:
-                        seen.add((place, variable))
-                        hint = (
-                            similar(variable, known) or f"add it to `environment`, or write $$({variable}) to keep it"
-                        )
-                        needs = (place, ("environment",), ("variants", index), ("overlays", name))
-                        yield Fault(place, f"no variable {variable!r} in mlops.env", hint, needs=needs)
+        overlay = spec.overlays[name]
+        common = (*_GIVEN, *itertools.chain(*spec.environments(spec.variants[index], name)))
+        for location, words, own in overlay.words():
+            known = (*common, *own)
+            for place, variable in _references(("overlays", name, *location), words):
+                if variable not in known and (place, variable) not in seen:
+                    seen.add((place, variable))
+                    hint = overlay.missing_reason(variable) or similar(variable, known)
+                    hint = hint or f"add it to `environment`, or write $$({variable}) to keep it"
+                    needs = (place, ("environment",), ("variants", index), ("overlays", name))
+                    yield Fault(place, f"no variable {variable!r} in mlops.env", hint, needs=needs)
+
+
+def _references(location: Location, words: Sequence[str]) -> Iterator[tuple[Location, str]]:
+    """Yield each variable that `words` name and that has to be one of a container's, and which word names it."""
+    for position, word in enumerate(words):
+        for variable in references(word):
+            if variable.isidentifier() and variable.isupper() and not variable.startswith(_KUBERNETES):
+                yield (*location, position), variable

@@ -12,6 +12,7 @@ from packager.kubernetes import mountpath
 from packager.kubernetes.manifest import listing, mapping, text
 from packager.kubernetes.objects import DEFAULT_CONTAINER
 from packager.options import STORAGE_LABEL
+from packager.workloads.structures import added_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,7 +149,7 @@ def _read_only(container: dict[str, Any], volumes: dict[str, dict[str, Any]]) ->
 
 def _command(overlay: RenderedOverlay, pods: Pods, location: Location, container: dict[str, Any]) -> Iterator[Problem]:
     """Check the variables in the command, and that a file which it names on a mounted ConfigMap is one of its keys."""
-    variables = _variables(overlay, container)
+    variables = _variables(overlay, pods, container)
     mounted = _mounted(overlay, pods, container)
     for field in ("command", "args"):
         for index, argument in enumerate(listing(container.get(field))):
@@ -165,9 +166,9 @@ def _command(overlay: RenderedOverlay, pods: Pods, location: Location, container
                 yield overlay.problem(pods.manifest, here, message, similar(key, keys))
 
 
-def _variables(overlay: RenderedOverlay, container: dict[str, Any]) -> dict[str, str] | None:
+def _variables(overlay: RenderedOverlay, pods: Pods, container: dict[str, Any]) -> dict[str, str] | None:
     """Return the container's environment; None when some of it comes from what the package does not hold."""
-    variables: dict[str, str] = {}
+    variables = dict.fromkeys(added_variables(pods.manifest), "")
     for source in listing(container.get("envFrom")):
         name = mapping(mapping(source).get("configMapRef")).get("name")
         config = overlay.named("ConfigMap", name)

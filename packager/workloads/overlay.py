@@ -9,7 +9,7 @@ from packager.base.values import Fields, Meta
 from packager.workloads.program import Program, of_script
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from packager.base.faults import Fault
     from packager.base.yamlio import Location
@@ -60,6 +60,14 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         """Yield the scripts that run in place of the variant's, and where the overlay names them."""
         yield from ()
 
+    def words(self) -> Iterator[tuple[Location, Sequence[str], Collection[str]]]:
+        """Yield each list of words that containers start: where it stands, and which variables these all have.
+
+        The variables are those that the kind itself or Kubernetes adds, beside what every container has and mlops.env.
+        """
+        for key in ("command", "args"):
+            yield (key,), getattr(self, key) or (), ()
+
     def program_faults(self, script: str | None) -> Iterator[Fault]:  # noqa: ARG002 - for those that run anything
         """Yield why this overlay cannot run `script`, which a variant does; or, for None, what it runs instead."""
         yield from ()
@@ -67,6 +75,10 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     def reserved(self, key: str) -> str | None:  # noqa: ARG002 - for those that leave every name to the user
         """Return why nobody may set the environment variable `key` in this overlay; None when anybody may."""
         return None
+
+    def missing_reason(self, key: str) -> str | None:
+        """Return why words may not name the variable `key`, which the containers that start them do not have."""
+        return self.reserved(key)
 
     @property
     def kind(self) -> str:

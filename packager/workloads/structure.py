@@ -59,6 +59,10 @@ class Structure(ABC):
         """Return why nobody may set the environment variable `key` of its pods; None when anybody may."""
         return None
 
+    def added_variables(self, manifest: Manifest) -> tuple[str, ...]:  # noqa: ARG002 - the same
+        """Return the environment variables that Kubernetes adds to its containers, beside what the manifest says."""
+        return ()
+
     def longest_name(self, manifest: Manifest) -> str | None:  # noqa: ARG002 - the same
         """Return the longest name that a pod gets; None when nothing is put behind the workload's name."""
         return None

@@ -67,6 +67,12 @@ def reserved(manifest: Manifest, key: str) -> str | None:
     return known.reserved(manifest, key) if known else None
 
 
+def added_variables(manifest: Manifest) -> tuple[str, ...]:
+    """Return the environment variables that Kubernetes adds to the containers of a manifest of this kind."""
+    known = structure_of(manifest)
+    return known.added_variables(manifest) if known else ()
+
+
 def is_known(manifest: Manifest) -> bool:
     """Whether `pods` returns all pods that come of `manifest`."""
     return is_of_kubernetes(manifest) or is_workload(manifest)

@@ -49,6 +49,10 @@ class Job(Structure):
         completions = integer(manifest.spec.get("completions")) or 0
         return f"{manifest.name}-{completions - 1}" if _is_array(manifest) and completions > 0 else None
 
+    def added_variables(self, manifest: Manifest) -> tuple[str, ...]:
+        """Return the variable with the index, in an array."""
+        return (VARIABLE,) if _is_array(manifest) else ()
+
     def reserved(self, manifest: Manifest, key: str) -> str | None:
         """Return torchrun's reason, where it starts the processes; and Kubernetes', in an array."""
         if key == VARIABLE and _is_array(manifest):

@@ -12,7 +12,9 @@ from packager.workloads.overlay import OverlaySpec
 from packager.workloads.reserved import by_torchrun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Sequence
+
+    from packager.base.yamlio import Location
 
 MAX_COMPLETIONS = 10_000
 
@@ -74,6 +76,15 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
         elif self.parallelism > self.completions:
             message = f"expected at most {self.completions}, the completions, found {self.parallelism}"
             yield Fault(("parallelism",), message)
+
+    def words(self) -> Iterator[tuple[Location, Sequence[str], Collection[str]]]:
+        """Yield the words of `command` and `args`; in an array, the container also has its index."""
+        for location, words, _ in super().words():
+            yield location, words, () if self.completions is None else (VARIABLE,)
+
+    def missing_reason(self, key: str) -> str | None:
+        """Return what gives a container an index, or why the name is taken."""
+        return "set `completions`: only an array has an index" if key == VARIABLE else super().missing_reason(key)
 
     def program_faults(self, script: str | None) -> Iterator[Fault]:
         """Yield a fault when torchrun is to start what is not Python."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from packager.base.values import Value
-from packager.workloads.indexed import ANNOTATION
+from packager.workloads.indexed import ANNOTATION, BY_KUBERNETES, VARIABLE
 from packager.workloads.reserved import by_dmlc, by_jax, by_torchrun
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Rendezvous(Value, frozen=True):
         stores: The other roles that get what options say of storage.
         success: The roles whose good end is the set's; empty where the spec has to say so.
         variables: What the pods find in their environment.
-        reserved: Says why no environment may set a variable; None when it may set any but JOBSET_NAME.
+        reserved: Says why no environment may set a variable; None when it may set all but those that every way has.
     """
 
     roles: tuple[str, ...] = ()
@@ -85,10 +85,17 @@ class Rendezvous(Value, frozen=True):
                 value = variable.value if variable.is_field else variable.value.format(role=role, port=port, **counts)
                 yield PodVariable(variable.name, value, is_field=variable.is_field)
 
+    def names(self, role: str) -> Iterator[str]:
+        """Yield the names of the variables that `environment` yields, and of those that Kubernetes adds."""
+        yield from (NAME, VARIABLE)
+        yield from (variable.name for variable in self.variables if not variable.roles or role in variable.roles)
+
     def refused(self, key: str) -> str | None:
         """Return why no environment may set the variable `key`; None when it may."""
         if key == NAME:
             return "the overlay sets it, to the JobSet's name"
+        if key == VARIABLE:
+            return BY_KUBERNETES
         return self.reserved(key) if self.reserved else None
 
 

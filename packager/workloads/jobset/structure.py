@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.kubernetes.manifest import at, listing, mapping, text
 from packager.kubernetes.ranges import INT32
+from packager.workloads.indexed import VARIABLE
 from packager.workloads.jobset import checks
 from packager.workloads.jobset.rendezvous import NAME, PROCESSES, named
 from packager.workloads.pods import Pods
@@ -64,6 +65,10 @@ class JobSet(Structure):
     def faults(self, manifest: Manifest) -> Iterator[Fault]:
         """Yield what JobSet's webhook would refuse, and what would go wrong later."""
         yield from checks.faults(manifest)
+
+    def added_variables(self, manifest: Manifest) -> tuple[str, ...]:  # noqa: ARG002 - every Job of a JobSet is Indexed
+        """Return the variable with the index."""
+        return (VARIABLE,)
 
     def reserved(self, manifest: Manifest, key: str) -> str | None:
         """Return why nobody may set what the pods find each other by: they have it in their environment already."""

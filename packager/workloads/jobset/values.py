@@ -15,7 +15,7 @@ from packager.workloads.overlay import OverlaySpec
 from packager.workloads.program import Program, of_script
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from packager.base.yamlio import Location
 
@@ -45,6 +45,11 @@ class JobSetRole(Fields, frozen=True):
             "do, but for `server` of `dmlc`, which gets storage only, and `scheduler`, which gets neither."
         ),
     ] = None
+
+    @property
+    def has_program(self) -> bool:
+        """Whether the pods run something other than the pods of other roles."""
+        return any(value is not None for value in (self.script, self.command, self.args))
 
 
 class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
@@ -166,6 +171,23 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
     def reserved(self, key: str) -> str | None:
         """Return why the environment may not set what the pods find each other by."""
         return self.way.refused(key)
+
+    def words(self) -> Iterator[tuple[Location, Sequence[str], Collection[str]]]:
+        """Yield the words that several roles start, with the variables that all of them have, and each role's own."""
+        variables = {name: {*self.way.names(name), *role.environment} for name, role in self.roles.items()}
+        alike = [variables[name] for name, role in self.roles.items() if not role.has_program]
+        for location, words, _ in super().words():
+            yield location, words, set.intersection(*alike) if alike else ()
+        for name, role in self.roles.items():
+            for key in ("command", "args"):
+                yield ("roles", name, key), getattr(role, key) or (), variables[name]
+
+    def missing_reason(self, key: str) -> str | None:
+        """Return which roles have a variable that others do not have, or why the name is taken."""
+        roles = [name for name, role in self.roles.items() if key in (*self.way.names(name), *role.environment)]
+        if not roles:
+            return self.reserved(key)
+        return f"only the pods of {' and '.join(roles)} have it: write the command there"
 
     def longest_name(self, workload: str) -> str:
         """Return the longest name of a pod: of the last one, with five characters of its Job's."""

@@ -12,9 +12,11 @@ from packager.workloads.program import Program
 from tests import demo
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from packager.workloads.jobset.values import JobSet
+    from tests.conftest import Outcome
 
 HOST = "$(JOBSET_NAME)-{}-0-0.$(JOBSET_NAME)"
 INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
@@ -209,6 +211,28 @@ def test_a_role_may_run_a_command_in_an_environment_of_its_own(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
+    "overlay",
+    [
+        (
+            "{kind: JobSet, rendezvous: none, success: [a], roles: {a: {}, b: {args: ['$(JOBSET_NAME)']}}, "
+            "command: [ring, '$(JOBSET_NAME)-a-0-0.$(JOBSET_NAME)', '$(JOB_COMPLETION_INDEX)']}"
+        ),
+        "{kind: Job, completions: 2, command: [sweep, '$(JOB_COMPLETION_INDEX)']}",
+    ],
+)
+def test_words_with_what_the_pods_find_in_their_environment(
+    overlay: str, tmp_path: Path, mlpack: Callable[..., Outcome]
+) -> None:
+    """What `lint` lets through has to pass `verify`, which knows the rendered manifest alone."""
+    spec = demo.changed(", script: train.sh => , overlays: [multi-node]", f"{{kind: MPIJob}} => {overlay}")
+    model = demo.write(tmp_path / "demo", spec)
+    built = mlpack("build", model.parent, "--destination", tmp_path)
+    assert (built.code, built.stdout) == (0, f"{tmp_path}/demo-fp32-training.tar.gz\n")
+    verified = mlpack("verify", tmp_path / "demo-fp32-training.tar.gz")
+    assert (verified.code, verified.stdout) == (0, "")
+
+
+@pytest.mark.parametrize(
     ("rendezvous", "role", "key", "reason"),
     [
         ("torch", "node", "PET_NNODES", "torchrun takes it for one of its own options, which the package gives"),
@@ -216,6 +240,7 @@ def test_a_role_may_run_a_command_in_an_environment_of_its_own(tmp_path: Path) -
         ("xgboost", "worker", "DMLC_TASK_ID", "the package sets such names, from the overlay's roles"),
         ("jax", "node", "JAX_PROCESS_ID", "the package sets it, from the overlay's roles"),
         ("none", "any", "JOBSET_NAME", "the overlay sets it, to the JobSet's name"),
+        ("none", "any", "JOB_COMPLETION_INDEX", "Kubernetes sets it, to the pod's index"),
     ],
 )
 def test_names_that_the_pods_find_each_other_by(
