@@ -1,5 +1,22 @@
-"""Runs the `mlpack` command for `python -m packager`."""
+"""Starts the `mlpack` command as a process of its own; also for `python -m packager`."""
 
-from packager.cli import main
+from __future__ import annotations
 
-main()
+import atexit
+import gc
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Run the command line that this process was started with, and end with its exit code."""
+    # A short run makes hardly any garbage, and looking for it takes time: Python does so at every 700 new objects,
+    # and once more, among all that was ever made, when it ends.
+    gc.set_threshold(20_000)
+    atexit.register(gc.freeze)
+    from packager.cli import main as run  # noqa: PLC0415 - after the threshold is set
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -5,7 +5,6 @@ Verbs import the use cases that they call when they run, so that `--help` and co
 
 from __future__ import annotations
 
-import gc
 import io
 import os
 import signal
@@ -71,8 +70,6 @@ def main(arguments: Sequence[str] | None = None, *, host: Host | None = None) ->
         host: Where it runs; None for this machine.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    # Python looks for garbage at every 700 new objects: a tenth of the time of a short run that makes hardly any.
-    gc.set_threshold(20_000)
     console.begin()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
