@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from pytest_golden import yaml as golden_yaml
 
 from packager.build.plan import Options, choose, plan
 from packager.build.render import render
@@ -58,6 +59,13 @@ def test_every_variant_is_tested() -> None:
         assert names == {spec.package_name(variant) for spec in specs for variant in spec.variants}
 
 
+@pytest.fixture
+def long_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep each name of a file in one line of an expected output, which is written after the test."""
+    monkeypatch.setattr(golden_yaml._rt, "width", 100)  # noqa: SLF001 - there is no public way
+
+
+@pytest.mark.usefixtures("long_lines")
 @pytest.mark.golden_test("../golden/packages/*.yml")
 def test_the_files_of_each_package(golden: GoldenTestFixture, tmp_path: Path) -> None:
     package = built(golden["model"], golden.get("precision"), golden.get("mode"))

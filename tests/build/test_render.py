@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from packager.base.errors import RenderError
 from packager.build.plan import Options, plan
-from packager.build.render import cell, code_span, render, scalar
+from packager.build.render import TEMPLATES, cell, code_span, render, scalar
 from packager.spec.load import load
 from tests import demo
 
@@ -141,3 +141,30 @@ def test_a_kind_with_a_scaffold_in_its_folder_is_listed(stage: Any, tmp_path: Pa
     (tmp_path / "pod/scaffold/spec.yaml").touch()
     stage.TEMPLATES["pod"] = tmp_path / "pod"
     assert stage.scaffolded() == ("Pod",)
+
+
+OVERLAYS = {
+    "Pod": "{kind: Pod}",
+    "Job": "{kind: Job}",
+    "MPIJob": "{kind: MPIJob}",
+    "JobSet": "{kind: JobSet, rendezvous: none, success: [a], roles: {a: {}}}",
+    "Deployment": "{kind: Deployment, ports: {http: {port: 8080}}}",
+}
+
+
+@pytest.mark.parametrize("kinds", [*([kind] for kind in OVERLAYS), ["Job", "JobSet"], list(OVERLAYS)], ids="-".join)
+def test_the_readme_tells_what_may_go_wrong_with_its_kinds_alone(tmp_path: Path, kinds: list[str]) -> None:
+    overlays = "".join(f"  {kind.lower()}: {OVERLAYS[kind]}\n" for kind in kinds)
+    spec = demo.changed("  single-node: {kind: Pod}\n  multi-node: {kind: MPIJob}\n => " + overlays)
+    loaded = load(demo.write(tmp_path, spec))
+    files = {entry.path: entry.content for entry in render(plan(loaded, loaded.spec.variants[0], Options())).entries}
+    readme = files["README.md"]
+    assert isinstance(readme, bytes)
+    head, *rows = readme.decode().partition("## When something goes wrong\n\n")[2].splitlines()
+    assert (head, rows[0]) == ("| what you see | what it means, and what to do |", "|---|---|")
+    assert all(re.fullmatch(r"\| [^|]+ \| [^|]+ \|", row) for row in rows[1:])
+    special = {kind: (TEMPLATES[kind.lower()] / "trouble.md").read_text().splitlines() for kind in OVERLAYS}
+    general = [row for row in rows[1:] if not any(row in special[kind] for kind in OVERLAYS)]
+    assert rows[1:] == [*(row for kind in kinds for row in special[kind]), *general]
+    assert len(set(rows)) == len(rows)
+    assert not re.search(r"\b(Pod|Job|MPIJob|JobSet|Deployment|launcher|worker)\b", "".join(general))
