@@ -109,16 +109,22 @@ def kubectl_for(
     return reach(program, namespace, context, kubeconfig, show=show, runner=host(ctx).runner)
 
 
+_YEAR = 8760 * 3600.0
+
+
 def seconds(text: str) -> float:
     """Return the seconds that a duration as kubectl takes it means: 90s, 5m, 1h30m, 0 for none.
 
     Raises:
-        UsageError: It is no duration.
+        UsageError: It is no duration, or longer than a year.
     """
     if text == "0":
         return 0.0
-    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|h|m|s)", text)
+    parts = re.findall(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)", text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise UsageError(f"invalid duration {text!r}: use 90s, 5m or 1h30m")
     scale = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-    return sum(float(number) * scale[unit] for number, unit in parts)
+    total = sum(float(number) * scale[unit] for number, unit in parts)
+    if total > _YEAR:  # the system's timers and waits take no number of any size
+        raise UsageError(f"invalid duration {text!r}: expected at most 8760h; 0 means no limit")
+    return total

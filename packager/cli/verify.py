@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from packager.app.verify import Limits
     from packager.verify.report import Report
 
+_MOST_FILES = 10_000_000
+"""200 times the default; Python cannot count the entries of a folder beyond sys.maxsize."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the verb to `app`."""
@@ -54,7 +57,9 @@ def verify(
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
     max_size: Annotated[str, typer.Option(metavar="SIZE", help="The largest unpacked size to accept.")] = "64Gi",
-    max_files: Annotated[int, typer.Option(metavar="N", min=1, help="The largest number of files to accept.")] = 50_000,
+    max_files: Annotated[
+        int, typer.Option(metavar="N", min=1, max=_MOST_FILES, help="The largest number of files to accept.")
+    ] = 50_000,
     max_ratio: Annotated[int, typer.Option(metavar="N", min=1, help="The largest compression ratio to accept.")] = 200,
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Also print what was checked, and the Pod Security levels.")

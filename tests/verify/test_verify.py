@@ -296,6 +296,7 @@ def test_the_server_side_dry_run(
         (["--kubernetes-version", "new"], "there are schemas for 1.25 to 1.37"),
         (["--max-size", "big"], "expected bytes, or a quantity"),
         (["--max-size", "0"], "expected at least 1"),
+        (["--max-files", str(2**63 - 1)], "9223372036854775807 is not in the range 1<=x<=10000000"),
         (["-n", "mine"], "say which cluster --server asks"),
     ],
 )
