@@ -369,7 +369,6 @@ def texts(module: str) -> set[str]:
 # Where words of MPI may stand outside of its kind's folder, and why.
 WORDS_OF_MPI = {
     "app/init.py": {"mpi"},  # the kind that a new model has, unless it is to have another
-    "cli/init.py": {"mpi"},  # the same, as the default of `--kind`
     "base/fields.py": {"mpi"},  # the example of an image's name
     "kubernetes/environment.py": {"mpi"},  # a variable that would break mpirun is set by nobody, in any kind
     "options.py": {"launcher"},  # what people read of GPUs, before they know of which kind their workload is
@@ -377,7 +376,6 @@ WORDS_OF_MPI = {
 }
 # A worker is a pod beside the main one, of whichever kind: that is what `--worker` says. Each kind knows its own.
 WITH_WORKERS = {
-    "app/init.py",  # a way to rendezvous has workers
     *(f"app/{name}.py" for name in ("execute", "logs", "results", "status")),
     *(f"cli/{name}.py" for name in ("cluster_arguments", "exec", "logs", "results")),
     *(f"cluster/{name}.py" for name in ("diagnosis", "losses", "past")),

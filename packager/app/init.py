@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from packager.base import atomic
 from packager.base.errors import UsageError
@@ -13,7 +13,7 @@ from packager.base.names import LETTER_FIRST
 from packager.base.problems import similar
 from packager.build.render import scaffold, scaffolded
 from packager.spec.schema import json_schema
-from packager.workloads.jobset.rendezvous import RENDEZVOUS
+from packager.workloads import AnyOverlay
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,8 +30,8 @@ def init(name: str, destination: Path, kind: str | None = None, rendezvous: str 
     Args:
         name: The model's name, and the folder's.
         destination: Where the folder is made.
-        kind: The kind of its overlay on several nodes; MPIJob when None.
-        rendezvous: How the pods of a JobSet find each other; `torch` when None.
+        kind: One of `kinds`, of its overlay on several nodes; the first when None.
+        rendezvous: How its pods find each other, one of the kind's `ways`; the first when None.
 
     Raises:
         UsageError: It is not a name for a model, there is something of this name, or no kind or rendezvous of these
@@ -39,7 +39,7 @@ def init(name: str, destination: Path, kind: str | None = None, rendezvous: str 
     """
     if not re.fullmatch(LETTER_FIRST, name) or len(name) > _LONGEST_NAME:
         raise UsageError(f"expected {LABEL_FORM}, found {name!r}")
-    values = _values(kind, rendezvous)
+    values = _values(kind or _DEFAULT, rendezvous)
     folder = destination / name
     with atomic.folder(folder, exists_hint="choose another name") as work:
         for path, content, executable in scaffold(name, **values):
@@ -50,16 +50,28 @@ def init(name: str, destination: Path, kind: str | None = None, rendezvous: str 
         return tuple(folder / entry for entry in sorted(path.name for path in work.iterdir()))
 
 
-def _values(kind: str | None, rendezvous: str | None) -> dict[str, Any]:
+def kinds() -> tuple[str, ...]:
+    """Return the kinds that the overlay of a new model on several nodes may have, the usual one first."""
+    return _DEFAULT, *scaffolded()
+
+
+def ways() -> dict[str, tuple[str, ...]]:
+    """Return how pods can find each other, the usual way first, of each kind that has a choice."""
+    return {kind.__name__: kind.ways for kind in get_args(AnyOverlay) if kind.ways and kind.__name__ in kinds()}
+
+
+def _values(kind: str, rendezvous: str | None) -> dict[str, Any]:
     """Return what the scaffold of a kind reads."""
-    kinds = (_DEFAULT, *scaffolded())
-    if kind not in (None, *kinds):
-        raise UsageError(f"--kind {kind}: expected {' or '.join(kinds)}", hint=similar(str(kind), kinds))
-    if kind != "JobSet":
+    if kind not in kinds():
+        raise UsageError(f"--kind {kind}: expected {' or '.join(kinds())}", hint=similar(kind, kinds()))
+    values = {} if kind == _DEFAULT else {"kind": kind}
+    if kind not in ways():
         if rendezvous is not None:
-            raise UsageError("--rendezvous is for --kind JobSet")
-        return {} if kind in (None, _DEFAULT) else {"kind": kind}
-    way = rendezvous or "torch"
-    if way not in RENDEZVOUS:
-        raise UsageError(f"--rendezvous {way}: expected one of {', '.join(RENDEZVOUS)}", hint=similar(way, RENDEZVOUS))
-    return {"kind": kind, "rendezvous": way, "roles": RENDEZVOUS[way].roles or ("worker",)}
+            raise UsageError(f"--rendezvous is for --kind {' or '.join(ways())}")
+        return values
+    names = ways()[kind]
+    way = rendezvous or names[0]
+    if way not in names:
+        raise UsageError(f"--rendezvous {way}: expected one of {', '.join(names)}", hint=similar(way, names))
+    overlay = next(overlay for overlay in get_args(AnyOverlay) if overlay.__name__ == kind)
+    return {**values, **overlay.scaffold_values(way)}

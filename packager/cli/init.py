@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from packager.app import init as use_case
 from packager.cli.console import emit_data, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+KINDS = use_case.kinds()
+WAYS = use_case.ways()
+
+
+def _any_of(names: Sequence[str]) -> str:
+    return " or ".join((", ".join(names[:-1]), names[-1]))
 
 
 def register(app: typer.Typer) -> None:
@@ -23,21 +34,20 @@ def init(
     ] = Path(),
     kind: Annotated[
         str | None,
-        typer.Option("--kind", metavar="KIND", help="The kind of its overlay on several nodes: MPIJob or JobSet."),
+        typer.Option("--kind", metavar="KIND", help=f"The kind of its overlay on several nodes: {_any_of(KINDS)}."),
     ] = None,
     rendezvous: Annotated[
         str | None,
         typer.Option(
             "--rendezvous",
             metavar="NAME",
-            help="How the pods of a JobSet find each other: torch, dmlc, jax, xgboost or none.",
+            help="; ".join(f"How the pods of a {kind} find each other: {_any_of(ways)}" for kind, ways in WAYS.items())
+            + ".",
         ),
     ] = None,
 ) -> None:
     """Create a folder with a commented spec, a script and a Dockerfile that builds without changes."""
-    from packager.app.init import init as make
-
-    for path in make(name, destination, kind, rendezvous):
+    for path in use_case.init(name, destination, kind, rendezvous):
         emit_data(str(path))
     folder = destination / name
     say(f"build it with: {shlex.join(['mlpack', 'build', str(folder) if folder.is_absolute() else f'./{folder}'])}")

@@ -44,6 +44,14 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     """Whether it serves until somebody deletes it: a change of a ConfigMap then makes new pods, since each ConfigMap is
     called after its content."""
 
+    ways: ClassVar[tuple[str, ...]] = ()
+    """How its pods can find each other, for `mlpack init`, the usual way first; none where there is no choice."""
+
+    @classmethod
+    def scaffold_values(cls, way: str) -> dict[str, object]:  # noqa: ARG003 - for those that have a choice
+        """Return what the kind's scaffold reads, for one of `ways`."""
+        return {}
+
     def longest_name(self, workload: str) -> str:
         """Return the longest name that anything of `workload` will have in the cluster."""
         return workload

@@ -37,7 +37,7 @@ def test_a_new_model_of_a_jobset_is_good_as_it_is(tmp_path: Path, rendezvous: st
     [
         ("Jobset", None, "--kind Jobset: expected MPIJob or JobSet"),
         ("MPIJob", "torch", "--rendezvous is for --kind JobSet"),
-        ("JobSet", "pytorch", "--rendezvous pytorch: expected one of none, torch, dmlc, jax, xgboost"),
+        ("JobSet", "pytorch", "--rendezvous pytorch: expected one of torch, dmlc, jax, xgboost, none"),
     ],
 )
 def test_a_kind_that_there_is_not(tmp_path: Path, kind: str, rendezvous: str | None, message: str) -> None:

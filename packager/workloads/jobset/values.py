@@ -114,6 +114,12 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
     ] = None
 
     readme = "a JobSet"
+    ways = tuple(sorted(RENDEZVOUS, key="none".__eq__))
+
+    @classmethod
+    def scaffold_values(cls, way: str) -> dict[str, object]:
+        """Return the rendezvous and its roles."""
+        return {"rendezvous": way, "roles": RENDEZVOUS[way].roles or ("worker",)}
 
     @property
     def way(self) -> Rendezvous:
