@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from packager.base.errors import MlpackError
+from packager.base.errors import MlpackError, UnreachableError
 from packager.cluster.observe import selector_flag
 from packager.kubernetes.objects import name, uid
 from packager.kubernetes.pods import after_carriage_return
 from packager.kubernetes.snapshot import PodLog
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from packager.cluster.follow import SnapshotReader
+    from packager.cluster.loglines import Stream
     from packager.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
@@ -23,6 +25,17 @@ if TYPE_CHECKING:
 
 _LINES = 200
 _SECONDS = 20.0
+"""Seconds in which all logs are read; of what takes longer, the part is kept that was read by then."""
+
+_POD_BYTES = 64 << 10
+_LINE_BYTES = 8 << 10
+"""How much is kept of a pod's log and of one line, from the end: a kubelet counts pieces of 16 KiB as lines, so that a
+pod which writes no line feeds has 3 MiB in 200 of them. `--limit-bytes` would keep the beginning."""
+
+_BEGINNING_BYTES = 1 << 10
+"""How much is kept of the beginning of a longer line: the pod's name, of at most 253 characters, is in it."""
+
+_CHUNK = 64 << 10
 
 # What a kubelet writes in the place of a log that is gone already (pkg/kubelet/kuberuntime).
 _UNREADABLE = re.compile(r"unable to retrieve container logs|failed to (try resolving|open log|create fs|watch)")
@@ -61,13 +74,75 @@ class LogKeeper:
         """Return the last lines of each pod, by its name: of all in one call, for they may go at any moment."""
         selector = selector_flag(self._kind.selector(workload) or {})
         arguments = ("logs", selector, f"--tail={_LINES}", "--prefix", "--ignore-errors")
+        logs = {name(pod): _End() for pod in pods}
+        clock = self._kubectl.runner.clock
+        deadline = clock() + (self._kubectl.remaining(_SECONDS) or 0)
+
+        def has_time(_seconds: float = 0) -> bool:
+            if clock() >= deadline:
+                raise UnreachableError(f"the logs were not read within {_SECONDS:g} s")
+            return True
+
         try:
-            done = self._kubectl.run(*arguments, timeout=_SECONDS)
+            with self._kubectl.start(*arguments, idle=has_time) as running:
+                for line in _lines(running.stdout, has_time):
+                    match = _LINE.match(line)
+                    if match and match["pod"] in logs and not _UNREADABLE.match(match["text"]):
+                        logs[match["pod"]].add(after_carriage_return(match["text"]))
         except MlpackError:
-            return {}
-        names = set(map(name, pods))
-        lines: dict[str, list[str]] = {}
-        for line in done.stdout.split("\n"):
-            if (match := _LINE.match(line)) and match["pod"] in names and not _UNREADABLE.match(match["text"]):
-                lines.setdefault(match["pod"], []).append(after_carriage_return(match["text"]))
-        return {pod: tuple(text) for pod, text in lines.items()}
+            pass  # what was read before it is kept
+        return {pod: log.lines for pod, log in logs.items()}
+
+
+class _End:
+    """The end of a log."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque()
+        self._size = 0
+        self._is_cut = False
+
+    def add(self, line: str) -> None:
+        self._lines.append(line)
+        self._size += len(line) + 1
+        while self._size > _POD_BYTES:
+            self._size -= len(self._lines.popleft()) + 1
+            self._is_cut = True
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        cut = (f"(earlier lines are left out: the last {_POD_BYTES >> 10} KiB are kept)",) if self._is_cut else ()
+        return (*cut, *self._lines)
+
+
+def _lines(stream: Stream, has_time: Callable[[], bool]) -> Iterator[str]:
+    """Yield the lines of `stream` until its end, or until what `has_time` raises; of a long one, its two ends."""
+    line = _LineEnds()
+    while has_time() and (chunk := stream.read1(_CHUNK)):
+        *ended, rest = chunk.split(b"\n")
+        for part in ended:
+            line.add(part)
+            yield line.text()
+            line = _LineEnds()
+        line.add(rest)
+    yield line.text()
+
+
+class _LineEnds:
+    """A line that is being read."""
+
+    def __init__(self) -> None:
+        self._beginning = b""
+        self._end = b""
+        self._size = 0
+
+    def add(self, part: bytes) -> None:
+        self._size += len(part)
+        room = _BEGINNING_BYTES - len(self._beginning)
+        self._beginning += part[:room]
+        self._end = (self._end + part[room:])[-_LINE_BYTES:]
+
+    def text(self) -> str:
+        left_out = self._size - len(self._beginning) - len(self._end)
+        note = f" ({left_out:,} bytes are left out) ".encode() if left_out else b""
+        return (self._beginning + note + self._end).decode(errors="replace")

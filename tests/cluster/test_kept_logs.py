@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from packager.base.errors import UnreachableError
-from packager.base.process import Finished
 from packager.cluster.kept_logs import LogKeeper
 from packager.kubernetes.objects import name
 from packager.kubernetes.snapshot import Snapshot
@@ -13,6 +16,8 @@ from packager.workloads.jobset.life import JobSet
 from tests.fake_cluster import item
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from packager.kubectl.client import Kubectl
 
 WORKLOAD = item("JobSet", "a", metadata={"creationTimestamp": "2026-11-21T00:00:00Z"}, spec={}, status={})
@@ -38,19 +43,46 @@ def pod(index: int, **metadata: Any) -> dict[str, Any]:
 GOING = {"deletionTimestamp": "2026-11-21T00:00:40Z", "deletionGracePeriodSeconds": 30}
 
 
+class Clock:
+    """A clock that goes on by a second each time it is read, or by more."""
+
+    def __init__(self, step: float = 0) -> None:
+        self.time = 0.0
+        self.step = step
+
+    def clock(self) -> float:
+        self.time += self.step
+        return self.time
+
+
+class Output:
+    """What kubectl prints, in one piece after the other."""
+
+    def __init__(self, parts: Iterable[bytes]) -> None:
+        self.parts = iter(parts)
+
+    def read1(self, _size: int) -> bytes:
+        return next(self.parts, b"")
+
+
 class FakeKubectl:
     """Answers with logs, and keeps what it was asked."""
 
-    def __init__(self, answer: str | Exception) -> None:
-        self.answer = answer
+    def __init__(self, answer: str | Iterable[bytes] | Exception, step: float = 0) -> None:
+        self.answer = [answer.encode()] if isinstance(answer, str) else answer
         self.calls: list[tuple[str, ...]] = []
+        self.runner = Clock(step)
 
-    def run(self, *arguments: str, timeout: float) -> Finished:
-        assert timeout
+    def remaining(self, timeout: float) -> float:
+        return timeout
+
+    @contextmanager
+    def start(self, *arguments: str, idle: Callable[[float], object]) -> Iterator[Any]:
+        assert idle(1)
         self.calls.append(arguments)
         if isinstance(self.answer, Exception):
             raise self.answer
-        return Finished(0, self.answer, "")
+        yield SimpleNamespace(stdout=Output(self.answer))
 
 
 def kept(kubectl: FakeKubectl, *snapshots: Snapshot | None) -> list[Any]:
@@ -78,3 +110,48 @@ def test_all_pods_are_read_once_and_kept_when_they_are_gone() -> None:
 def test_a_cluster_that_does_not_answer_costs_the_logs_and_no_more() -> None:
     present = Snapshot(WORKLOAD, pods=(pod(1, **GOING),))
     assert kept(FakeKubectl(UnreachableError("away")), present) == [{"a-node-0-1-x": ()}]
+
+
+def long(*parts: bytes, step: float = 0) -> tuple[str, ...]:
+    """Return what is kept of the log of a pod."""
+    present = Snapshot(WORKLOAD, pods=(pod(0), pod(1, **GOING)))
+    return tuple(kept(FakeKubectl(parts, step), present)[0]["a-node-0-0-x"])
+
+
+PREFIX = b"[pod/a-node-0-0-x/node] "
+
+
+def test_a_log_of_any_length_costs_no_other_one() -> None:
+    """128 MiB of one pod: its end is kept, and that something is left out is told."""
+    flood = (PREFIX + b"x" * 1023 + b"\n") * 1024
+    other = b"[pod/a-node-0-1-x/node] the reason\n"
+    present = Snapshot(WORKLOAD, pods=(pod(0), pod(1, **GOING)))
+    parts = itertools.chain(itertools.repeat(flood, 128), [PREFIX + b"Traceback\n", other])
+    [logs] = kept(FakeKubectl(parts), present)
+    assert logs["a-node-0-1-x"] == ("the reason",)
+    lines = logs["a-node-0-0-x"]
+    assert lines[0] == "(earlier lines are left out: the last 64 KiB are kept)"
+    assert (len(lines), set(lines[1:-1]), lines[-1]) == (65, {"x" * 1023}, "Traceback")
+
+
+def test_a_line_of_any_length_is_cut_in_its_middle() -> None:
+    middle = itertools.repeat(b"x" * (1 << 20), 100)
+    [line] = long(PREFIX + b"begin", *middle, b"end\n")
+    beginning, note, end = re.split(r"(?<=x)( .* )(?=x)", line)
+    assert (beginning.strip("x"), end.strip("x"), len(line) < 10_000) == ("begin", "end", True)
+    assert note == f" ({len(PREFIX) + len('beginend') + (100 << 20) - (9 << 10):,} bytes are left out) "
+
+
+def test_lines_come_in_parts_of_any_length() -> None:
+    assert long(*(bytes([byte]) for byte in PREFIX + b"one\n" + PREFIX + b"tw\xc3\xb6")) == ("one", "twö")
+
+
+def test_empty_lines_are_not_kept_without_end() -> None:
+    lines = long(*[(PREFIX + b"\n") * 1000] * 100)
+    assert len(lines) == (64 << 10) + 1
+
+
+def test_what_was_read_in_time_is_kept() -> None:
+    endless = itertools.repeat(PREFIX + b"again\n")
+    assert set(long(*itertools.islice(endless, 1000), step=1)) == {"again"}
+    assert len(long(*itertools.islice(endless, 1000), step=1)) < 20
