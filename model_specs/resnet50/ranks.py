@@ -30,7 +30,7 @@ def print_line(text: str) -> None:
     sys.stdout.flush()
 
 
-def print_error(error: Exception, who: str = "") -> None:
+def print_error(error: Exception | str, who: str = "") -> None:
     """Write each line of an error so that it is found among the lines of progress."""
     sys.stderr.write("".join(f"ERROR: {who}{line}\n" for line in str(error).splitlines()))
     sys.stderr.flush()

@@ -3,8 +3,11 @@
 import http.client
 import importlib
 import json
+import socket
+import struct
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,8 @@ settings = importlib.import_module("settings")
 
 MODEL = "/v1/models/resnet50"
 ABOUT = "/weights/checkpoint.npz, 30 steps"
+NO_REQUEST = 'expected {"instances": [image, ...]}, an image being a list of rows of pixels of 3 numbers'
+LARGEST = 64 * 32 * 32 * 3 * 32 + 4096
 IMAGE = [[[0.5, 0.5, 0.5]] * 32] * 32
 
 
@@ -32,6 +37,13 @@ def service() -> Any:
 @pytest.fixture
 def address(service: Any) -> Iterator[str]:
     """Where it answers."""
+    with answering(service) as where:
+        yield where
+
+
+@contextmanager
+def answering(service: Any) -> Iterator[str]:
+    """Answer, and say where."""
     serve.Handler.service = service
     server = serve.Server(("127.0.0.1", 0), serve.Handler)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
@@ -68,7 +80,7 @@ def test_a_prediction_an_image(address: str) -> None:
     ("body", "error"),
     [
         *(
-            (body, 'expected {"instances": [image, ...]}, an image being a list of rows of pixels of 3 numbers')
+            (body, NO_REQUEST)
             for body in (b"", b"\xff", b"[]", b"{}", b'{"instances": [[1], [1, 2]]}', b'{"instances": [["a"]]}')
         ),
         (b'{"instances": 1}', "instances: expected Nx32x32x3 numbers, found one number"),
@@ -79,6 +91,208 @@ def test_a_prediction_an_image(address: str) -> None:
 def test_what_is_no_request(address: str, body: bytes, error: str) -> None:
     status, text = ask(address, f"{MODEL}:predict", body)
     assert (status, json.loads(text)) == (400, {"error": error})
+
+
+TOO_LARGE = "instances: expected numbers of 32 bits, found NaN or a larger one"
+TEXTS = "expected nothing but numbers in the images, found texts or objects"
+
+
+@pytest.mark.parametrize(
+    ("number", "times", "error"),
+    [
+        ("NaN", 1, TOO_LARGE),
+        ("1e39", 1, TOO_LARGE),
+        ("9", 400, NO_REQUEST),  # what Python reads, and no float can be
+        ("9", 5000, NO_REQUEST),
+        ("[", 60_000, NO_REQUEST),
+        ('{"a": 1}', 1, NO_REQUEST),
+        ('"', 66, TEXTS),
+        ("{", 17, TEXTS),
+    ],
+)
+def test_what_is_no_number(address: str, number: str, times: int, error: str) -> None:
+    body = json.dumps({"instances": [IMAGE]}).replace("0.5", number * times, 1)
+    status, text = ask(address, f"{MODEL}:predict", body.encode())
+    assert (status, json.loads(text)) == (400, {"error": error})
+
+
+def test_a_number_that_no_prediction_can_be_made_of(service: Any, address: str) -> None:
+    service.predict = lambda images: np.full((len(images), 2), np.nan, np.float32)
+    status, text = ask(address, f"{MODEL}:predict", json.dumps({"instances": [IMAGE]}).encode())
+    message = "instances: the numbers are so large that there is no prediction"
+    assert (status, json.loads(text)) == (400, {"error": message})
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ([IMAGE] * 65, "instances: expected at most 64 images of 32x32 pixels, found more"),
+        ([1] * 65, "instances: expected at most 64 images, found 65"),
+        ([[]] * 100_000, "instances: expected at most 64 images of 32x32 pixels, found more"),
+        ([0] * 1_000_000, "instances: expected at most 64 images of 32x32 pixels, found more"),
+        ([0] * 3_000_000, f"expected at most {LARGEST:,} bytes, for 64 images at most, found 9000015"),
+    ],
+)
+def test_how_much_a_request_may_hold(address: str, body: Any, error: str) -> None:
+    status, text = ask(address, f"{MODEL}:predict", json.dumps({"instances": body}).encode())
+    assert (status, json.loads(text)) == (413, {"error": error})
+
+
+def test_as_many_images_as_a_request_may_hold_with_all_their_digits(address: str) -> None:
+    body = json.dumps({"instances": np.full((64, 32, 32, 3), -1.2345678901234567e-300).tolist()}).encode()
+    assert ask(address, f"{MODEL}:predict", body)[0] == 200
+
+
+def send(address: str, request: bytes, *, timeout: float = 10) -> bytes:
+    """Send bytes as they are, and return what comes until the connection is closed."""
+    host, _, port = address.partition(":")
+    with socket.create_connection((host, int(port)), timeout=timeout) as connection:
+        connection.sendall(request)
+        return b"".join(iter(lambda: connection.recv(1 << 16), b""))
+
+
+ONE_NUMBER = b"Content-Length: expected one number"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "error"),
+    [
+        (b"", b"411", b"expected a Content-Length"),
+        (b"Content-Length: -1\r\n", b"400", ONE_NUMBER),
+        (b"Content-Length: +2\r\n", b"400", ONE_NUMBER),
+        (b"Content-Length: 2_0\r\n", b"400", ONE_NUMBER),
+        (b"Content-Length: \xb2\r\n", b"400", ONE_NUMBER),
+        (b"Content-Length: \r\n", b"400", ONE_NUMBER),
+        (b"Content-Length: 2\r\nContent-Length: 2\r\n", b"400", ONE_NUMBER),
+        (b"Content-Length: 2\r\ncontent-length: 3\r\n", b"400", ONE_NUMBER),
+        pytest.param(
+            b"Content-Length: " + b"9" * 5000 + b"\r\n",
+            b"413",
+            f"expected at most {LARGEST:,} bytes".encode(),
+            id="5000",
+        ),
+        (b"Content-Length: 999999999999999999\r\n", b"413", b"found 999999999999999999"),
+        (b"Transfer-Encoding: chunked\r\n", b"411", b"found a Transfer-Encoding"),
+        (b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n", b"411", b"found a Transfer-Encoding"),
+        (b"Content-Length: 9999999\r\nExpect: 100-continue\r\n", b"413", b"found 9999999"),
+    ],
+)
+def test_a_length_that_is_none(address: str, headers: bytes, status: bytes, error: bytes) -> None:
+    """What follows is not taken for a second request."""
+    second = b"POST /smuggled HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
+    answer = send(address, b"POST /v1/models/resnet50:predict HTTP/1.1\r\n" + headers + b"\r\n" + second)
+    assert answer.startswith(b"HTTP/1.1 " + status)
+    assert error in answer
+    assert answer.count(b"HTTP/1.1") == 1
+    assert ask(address, "/healthz") == (200, "ok\n")
+
+
+def test_the_body_of_a_get_is_not_the_next_request(address: str) -> None:
+    second = b"GET /smuggled HTTP/1.1\r\n\r\n"
+    answer = send(address, b"GET /healthz HTTP/1.1\r\nContent-Length: 30\r\n\r\n" + second)
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+def test_a_body_that_may_come_is_asked_for(address: str) -> None:
+    head = b"POST /v1/models/resnet50:predict HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
+    assert send(address, head + b"{}").startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 400")
+
+
+@pytest.mark.parametrize("begin", [b"", b"GET / HT", b"GET / HTTP/1.1\r\na: "])
+def test_a_request_that_comes_by_drops_ends(monkeypatch: pytest.MonkeyPatch, address: str, begin: bytes) -> None:
+    monkeypatch.setattr(serve, "_IDLE_SECONDS", 0.3)
+    assert drip(address, begin) == b""
+
+
+def test_a_body_that_comes_by_drops_ends(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setattr(serve, "_BODY_SECONDS", 0.3)
+    answer = drip(address, b"POST /v1/models/resnet50:predict HTTP/1.1\r\nContent-Length: 100\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"expected 100 bytes within 0.3 seconds" in answer
+
+
+def drip(address: str, begin: bytes) -> bytes:
+    """Send a byte from time to time until the connection is closed, and return what came back."""
+    host, _, port = address.partition(":")
+    with socket.create_connection((host, int(port)), timeout=0.05) as connection:
+        connection.sendall(begin)
+        answer = b""
+        for _ in range(200):
+            try:
+                connection.sendall(b"x")
+                if not (part := connection.recv(1 << 16)):
+                    return answer
+                answer += part
+            except TimeoutError:
+                pass
+            except ConnectionError:
+                return answer
+    raise AssertionError("the connection is still open")
+
+
+def test_a_body_that_ends_too_soon(address: str) -> None:
+    host, _, port = address.partition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(b"POST /v1/models/resnet50:predict HTTP/1.1\r\nContent-Length: 100\r\n\r\n{}")
+        connection.shutdown(socket.SHUT_WR)
+        assert b"expected 100 bytes, found 2" in b"".join(iter(lambda: connection.recv(1 << 16), b""))
+
+
+def test_many_large_bodies_at_a_time(monkeypatch: pytest.MonkeyPatch, service: Any, address: str) -> None:
+    monkeypatch.setattr(serve, "_LARGEST_BODIES", 100)
+    body = json.dumps({"instances": 1}).encode()
+    with service.reserve(90):
+        assert ask(address, f"{MODEL}:predict", body)[0] == 503
+        assert ask(address, "/healthz")[0] == 200
+    assert ask(address, f"{MODEL}:predict", body)[0] == 400
+
+
+def test_more_connections_than_there_are_places(monkeypatch: pytest.MonkeyPatch, service: Any) -> None:
+    monkeypatch.setattr(serve, "_MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(serve, "_IDLE_SECONDS", 0.5)
+    with answering(service) as address:
+        host, _, port = address.partition(":")
+        for _ in range(2):  # the places are free again afterwards
+            idle = [socket.create_connection((host, int(port)), timeout=10) for _ in range(2)]
+            assert send(address, b"") == b""  # closed at once
+            assert [connection.recv(1) for connection in idle] == [b"", b""]
+            for connection in idle:
+                connection.close()
+        assert ask(address, "/healthz") == (200, "ok\n")
+
+
+def test_what_fails_in_one_request_ends_no_other(
+    capsys: pytest.CaptureFixture[str], service: Any, address: str
+) -> None:
+    def fail(_images: np.ndarray) -> np.ndarray:
+        raise MemoryError("no memory for that")
+
+    service.predict = fail
+    body = json.dumps({"instances": [IMAGE]}).encode()
+    assert ask(address, f"{MODEL}:predict", body) == (500, '{"error": "MemoryError"}')
+    assert ask(address, "/healthz") == (200, "ok\n")
+    assert capsys.readouterr().err == "ERROR: MemoryError in a request: no memory for that\n"
+
+
+def test_a_client_that_goes_away_leaves_no_trace(
+    capsys: pytest.CaptureFixture[str], service: Any, address: str
+) -> None:
+    host, _, port = address.partition(":")
+    may_answer = threading.Event()
+
+    def slow(images: np.ndarray) -> np.ndarray:
+        may_answer.wait(10)
+        return predict(images)
+
+    service.predict = slow
+    body = json.dumps({"instances": [IMAGE]}).encode()
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset when closed
+        connection.sendall(b"POST %s:predict HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (MODEL.encode(), len(body)))
+        connection.sendall(body)
+    may_answer.set()
+    assert ask(address, "/healthz") == (200, "ok\n")
+    assert capsys.readouterr().err == ""
 
 
 def test_pages_that_there_are_not(address: str) -> None:
