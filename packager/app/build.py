@@ -182,8 +182,8 @@ def _packages(
     """Yield the packages of one spec as they are written."""
     try:
         loaded = load(spec, settings)
-        for path in loaded.sources.left_out:
-            tell(f"note: {spec.parent / path} is not included in the assets; list it there to include it")
+        for path, note in loaded.sources.notes:
+            tell(f"note: {spec.parent / path} {note}")
         chosen = request.precision, request.mode
         variants = loaded.spec.variants if request.every else [choose(loaded.spec, *chosen)]
     except MlpackError as error:

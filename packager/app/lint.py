@@ -58,6 +58,6 @@ def lint(models: Sequence[str], folders: Sequence[Path], *, tell: Tell) -> Lint:
             message = str(error).removeprefix(f"{path}: ")
             problems.extend(error.problems or [Problem(str(path), 0, 0, message, error.hint)])
             continue
-        for omitted in loaded.sources.left_out:
-            tell(f"note: {loaded.path.parent / omitted} is not included in the assets; list it there to include it")
+        for omitted, note in loaded.sources.notes:
+            tell(f"note: {loaded.path.parent / omitted} {note}")
     return Lint(tuple(problems))

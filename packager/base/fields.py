@@ -77,6 +77,9 @@ Text = Annotated[
     ),
 ]
 
+ASSET_PATH = anchored(r"\.?[A-Za-z0-9_+@][-A-Za-z0-9._+@]*(/\.?[A-Za-z0-9_+@][-A-Za-z0-9._+@]*)*")
+"""The form of a path that nothing between the spec and the cluster reads as something else."""
+
 RelativePath = Annotated[
     str,
     Meta(
@@ -87,10 +90,20 @@ RelativePath = Annotated[
     ),
 ]
 
+FilePattern = Annotated[
+    str,
+    Meta(
+        pattern=anchored(r"\.?[A-Za-z0-9_+@*?][-A-Za-z0-9._+@*?]*(/\.?[A-Za-z0-9_+@*?][-A-Za-z0-9._+@*?]*)*"),
+        max_length=200,
+        title="a path below the spec's folder, of letters, digits and - . _ + @ * ? between the slashes",
+        examples=["train.sh"],
+    ),
+]
+
 AssetPath = Annotated[
     str,
     Meta(
-        pattern=anchored(r"\.?[A-Za-z0-9_+@][-A-Za-z0-9._+@]*(/\.?[A-Za-z0-9_+@][-A-Za-z0-9._+@]*)*"),
+        pattern=ASSET_PATH,
         max_length=200,
         title="a path below the spec's folder, of letters, digits and - . _ + @ between the slashes",
         examples=["data"],

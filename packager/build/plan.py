@@ -18,9 +18,10 @@ from packager.kubernetes.mountpath import ROOT
 from packager.options import offered
 from packager.package.contents import shown
 from packager.package.layout import SCRIPTS
+from packager.spec import code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from packager.base.fields import Environment
     from packager.spec.files import SourceFile
@@ -53,10 +54,22 @@ class Variable(Value, frozen=True):
 
 
 class CodeFile(Value, frozen=True):
-    """A file of the ConfigMap: its path below quickstart/scripts, and its key."""
+    """A file of a ConfigMap: its path below quickstart/scripts, and its key."""
 
     path: str
     key: str
+
+
+class CodePart(Value, frozen=True):
+    """One ConfigMap with code.
+
+    Attributes:
+        suffix: What its name has behind that of the first one, which has none.
+        files: Its files.
+    """
+
+    suffix: str
+    files: tuple[CodeFile, ...]
 
 
 class PlannedOverlay(Value, frozen=True):
@@ -90,7 +103,7 @@ class Plan(Value, frozen=True):
         image: The image without its registry.
         script: The path of what a rank runs, below quickstart/scripts; None where the overlays run something else.
         variables: What every overlay has in its mlops.env, in order.
-        code: The files of the ConfigMap.
+        code: The ConfigMaps with the code, all of which become one folder.
         overlays: In the spec's order.
         payload: Files that are copied as they are: path in the package, file on disk, whether it is executable.
         site: The components that are switched on, and values for them.
@@ -104,7 +117,7 @@ class Plan(Value, frozen=True):
     image: str
     script: str | None
     variables: tuple[Variable, ...]
-    code: tuple[CodeFile, ...]
+    code: tuple[CodePart, ...]
     overlays: tuple[PlannedOverlay, ...]
     payload: tuple[tuple[str, SourceFile, bool], ...]
     site: Selection
@@ -144,7 +157,7 @@ class Plan(Value, frozen=True):
     @property
     def nested(self) -> bool:
         """Whether some code stands in a folder, which a ConfigMap's keys cannot say."""
-        return any(file.key != file.path for file in self.code)
+        return any(file.key != file.path for part in self.code for file in part.files)
 
 
 def choose(spec: Spec, precision: str | None, mode: str | None) -> Variant:
@@ -188,7 +201,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
         image=f"{spec.image.name}:{spec.image.tag}",
         script=variant.script,
         variables=_variables(spec, (spec.environment, variant.environment), name, options),
-        code=tuple(CodeFile(file.name, configmap.key(file.name)) for file in sources.files),
+        code=tuple(_code(sources.files)),
         overlays=tuple(_overlay(spec, variant, overlay, name, options) for overlay in overlays),
         payload=tuple(payload),
         site=options.site,
@@ -226,6 +239,14 @@ def check_options(options: Options) -> None:
         raise UsageError(f"--root {shown(root)}: expected an absolute path without ':' and '..'")
     if registry is not None and not re.fullmatch(REGISTRY, registry):
         raise UsageError(f"--registry {shown(registry)}: expected a host, optionally with a port and a path")
+
+
+def _code(files: Sequence[SourceFile]) -> Iterator[CodePart]:
+    """Yield the ConfigMaps that the code needs."""
+    paths = {key: path for path, key in configmap.keys([file.name for file in files]).items()}
+    for number, names in enumerate(code.packed(files), start=1):
+        suffix = f"-{number}" if number > 1 else ""
+        yield CodePart(suffix, tuple(CodeFile(paths[key], key) for key in names))
 
 
 def _overlay(spec: Spec, variant: Variant, overlay: str, name: str, options: Options) -> PlannedOverlay:

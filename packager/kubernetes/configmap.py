@@ -1,4 +1,4 @@
-"""Defines the limits of a ConfigMap: keys without folders, and a maximum size."""
+"""Defines the limits of a ConfigMap, and spreads files over several: keys without folders, and a maximum size."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 CODE_BYTES = 200 << 10
-"""How much code a spec may bring: what is promised, below what fits."""
+"""How much code goes into one ConfigMap: what is promised, below what fits."""
+
+CODE_PARTS = 8
+"""How many ConfigMaps the code of a spec may take."""
 
 # Client-side apply keeps a copy of the object, as JSON, in an annotation, and all annotations together hold 262,144
 # bytes (apimachinery, TotalAnnotationSizeLimitB). The rest is for names and labels.
@@ -18,6 +21,9 @@ BYTES = 252 << 10
 
 KEY = re.compile(r"(?!\.$|\.\.)[-._a-zA-Z0-9]{1,253}")
 """What a key may be (apimachinery, pkg/util/validation: IsConfigMapKey)."""
+
+_NO_KEY = re.compile(r"[^-._a-zA-Z0-9]")
+_KEY_LENGTH = 240
 
 _PUNCTUATION = len('"":"",')
 
@@ -30,17 +36,62 @@ _EXTRA_BYTES = {
 }
 
 
-def key(name: str) -> str:
-    """Return the key of the file `name` in a ConfigMap, which has no folders."""
-    return name.replace("/", "__")
+def keys(names: Sequence[str]) -> dict[str, str]:
+    """Return the key of each of these paths, no two of them the same: a key has no folders, and fewer characters.
+
+    A name without a folder is its own key where it can be one; `lib/a.py` becomes `lib__a.py`, or `lib__a.py-2` where
+    that is taken. Case counts as little as in the least careful file system.
+    """
+    known: dict[str, str] = {name: name for name in names if KEY.fullmatch(name)}
+    taken = {name.lower() for name in known}
+    for name in sorted(set(names) - known.keys()):
+        plain = _NO_KEY.sub("_", name.replace("/", "__"))[-_KEY_LENGTH:].lstrip(".") or "_"
+        key, number = plain, 1
+        while key.lower() in taken:
+            number += 1
+            key = f"{plain}-{number}"
+        known[name] = key
+        taken.add(key.lower())
+    return known
+
+
+def packed(sizes: Mapping[str, tuple[int, int]]) -> list[list[str]]:
+    """Spread files over as few ConfigMaps as is found simply: into the first with room, by their order or by size.
+
+    Args:
+        sizes: Of each key, the size of its file, and that of the file as JSON.
+    """
+    by_size = sorted(sizes, key=lambda key: (-sizes[key][1], key))
+    return min((_first_fit(sizes, sizes), _first_fit(sizes, by_size)), key=len)
+
+
+def _first_fit(sizes: Mapping[str, tuple[int, int]], order: Iterable[str]) -> list[list[str]]:
+    parts: list[list[str]] = []
+    room: list[tuple[int, int]] = []
+    for key in order:
+        size, encoded = sizes[key][0], entry_size(key, sizes[key][1])
+        place = next((i for i, (rest, rest_encoded) in enumerate(room) if size <= rest and encoded <= rest_encoded), -1)
+        if place < 0:
+            place = len(parts)
+            parts.append([])
+            room.append((CODE_BYTES, BYTES))
+        parts[place].append(key)
+        room[place] = room[place][0] - size, room[place][1] - encoded
+    return parts
 
 
 def size(data: Mapping[str, bytes]) -> int:
     """Return how many bytes `data` takes in the copy that kubectl keeps of a ConfigMap."""
-    return sum(len(name) + _PUNCTUATION + _size(content) for name, content in data.items())
+    return sum(entry_size(name, encoded_size(content)) for name, content in data.items())
 
 
-def _size(content: bytes) -> int:
+def entry_size(key: str, encoded: int) -> int:
+    """Return how many bytes a key takes there with a value of `encoded` bytes."""
+    return len(key) + _PUNCTUATION + encoded
+
+
+def encoded_size(content: bytes) -> int:
+    """Return how many bytes a value takes in that copy."""
     try:
         content.decode()
     except UnicodeDecodeError:

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 from packager.base.errors import reason
 from packager.base.faults import Fault
 from packager.base.problems import similar
-from packager.base.values import Value
+from packager.base.values import Value, replace
+from packager.kubernetes import configmap
 from packager.spec import excluded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from packager.base.yamlio import Location
     from packager.spec.model import Spec
+
+_MAX_CODE_FILES = 10_000
 
 
 class SourceFile(Value, frozen=True):
@@ -28,12 +31,16 @@ class SourceFile(Value, frozen=True):
         path: Where it is.
         size: In bytes.
         executable: Whether its owner may execute it.
+        entry: Which entry of the spec's list names it, by its index.
+        encoded: Its size in a ConfigMap as JSON; None where that was not measured, because there is too much.
     """
 
     name: str
     path: Path
     size: int
     executable: bool
+    entry: int = 0
+    encoded: int | None = None
 
 
 class SpecFiles(Value, frozen=True):
@@ -44,12 +51,21 @@ class SpecFiles(Value, frozen=True):
         assets: Files of any size.
         dockerfile: The image's.
         left_out: The paths of what stands in a folder of assets and is left out of it: see `packager.spec.excluded`.
+        left_out_code: The same of a folder of code, or where a pattern matches.
     """
 
     files: tuple[SourceFile, ...]
     assets: tuple[SourceFile, ...]
     dockerfile: SourceFile | None
     left_out: tuple[str, ...] = ()
+    left_out_code: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[tuple[str, str], ...]:
+        """Each path that is left out, and what to tell the user of it."""
+        lists = (("assets", self.left_out), ("files", self.left_out_code))
+        hint = "list it there to include it"
+        return tuple((path, f"is not included in the {name}; {hint}") for name, paths in lists for path in paths)
 
 
 def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
@@ -69,22 +85,75 @@ def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
         faults.append(Fault(location, source, _similar_name_hint(root, name)))
         return None
 
-    files = [add(name, ("files", index)) for index, name in enumerate(spec.files)]
+    files, left_out_code = _code(root, spec.files, add, faults)
     dockerfile = add(spec.image.dockerfile, ("image", "dockerfile")) if spec.image.dockerfile else None
     assets: dict[str, SourceFile] = {}
     left_out: set[str] = set()
     for index, name in enumerate(spec.assets):
         for source in _walk(root, name, left_out):
             if isinstance(source, SourceFile):
-                assets[source.name] = source
+                assets[source.name] = replace(source, entry=index)
             else:
                 faults.append(Fault(("assets", index), source))
     return SpecFiles(
-        tuple(file for file in files if file),
+        tuple(files),
         tuple(assets[name] for name in sorted(assets)),
         dockerfile,
         tuple(sorted(left_out - set(spec.assets))),
+        tuple(sorted(left_out_code - set(spec.files))),
     ), faults
+
+
+def _code(
+    root: Path, names: Sequence[str], add: Callable[[str, Location], SourceFile | None], faults: list[Fault]
+) -> tuple[list[SourceFile], set[str]]:
+    """Return the code in the order of the spec, each file once, and what is left out; add what is wrong to `faults`.
+
+    Each file is measured as a part of a ConfigMap, as long as they are not too many anyway.
+    """
+    files: dict[str, SourceFile] = {}
+    left_out: set[str] = set()
+    remaining = configmap.CODE_PARTS * configmap.CODE_BYTES
+    for index, name in enumerate(names):
+        sources: Iterable[SourceFile | str | None]
+        if "*" in name or "?" in name:
+            sources = _matched(root, name, left_out)
+        elif _is_folder(root, name):
+            sources = _walk(root, name, left_out)
+        else:
+            sources = (add(name, ("files", index)),)
+        for source in sources:
+            if isinstance(source, str):
+                faults.append(Fault(("files", index), source))
+            elif source is not None and source.name not in files:
+                remaining -= source.size
+                measured = configmap.encoded_size(source.path.read_bytes()) if remaining >= 0 else None
+                files[source.name] = replace(source, entry=index, encoded=measured)
+                if len(files) > _MAX_CODE_FILES:
+                    faults.append(Fault(("files",), f"there are more than {_MAX_CODE_FILES:,} files", at_key=True))
+                    return list(files.values()), left_out
+    return list(files.values()), left_out
+
+
+def _matched(root: Path, pattern: str, left_out: set[str]) -> Iterator[SourceFile | str]:
+    """Yield the files that a pattern matches, or what is wrong with them; add to `left_out` what is left out."""
+    from packager.spec import patterns  # noqa: PLC0415 - few specs have any
+
+    count, excluded_before = 0, len(left_out)
+    try:
+        for name in patterns.matches(root, pattern, left_out):
+            source = _source_file(root, name)
+            if (root / name).is_symlink() and _leads_to_excluded(source, root, root):
+                left_out.add(name)
+                continue
+            count += 1
+            yield source
+    except OSError as error:
+        yield f"{error.filename} cannot be read: {reason(error)}"
+        return
+    if not count:
+        what = "found only files that are excluded" if len(left_out) > excluded_before else "found none"
+        yield f"expected files that match {pattern}, {what}"
 
 
 def _source_file(root: Path, name: str) -> SourceFile | str:
@@ -128,14 +197,10 @@ def _similar_name_hint(root: Path, name: str) -> str | None:
 
 def _walk(root: Path, name: str, left_out: set[str]) -> Iterator[SourceFile | str]:
     """Yield the files at and below `name`, or what is wrong with them; add to `left_out` what is left out."""
-    top = root / name
-    try:
-        is_inside = top.is_dir() and top.resolve().is_relative_to(root)
-    except OSError:
-        is_inside = False
-    if not is_inside:
+    if not _is_folder(root, name):
         yield _source_file(root, name)
         return
+    top = root / name
     errors: list[OSError] = []
     count, excluded_before = 0, len(left_out)
     for folder, folders, names in os.walk(top, onerror=errors.append):
@@ -154,6 +219,15 @@ def _walk(root: Path, name: str, left_out: set[str]) -> Iterator[SourceFile | st
     if not count and not errors:
         what = "found only files that are excluded" if len(left_out) > excluded_before else "found an empty folder"
         yield f"expected files, {what}: {name}"
+
+
+def _is_folder(root: Path, name: str) -> bool:
+    """Whether `name` is a folder below `root`, or a link to one that is."""
+    top = root / name
+    try:
+        return top.is_dir() and top.resolve().is_relative_to(root)
+    except OSError:
+        return False
 
 
 def _leads_to_excluded(source: SourceFile | str, root: Path, top: Path) -> bool:

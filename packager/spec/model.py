@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from packager.base.fields import (
     AssetPath,
     Environment,
+    FilePattern,
     ImageName,
     ImageTag,
     Label,
@@ -89,10 +90,11 @@ class Spec(Fields, frozen=True):
         ),
     ]
     files: Annotated[
-        list[RelativePath],
+        list[FilePattern],
         Meta(
-            description="The code. It is delivered in a ConfigMap, of at most 200 KiB. Without it, everything "
-            "that runs is in the image.",
+            description="The code: files, folders, and patterns with `*`, `?` and `**`. Their paths are kept. They are "
+            "delivered in ConfigMaps, at most 8 of 200 KiB each. In a folder, what usually contains secrets, history "
+            "or caches is left out, as in `assets`. Without `files`, everything that runs is in the image.",
             min_length=1,
             examples=[["train.sh"]],
         ),

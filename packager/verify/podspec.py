@@ -53,6 +53,7 @@ _RANGES = {
     "volumes.*.configMap.items.*.mode": (0, 0o777),
     "volumes.*.secret.defaultMode": (0, 0o777),
     "volumes.*.projected.defaultMode": (0, 0o777),
+    "volumes.*.projected.sources.*.configMap.items.*.mode": (0, 0o777),
     "volumes.*.downwardAPI.defaultMode": (0, 0o777),
     "topologySpreadConstraints.*.maxSkew": (1, INT32),
     **{
@@ -98,6 +99,10 @@ _FORMS = {
     "volumes.*.configMap.items.*.path": _RELATIVE_PATH,
     "volumes.*.secret.items.*.path": _RELATIVE_PATH,
     "volumes.*.downwardAPI.items.*.path": _RELATIVE_PATH,
+    **{
+        f"volumes.*.projected.sources.*.{kind}.items.*.path": _RELATIVE_PATH
+        for kind in ("configMap", "secret", "downwardAPI")
+    },
     "volumes.*.hostPath.path": (re.compile(r"(?!(.*/)?\.\.(/|$)).+", re.DOTALL), "a path without '..'"),
     "volumes.*.nfs.path": (re.compile(r"/(?!(.*/)?\.\.(/|$)).*", re.DOTALL), "an absolute path without '..'"),
     "volumes.*.nfs.server": (re.compile(r".+"), "a server"),

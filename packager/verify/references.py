@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import posixpath
+import itertools
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -54,10 +54,24 @@ def _volume(overlay: RenderedOverlay, pods: Pods, location: Location, volume: di
     for index, source in enumerate(projected):
         here = (*location, "projected", "sources", index, "configMap")
         yield from _config_map(overlay, pods, here, mapping(source).get("configMap"))
+    yield from _duplicate_paths(overlay, pods, location, projected)
     claim = mapping(volume.get("persistentVolumeClaim")).get("claimName")
     if claim is not None and not _has_site_claims(pods) and not overlay.named("PersistentVolumeClaim", claim):
         here = (*location, "persistentVolumeClaim", "claimName")
         yield _missing(overlay, pods, here, "PersistentVolumeClaim", claim)
+
+
+def _duplicate_paths(overlay: RenderedOverlay, pods: Pods, location: Location, sources: list[Any]) -> Iterator[Problem]:
+    """Yield the paths that two sources of a volume have (pkg/apis/core/validation: validateProjectionSources)."""
+    seen: set[str] = set()
+    for index, source in enumerate(sources):
+        for kind in ("configMap", "secret", "downwardAPI"):
+            for position, item in enumerate(listing(mapping(mapping(source).get(kind)).get("items"))):
+                path = text(mapping(item).get("path"))
+                if path and path in seen:
+                    here = (*location, "projected", "sources", index, kind, "items", position, "path")
+                    yield overlay.problem(pods.manifest, here, f"two files of the volume are called {path!r}")
+                seen.add(path)
 
 
 def _has_site_claims(pods: Pods) -> bool:
@@ -158,12 +172,18 @@ def _command(overlay: RenderedOverlay, pods: Pods, location: Location, container
                 if name and variables is not None and name not in variables:
                     message = f"$({name}) is not a variable of the container and is not expanded"
                     yield overlay.problem(pods.manifest, here, message, similar(name, variables))
-            expanded = _VARIABLE.sub(lambda match: (variables or {}).get(match[1] or "") or match[0], str(argument))
-            folder, key = posixpath.split(expanded)
-            if folder in mounted and key not in mounted[folder][1]:
-                config, keys = mounted[folder]
-                message = f"the ConfigMap {config}, mounted there, has no {key!r}"
-                yield overlay.problem(pods.manifest, here, message, similar(key, keys))
+            expanded = mountpath.normalized(_expanded(str(argument), variables or {}))
+            for folder, (configs, files) in mounted.items():
+                name = expanded.removeprefix(f"{folder}/")
+                if name != expanded and not any(f"{file}/".startswith(f"{name}/") for file in files):
+                    holds = "has" if len(configs) == 1 else "have"
+                    maps = f"ConfigMap{'s' if len(configs) > 1 else ''} {', '.join(configs)}"
+                    message = f"the {maps}, mounted there, {holds} no {name!r}"
+                    yield overlay.problem(pods.manifest, here, message, similar(name, files))
+
+
+def _expanded(text: str, variables: dict[str, str]) -> str:
+    return _VARIABLE.sub(lambda match: variables.get(match[1] or "") or match[0], text)
 
 
 def _variables(overlay: RenderedOverlay, pods: Pods, container: dict[str, Any]) -> dict[str, str] | None:
@@ -178,22 +198,33 @@ def _variables(overlay: RenderedOverlay, pods: Pods, container: dict[str, Any]) 
         variables |= {f"{prefix}{key}": str(value) for key, value in mapping(config.data.get("data")).items()}
     for variable in listing(container.get("env")):
         entry = mapping(variable)
-        variables[str(entry.get("name"))] = str(entry.get("value") or "")
+        variables[str(entry.get("name"))] = _expanded(str(entry.get("value") or ""), variables)
     return variables
 
 
-def _mounted(overlay: RenderedOverlay, pods: Pods, container: dict[str, Any]) -> dict[str, tuple[str, list[str]]]:
-    """Return the ConfigMaps that are mounted whole: the path, and there the ConfigMap's name and its keys."""
-    volumes = {text(volume.get("name")): mapping(volume.get("configMap")) for _, volume in pods.volumes()}
+def _mounted(overlay: RenderedOverlay, pods: Pods, container: dict[str, Any]) -> dict[str, tuple[list[str], list[str]]]:
+    """Return the folders that ConfigMaps are mounted at: the ConfigMaps, and the files that are there."""
+    volumes = {text(volume.get("name")): volume for _, volume in pods.volumes()}
     mounted = {}
     for entry in listing(container.get("volumeMounts")):
         mount = mapping(entry)
-        config = volumes.get(text(mount.get("name"))) or {}
-        if config.get("name") and not config.get("items") and not mount.get("subPath"):
-            keys = _keys(overlay, config["name"])
-            if keys:
-                mounted[str(mount.get("mountPath")).rstrip("/")] = (str(config["name"]), keys)
+        volume = mapping(volumes.get(text(mount.get("name"))))
+        sources = listing(mapping(volume.get("projected")).get("sources")) or [volume]
+        configs = [mapping(mapping(source).get("configMap")) for source in sources]
+        if mount.get("subPath") or not all(config.get("name") for config in configs):
+            continue
+        files = [_files(overlay, config) for config in configs]
+        if all(files):
+            names = [str(config["name"]) for config in configs]
+            mounted[mountpath.normalized(text(mount.get("mountPath")))] = names, [*itertools.chain(*files)]
     return mounted
+
+
+def _files(overlay: RenderedOverlay, config: dict[str, Any]) -> list[str]:
+    """Return the paths that a source of a volume has in it: those of its items, or all keys of the ConfigMap."""
+    if config.get("items"):
+        return [str(mapping(item).get("path")) for item in listing(config.get("items"))]
+    return _keys(overlay, config["name"])
 
 
 def _keys(overlay: RenderedOverlay, name: object) -> list[str]:

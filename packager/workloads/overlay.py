@@ -94,6 +94,11 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         return type(self).__name__
 
     @property
+    def templates(self) -> int:
+        """How many pod templates of its manifest mount the code."""
+        return 1
+
+    @property
     def starter(self) -> tuple[str, ...]:
         """What starts the script; nothing when it is started itself."""
         return ()

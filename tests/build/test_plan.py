@@ -142,6 +142,7 @@ def test_what_the_inventory_says_of_it(tmp_path: Path) -> None:
 def test_code_in_folders_has_keys_without_slashes(tmp_path: Path) -> None:
     demo.write(tmp_path, files={"lib/a/b.py": "1"})
     got = planned(tmp_path, demo.changed("[train.sh] => [train.sh, lib/a/b.py]"))
-    assert [(file.path, file.key) for file in got.code] == [("train.sh", "train.sh"), ("lib/a/b.py", "lib__a__b.py")]
+    (part,) = got.code
+    assert [(file.path, file.key) for file in part.files] == [("train.sh", "train.sh"), ("lib/a/b.py", "lib__a__b.py")]
     assert got.nested
     assert not planned(tmp_path).nested

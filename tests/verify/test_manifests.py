@@ -149,6 +149,48 @@ def test_a_key_that_the_config_map_has_not(line: str, place: str, field: str, hi
     ]
 
 
+PROJECTED = """\
+  volumes:
+    - name: code
+      projected:
+        sources:
+          - configMap: {name: settings, items: [{key: EPOCHS, path: src/train.py}]}
+          - configMap: {name: settings, items: [{key: EPOCHS, path: src/model.py}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("word", "problem"),
+    [
+        ("/code/src/train.py", None),
+        ("/code/src", None),
+        ("/code", None),
+        ("/codes/x", None),
+        ("--file=/code/x", None),
+        (
+            "/code/src/tain.py",
+            "the ConfigMaps settings, settings, mounted there, have no 'src/tain.py' (did you mean 'src/train.py'?)",
+        ),
+        ("/code/src/../x", "the ConfigMaps settings, settings, mounted there, have no 'x'"),
+    ],
+)
+def test_a_file_of_several_config_maps_in_one_folder(word: str, problem: str | None) -> None:
+    start, _, rest = WITH_MAP.partition("  volumes:\n    - name: code\n      configMap: {name: settings}\n")
+    text = f"{start}{PROJECTED}{rest}      command: [{word}]\n      volumeMounts: [{{name: code, mountPath: /code}}]\n"
+    place = "file.yaml:16:17: Pod p: spec.containers[0].command[0]: "
+    assert messages(references.check, text) == ([f"{place}{problem}"] if problem else [])
+
+
+def test_two_sources_of_a_volume_with_one_path() -> None:
+    text = WITH_MAP.replace("  volumes:\n    - name: code\n      configMap: {name: settings}\n", PROJECTED)
+    assert messages(references.check, text.replace("model.py", "train.py")) == [
+        (
+            "file.yaml:13:69: Pod p: spec.volumes[0].projected.sources[1].configMap.items[0].path: "
+            "two files of the volume are called 'src/train.py'"
+        )
+    ]
+
+
 def test_an_item_of_a_volume_that_the_config_map_has_not() -> None:
     text = WITH_MAP.replace("{name: settings}\n  con", "{name: settings, items: [{key: x, path: x}]}\n  con")
     assert messages(references.check, text) == [

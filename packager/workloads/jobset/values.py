@@ -141,6 +141,11 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         """How many pods there are."""
         return sum(role.replicas for role in self.roles.values())
 
+    @property
+    def templates(self) -> int:
+        """How many pod templates there are: one for each role."""
+        return len(self.roles)
+
     def environment_of(self, role: str) -> Sequence[PodVariable]:
         """Return the variables by which the pods of a role find the others, and those of its own."""
         counts = {name: entry.replicas for name, entry in self.roles.items()}

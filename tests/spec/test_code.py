@@ -1,0 +1,168 @@
+"""The code of a spec: folders and patterns, names, and more than one ConfigMap holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.errors import SpecError
+from packager.build.plan import Options, plan
+from packager.kubernetes import configmap
+from packager.spec.load import load
+from tests import demo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+KIB = 1 << 10
+
+
+def names(folder: Path, entries: str, files: Mapping[str, str | bytes] | None = None) -> list[str]:
+    path = demo.write(folder, demo.changed(f"[train.sh] => {entries}"), files)
+    return [file.name for file in load(path).sources.files]
+
+
+def messages(folder: Path, spec: str, files: Mapping[str, str | bytes] | None = None) -> list[str]:
+    path = demo.write(folder, spec, files)
+    with pytest.raises(SpecError) as refused:
+        load(path)
+    return [str(problem).removeprefix(f"{folder}/") for problem in refused.value.problems]
+
+
+def parts(folder: Path, files: Mapping[str, str | bytes]) -> list[tuple[str, list[str]]]:
+    loaded = load(demo.write(folder, demo.changed("[train.sh] => [train.sh, src]"), files))
+    planned = plan(loaded, loaded.spec.variants[0], Options())
+    return [(part.suffix, [file.path for file in part.files]) for part in planned.code]
+
+
+def test_folders_and_patterns_keep_their_paths_and_each_file_comes_once(tmp_path: Path) -> None:
+    files = {"src/b.py": "2", "src/a/c.py": "1", "src/.hidden": "3", "conf/x/y.yaml": "4", "conf/z.txt": "5"}
+    listed = names(tmp_path, "[train.sh, src, src/b.py, conf/**/*.yaml]", files)
+    assert listed == ["train.sh", "src/.hidden", "src/b.py", "src/a/c.py", "conf/x/y.yaml"]
+
+
+def test_a_sourced_library_needs_no_interpreter_line(tmp_path: Path) -> None:
+    assert names(tmp_path, "[train.sh, lib]", {"lib/utils.sh": "x=1\n"}) == ["train.sh", "lib/utils.sh"]
+
+
+def test_a_script_may_stand_in_a_folder(tmp_path: Path) -> None:
+    spec = demo.changed("[train.sh] => [src]", "script: train.sh => script: src/run.sh")
+    assert load(demo.write(tmp_path, spec, {"src/run.sh": demo.SCRIPT})).spec.variants[0].script == "src/run.sh"
+    assert messages(tmp_path, spec, {"src/run.sh": "x=1\n"}) == [
+        "spec.yaml:5:9: src/run.sh has no #! line (start it with #!/bin/sh)"
+    ]
+    assert messages(tmp_path, spec.replace("src/run.sh", "src/rum.sh"), {"src/run.sh": demo.SCRIPT}) == [
+        "spec.yaml:10:47: 'src/rum.sh' is not one of `files` (did you mean 'src/run.sh'?)"
+    ]
+
+
+def test_what_cannot_be_code(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/out").symlink_to("/etc/hostname")
+    files = {"src/a b.py": "1", "src/A.py": "2", "src/a.py": "3", f"src/{'n' * 200}": "4", "src/x\x1b[2J": "5"}
+    spec = demo.changed("[train.sh] => [train.sh, src, empty, '*.nope', kustomization*]")
+    form = "expected letters, digits and - . _ + @ between the slashes (rename it, or list the other files)"
+    too_long = "the path has 204 characters, the limit is 200 (rename it, or list the other files)"
+    assert messages(tmp_path, spec, files | {"kustomization.yaml": "{}"}) == [
+        "spec.yaml:5:19: src/out is a link that leaves the spec's folder",
+        f"spec.yaml:5:19: 'src/a b.py': {form}",
+        "spec.yaml:5:19: src/a.py and src/A.py are the same name where case is ignored (rename one of them)",
+        f"spec.yaml:5:19: 'src/{'n' * 53}...': {too_long}",
+        rf"spec.yaml:5:19: 'src/x\x1b[2J': {form}",
+        "spec.yaml:5:24: expected files, found an empty folder: empty",
+        "spec.yaml:5:31: expected files that match *.nope, found none",
+        "spec.yaml:5:41: the name kustomization.yaml is reserved: the package has such a file beside them (rename it)",
+    ]
+
+
+def test_secrets_are_left_out_of_a_folder_and_said(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    files = {"src/a.py": "1", "src/.env": "TOKEN=1", "b.py": "2", ".netrc": "x"}
+    path = demo.write(tmp_path / "demo", demo.changed("[train.sh] => [train.sh, src, '.n*', '*.py']"), files)
+    (tmp_path / "demo/c.py").symlink_to("src/.env")
+    assert messages(tmp_path / "demo", path.read_text()) == [
+        "spec.yaml:5:24: expected files that match .n*, found only files that are excluded"
+    ]
+    demo.write(tmp_path / "demo", demo.changed("[train.sh] => [train.sh, src, '*.py']"))
+    done = mlpack("build", "./demo", "--format", "dir")
+    assert (done.code, done.stderr) == (
+        0,
+        (
+            "note: demo/c.py is not included in the files; list it there to include it\n"
+            "note: demo/src/.env is not included in the files; list it there to include it\n"
+        ),
+    )
+    scripts = tmp_path / "demo-fp32-training/quickstart/scripts"
+    assert sorted(path.name for path in scripts.rglob("*") if path.is_file()) == [
+        "a.py",
+        "b.py",
+        "kustomization.yaml",
+        "train.sh",
+    ]
+
+
+def test_code_spreads_over_as_many_config_maps_as_it_needs(tmp_path: Path) -> None:
+    files = {f"src/{name}": "x" * (size * KIB) for name, size in (("a", 150), ("b", 120), ("c", 40), ("d", 79))}
+    assert parts(tmp_path, files) == [
+        ("", ["train.sh", "src/a", "src/c"]),
+        ("-2", ["src/b", "src/d"]),
+    ]
+
+
+def test_what_is_small_but_grows_as_json_spreads_too(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {"src/a": b"\xff" * (100 * KIB), "src/b": b"\xff" * (99 * KIB)}
+    assert [suffix for suffix, _ in parts(tmp_path, files)] == ["", "-2"]
+
+
+def test_eight_config_maps_are_the_most(tmp_path: Path) -> None:
+    spec = demo.changed("[train.sh] => [train.sh, src]")
+    files = {f"src/{index}": "x" * (199 * KIB) for index in range(8)}
+    assert len(parts(tmp_path, files)) == 8
+    (message,) = messages(tmp_path, spec, files | {"src/8": "x" * (150 * KIB)})
+    assert message == (
+        "spec.yaml:5:1: the files are 1,743 KiB: more than 8 ConfigMaps of 200 KiB hold "
+        "(the largest is src/0, 199 KiB) "
+        "(code of this size belongs in the image; large files may also be listed under `assets`)"
+    )
+
+
+def test_the_list_of_files_has_a_limit_for_all_roles_of_a_job_set_together(tmp_path: Path) -> None:
+    roles = ", ".join(f"r{number}: {{}}" for number in range(4))
+    job_set = f"{{kind: JobSet, rendezvous: none, success: [r0], roles: {{{roles}}}}}"
+    files = {f"src/{'d' * 60}/{index}.py": "1" for index in range(400)}
+    spec = demo.changed("[train.sh] => [train.sh, src]", f"{{kind: MPIJob}} => {job_set}")
+    assert messages(tmp_path, spec, files) == [
+        (
+            "spec.yaml:5:1: the list of files in folders takes 65 KiB in the manifest of a pod, and the overlay "
+            "'multi-node' has 4 of them; the limit is 200 KiB (pack them into one archive, or list them under `assets`)"
+        )
+    ]
+    assert names(tmp_path / "other", "[train.sh, src]", files)[0] == "train.sh"
+
+
+def test_more_files_than_anybody_delivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("packager.spec.files._MAX_CODE_FILES", 3)
+    spec = demo.changed("[train.sh] => [train.sh, src]")
+    assert messages(tmp_path, spec, {f"src/{index}": "1" for index in range(4)}) == [
+        "spec.yaml:5:1: there are more than 3 files"
+    ]
+
+
+def test_no_two_paths_have_the_same_key() -> None:
+    paths = ["a__b", "a/b", "a_/b", "a/_b", "A__b", "c++/x@1.h", "c__/x_1.h", ".a/b", "__init__.py", f"{'d/' * 150}x"]
+    keys = configmap.keys(paths)
+    assert list(keys) != []
+    assert len({key.lower() for key in keys.values()}) == len(paths) - 1  # two of the names are the same but for case
+    assert all(configmap.KEY.fullmatch(key) for key in keys.values())
+    assert {path: keys[path] for path in ("a__b", "a/b", "__init__.py", ".a/b", "c++/x@1.h")} == {
+        "a__b": "a__b",
+        "a/b": "a__b-3",
+        "__init__.py": "__init__.py",
+        ".a/b": "a__b-2",
+        "c++/x@1.h": "c____x_1.h",
+    }
+    assert configmap.keys(list(reversed(paths))) == keys
