@@ -39,6 +39,7 @@ VERBS = {
     "list": Verb("models", "List the models, their variants and aliases."),
     "show": Verb("models", "Show a model: its variants, overlays and parameters."),
     "init": Verb("init", "Create a folder with a commented spec, ready to build."),
+    "import": Verb("importing", "Make a model of a workload of another system."),
     "lint": Verb("lint", "Check specs, and print one line for each problem."),
     "render": Verb("render", "Print the manifests of one overlay, as kubectl renders."),
     "schema": Verb("schema", "Print the JSON Schema of specs."),

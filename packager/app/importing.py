@@ -1,0 +1,152 @@
+"""Turns a workload of another system into a model folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from packager.base import atomic, yamlio
+from packager.base.errors import SpecError, UsageError
+from packager.base.problems import Problem, ordered
+from packager.package.layout import SPEC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from packager.importers.draft import Draft
+    from packager.importers.source import ValueOrigin
+
+_MARK = "# Imported from "
+"""How the spec of an imported model begins: only such a folder is replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A model folder that was made.
+
+    Attributes:
+        folder: The folder.
+        files: All files in it.
+        findings: What is not carried over, each with its place.
+        options: The options that a build needs, for `--with`.
+        site: Their values, for `--site`.
+    """
+
+    folder: Path
+    files: tuple[Path, ...]
+    findings: tuple[Problem, ...]
+    options: tuple[str, ...]
+    site: tuple[tuple[str, str], ...]
+
+    @property
+    def build(self) -> list[str]:
+        """The command that builds it."""
+        folder = str(self.folder) if self.folder.is_absolute() else f"./{self.folder}"
+        options = [word for option in self.options for word in ("--with", option)]
+        return ["mlpack", "build", folder, *options, *(f"--site={key}={value}" for key, value in self.site)]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for `-o json`."""
+        return {
+            "folder": str(self.folder),
+            "files": [str(path) for path in self.files],
+            "findings": [finding.as_json() for finding in self.findings],
+            "build": self.build,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDestination:
+    """Where a model folder is made.
+
+    Attributes:
+        folder: The folder in which it is made.
+        force: Whether an imported model of the same name is replaced.
+    """
+
+    folder: Path
+    force: bool = False
+
+
+def import_mxjob(path: Path, destination: ModelDestination, *, image: str | None = None) -> Imported:
+    """Import the MxJob in the file `path`; `image` replaces its image.
+
+    Raises:
+        SpecError: It is not an MxJob, or cannot run without what a package cannot have.
+        UsageError: The model folder already exists.
+        ToolError: It cannot be written.
+    """
+    from packager.importers.mxjob import read
+
+    return _written(lambda: read(path, str(path), image), destination)
+
+
+def _written(read: Callable[[], Draft], destination: ModelDestination) -> Imported:
+    from packager.importers.specfile import write
+
+    draft = read()
+    folder = destination.folder / draft.name
+    hint = "--force replaces a model that was imported"
+    if destination.force and os.path.lexists(folder) and not _is_imported(folder):
+        raise UsageError(f"{folder} already exists and was left unchanged", hint="it is not an imported model")
+    text = write(draft)
+    with atomic.folder(folder, exists_hint=None if destination.force else hint) as work:
+        (work / SPEC).write_bytes(text)
+        for file in draft.files:
+            target = work / file.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(file.content, bytes):
+                target.write_bytes(file.content)
+            else:
+                shutil.copyfile(file.content, target)
+            target.chmod(0o755 if file.executable else 0o644)
+        _check(work, draft, text)
+        work.chmod(0o755)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return Imported(folder, tuple(files), tuple(ordered(draft.findings)), draft.options, draft.site)
+
+
+def _is_imported(folder: Path) -> bool:
+    try:
+        with (folder / SPEC).open("rb") as stream:
+            return stream.read(len(_MARK)) == _MARK.encode()
+    except OSError:
+        return False
+
+
+def _check(work: Path, draft: Draft, text: bytes) -> None:
+    """Refuse a draft that is not a valid spec, with each problem at the place that the value came from."""
+    from packager.spec.load import load
+
+    try:
+        load(work / SPEC)
+    except SpecError as error:
+        places = _places(text, draft.origins)
+        problems = [_moved(problem, draft, places) for problem in error.problems] or [
+            Problem(draft.source, 0, 0, str(error))
+        ]
+        from packager.importers.source import invalid
+
+        raise invalid(draft.source, draft.kind, problems) from None
+
+
+def _places(text: bytes, origins: Mapping[Any, ValueOrigin]) -> list[tuple[int, ValueOrigin]]:
+    """Return the lines of the spec at which values begin that came from a file, in order."""
+    document, _ = yamlio.load(text, SPEC)
+    lines = [
+        (document.problem(location, "", at_key=isinstance(location[-1], str)).line, origin)
+        for location, origin in origins.items()
+        if origin.file
+    ]
+    return sorted(lines, key=lambda item: item[0])
+
+
+def _moved(problem: Problem, draft: Draft, places: list[tuple[int, ValueOrigin]]) -> Problem:
+    """Return a problem of the spec as one of the file that the value came from."""
+    above = [origin for line, origin in places if line <= problem.line]
+    if problem.line and above:
+        return above[-1].problem(problem.message, problem.hint)
+    return Problem(draft.source, 0, 0, problem.message, problem.hint)

@@ -1,0 +1,291 @@
+"""Reads a pod template of Kubernetes, as far as a spec can say the same."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from packager.base import envfile
+from packager.base.problems import show
+from packager.base.values import Value
+from packager.kubernetes import mountpath
+from packager.kubernetes.environment import refusal_reason
+from packager.spec.environments import RESERVED
+
+if TYPE_CHECKING:
+    from packager.importers.draft import Sketch
+    from packager.importers.source import ForeignValue, ValueOrigin
+
+# Kubernetes, third_party/forked/golang/expansion: `$$` stands for one `$`.
+_REFERENCES = re.compile(r"\$\$|\$\(([^)]*)\)")
+_GPU = re.compile(r"(?P<vendor>[a-z0-9.-]+)/(?:nvidia-)?gpu")
+_OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
+_LONGEST_KEY = 100
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where POSIX shared memory is mounted
+
+
+class Given(Value, frozen=True):
+    """A value, and where it came from."""
+
+    value: Any
+    origin: ValueOrigin
+
+
+class ForeignContainer(Value, frozen=True):
+    """What is carried over of a pod template.
+
+    Attributes:
+        image: The entry of the image; None when it has none.
+        command: In place of the image's entrypoint; None for that.
+        args: In place of the image's arguments; None for these.
+        environment: The variables.
+        requests: The resources.
+        limits: The same.
+        port: The entry of the number of a named port.
+    """
+
+    image: ForeignValue | None
+    command: Given | None
+    args: Given | None
+    environment: dict[str, Given]
+    requests: dict[str, Given]
+    limits: dict[str, Given]
+
+
+def read(template: ForeignValue, name: str, sketch: Sketch, ports: set[str]) -> ForeignContainer | None:
+    """Read a pod template; what it asks of a site is noted in `sketch` as options.
+
+    Args:
+        template: The `template` of a controller.
+        name: The container that computes.
+        sketch: Takes the options.
+        ports: The names of ports that are settled elsewhere.
+
+    Returns:
+        What the container runs; None, and a problem, when there is no such container.
+    """
+    _metadata(template.at("metadata"))
+    pod = template.at("spec")
+    listed = pod.child("containers") if pod else None
+    if pod is None or listed is None:
+        template.refuse("expected spec.containers")
+        return None
+    containers = [entry for entry in listed.items() if entry.is_mapping()]
+    main = next((entry for entry in containers if _name_of(entry) == name), None)
+    if main is None:
+        listed.refuse(f"expected a container {name!r}", "the operator started this one only")
+        return None
+    for entry in containers:
+        if entry is not main:
+            entry.leave(f"({show(_name_of(entry))}) is not carried over: a pod of a package has one container")
+    _pod(pod, sketch)
+    lost = _volumes(pod, main, sketch)
+    return _container(main, sketch, ports, lost)
+
+
+def _name_of(entry: ForeignValue) -> str:
+    name = entry.child("name")
+    return (name.text() if name else None) or ""
+
+
+def _metadata(metadata: ForeignValue | None) -> None:
+    if metadata is not None:
+        for entry in metadata.children():
+            if entry.value is not None and entry.key not in ("creationTimestamp", "annotations"):
+                entry.leave()
+
+
+def _pod(pod: ForeignValue, sketch: Sketch) -> None:
+    """Turn the fields of a pod that options stand for into options."""
+    for key in ("initContainers", "ephemeralContainers"):
+        if entry := pod.child(key):
+            for item in entry.items():
+                item.leave("is not carried over", "do in the image, or in the command, what it prepares")
+    if (network := pod.child("hostNetwork")) and network.value is True:
+        network.leave("is the option host-network of a site", _with(sketch, "host-network"))
+    if secrets := pod.child("imagePullSecrets"):
+        _pull_secrets(secrets, sketch)
+    for key in ("serviceAccountName", "serviceAccount"):
+        if (account := pod.child(key)) and (text := account.text()):
+            hint = _with(sketch, "service-account", SERVICE_ACCOUNT=text)
+            account.leave("is the option service-account of a site", hint)
+    for key in ("nodeSelector", "tolerations", "affinity"):
+        if (entry := pod.child(key)) and entry.value:
+            hint = _with(sketch, "placement")
+            entry.leave("belongs into site/placement.yaml of the package", hint)
+
+
+def _pull_secrets(secrets: ForeignValue, sketch: Sketch) -> None:
+    for position, item in enumerate(secrets.items()):
+        secret = item.at("name")
+        text = secret.text() if secret else None
+        if text and position == 0:
+            hint = _with(sketch, "pull-secret", PULL_SECRET=text)
+            item.leave("is the option pull-secret of a site", hint)
+        else:
+            item.leave("is not carried over: a site has one pull secret")
+
+
+def _with(sketch: Sketch, option: str, **site: str) -> str:
+    """Note an option, and return how a build switches it on."""
+    sketch.option(option, **site)
+    return " ".join((f"--with {option}", *(f"--site {key}={value}" for key, value in site.items())))
+
+
+def _volumes(pod: ForeignValue, container: ForeignValue, sketch: Sketch) -> dict[str, ForeignValue]:
+    """Report the volumes, and return those that are lost, by the folder in which they are mounted."""
+    mounts: dict[str, list[ForeignValue]] = {}
+    if listed := container.child("volumeMounts"):
+        for item in listed.items():
+            mounts.setdefault(_name_of(item), []).append(item)
+    lost: dict[str, ForeignValue] = {}
+    volumes = pod.child("volumes")
+    for volume in volumes.items() if volumes else ():
+        for mount in mounts.pop(_name_of(volume), [None]):
+            folder = mount.at("mountPath") if mount else None
+            path = (folder.text() if folder else None) or ""
+            if not _volume(volume, path.rstrip("/"), mount, sketch) and path:
+                lost[path] = volume
+            if mount:
+                mount.done()
+        volume.done()
+    for name, items in mounts.items():
+        for item in items:
+            item.leave(f"names no volume: {show(name)}")
+    return lost
+
+
+def _volume(volume: ForeignValue, path: str, mount: ForeignValue | None, sketch: Sketch) -> bool:
+    """Report a volume, and return whether an option stands for it."""
+    empty, claim = volume.child("emptyDir"), volume.child("persistentVolumeClaim")
+    name = show(_name_of(volume))
+    if empty is not None and path == _SHARED_MEMORY:
+        limit = empty.at("sizeLimit")
+        site = {"SHM_SIZE": text} if limit and (text := limit.text()) else {}
+        hint = _with(sketch, "shared-memory", **site)
+        volume.leave("is the option shared-memory of a site", hint)
+        return True
+    claim_name = claim.at("claimName") if claim else None
+    text = claim_name.text() if claim_name else None
+    if text and mount is not None and not mountpath.complaint(path) and mount.child("subPath") is None:
+        read_only = any((entry := part.child("readOnly")) and entry.value is True for part in (mount, claim) if part)
+        key, option = ("DATASET_DIR", "DATASET_CLAIM") if read_only else ("OUTPUT_DIR", "OUTPUT_CLAIM")
+        known = sketch.data.get("environment", {}).get(key)
+        if known in (None, path) and sketch.site.get(option, text) == text:
+            sketch.put(("environment", key), path, mount.origin)
+            hint = _with(sketch, "pvc", **{option: text})
+            volume.leave(f"is mounted at {key} by the option pvc of a site", hint)
+            return True
+    kinds = [entry.key for entry in volume.children() if entry.key != "name"]
+    where = f" at {path}" if path else ""
+    message = f"({', '.join(kinds) or 'emptyDir'} {name}{where}) is not carried over"
+    volume.leave(message, "put files into the image, or into storage that an option of a site mounts")
+    return False
+
+
+def _container(main: ForeignValue, sketch: Sketch, ports: set[str], lost: dict[str, ForeignValue]) -> ForeignContainer:
+    environment = variables(main.child("env"))
+    words: dict[str, Given] = {}
+    for key in ("command", "args"):
+        if entry := main.child(key):
+            listed_words = entry.words()
+            if listed_words is not None:
+                words[key] = Given(listed_words, entry.origin)
+                for position, word in enumerate(listed_words):
+                    _needs(word, lost, entry.items()[position])
+    if directory := main.child("workingDir"):
+        hint = "the image's own is used: set WORKDIR in the image"
+        directory.leave("is not carried over: a spec has no working directory", hint)
+    listed = main.child("ports")
+    for port in listed.items() if listed else ():
+        if _name_of(port) in ports:
+            port.done()
+        else:
+            port.leave("is not carried over: only a Deployment has ports")
+    requests, limits = _resources(main.child("resources"), sketch)
+    image = main.child("image")
+    return ForeignContainer(image, words.get("command"), words.get("args"), environment, requests, limits)
+
+
+def _needs(word: str, lost: dict[str, ForeignValue], entry: ForeignValue) -> None:
+    """Refuse a word of a command that is a path in a volume that is lost."""
+    for path in lost:
+        if re.search(rf"(?:^|[\s=:]){re.escape(path.rstrip('/'))}(?:/|\s|$)", word):
+            message = f"the command needs {path}, a volume that cannot be carried over"
+            entry.refuse(message, "put these files into the image")
+            return
+
+
+def variables(listed: ForeignValue | None) -> dict[str, Given]:
+    """Read a container's `env`: the variables that a package can have. A finding is added for each other one.
+
+    A reference `$(NAME)` to an earlier variable is replaced by its value, as the kubelet does; in mlops.env, which
+    becomes a ConfigMap, it would stay.
+    """
+    values: dict[str, Given] = {}
+    for item in listed.items() if listed else ():
+        if not item.is_mapping():
+            continue
+        name, value, source = item.child("name"), item.child("value"), item.child("valueFrom")
+        key = (name.text() if name else None) or ""
+        text = (value.text() if value else None) or ""
+        if source is not None:
+            item.leave(f"{show(key)} is not carried over: a package has values only", "set it in the program")
+        elif complaint := complaint_about(key, text):
+            item.leave(f"{show(key)} is not carried over: {complaint}")
+        else:
+            values[key] = Given(expanded(text, values), (value or item).origin)
+    return values
+
+
+def complaint_about(key: str, value: str) -> str | None:
+    """Return why a spec cannot have an environment variable; None when it can."""
+    if not re.fullmatch(envfile.NAME, key) or len(key) > _LONGEST_KEY:
+        return "expected a name of letters, digits and '_'"
+    if key in RESERVED:
+        return f"the package sets it: {RESERVED[key]}"
+    if reason := refusal_reason(key):
+        return reason
+    if not re.fullmatch(envfile.VALUE, value) or len(f"{key}={value}".encode()) > envfile.LINE_BYTES:
+        return "expected one line of at most 64 KiB"
+    return mountpath.complaint(value) if key in ("DATASET_DIR", "OUTPUT_DIR") else None
+
+
+def expanded(text: str, values: dict[str, Given]) -> str:
+    """Return `text` with each `$(NAME)` of `values` replaced, and `$$` by `$`."""
+
+    def replaced(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return "$"
+        return str(values[match[1]].value) if match[1] in values else match[0]
+
+    return _REFERENCES.sub(replaced, text)
+
+
+def escaped(word: str, known: set[str]) -> str:
+    """Return a word of a command in which a reference to a variable that no container has stays as it is written."""
+
+    def replaced(match: re.Match[str]) -> str:
+        name = match[1]
+        is_unknown = name is not None and name not in known and name.isidentifier() and name.isupper()
+        return f"${match[0]}" if is_unknown else match[0]
+
+    return _REFERENCES.sub(replaced, word)
+
+
+def _resources(resources: ForeignValue | None, sketch: Sketch) -> tuple[dict[str, Given], dict[str, Given]]:
+    parts: dict[str, dict[str, Given]] = {"requests": {}, "limits": {}}
+    for part, quantities in parts.items():
+        listed = resources.at(part) if resources else None
+        for entry in listed.children() if listed else ():
+            if gpu := _GPU.fullmatch(entry.key):
+                count = entry.whole(0, 9999)
+                if count:
+                    vendor = "nvidia.com" if entry.key == _OLD_GPU else gpu["vendor"]
+                    site = {"GPU_COUNT": str(count)} | ({"GPU_VENDOR": vendor} if vendor != "nvidia.com" else {})
+                    hint = _with(sketch, "gpu", **site)
+                    entry.leave("is the option gpu of a site", hint)
+            elif entry.value is not None and (text := entry.text()) is not None:
+                value = entry.value if isinstance(entry.value, int) and not isinstance(entry.value, bool) else text
+                quantities[entry.key] = Given(value, entry.origin)
+    return parts["requests"], parts["limits"]

@@ -1,0 +1,508 @@
+"""MxJob or MXJob -> Draft: a JobSet in which ps-lite's processes find each other, or a Job for a single worker.
+
+The forms are those of deepinsight/mxnet-operator (pkg/spec/mx_job.go) and of kubeflow/mxnet-operator and
+kubeflow/training-operator up to v1.8.1 (pkg/apis/kubeflow.org/v1/mxnet_types.go, common_types.go).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from packager.base import yamlio
+from packager.base.problems import Problem, show
+from packager.base.values import Value
+from packager.importers import container as containers
+from packager.importers.container import ForeignContainer, Given, escaped
+from packager.importers.draft import Draft, Sketch, named
+from packager.importers.images import put_image
+from packager.importers.source import ForeignValue, Ledger, Source, ValueOrigin, decided, invalid, read_bytes
+from packager.workloads.jobset.rendezvous import RENDEZVOUS
+from packager.workloads.program import references
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from packager.base.yamlio import Document, Location
+
+_KIND = "an MxJob"
+_OLD = ("mlkube.io/v1beta1", "mxnet.mlkube.io/v1beta1", "kubeflow.org/v1alpha1")
+_NEW = ("kubeflow.org/v1alpha2", "kubeflow.org/v1beta1", "kubeflow.org/v1")
+_CONTAINER = "mxnet"
+_PORT_NAME = "mxjob-port"
+_PORT = 9091
+_INT32 = (1 << 31) - 1
+_RESTARTS = 3
+_SHORTEST_TTL = 60
+_DIST = ("scheduler", "server", "worker")
+_TUNE = ("tunertracker", "tunerserver", "tuner")
+_MADE_BY_THE_SERVER = ("name", "generateName", "creationTimestamp", "uid", "resourceVersion", "generation")
+_LABEL_ANNOTATION = "tuner-server-key"
+
+
+class Replicas(Value, frozen=True):
+    """The pods of one role.
+
+    Attributes:
+        role: In lower case.
+        count: How many.
+        entry: The role's entry.
+        template: Its pod template.
+        container: What its pods run.
+        port: Where they listen.
+    """
+
+    role: str
+    count: Given
+    entry: ForeignValue
+    template: ForeignValue
+    container: ForeignContainer
+    port: Given
+
+
+def read(path: Path, name: str, image: str | None = None) -> Draft:
+    """Return the draft of the MxJob in a file.
+
+    Args:
+        path: A YAML or JSON file with one or more manifests.
+        name: How messages name it.
+        image: The image to use in place of the one in the file.
+
+    Raises:
+        SpecError: It is not such a file, or cannot be run without what is not carried over.
+    """
+    text = read_bytes(path, name)
+    documents, problems = yamlio.load_all(text, name)
+    if problems and b"{{" in text:
+        line = text[: text.index(b"{{")].count(b"\n") + 1
+        problem = Problem(name, line, 1, "this is a template of Helm", "render it first: helm template")
+        raise invalid(name, _KIND, [problem])
+    if problems:
+        raise invalid(name, _KIND, problems)
+    ledger = Ledger()
+    document = _chosen(documents, name, ledger)
+    source = Source(document, ledger, path.name)
+    draft = _Import(source, Sketch(), image).draft()
+    ledger.check(name, _KIND)
+    source.report_unread()
+    ledger.check(name, _KIND)
+    return Draft(
+        draft.data["name"],
+        f"Imported from {_comment(path.name)} by `mlpack import mxjob`.",
+        draft.data,
+        draft.origins,
+        (),
+        tuple(ledger.findings),
+        tuple(draft.options),
+        tuple(draft.site.items()),
+        name,
+        _KIND,
+    )
+
+
+def _comment(text: str) -> str:
+    return "".join(character if " " <= character <= "~" else "?" for character in text)
+
+
+def _chosen(documents: list[Document], name: str, ledger: Ledger) -> Document:
+    """Return the first MxJob of a file; add a finding for each other document."""
+    filled = [document for document in documents if document.data is not None]
+    jobs = [document for document in filled if _is_job(document.data)]
+    if not jobs:
+        shown = [_described(document.data) for document in filled] or ["an empty file"]
+        message = f"expected an MxJob (apiVersion {_OLD[1]} or {_NEW[-1]}, for example), found {', '.join(shown[:5])}"
+        problems = [filled[0].problem((), message)] if filled else [Problem(name, 1, 1, message)]
+        raise invalid(name, _KIND, problems)
+    for document in filled:
+        if document is not jobs[0]:
+            message = f"{_described(document.data)} is not carried over: one MxJob becomes one model"
+            ledger.findings.append(document.problem((), message, hint="import each from a file of its own"))
+    return jobs[0]
+
+
+def _is_job(data: Any) -> bool:
+    if not isinstance(data, dict) or not isinstance(data.get("kind"), str):
+        return False
+    return (data.get("apiVersion") in _OLD and data["kind"] in ("MxJob", "MXJob")) or (
+        data.get("apiVersion") in _NEW and data["kind"] == "MXJob"
+    )
+
+
+def _described(data: Any) -> str:
+    if not isinstance(data, dict) or "kind" not in data:
+        return "a document without a kind"
+    return f"{show(data.get('kind'))} of {show(data.get('apiVersion'))}"
+
+
+class _Import:
+    """The import of one document."""
+
+    def __init__(self, source: Source, sketch: Sketch, image: str | None) -> None:
+        self.source = source
+        self.sketch = sketch
+        self.image = image
+        self.ledger = source.ledger
+        root = source.root
+        root.child("kind")
+        version = root.child("apiVersion")
+        self.is_old = version is not None and version.value in _OLD
+        if status := root.child("status"):
+            status.done()
+
+    def draft(self) -> Sketch:
+        """Fill in the sketch; problems and findings are in the ledger."""
+        root = self.source.root
+        self._names(root.child("metadata"))
+        spec = root.at("spec")
+        if spec is None:
+            root.refuse("the key 'spec' is missing")
+            return self.sketch
+        replicas = self._replicas(spec)
+        mode = self._mode(spec, replicas)
+        self._image(replicas)
+        if mode and not self.ledger.problems:
+            self._overlay(spec, mode, replicas)
+            self._policies(spec, mode, replicas)
+            self.sketch.put(("variants", 0, "mode"), "training", decided("what an MxJob does"))
+        return self.sketch
+
+    def _names(self, metadata: ForeignValue | None) -> None:
+        original = None
+        for key in ("name", "generateName"):
+            entry = metadata.at(key) if metadata else None
+            if entry and original is None:
+                original = entry
+        text = (original.text() if original else None) or ""
+        if original is None or not text:
+            (metadata or self.source.root).refuse("the name is missing", "set metadata.name")
+            text = "mxjob"
+        # <name>-training-dist-tunertracker-0-999-abcde has to be a DNS label.
+        naming = named(text, prefix="mxjob", longest=24)
+        origin = original.origin if original else decided("no name")
+        self.sketch.put(("name",), naming.name, origin)
+        if original and naming.changes:
+            original.leave(f"{naming.changes}, found {show(text)}", "names are in lower case, and at most 24 long")
+        title = _title(text) or naming.name
+        self.sketch.put(("title",), title, origin)
+        self.sketch.put(("framework",), "mxnet", decided("an MxJob is for MXNet"))
+        for entry in metadata.children() if metadata else ():
+            if entry.key == "namespace":
+                entry.leave("is not in a package", "mlpack deploy -n NAMESPACE")
+            elif entry.key not in _MADE_BY_THE_SERVER and entry.value:
+                entry.leave()
+
+    def _replicas(self, spec: ForeignValue) -> list[Replicas]:
+        """Return the roles, in the order in which they are started."""
+        key = "replicaSpecs" if self.is_old else "mxReplicaSpecs"
+        listed = spec.child(key)
+        if listed is None:
+            spec.refuse(f"the key {key!r} is missing", "it lists the pods of each role")
+            return []
+        result: dict[str, Replicas] = {}
+        for entry in listed.items() if self.is_old else listed.children():
+            role = self._role(entry)
+            if role is None:
+                continue
+            if role in result:
+                entry.refuse(f"the role {role!r} occurs twice")
+                continue
+            if made := self._one(role, entry):
+                result[role] = made
+        order = (*_DIST, *_TUNE)
+        return sorted(result.values(), key=lambda replicas: order.index(replicas.role))
+
+    def _role(self, entry: ForeignValue) -> str | None:
+        if not entry.is_mapping():
+            return None
+        text: str | None = entry.key
+        if self.is_old:
+            kind = entry.child("mxReplicaType")
+            text = kind.text() if kind else "WORKER"
+        role = (text or "").lower()
+        expected = _DIST if self.is_old else (*_DIST, *_TUNE)
+        if role in expected:
+            return role
+        entry.refuse(f"unknown role {show(text)}", f"the roles are: {', '.join(expected)}", at_key=True)
+        return None
+
+    def _one(self, role: str, entry: ForeignValue) -> Replicas | None:
+        count_entry = entry.child("replicas")
+        count = count_entry.whole(1, 10_000) if count_entry else 1
+        template = entry.at("template")
+        if template is None:
+            entry.refuse("the key 'template' is missing", at_key=True)
+            return None
+        read_container = containers.read(template, _CONTAINER, self.sketch, {_PORT_NAME})
+        if read_container is None or count is None:
+            return None
+        count_origin = count_entry.origin if count_entry else decided("the operator's default")
+        return Replicas(
+            role, Given(count, count_origin), entry, template, read_container, self._port(role, entry, template)
+        )
+
+    def _port(self, role: str, entry: ForeignValue, template: ForeignValue) -> Given:
+        """Return where a role listens: the old operator's `PsRootPort`, or the port of a certain name."""
+        candidates: list[ForeignValue] = []
+        if self.is_old:
+            if port := entry.child("PsRootPort"):
+                candidates.append(port)
+                if role != "scheduler":
+                    port.leave("is not carried over: the scheduler's counts")
+                    candidates.clear()
+        else:
+            listed = template.at("spec", "containers")
+            for item in listed.items() if listed else ():
+                ports = item.child("ports") if isinstance(item.value, dict) else None
+                for port in ports.items() if ports else ():
+                    name, number = port.at("name"), port.at("containerPort")
+                    if name and number and name.value == _PORT_NAME:
+                        candidates.append(number)
+        if candidates:
+            number_value = candidates[0].whole(1, 65_535)
+            return Given(number_value or _PORT, candidates[0].origin)
+        return Given(_PORT, decided("the operator's default"))
+
+    def _mode(self, spec: ForeignValue, replicas: list[Replicas]) -> str | None:
+        """Return what kind of job it is: dist, local or tune; None, and a problem, when the roles do not fit."""
+        entry = spec.child("jobMode")
+        text = entry.text() if entry else ""
+        if text is None:
+            return None
+        roles = [one.role for one in replicas]
+        modes = {"": "", "local": "local", "dist": "dist", "MXTrain": "dist", "MXTune": "tune"}
+        if text not in modes:
+            assert entry is not None
+            expected = "local or dist" if self.is_old else "MXTrain or MXTune"
+            entry.refuse(f"expected {expected}, found {show(text)}")
+            return None
+        mode = modes[text] or ("local" if self.is_old or roles == ["worker"] else "dist")
+        if not self.is_old and mode == "dist" and roles == ["worker"] and replicas[0].count.value == 1:
+            mode = "local"
+        needed = {"dist": _DIST, "tune": _TUNE, "local": ("worker",)}[mode]
+        missing = [role for role in needed if role not in roles]
+        extra = [one for one in replicas if one.role not in needed]
+        for one in extra:
+            one.entry.refuse(
+                f"a job of this mode has no role {one.role!r}", f"it has: {', '.join(needed)}", at_key=True
+            )
+        if missing and not self.ledger.problems:
+            (entry or spec).refuse(f"the role {missing[0]!r} is missing", f"it needs: {', '.join(needed)}")
+        single = {"dist": "scheduler", "local": "worker", "tune": "tunertracker"}[mode]
+        for one in replicas:
+            if one.role == single and one.count.value != 1:
+                number = one.entry.child("replicas") or one.entry
+                number.refuse(f"expected 1 {single}, found {one.count.value}")
+        return mode
+
+    def _image(self, replicas: list[Replicas]) -> None:
+        if self.image is not None:
+            put_image(self.sketch, self.image, ValueOrigin("--image", "--image"), self.ledger)
+            for one in replicas:
+                if one.container.image:
+                    one.container.image.leave("is replaced by --image")
+            return
+        images: dict[str, ForeignValue] = {}
+        for one in replicas:
+            if one.container.image is None:
+                one.template.refuse("the container has no image", "--image REPOSITORY:TAG sets one")
+            elif text := one.container.image.text():
+                images.setdefault(text, one.container.image)
+        entries = list(images.values())
+        for other in entries[1:]:
+            message = (
+                f"expected the same image for each role, found {show(other.value)} beside {show(entries[0].value)}"
+            )
+            other.refuse(message, "put everything into one image, and name it with --image")
+        if entries:
+            put_image(self.sketch, str(entries[0].value), entries[0].origin, self.ledger)
+
+    def _overlay(self, spec: ForeignValue, mode: str, replicas: list[Replicas]) -> None:
+        place: Location = ("overlays", mode)
+        spec_entry = spec.child("jobMode")
+        origin = spec_entry.origin if spec_entry else decided("one worker alone" if mode == "local" else "the default")
+        if mode != "local":
+            for one in replicas:
+                self.sketch.put((*place, "roles", one.role), {}, one.entry.origin)
+        self._environments(mode, replicas)
+        if mode == "local":
+            self.sketch.put((*place, "kind"), "Job", origin)
+            self._program(place, replicas[0].container, {*replicas[0].container.environment})
+            self._resources(place, replicas[0].container)
+            return
+        self.sketch.put((*place, "kind"), "JobSet", origin)
+        way = "dmlc" if mode == "dist" else "none"
+        self.sketch.put((*place, "rendezvous"), way, origin)
+        leader = replicas[0]
+        if mode == "dist" and leader.port.value != _PORT:
+            self.sketch.put((*place, "port"), leader.port.value, leader.port.origin)
+        shared = self._shared(place, mode, replicas)
+        for one in replicas:
+            below: Location = (*place, "roles", one.role)
+            self.sketch.put((*below, "replicas"), one.count.value, one.count.origin)
+            if not shared:
+                self._program(below, one.container, None)
+            self._resources(below, one.container)
+        if mode == "tune":
+            self.sketch.put((*place, "success"), ["tuner"], decided("what the operator waited for"))
+            self._tuning(place, replicas)
+
+    def _shared(self, place: Location, mode: str, replicas: list[Replicas]) -> bool:
+        """Put the program into the overlay if all roles run the same; return whether they do."""
+        first = replicas[0].container
+        programs = [(_value(one.container.command), _value(one.container.args)) for one in replicas]
+        known = {*self.sketch.data.get("overlays", {}).get(mode, {}).get("environment", {})}
+        words = [word for part in programs[0] for word in part or ()]
+        foreign = {name for word in words for name in references(word)} - known
+        if any(program != programs[0] for program in programs) or foreign or programs[0] == (None, None):
+            return programs == [(None, None)] * len(programs)
+        self._program(place, first, None)
+        return True
+
+    def _program(self, place: Location, container: ForeignContainer, known: set[str] | None) -> None:
+        """Put command and args; `known` are the variables that a word may refer to, None where any may exist."""
+        for key, given in (("command", container.command), ("args", container.args)):
+            if given is not None:
+                words = given.value if known is None else [escaped(word, known) for word in given.value]
+                self.sketch.put((*place, key), words, given.origin)
+        if "roles" in place and container.command is None and container.args is None:
+            self.sketch.put((*place, "command"), [], decided("none: the image's own entrypoint"))
+
+    def _resources(self, place: Location, container: ForeignContainer) -> None:
+        for part, quantities in (("requests", container.requests), ("limits", container.limits)):
+            for name, given in quantities.items():
+                self.sketch.put((*place, "resources", part, name), given.value, given.origin)
+
+    def _environments(self, mode: str, replicas: list[Replicas]) -> None:
+        """Put the variables that all roles have into the overlay, the others into their roles."""
+        reserved = RENDEZVOUS["dmlc"].refused
+        kept: dict[str, dict[str, Given]] = {}
+        for one in replicas:
+            kept[one.role] = {}
+            for name, given in one.container.environment.items():
+                if reason := reserved(name):
+                    problem = given.origin.problem(f"{name} is not carried over: {reason}")
+                    self.ledger.findings.append(problem)
+                else:
+                    kept[one.role][name] = given
+        common = {
+            name: given
+            for name, given in kept[replicas[0].role].items()
+            if all(name in kept[one.role] and kept[one.role][name].value == given.value for one in replicas)
+        }
+        place: Location = ("overlays", mode)
+        mounted = self.sketch.data.get("environment", {})
+        for name, given in common.items():
+            if name not in mounted:
+                self.sketch.put((*place, "environment", name), given.value, given.origin)
+        for role, values in kept.items():
+            for name, given in values.items():
+                if name in mounted and given.value != mounted[name]:
+                    message = f"{name} becomes {show(mounted[name])}, where the claim is mounted"
+                    self.ledger.findings.append(given.origin.problem(message))
+                elif name not in common and name not in mounted:
+                    self.sketch.put((*place, "roles", role, "environment", name), given.value, given.origin)
+
+    def _tuning(self, place: Location, replicas: list[Replicas]) -> None:
+        """Put MX_CONFIG, in the form that the operator gave it (pkg/controller.v1/mxnet/mxnet.go, genMXConfig)."""
+        cluster = {
+            one.role: [
+                {"url": f"$(JOBSET_NAME)-{one.role}-0-{index}.$(JOBSET_NAME)", "port": one.port.value}
+                for index in range(one.count.value)
+            ]
+            for one in replicas
+        }
+        labels = {}
+        for one in replicas:
+            annotations = one.template.at("metadata", "annotations")
+            label = annotations.at(_LABEL_ANNOTATION) if annotations else None
+            labels[one.role] = (label.text() if label else "") or ""
+        for one in replicas:
+            config = {"cluster": cluster, "labels": labels, "task": {"type": one.role, "index": 0}}
+            origin = decided("what the operator wrote for this role")
+            text = json.dumps(config, separators=(",", ":"))
+            self.sketch.put((*place, "roles", one.role, "environment", "MX_CONFIG"), text, origin)
+            if one.count.value > 1:
+                message = f"each of the {one.count.value} pods finds the index 0 in MX_CONFIG"
+                hint = "its own index is in JOB_COMPLETION_INDEX"
+                self.ledger.findings.append(one.count.origin.problem(message, hint))
+
+    def _policies(self, spec: ForeignValue, mode: str, replicas: list[Replicas]) -> None:
+        place: Location = ("overlays", mode)
+        policy = spec.at("runPolicy")
+        holders = [holder for holder in (policy, spec) if holder]
+        self._retries(place, holders, replicas)
+        for key, low, name in (("activeDeadlineSeconds", 1, "deadline"), ("ttlSecondsAfterFinished", 0, "ttl")):
+            for entry in _all(holders, key):
+                number = entry.whole(low, _INT32)
+                if number is not None and name == "ttl" and number < _SHORTEST_TTL:
+                    entry.leave(
+                        f"becomes {_SHORTEST_TTL} seconds, found {number}", "sooner, no one would see the result"
+                    )
+                    number = _SHORTEST_TTL
+                if number is not None:
+                    self.sketch.put((*place, name), number, entry.origin)
+        for key, message, hint in (
+            ("cleanPodPolicy", "is not carried over: a finished set deletes pods that still run", None),
+            ("suspend", "is not carried over: a deployed package runs", "the option queue holds it back"),
+            ("RuntimeId", "is not carried over: names need no random part", None),
+            ("successPolicy", "is not carried over: all workers have to end well", None),
+        ):
+            for entry in _all(holders, key):
+                entry.leave(message, hint)
+        self._scheduling(_all(holders, "schedulingPolicy"))
+        if mode == "dist":
+            message = "succeeds when all workers do; the operator waited for the scheduler"
+            self.ledger.findings.append(replicas[0].entry.problem(message, at_key=True))
+
+    def _scheduling(self, policies: Iterable[ForeignValue]) -> None:
+        for policy in policies:
+            queue = policy.at("queue")
+            text = queue.text() if queue else None
+            if queue and text:
+                self.sketch.option("queue", QUEUE=text)
+                queue.leave("is the option queue of a site", f"--with queue --site QUEUE={text}")
+            for entry in policy.children():
+                if entry.key != "queue":
+                    entry.leave("is not carried over: Kueue starts all pods together")
+
+    def _retries(self, place: Location, holders: list[ForeignValue], replicas: list[Replicas]) -> None:
+        limit = next(iter(_all(holders, "backoffLimit")), None)
+        policies: list[ForeignValue] = []
+        for one in replicas:
+            pod_policy = one.template.at("spec", "restartPolicy")
+            own = one.entry.child("restartPolicy")
+            for entry in (own, pod_policy):
+                text = entry.text() if entry else None
+                if entry is None or text is None:
+                    continue
+                if text not in ("Never", "OnFailure", "Always", "ExitCode"):
+                    entry.refuse(f"expected Never, OnFailure, Always or ExitCode, found {show(text)}")
+                    continue
+                policies.append(entry)
+        restarting = [entry for entry in policies if entry.value != "Never"]
+        origin = restarting[0].origin if restarting else (policies[0].origin if policies else None)
+        number = _RESTARTS if restarting else 0
+        if limit is not None:
+            given = limit.whole(0, _INT32)
+            if given is not None and given > 100:
+                limit.leave("becomes 100, the most that a spec allows")
+            number, origin = min(given or 0, 100), limit.origin
+        for entry in restarting:
+            codes = ", and exit codes 1 to 127 are retried too" if entry.value == "ExitCode" else ""
+            scope = "the job starts" if place[1] == "local" else "all pods start"
+            entry.leave(f"is {entry.value}: after a failure {scope} again, at most {number} times{codes}")
+        if origin is not None:
+            self.sketch.put((*place, "retries"), number, origin)
+
+
+def _all(holders: Iterable[ForeignValue], key: str) -> list[ForeignValue]:
+    return [entry for holder in holders if (entry := holder.child(key)) is not None]
+
+
+def _value(given: Given | None) -> Any:
+    return None if given is None else given.value
+
+
+def _title(text: str) -> str:
+    return "".join(character for character in text if character.isprintable())[:200].strip()

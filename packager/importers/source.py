@@ -1,0 +1,257 @@
+"""Reads a foreign file, and keeps account of each of its keys: carried over, reported, or neither yet.
+
+A key that an importer never asks for is reported at the end, so nothing is dropped in silence.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from packager.base import plain, yamlio
+from packager.base.errors import SpecError, reason
+from packager.base.plain import NotPlainError
+from packager.base.problems import Problem, ordered, show
+from packager.base.values import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from packager.base.yamlio import Document, Location
+
+_UNPRINTABLE = re.compile(r"[^ -~]+")
+_LONGEST_COMMENT = 100
+
+
+class ValueOrigin(Value, frozen=True):
+    """Where a value of the spec came from.
+
+    Attributes:
+        comment: For the comment in the spec.
+        file: The file, as the user named it; empty for what no file says.
+        line: 1-based.
+        column: 1-based.
+    """
+
+    comment: str
+    file: str = ""
+    line: int = 0
+    column: int = 0
+
+    def problem(self, message: str, hint: str | None = None) -> Problem:
+        """Return a problem at this place."""
+        return Problem(self.file, self.line, self.column, message, hint)
+
+
+def decided(comment: str) -> ValueOrigin:
+    """Return the origin of a value that no key of a foreign file holds: the comment gives the reason for it."""
+    return ValueOrigin(comment)
+
+
+class Ledger:
+    """The problems and findings of one import.
+
+    Attributes:
+        problems: Why it cannot be imported.
+        findings: What is not carried over.
+    """
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.findings: list[Problem] = []
+
+    def check(self, name: str, kind: str) -> None:
+        """Raise SpecError with all problems when there are any: `name` is the file, `kind` what it should be."""
+        if self.problems:
+            raise invalid(name, kind, self.problems)
+
+
+def invalid(name: str, kind: str, problems: list[Problem]) -> SpecError:
+    """Return the error that the file `name` cannot be imported as `kind`."""
+    every = ordered(problems)
+    count = f"{len(every)} problems" if len(every) > 1 else "1 problem"
+    return SpecError(f"{name} cannot be imported as {kind}: {count}", problems=every)
+
+
+class Source:
+    """One document of a foreign file, with an account of which of its keys have been read."""
+
+    def __init__(self, document: Document, ledger: Ledger, shown: str) -> None:
+        self.document = document
+        self.ledger = ledger
+        self.shown = shown
+        self._read: set[Location] = set()
+        self._settled: set[Location] = set()
+
+    @property
+    def root(self) -> ForeignValue:
+        """The whole document."""
+        return ForeignValue(self, (), self.document.data)
+
+    def mark(self, location: Location, *, whole: bool) -> None:
+        """Note that the key at `location` has been read; with `whole`, everything below it too."""
+        (self._settled if whole else self._read).add(location)
+
+    def report_unread(self) -> None:
+        """Add a finding for each key that nothing has read."""
+        self._report((), self.document.data)
+
+    def _report(self, location: Location, value: Any) -> None:
+        children: Iterator[tuple[str | int, Any]] = iter(())
+        if isinstance(value, dict):
+            children = iter(value.items())
+        elif isinstance(value, list):
+            children = iter(enumerate(value))
+        for step, child in children:
+            place = (*location, step)
+            if place in self._settled:
+                continue
+            if place in self._read:
+                self._report(place, child)
+            else:
+                entry = ForeignValue(self, place, child)
+                self.ledger.findings.append(entry.problem(f"{entry.path} is not carried over", at_key=True))
+
+
+class ForeignValue:
+    """A value of a foreign file, and where it is."""
+
+    def __init__(self, source: Source, location: Location, value: Any) -> None:
+        self.source = source
+        self.location = location
+        self.value = value
+
+    @property
+    def path(self) -> str:
+        """The keys that lead to it: `spec.replicaSpecs[0].replicas`."""
+        steps = "".join(f"[{step}]" if isinstance(step, int) else f".{printable(step)}" for step in self.location)
+        return steps.removeprefix(".")
+
+    @property
+    def key(self) -> str:
+        """Its own key."""
+        return str(self.location[-1]) if self.location else ""
+
+    @property
+    def origin(self) -> ValueOrigin:
+        """Where it is, for the spec."""
+        place = self.problem("")
+        comment = f"{self.source.shown}:{place.line}: {self.path}"
+        return ValueOrigin(comment[:_LONGEST_COMMENT], place.file, place.line, place.column)
+
+    def problem(self, message: str, hint: str | None = None, *, at_key: bool = False) -> Problem:
+        """Return a problem with it."""
+        return self.source.document.problem(self.location, message, hint=hint, at_key=at_key)
+
+    def refuse(self, message: str, hint: str | None = None, *, at_key: bool = False) -> None:
+        """Add a problem: the file cannot be imported with this value."""
+        self.done()
+        self.source.ledger.problems.append(self.problem(message, hint, at_key=at_key))
+
+    def leave(self, message: str = "", hint: str | None = None) -> None:
+        """Add a finding: this key, and all below it, is not carried over, or not as it is."""
+        self.done()
+        text = message or "is not carried over"
+        self.source.ledger.findings.append(self.problem(f"{self.path} {text}", hint, at_key=True))
+
+    def done(self) -> None:
+        """Note that all of it is settled."""
+        self.source.mark(self.location, whole=True)
+
+    def child(self, key: str) -> ForeignValue | None:
+        """Return the value of `key`, which counts as read; None when it is missing or null, or this has no keys."""
+        if not isinstance(self.value, dict) or key not in self.value:
+            return None
+        location = (*self.location, key)
+        self.source.mark(location, whole=False)
+        value = self.value[key]
+        return None if value is None else ForeignValue(self.source, location, value)
+
+    def at(self, *keys: str) -> ForeignValue | None:
+        """Return the value below several keys; see `child`. Refuses what is not a mapping on the way."""
+        entry: ForeignValue | None = self
+        for key in keys:
+            if entry is None or not entry.is_mapping():
+                return None
+            entry = entry.child(key)
+        return entry
+
+    def is_mapping(self) -> bool:
+        """Whether it is a mapping; adds a problem when it is not."""
+        if isinstance(self.value, dict):
+            return True
+        self.refuse(f"expected a mapping, found {show(self.value)}")
+        return False
+
+    def children(self) -> list[ForeignValue]:
+        """Return the values of a mapping, each of which counts as read, null too; adds a problem for anything else."""
+        if not self.is_mapping():
+            return []
+        entries = [ForeignValue(self.source, (*self.location, key), value) for key, value in self.value.items()]
+        for entry in entries:
+            self.source.mark(entry.location, whole=False)
+        return entries
+
+    def items(self) -> list[ForeignValue]:
+        """Return the items of a list, each of which counts as read; adds a problem for anything else."""
+        if not isinstance(self.value, list):
+            self.refuse(f"expected a list, found {show(self.value)}")
+            return []
+        entries = [ForeignValue(self.source, (*self.location, index), value) for index, value in enumerate(self.value)]
+        for entry in entries:
+            self.source.mark(entry.location, whole=False)
+        return entries
+
+    def text(self) -> str | None:
+        """Return a scalar as its author wrote it; adds a problem for anything else."""
+        if isinstance(self.value, bool):
+            return "true" if self.value else "false"
+        if isinstance(self.value, str | int | float):
+            return str(self.value)
+        self.refuse(f"expected text, found {show(self.value)}")
+        return None
+
+    def whole(self, low: int, high: int) -> int | None:
+        """Return a whole number; adds a problem for anything else, or one that is not from `low` to `high`."""
+        number = self.value
+        if isinstance(number, str) and re.fullmatch(r"-?[0-9]{1,18}", number):
+            number = int(number)
+        if isinstance(number, int) and not isinstance(number, bool) and low <= number <= high:
+            return number
+        self.refuse(f"expected a whole number from {low} to {high}, found {show(self.value)}")
+        return None
+
+    def words(self) -> list[str] | None:
+        """Return a list of scalars as text; adds a problem for each other item."""
+        items = self.items()
+        texts = [item.text() for item in items]
+        return [text for text in texts if text is not None] if isinstance(self.value, list) else None
+
+
+def printable(text: str) -> str:
+    """Return a text of others for a comment: one line of ASCII."""
+    return _UNPRINTABLE.sub("?", text)
+
+
+def read_bytes(path: Path, name: str, max_bytes: int = yamlio.MAX_BYTES) -> bytes:
+    """Return the content of a file that the user names.
+
+    Returns:
+        At most one byte more than `max_bytes`, which `yamlio` then refuses.
+
+    Raises:
+        SpecError: It cannot be read, or is not a plain file.
+    """
+    try:
+        real = path.resolve(strict=True)
+        with plain.open_below(real.parent, real.name) as stream:
+            return stream.read(max_bytes + 1)
+    except NotPlainError:
+        raise SpecError(f"{name} is not a plain file") from None
+    except RuntimeError:  # a circle of links
+        raise SpecError(f"{name}: too many levels of symbolic links") from None
+    except ValueError:  # a path with a null byte
+        raise SpecError(f"{name!r} is not a path") from None
+    except OSError as error:
+        raise SpecError(f"{name}: {reason(error)}") from None

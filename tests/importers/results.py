@@ -1,0 +1,100 @@
+"""What imports of tests end with, as data."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import strategies as st
+
+from packager.app.build import BuildRequest, Built, Destination, build
+from packager.app.lint import lint
+from packager.app.verify import Checks, verify
+from packager.base.errors import MlpackError, SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from packager.app.importing import Imported
+
+
+NASTY = (
+    "",
+    "yes",
+    "1",
+    "a b",
+    "$(X)",
+    "{{ x }}",
+    "; rm -rf /",
+    "`id`",
+    "../..",
+    "/dev/shm",
+    "x" * 300,
+    "\x1b[31m",
+    "\u2028",
+)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(NASTY)
+SCALARS = TEXTS | st.integers(-3, 100_000) | st.booleans() | st.none()
+
+
+def check_outcome(run: Callable[[], Imported], models: Path) -> Imported | None:
+    """Return what an import made; None when it was refused with problems, and nothing was made."""
+    try:
+        return run()
+    except MlpackError as error:
+        refusal = error
+    assert refusal.exit_code == 3
+    assert refusal.problems
+    assert not models.exists() or not any(models.iterdir())
+    return None
+
+
+def imported(result: Imported, models: Path) -> dict[str, Any]:
+    """Return the files that an import made below `models`, what it reported, and the command that builds them."""
+    return {
+        "files": {
+            path.relative_to(models).as_posix(): path.read_text(encoding="utf-8").rstrip("\n") + "\n"
+            for path in result.files
+        },
+        "findings": [str(finding) for finding in result.findings],
+        "build": [word.replace(str(models), "MODELS") for word in result.build],
+    }
+
+
+def refused(run: Callable[[], Imported]) -> dict[str, Any]:
+    """Return the message and the problems of an import that is refused."""
+    with pytest.raises(SpecError) as error:
+        run()
+    assert error.value.exit_code == 3
+    return {"message": str(error.value), "problems": [str(problem) for problem in error.value.problems]}
+
+
+def check_package(result: Imported, folder: Path, kubectl: Path) -> None:
+    """See that `lint`, `build` and `verify` pass, with the options that the import names."""
+    assert lint([str(result.folder / "spec.yaml")], [], tell=pytest.fail).problems == ()
+    request = BuildRequest(
+        str(result.folder / "spec.yaml"),
+        (),
+        every=True,
+        components=result.options,
+        site=tuple(f"{key}={value}" for key, value in result.site),
+    )
+    outcomes = list(
+        build(
+            request,
+            Destination(folder),
+            tell=lambda _: None,
+            progress=_no_progress,
+        )
+    )
+    assert outcomes
+    for outcome in outcomes:
+        assert isinstance(outcome, Built), outcome
+        report = verify(outcome.path, Checks(kubectls=(str(kubectl),), level=None))
+        assert report.exit_code == 0, report
+
+
+def _no_progress(*_arguments: object, **_options: object) -> nullcontext[Callable[[int], None]]:
+    return nullcontext(lambda _steps: None)

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from packager.app.importing import ModelDestination, import_mxjob
+from packager.base.errors import SpecError
+from tests.importers.results import SCALARS, TEXTS, check_outcome, check_package, imported, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_golden.plugin import GoldenTestFixture
+
+    from tests.conftest import Outcome
+
+
+@pytest.mark.golden_test("../golden/import/mxjob/[!r]*.yml")
+def test_what_becomes_of_a_job(
+    golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kubectl: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "job.yaml"
+    path.write_text(golden["input"], encoding="utf-8")
+    result = import_mxjob(path.relative_to(tmp_path), ModelDestination(tmp_path / "models"))
+    for key, value in imported(result, tmp_path / "models").items():
+        assert value == golden.out[key]
+    check_package(result, tmp_path / "packages", kubectl)
+
+
+@pytest.mark.golden_test("../golden/import/mxjob/refused.yml")
+def test_what_is_no_job(golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "job.yaml"
+    models = ModelDestination(tmp_path / "models")
+    messages = {}
+    for case, text in golden["cases"].items():
+        path.write_text(text, encoding="utf-8")
+        messages[case] = refused(lambda: import_mxjob(path.relative_to(tmp_path), models))
+        assert not (tmp_path / "models").exists() or not any((tmp_path / "models").iterdir())
+    assert messages == golden.out["problems"]
+
+
+WORKER = """\
+apiVersion: mxnet.mlkube.io/v1beta1
+kind: MxJob
+metadata: {name: single}
+spec:
+  jobMode: local
+  replicaSpecs:
+    - template: {spec: {containers: [{name: mxnet, image: "example/a:1", command: [train]}]}}
+"""
+
+
+def test_another_image(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(WORKER, encoding="utf-8")
+    result = import_mxjob(tmp_path / "job.yaml", ModelDestination(tmp_path), image="registry.example/b:2")
+    spec = yaml.safe_load((result.folder / "spec.yaml").read_text(encoding="utf-8"))
+    assert spec["image"] == {"registry": "registry.example", "name": "b", "tag": "2"}
+    assert [finding.message.partition(" ")[2] for finding in result.findings] == ["is replaced by --image"]
+    with pytest.raises(SpecError) as error:
+        import_mxjob(tmp_path / "job.yaml", ModelDestination(tmp_path, force=True), image="No Image")
+    (problem,) = error.value.problems
+    assert problem.message == "expected an image as REGISTRY/NAME:TAG, found 'No Image'"
+
+
+def test_what_the_command_prints(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(WORKER.replace("example/a:1", "example/a"), encoding="utf-8")
+    done = mlpack("import", "mxjob", "job.yaml", "-o", "models")
+    assert (done.code, done.stdout) == (0, "models/single/spec.yaml\n")
+    assert done.stderr == (
+        "job.yaml:7:59: the image example/a has no tag: 'latest' may be another image tomorrow (--image REPOSITORY:TAG "
+        "names one)\nbuild it with: mlpack build ./models/single\n"
+    )
+    again = mlpack("import", "mxjob", "job.yaml", "-o", "models", "-o", "json")
+    assert (again.code, again.json["error"]["message"]) == (2, "models/single already exists and was left unchanged")
+    forced = mlpack("import", "mxjob", "job.yaml", "-o", "models", "-o", "json", "--force")
+    assert forced.code == 0
+    assert forced.json["build"] == ["mlpack", "build", "./models/single"]
+    (tmp_path / "models/single/spec.yaml").write_text("mine: 1\n", encoding="utf-8")
+    kept = mlpack("import", "mxjob", "job.yaml", "-o", "models", "--force")
+    assert (kept.code, (tmp_path / "models/single/spec.yaml").read_text(encoding="utf-8")) == (2, "mine: 1\n")
+    assert mlpack("import", "mxjob", "absent.yaml").code == 3
+    assert mlpack("import", "mxjob", tmp_path).code == 3
+
+
+def test_the_same_file_gives_the_same_bytes_wherever_it_is(tmp_path: Path) -> None:
+    texts = set()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "job.yaml").write_text(WORKER, encoding="utf-8")
+        result = import_mxjob(tmp_path / name / "job.yaml", ModelDestination(tmp_path / name))
+        texts.add((result.folder / "spec.yaml").read_bytes())
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize("size", [1 << 20, 3 << 20])
+def test_a_large_file(tmp_path: Path, size: int) -> None:
+    (tmp_path / "job.yaml").write_text(WORKER + "#" * size, encoding="utf-8")
+    with pytest.raises(SpecError) as error:
+        import_mxjob(tmp_path / "job.yaml", ModelDestination(tmp_path))
+    assert error.value.problems[0].message == "the file is larger than 1024 KiB, the limit for such a file"
+
+
+RESOURCES = st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]) | TEXTS
+VARIABLES = st.fixed_dictionaries({"name": TEXTS | st.sampled_from(["A", "B"]), "value": SCALARS})
+CONTAINERS = st.fixed_dictionaries(
+    {"name": st.just("mxnet")},
+    optional={
+        "image": st.sampled_from(["a:1", "registry.example/b/c:2", "a", "A b", "a@sha256:" + "0" * 64]),
+        "command": st.lists(TEXTS, max_size=3) | SCALARS,
+        "args": st.lists(SCALARS, max_size=3),
+        "env": st.lists(
+            st.fixed_dictionaries({"name": TEXTS | st.sampled_from(["A", "B"]), "value": SCALARS}), max_size=3
+        ),
+        "resources": st.fixed_dictionaries(
+            {},
+            optional={"limits": st.dictionaries(st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]) | TEXTS, SCALARS)},
+        ),
+        "volumeMounts": st.lists(st.fixed_dictionaries({"name": TEXTS, "mountPath": TEXTS}), max_size=2),
+        "workingDir": SCALARS,
+        "ports": st.lists(st.fixed_dictionaries({"name": st.just("mxjob-port"), "containerPort": SCALARS}), max_size=1),
+    },
+)
+TEMPLATES = st.fixed_dictionaries(
+    {"spec": st.fixed_dictionaries({"containers": st.lists(CONTAINERS, min_size=1, max_size=2)})}
+)
+ROLES = st.fixed_dictionaries(
+    {"template": TEMPLATES},
+    optional={"replicas": st.integers(0, 3), "restartPolicy": st.sampled_from(["Never", "Always", "ExitCode", "x"])},
+)
+JOBS = st.fixed_dictionaries(
+    {"apiVersion": st.just("kubeflow.org/v1"), "kind": st.just("MXJob")},
+    optional={
+        "metadata": st.fixed_dictionaries({"name": TEXTS}),
+        "spec": st.fixed_dictionaries(
+            {
+                "mxReplicaSpecs": st.dictionaries(
+                    st.sampled_from(["Scheduler", "Server", "Worker", "Tuner"]), ROLES, max_size=4
+                )
+            },
+            optional={
+                "jobMode": st.sampled_from(["MXTrain", "MXTune", "x"]),
+                "runPolicy": st.dictionaries(TEXTS | st.just("backoffLimit"), SCALARS, max_size=2),
+                "other": st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=2), max_leaves=4),
+            },
+        ),
+    },
+)
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@given(job=JOBS)
+def test_any_job_is_imported_or_refused(tmp_path_factory: pytest.TempPathFactory, job: dict[str, object]) -> None:
+    """An import that succeeds has made a valid spec: the use case itself lints what it writes."""
+    folder = tmp_path_factory.mktemp("job")
+    (folder / "job.yaml").write_text(yaml.safe_dump(job), encoding="utf-8")
+    check_outcome(lambda: import_mxjob(folder / "job.yaml", ModelDestination(folder / "models")), folder / "models")
