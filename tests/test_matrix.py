@@ -53,8 +53,9 @@ ALL = {
     if storage.storage
 }
 NAMES = [*SITES, *ALL]
-# A kubectl takes longest to start, and to resolve the names of many objects: these many at a time take least in all.
 BATCHES = [NAMES[start : start + 17] for start in range(0, len(NAMES), 17)]
+RENDERED_AT_ONCE = 6
+"""Fewer, and starting each kubectl takes longest; more, and resolving the names of all their objects does."""
 
 EXAMPLES = {name: key.example for name, key in KEYS.items()}
 # What a path in a kustomization is most easily torn apart by: dots.
@@ -148,9 +149,17 @@ def test_the_options_of_a_site(tmp_path: Path, names: list[str]) -> None:
         loaded = load.load(model, [parse_setting(f"name={name}"), *kinds.SETTINGS])
         (tmp_path / name).mkdir()
         tree.write(render.render(plan(loaded, choose(loaded.spec, None, None), site)), tmp_path / name)
+    for start in range(0, len(names), RENDERED_AT_ONCE):
+        folder = tmp_path / f"from-{start}"
+        folder.mkdir()
+        assert_options_are_rendered(folder, names[start : start + RENDERED_AT_ONCE])
+
+
+def assert_options_are_rendered(folder: Path, names: list[str]) -> None:
+    """Render the packages beside `folder` together, by a kustomization in `folder`."""
     overlays = [(name, overlay) for name in names for overlay in kinds.OVERLAYS]
-    write(tmp_path, *(f"{name}/{FOLDER}/{overlay}" for name, overlay in overlays), prefix="alice-")
-    rendered = assert_alike(tmp_path)
+    write(folder, *(f"../{name}/{FOLDER}/{overlay}" for name, overlay in overlays), prefix="alice-")
+    rendered = assert_alike(folder)
     for name, overlay in overlays:
         named = [document for document in documents(rendered) if f"\n  name: alice-{name}-{overlay}\n" in document]
         (workload,) = [document for document in named if "containers:" in document]
