@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from packager.base import signals
 from packager.base.errors import HungError, ToolError, reason
 from packager.base.offline import environment, leave_network
 
@@ -240,19 +241,13 @@ def run_in_terminal(argv: Sequence[str], *, stdout_to_stderr: bool = False, quie
         return child.wait()
 
 
-_starting = False
-
-
-def is_starting() -> bool:
-    """Whether a program is being started: what a signal handler raises now would leave it running, or be ignored."""
-    return _starting
-
-
 @contextmanager
 def _started(
     argv: Sequence[str], stop: Callable[[subprocess.Popen[bytes]], None], **options: Any
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a program, and stop it when the block ends before it does.
+
+    No signal handler raises while it is started or stopped; see `packager.base.signals`.
 
     Args:
         argv: The program and its arguments.
@@ -262,9 +257,10 @@ def _started(
     Raises:
         ToolError: The program is missing, or cannot be started.
     """
-    global _starting  # noqa: PLW0603 - signals are the process's, and so is what they must not interrupt
-    _starting = True
+    is_main = threading.current_thread() is threading.main_thread()
     try:
+        if is_main:
+            signals.is_blocked = True
         try:
             child = subprocess.Popen(argv, **options)
         except FileNotFoundError:
@@ -272,12 +268,18 @@ def _started(
         except OSError as error:
             raise ToolError(f"{argv[0]} could not be started: {reason(error)}") from None
         try:
-            _starting = False
+            if is_main:
+                signals.is_blocked = False
+                signals.run_postponed()
             yield child
         finally:
+            if is_main:
+                signals.is_blocked = True
             stop(child)
     finally:
-        _starting = False
+        if is_main:
+            signals.is_blocked = False
+            signals.run_postponed()
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:

@@ -16,6 +16,7 @@ import typer
 from typer import completion
 
 from packager import __version__
+from packager.base import signals
 from packager.base.errors import MlpackError, ToolError, UsageError, reason
 from packager.cli import console
 from packager.cli.printable import printable
@@ -126,7 +127,10 @@ def _error_exit_code(error: MlpackError, arguments: Sequence[str]) -> int:
     return error.exit_code
 
 
-def _stop(number: int, _frame: FrameType | None) -> NoReturn:
+def _stop(number: int, _frame: FrameType | None) -> None:
+    if signals.is_blocked:
+        signals.postpone(lambda: _stop(number, None))
+        return
     # A second signal must not interrupt the cleaning up after the first.
     signal.signal(number, signal.SIG_IGN)
     raise _Stopped(number)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from packager.base import process
+from packager.base import signals
 from packager.base.errors import MlpackError, TimedOutError, UnansweredError
 from packager.cli.console import put_question
 
@@ -97,7 +97,7 @@ def limited(seconds: float | None, timeout_error: TimedOutError) -> Iterator[Lim
         return
 
     def expire(_number: int, _frame: FrameType | None) -> None:
-        if not process.is_starting() and not _is_handled(limit.timeout_error):
+        if not signals.is_blocked and not _is_handled(limit.timeout_error):
             raise limit.timeout_error
 
     earlier = signal.signal(signal.SIGALRM, expire)

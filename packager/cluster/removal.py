@@ -13,7 +13,6 @@ from packager.base.errors import ClusterError, TimedOutError, UnreachableError
 from packager.cluster.leftovers import leftovers
 from packager.cluster.observe import selector_flag
 from packager.cluster.ownership import foreign_data, key, look_up, owner, resource
-from packager.kubectl.client import REQUEST_TIMEOUT
 from packager.kubectl.refusals import explained_error, is_forbidden
 from packager.kubectl.sentences import NO_OBJECT, UID_CHANGED
 from packager.kubernetes.objects import name, owners, shown, uid
@@ -194,8 +193,7 @@ def _options(file: Path, item: Object) -> Path:
 
 def _delete(kubectl: Kubectl, item: Object, path: str, options: Path) -> None:
     """Delete one object; what is gone already is no error."""
-    timeout = f"--request-timeout={REQUEST_TIMEOUT:g}s"
-    done = kubectl.run("delete", f"--raw={path}", f"--filename={options}", timeout)
+    done = kubectl.request("delete", f"--raw={path}", f"--filename={options}")
     if done.returncode == 0 or NO_OBJECT.search(done.stderr):
         return
     if UID_CHANGED.search(done.stderr):

@@ -123,14 +123,14 @@ class Kubectl:
 
     def _request_with_retry(self, *arguments: str) -> process.Finished:
         """Ask, and once more when the cluster serves a kind that it has just said it does not know."""
-        done = self._request(*arguments)
+        done = self.request(*arguments)
         unknown = sentences.NO_RESOURCE.search(done.stderr) if done.returncode != 0 else None
         if unknown is None:
             return done
         resource = next((word.partition("/")[0] for word in arguments if word.startswith(unknown[1])), unknown[1])
         if not self.serves(resource):
             raise NotServedError(resource, hint="kubectl api-resources")
-        done = self._request(*arguments)
+        done = self.request(*arguments)
         if done.returncode != 0 and sentences.NO_RESOURCE.search(done.stderr):
             message = f"{NO_ANSWER}it does not serve {resource} yet"
             raise UnreachableError(message, hint="kubectl cluster-info")
@@ -165,7 +165,7 @@ class Kubectl:
         )
 
     def _require_ready(self) -> None:
-        done = self._request("get", "--raw", "/readyz")
+        done = self.request("get", "--raw", "/readyz")
         is_hidden = sentences.HIDDEN_FROM_USER.search(done.stderr)
         if done.returncode != 0 and not is_hidden:
             raise UnreachableError(f"{NO_ANSWER}it is not ready yet", hint="kubectl get --raw '/readyz?verbose'")
@@ -195,14 +195,20 @@ class Kubectl:
 
     def raw(self, path: str) -> dict[str, Any] | None:
         """Return what the API says at `path`, such as `/apis/apps/v1`; None for nothing. Raises as `json`."""
-        done = self._request("get", "--raw", path)
+        done = self.request("get", "--raw", path)
         if done.returncode != 0:
             if sentences.NO_OBJECT.search(done.stderr):
                 return None
             raise error_from(done.stderr)
         return _object(done.stdout)
 
-    def _request(self, *arguments: str) -> process.Finished:
+    def request(self, *arguments: str) -> process.Finished:
+        """Run kubectl for a single request to the cluster; its exit code is for the caller to judge.
+
+        Raises:
+            UnreachableError: It had no answer in time.
+            ClusterError: It was killed.
+        """
         try:
             done = self.run(*arguments, f"--request-timeout={REQUEST_TIMEOUT:g}s", timeout=HANGING_SECONDS)
         except HungError as error:
