@@ -115,7 +115,7 @@ def raise_(_number: int, _work: Path) -> None:
 
 
 def hang(_number: int, _work: Path) -> None:
-    time.sleep(60)
+    time.sleep(600)
 
 
 def compute(_number: int, _work: Path) -> None:
@@ -125,7 +125,7 @@ def compute(_number: int, _work: Path) -> None:
 
 def hang_in_c(_number: int, _work: Path) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
-    time.sleep(60)
+    time.sleep(600)
 
 
 def take_memory(_number: int, _work: Path) -> None:
@@ -172,7 +172,8 @@ def test_what_is_wrong_is_found_and_the_rest_is_tried(
 ) -> None:
     if bad in (hang, compute, hang_in_c):
         monkeypatch.setattr("tests.fuzz.runner.SECONDS", 1)
-        monkeypatch.setattr("tests.fuzz.runner._PATIENCE", 5)
+        monkeypatch.setattr("tests.fuzz.runner._WAIT_SECONDS", 3)
+        monkeypatch.setattr("tests.fuzz.runner._PATIENCE", 10)
     outcome = run(lambda work: odd(work, bad), 24, "a", tmp_path, workers=2)
     # Of a worker's twelve inputs the tenth is bad; the next worker has two.
     assert sorted(outcome.finds) == [18, 19]

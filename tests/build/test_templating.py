@@ -111,7 +111,7 @@ def test_a_build_reads_and_writes_no_cache(cache: str, tmp_path: Path) -> None:
     environment = {**os.environ, "HOME": str(home), "XDG_CACHE_HOME": value, "PYTHONPATH": str(demo.CHECKOUT)}
     argv = [sys.executable, "-m", "packager", "build", "hello-mpi", "-d", str(tmp_path / "out")]
     os.mkfifo(tmp_path / "cache")
-    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "home", "out"]
     assert list(home.iterdir()) == []

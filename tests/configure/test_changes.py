@@ -314,7 +314,7 @@ def _type(arguments: list[str], answers: list[str], folder: Path) -> tuple[str, 
     os.close(theirs)
     screen = ""
     asked = 0
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         try:
             screen += os.read(ours, 4096).decode(errors="replace")
@@ -324,4 +324,4 @@ def _type(arguments: list[str], answers: list[str], folder: Path) -> tuple[str, 
             os.write(ours, f"{answers[asked]}\n".encode())
             asked += 1
     os.close(ours)
-    return screen, process.wait(timeout=30)
+    return screen, process.wait(timeout=300)

@@ -186,7 +186,7 @@ def test_errors_that_sound_like_an_unreachable_server_are_told_apart(
 
 @pytest.mark.parametrize("ask", [lambda kubectl: kubectl.json("get", "pods"), lambda kubectl: kubectl.raw("/apis")])
 def test_a_kubectl_that_hangs_is_stopped_at_the_deadline(ask: Callable[[Kubectl], object], tmp_path: Path) -> None:
-    (tmp_path / "kubectl").write_text("#!/bin/sh\nexec sleep 60\n")
+    (tmp_path / "kubectl").write_text("#!/bin/sh\nexec sleep 600\n")
     (tmp_path / "kubectl").chmod(0o755)
     with pytest.raises(UnreachableError) as silent:
         ask(Kubectl(str(tmp_path / "kubectl")).within(0))

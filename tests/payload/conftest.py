@@ -83,7 +83,7 @@ class Communicator:
         array[...] = sum(self.allgather(array.copy()))
 
     def Barrier(self) -> None:  # noqa: N802
-        self._world.barrier.wait(timeout=10)
+        self._world.barrier.wait(timeout=300)
 
     def Abort(self, status: int) -> None:  # noqa: N802
         self.aborted = status

@@ -6,6 +6,7 @@ import json
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,7 +55,7 @@ def answering(service: Any) -> Iterator[str]:
 
 def ask(address: str, path: str, body: bytes | None = None) -> tuple[int, str]:
     """Return the status and the text of an answer."""
-    connection = http.client.HTTPConnection(address, timeout=30)
+    connection = http.client.HTTPConnection(address, timeout=300)
     connection.request("GET" if body is None else "POST", path, body, {"Connection": "close"})
     answer = connection.getresponse()
     return answer.status, answer.read().decode()
@@ -308,7 +309,7 @@ def test_a_request_that_is_being_answered_is_not_lost(capsys: pytest.CaptureFixt
 
     def slow(images: np.ndarray) -> np.ndarray:
         is_computing.set()
-        assert may_end.wait(30)
+        assert may_end.wait(300)
         return predict(images)
 
     service.predict = slow
@@ -316,12 +317,12 @@ def test_a_request_that_is_being_answered_is_not_lost(capsys: pytest.CaptureFixt
     serving = threading.Thread(target=serve.serve, args=(service, 0, stop))
     serving.start()
     while "ready at port" not in (printed := capsys.readouterr().out):
-        pass
+        time.sleep(0.01)
     port = printed.partition("ready at port ")[2].partition(":")[0]
     body = json.dumps({"instances": [IMAGE]}).encode()
     asking = threading.Thread(target=lambda: answers.append(ask(f"127.0.0.1:{port}", f"{MODEL}:predict", body)))
     asking.start()
-    assert is_computing.wait(30)
+    assert is_computing.wait(300)
     stop.set()
     may_end.set()
     asking.join()
