@@ -10,9 +10,11 @@ from packager.base.errors import VerificationError
 from packager.base.paths import argument
 from packager.cluster import deploy
 from packager.cluster.deploy import DeployState, Situation
+from packager.cluster.leftovers import switched_off
 from packager.cluster.ownership import key, look_up, refuse_taken, resource
 from packager.cluster.removal import remove
 from packager.cluster.storage import lasting_storage, lost_with_pods
+from packager.kubernetes.objects import shown
 from packager.verify import Checks, trust
 
 if TYPE_CHECKING:
@@ -36,12 +38,14 @@ class PreparedDeploy:
         namespace: Where it goes.
         situation: What is in the cluster under the workload's name.
         live: What is there under the names of all that is applied.
+        surplus: What an option of an earlier deploy has put beside the workloads, and none does any more.
     """
 
     target: Target
     namespace: str
     situation: Situation
     live: Mapping[Key, Object]
+    surplus: tuple[Object, ...] = ()
 
     @property
     def per_workload(self) -> tuple[PreparedDeploy, ...]:
@@ -107,6 +111,7 @@ class Deployed:
         digest: Of the package that it was applied from.
         deployed_by: Who has deployed it.
         objects: All that was applied, each as kubectl takes it.
+        removed: What was deleted because the overlay does not contain it any more, each as kubectl takes it.
     """
 
     workload: str
@@ -114,6 +119,7 @@ class Deployed:
     digest: str
     deployed_by: str
     objects: tuple[str, ...]
+    removed: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -123,6 +129,7 @@ class Deployed:
             "digest": self.digest,
             "deployedBy": self.deployed_by,
             "objects": list(self.objects),
+            "removed": list(self.removed),
         }
 
 
@@ -163,7 +170,8 @@ def prepare(target: Target) -> PreparedDeploy:
     namespace = target.kubectl.default_namespace()
     live = look_up(target.kubectl, target.manifests.objects)
     refuse_taken(live, target.identity)
-    return PreparedDeploy(target, namespace, deploy.situation(target.manifests, live), live)
+    surplus = tuple(switched_off(target.kubectl, target.manifests, target.identity))
+    return PreparedDeploy(target, namespace, deploy.situation(target.manifests, live), live, surplus)
 
 
 def delete_existing(prepared: PreparedDeploy) -> PreparedDeploy:
@@ -183,6 +191,8 @@ def delete_existing(prepared: PreparedDeploy) -> PreparedDeploy:
 def apply(prepared: PreparedDeploy, *, force_conflicts: bool = False) -> Deployed:
     """Apply all objects or, as far as a dry run can tell, none; never overwrite objects of others.
 
+    What an option has put beside the workloads that is off now is deleted, once the dry run has succeeded.
+
     Args:
         prepared: What is deployed, and what it meets.
         force_conflicts: Whether to take over the fields that somebody else has set otherwise.
@@ -192,8 +202,12 @@ def apply(prepared: PreparedDeploy, *, force_conflicts: bool = False) -> Deploye
     """
     target, author = prepared.target, prepared.author
     stamped = target.manifests.stamped(target.package.digest, author)
-    deploy.apply_all(target.kubectl, target.manifests, stamped, prepared.live, force_conflicts=force_conflicts)
-    return Deployed(target.shown_all, prepared.namespace, target.package.digest, author, _resources(target))
+    surplus = prepared.surplus
+    deploy.apply_all(
+        target.kubectl, target.manifests, stamped, prepared.live, surplus=surplus, force_conflicts=force_conflicts
+    )
+    removed = tuple(map(shown, surplus))
+    return Deployed(target.shown_all, prepared.namespace, target.package.digest, author, _resources(target), removed)
 
 
 def printed(target: Target, form: str) -> str:

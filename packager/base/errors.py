@@ -8,6 +8,7 @@
     ├── ToolError          6  a tool or a file of the machine is missing or failed
     │   └── HungError      6  a program did not end in time
     ├── ClusterError       7  the cluster said no, or the job failed
+    │   ├── ConflictError     7  somebody else has set fields that would be set
     │   ├── UnreachableError  7  the cluster did not answer
     │   └── NotServedError    7  the cluster does not serve this kind of object
     ├── TimedOutError      8  it took longer than the user wanted to wait
@@ -90,6 +91,20 @@ class ClusterError(MlpackError):
     """The cluster said no, or the job failed."""
 
     exit_code = 7
+
+
+class ConflictError(ClusterError):
+    """Somebody else has set fields that would be set.
+
+    Args:
+        message: Who has set what.
+        fields: The same: each manager, and the path of a field.
+        hint: What to do about it.
+    """
+
+    def __init__(self, message: str, fields: frozenset[tuple[str, str]], *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.fields = fields
 
 
 class UnreachableError(ClusterError):

@@ -127,6 +127,8 @@ def deploy(
             clock.timeout_error = _not_ended_error(target, timeout)
             if output:
                 emit_data(use_case.printed(target, output))
+            for removed in deployed.removed:
+                say(f"{removed} is deleted: the overlay does not contain it any more")
             verb = "is" if len(target.per_workload) == 1 else "are"
             say(f"{deployed.workload} {verb} deployed in the namespace {deployed.namespace}")
             if not wait:

@@ -9,11 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from packager.base import workfolder
-from packager.base.errors import ClusterError, UnreachableError
+from packager.base.errors import ClusterError, ConflictError, UnreachableError
 from packager.cluster.differences import Difference, differences
 from packager.cluster.labels import DEPLOYED_BY, RENDERED
 from packager.cluster.manifests import as_list
 from packager.cluster.ownership import FIELD_MANAGER, foreign_objects, key, look_up, refuse_foreign
+from packager.cluster.removal import remove
 from packager.kubectl.refusals import explained_error
 from packager.kubectl.sentences import NO_KIND
 from packager.kubernetes.objects import annotation, is_being_deleted, shown
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
     from packager.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
 
+
+_SURPLUS_SECONDS = 60
+
+_SET_BY_AUTOSCALER = frozenset({("kube-controller-manager", ".spec.replicas")})
+"""The field that an autoscaler sets, as the message of a conflict names it and its manager."""
 
 _AS_JSON = ("--output=json", "--show-managed-fields")
 
@@ -116,8 +122,14 @@ def apply(
         return _run(kubectl, [*arguments, *flags])
 
 
-def apply_all(
-    kubectl: Kubectl, manifests: Manifests, stamped: str, live: Mapping[Key, Object], *, force_conflicts: bool = False
+def apply_all(  # noqa: PLR0913 - what is there, what comes and what goes
+    kubectl: Kubectl,
+    manifests: Manifests,
+    stamped: str,
+    live: Mapping[Key, Object],
+    *,
+    surplus: Sequence[Object] = (),
+    force_conflicts: bool = False,
 ) -> None:
     """Apply all objects or, as far as a dry run can tell, none; never overwrite objects of others.
 
@@ -126,17 +138,28 @@ def apply_all(
         manifests: What is applied.
         stamped: The same, as it is applied.
         live: What was looked up under its names before.
+        surplus: What is deleted before it is applied, for an autoscaler would go on to change the workload.
         force_conflicts: Whether to take over the fields that somebody else has set otherwise.
 
     Raises:
         ClusterError: The server refused something, or somebody has made an object of the same name meanwhile.
+        TimedOutError: Something of `surplus` is not gone yet; nothing was applied.
     """
-    apply_stamped = partial(apply, kubectl, stamped, force_conflicts=force_conflicts, flags=_AS_JSON)
+    apply_stamped = partial(apply, kubectl, stamped, flags=_AS_JSON)
     # A quota or a policy that refuses the last object would leave the others behind.
-    planned = _objects(apply_stamped(dry_run="server"))
-    refuse_foreign(foreign_objects(planned, live))
     try:
-        applied = _objects(apply_stamped())
+        planned = _objects(apply_stamped(dry_run="server", force_conflicts=force_conflicts))
+    except ConflictError as error:
+        is_autoscaled = any(item["kind"] == "HorizontalPodAutoscaler" for item in surplus)
+        if not is_autoscaled or error.fields != _SET_BY_AUTOSCALER:
+            raise
+        force_conflicts = True
+        planned = _objects(apply_stamped(dry_run="server", force_conflicts=True))
+    refuse_foreign(foreign_objects(planned, live))
+    if surplus:
+        remove(kubectl, surplus, timeout=_SURPLUS_SECONDS)
+    try:
+        applied = _objects(apply_stamped(force_conflicts=force_conflicts))
     except UnreachableError as error:
         message = f"{error}; it is not known whether it was applied"
         raise UnreachableError(message, hint="deploy again to complete it") from None

@@ -13,6 +13,8 @@ from packager.kubernetes.objects import name
 from packager.workloads.structures import structures
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from packager.cluster.manifests import Manifests
     from packager.cluster.ownership import Identity
     from packager.kubectl.client import Kubectl
@@ -30,9 +32,44 @@ def leftovers(kubectl: Kubectl, manifests: Manifests, identity: Identity) -> lis
     Raises:
         ClusterError: The cluster cannot say.
     """
-    known = {key(item) for item in manifests.objects}
-    items = [*_config_maps(kubectl, manifests, identity), *_beside(kubectl, manifests)]
-    return [item for item in items if key(item) not in known and identity.owns(item)]
+    config_maps = [
+        item
+        for item in _config_maps(kubectl, manifests, identity)
+        if key(item) not in set(map(key, manifests.objects)) and identity.owns(item)
+    ]
+    return [*config_maps, *switched_off(kubectl, manifests, identity)]
+
+
+def switched_off(kubectl: Kubectl, manifests: Manifests, identity: Identity) -> list[Object]:
+    """Return what an option of an earlier deploy has put beside a workload, and none does any more.
+
+    What the user may not see is left out: who may not see it has not deployed it.
+
+    Raises:
+        ClusterError: The cluster cannot say.
+    """
+    known = set(map(key, manifests.objects))
+    sought = [
+        {"apiVersion": api, "kind": kind, "metadata": {"name": name(workload)}}
+        for workload in manifests.workloads
+        for api, kind in structures()[workload["kind"]].companion_kinds
+        if (kind, name(workload)) not in known
+    ]
+    return [item for item in _visible(kubectl, sought) if identity.owns(item)]
+
+
+def _visible(kubectl: Kubectl, sought: Sequence[Object]) -> list[Object]:
+    """Return what is there and the user may see."""
+    if not sought:
+        return []
+    try:
+        return list(look_up(kubectl, sought).values())
+    except ClusterError as error:
+        if not is_forbidden(error):
+            raise
+    if len(sought) == 1:
+        return []
+    return [item for one in sought for item in _visible(kubectl, [one])]
 
 
 def _config_maps(kubectl: Kubectl, manifests: Manifests, identity: Identity) -> list[Object]:
@@ -48,13 +85,3 @@ def _config_maps(kubectl: Kubectl, manifests: Manifests, identity: Identity) -> 
             raise
         return []
     return [item for item in items if _HASH.search(name(item)) and _HASH.sub("", name(item)) in plain]
-
-
-def _beside(kubectl: Kubectl, manifests: Manifests) -> list[Object]:
-    """Return what is in the cluster of all that a build may make beside the workloads."""
-    sought = [
-        {"apiVersion": api, "kind": kind, "metadata": {"name": name(workload)}}
-        for workload in manifests.workloads
-        for api, kind in structures()[workload["kind"]].companion_kinds
-    ]
-    return list(look_up(kubectl, sought).values()) if sought else []

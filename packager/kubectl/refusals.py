@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from shlex import quote
 
-from packager.base.errors import ClusterError, MlpackError, UnreachableError, UsageError
+from packager.base.errors import ClusterError, ConflictError, MlpackError, UnreachableError, UsageError
 from packager.base.quantity import parse
 from packager.kubectl import sentences
 from packager.kubernetes.verdict import Finding
@@ -78,11 +78,11 @@ def explained_error(stderr: str) -> MlpackError:
     message = " ".join(stderr.split())
     conflicts = sentences.CONFLICT.findall(stderr)
     if conflicts:
-        fields = "; ".join(
-            f"{manager} has set {', '.join(paths.replace('- ', ' ').split())}" for manager, paths in conflicts
-        )
-        return ClusterError(
-            f"the object was changed by somebody else: {fields}",
+        fields = [(manager, paths.replace("- ", " ").split()) for manager, paths in conflicts]
+        changes = "; ".join(f"{manager} has set {', '.join(paths)}" for manager, paths in fields)
+        return ConflictError(
+            f"the object was changed by somebody else: {changes}",
+            frozenset((manager, path) for manager, paths in fields for path in paths),
             hint="--force-conflicts sets these fields as the package says",
         )
     if isinstance(error := error_from(stderr), UnreachableError):

@@ -29,6 +29,7 @@ def test_a_package_is_deployed_by_values_alone(target: Target, life: Life) -> No
         "digest": target.package.digest,
         "deployedBy": "ann@desk",
         "objects": list(deployed.objects),
+        "removed": [],
     }
     assert len(deployed.objects) == len(life.objects) == len(target.manifests.objects)
     assert f"mpijob.kubeflow.org/{JOB}" in deployed.objects

@@ -14,6 +14,7 @@ from tests.serving import manifest, replica, replica_set, report
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from packager.kubernetes.objects import Object
     from tests.conftest import Outcome
     from tests.life import Life
 
@@ -184,3 +185,96 @@ def test_what_earlier_deploys_have_left_is_deleted_too(mlpack: Mlpack, served: L
     left = [obj["metadata"]["name"] for obj in served.objects if obj["metadata"]["name"].startswith(f"{SERVER}-env")]
     assert left == [another, f"{SERVER}-env-dddddddddd"]
     assert not any(obj["kind"] == "PodDisruptionBudget" for obj in served.objects)
+
+
+LABELS = {"app.kubernetes.io/managed-by": "mlpack", "app.kubernetes.io/name": "hello-mpi"}
+APIS = {
+    "Service": "v1",
+    "PodDisruptionBudget": "policy/v1",
+    "Ingress": "networking.k8s.io/v1",
+    "HorizontalPodAutoscaler": "autoscaling/v2",
+}
+
+
+def beside(kind: str, name: str = SERVER, labels: Object = LABELS) -> Object:
+    """Return an object beside the Deployment."""
+    return {**item(kind, name, metadata={"labels": labels}), "apiVersion": APIS[kind]}
+
+
+@pytest.fixture
+def switched(served: Life) -> Life:
+    """What serves, with a Service that stays, and an Ingress and an autoscaler of options that are off now."""
+    served.served |= {api: [kind] for kind, api in APIS.items() if "/" in api}
+    service = beside("Service")
+    template = {**service, "metadata": {"name": SERVER, "labels": LABELS}}
+    served.overlays["multi-node"] += [template]
+    served.objects += [service, beside("Ingress"), beside("HorizontalPodAutoscaler")]
+    served.moments = [lambda: report(served, 2)]
+    return served
+
+
+def kinds_beside(life: Life) -> list[str]:
+    return [obj["kind"] for obj in life.objects if obj["kind"] in APIS and obj["metadata"]["name"] == SERVER]
+
+
+def test_deploy_deletes_what_options_that_are_off_have_left(mlpack: Mlpack, switched: Life) -> None:
+    switched.objects.append(beside("Ingress", f"{SERVER}-two"))
+    done = mlpack(*DEPLOY)
+    assert done.code == 0
+    assert [line for line in spoken(done) if "any more" in line] == [
+        f"ingress/{SERVER} is deleted: the overlay does not contain it any more",
+        f"horizontalpodautoscaler/{SERVER} is deleted: the overlay does not contain it any more",
+    ]
+    assert kinds_beside(switched) == ["Service"]
+    assert switched.find("Ingress", f"{SERVER}-two")
+
+
+def test_deploy_deletes_nothing_that_is_not_the_packages(mlpack: Mlpack, switched: Life) -> None:
+    for kind in ("Ingress", "HorizontalPodAutoscaler"):
+        switched.find(kind, SERVER)["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "Helm"}
+    done = mlpack(*DEPLOY)
+    assert (done.code, "any more" in done.stderr) == (0, False)
+    assert kinds_beside(switched) == ["Service", "Ingress", "HorizontalPodAutoscaler"]
+
+
+def test_deploy_deletes_nothing_when_the_server_refuses_the_rest(mlpack: Mlpack, switched: Life) -> None:
+    switched.refused["apply"] = 'Error from server (Forbidden): configmaps "a" is forbidden: exceeded quota\n'
+    assert mlpack(*DEPLOY).code == 7
+    assert kinds_beside(switched) == ["Service", "Ingress", "HorizontalPodAutoscaler"]
+
+
+@pytest.mark.parametrize("verb", [DEPLOY, ("delete", *WHERE, "-y")], ids=["deploy", "delete"])
+def test_what_may_not_be_seen_keeps_from_nothing(mlpack: Mlpack, switched: Life, verb: tuple[str, ...]) -> None:
+    switched.denied.add("get horizontalpodautoscalers")
+    assert mlpack(*verb).code == 0
+    assert "Ingress" not in kinds_beside(switched)
+
+
+def conflict(manager: str, path: str) -> str:
+    return (
+        f'error: Apply failed with 1 conflict: conflict with "{manager}" with subresource "scale" using apps/v1: {path}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("manager", "path", "code"),
+    [
+        ("kube-controller-manager", ".spec.replicas", 0),
+        ("kubectl", ".spec.replicas", 7),
+        ("kube-controller-manager", ".spec.paused", 7),
+    ],
+)
+def test_the_replicas_of_an_autoscaler_that_goes_are_the_packages_again(
+    mlpack: Mlpack, switched: Life, manager: str, path: str, code: int
+) -> None:
+    switched.refused_once["apply"] = conflict(manager, path)
+    done = mlpack(*DEPLOY)
+    assert done.code == code
+    assert (f"{manager} has set {path}" in done.stderr) is bool(code)
+    assert ("HorizontalPodAutoscaler" in kinds_beside(switched)) is bool(code)
+
+
+def test_replicas_that_somebody_else_has_set_are_a_conflict(mlpack: Mlpack, switched: Life) -> None:
+    switched.objects = [obj for obj in switched.objects if obj["kind"] != "HorizontalPodAutoscaler"]
+    switched.refused["apply"] = conflict("kube-controller-manager", ".spec.replicas")
+    assert mlpack(*DEPLOY).code == 7
