@@ -234,8 +234,18 @@ OPTIONS: tuple[Option, ...] = (
 )
 """Every option, in the order in which overlays list them."""
 
+SECRETS = Option(
+    "secrets",
+    "environment variables whose values are in a Secret of the namespace",
+    (Key("SECRET", "The Secret, in the namespace of the workload.", NAME, "model-secrets"),),
+)
+"""A component that is on in every package whose spec has secrets, and that no other package has."""
+
 BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
-KEYS: Mapping[str, Key] = {key.name: key for option in OPTIONS for key in option.keys}
+KNOWN: Mapping[str, Option] = {**BY_NAME, SECRETS.name: SECRETS}
+"""The options and the component `secrets`: what reads values in `site.env`."""
+
+KEYS: Mapping[str, Key] = {key.name: key for option in KNOWN.values() for key in option.keys}
 
 
 def conflicts(names: Iterable[str]) -> list[Fault]:
@@ -279,7 +289,7 @@ def faults(
         environment: What `mlops.env` says.
     """
     selected = set(names)
-    for option in OPTIONS:
+    for option in KNOWN.values():
         if option.name in selected:
             for fault in (*_unfit(option, site), *_misplaced(option, environment)):
                 yield option.name, fault

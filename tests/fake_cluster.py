@@ -75,6 +75,7 @@ class FakeCluster(Runner):
         first: Takes each command before the cluster does; what it returns, if anything, is the answer.
         wait: What happens while somebody waits.
         seconds: What the clock shows.
+        given: What the last command that reads its stdin has read there.
     """
 
     objects: list[Object] = field(default_factory=list)
@@ -92,9 +93,15 @@ class FakeCluster(Runner):
     first: Callable[[Sequence[str]], Finished | None] = lambda _argv: None
     wait: Callable[[float], object] = lambda _seconds: None
     seconds: float = 0.0
+    given: bytes = b""
 
-    def run(self, argv: Sequence[str], *, offline: bool = False, **_limits: Any) -> Finished:
+    def run(
+        self, argv: Sequence[str], *, offline: bool = False, stdin: bytes | None = None, **_limits: Any
+    ) -> Finished:
         assert offline is (argv[1] == "kustomize")
+        if stdin is not None:
+            self.given = stdin
+            return self.first(argv) or self._take(argv, json.loads(stdin))
         return self.first(argv) or self.carry_out(argv)
 
     def clock(self) -> float:
@@ -222,6 +229,23 @@ class FakeCluster(Runner):
         if len(what) == 1 and "/" in what[0]:
             return Finished(0, json.dumps(items[0]) if items else "", "")
         return Finished(0, json.dumps({"kind": "List", "items": items}), "")
+
+    def _take(self, argv: Sequence[str], manifest: Object) -> Finished:
+        """Return what comes of a command that reads a manifest on its stdin, as `kubectl create` does of a Secret."""
+        self.calls.append(" ".join(argv[1:]))
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        verb = next(word for word in argv[1:] if not word.startswith("-"))
+        if refusal := self.refused.get(f"{verb} {kind.lower()}"):
+            return Finished(1, "", refusal)
+        old = [item for item in self.objects if is_called(item, kind, name)]
+        if old and verb == "create":
+            message = f'Error from server (AlreadyExists): error when creating "STDIN": secrets "{name}" already exists'
+            return Finished(1, "", f"{message}\n")
+        if "--dry-run=server" not in argv:
+            data = {**(old[0].get("data", {}) if old else {}), **manifest["data"]}
+            self.objects = [item for item in self.objects if item not in old]
+            self.objects.append(item(kind, name, type=manifest["type"], data=data))
+        return Finished(0, f"secret/{name}\n", "")
 
     def _create(self, item: Object) -> Finished:
         if item["kind"] == "Pod":

@@ -146,7 +146,9 @@ def test_the_options_of_a_site(tmp_path: Path, names: list[str]) -> None:
         # Two packages below one kustomization must not create the same claim.
         given = values | {"OUTPUT_CLAIM": f"{name}-results"}
         site = Options(root="/srv", site=select(options, [f"{key}={value}" for key, value in given.items()]))
-        loaded = load.load(model, [parse_setting(f"name={name}"), *kinds.SETTINGS])
+        secrets = ["secrets.HF_TOKEN.description=A token.", "secrets.no.description="] if name in ALL else []
+        settings = [parse_setting(setting) for setting in (f"name={name}", *secrets)]
+        loaded = load.load(model, [*settings, *kinds.SETTINGS])
         (tmp_path / name).mkdir()
         tree.write(render.render(plan(loaded, choose(loaded.spec, None, None), site)), tmp_path / name)
     for start in range(0, len(names), RENDERED_AT_ONCE):
@@ -167,6 +169,8 @@ def assert_options_are_rendered(folder: Path, names: list[str]) -> None:
             assert f"mlpack/storage: {ALL[name][0]}\n" in workload
             assert workload.count('amd.com/gpu.large: "4"') == 1
             assert "nvidia" not in workload
+            assert workload.count("key: HF_TOKEN\n") == workload.count("mountPath: /etc/mlpack/env\n")
+            assert workload.count(f"name: {name}\n") >= 2
 
 
 WORDS = [

@@ -182,7 +182,9 @@ def test_two_storages_do_not_render(build: Callable[..., Path], version: str) ->
             kustomize(overlay, program=str(kubectls.kubectl(version)))
 
 
-@pytest.mark.parametrize("key", [key for key in KEYS.values() if not key.usual], ids=lambda key: str(key.name))
+@pytest.mark.parametrize(
+    "key", [key for option in OPTIONS for key in option.keys if not key.usual], ids=lambda key: str(key.name)
+)
 def test_a_value_that_only_the_site_knows_is_asked_for(
     mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path, key: Key
 ) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from packager.app.target import chosen_overlays
 from packager.base import atomic, paths, workfolder
 from packager.base.errors import UsageError
-from packager.base.masking import masked_line
 from packager.build.plan import Options, check_options
 from packager.configure import changes as stage
 from packager.configure import settings
@@ -58,8 +57,8 @@ class PreparedEdits:
                 {
                     "file": self.package.shown(change.path),
                     "line": change.line,
-                    "before": None if change.before is None else masked_line(change.before.strip()),
-                    "after": masked_line(change.after.strip()),
+                    "before": change.shown_before,
+                    "after": change.shown_after,
                 }
                 for change in self.changes
             ],

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from packager.base import yamlio
 from packager.base.errors import SpecError
 from packager.base.problems import Problem
+from packager.spec import environments
 from packager.spec.catalog import find
 from packager.spec.load import load
 
@@ -23,9 +25,11 @@ class Lint:
 
     Attributes:
         problems: Each with its place.
+        warnings: What is no problem, but may not be meant.
     """
 
     problems: tuple[Problem, ...]
+    warnings: tuple[Problem, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -35,7 +39,8 @@ class Lint:
     def as_json(self) -> dict[str, Any]:
         """Return it for `-o json`."""
         problems = [problem.as_json() for problem in self.problems]
-        return {"valid": not problems, "exit_code": self.exit_code, "problems": problems}
+        warnings = [warning.as_json() for warning in self.warnings]
+        return {"valid": not problems, "exit_code": self.exit_code, "problems": problems, "warnings": warnings}
 
 
 def lint(models: Sequence[str], folders: Sequence[Path], *, tell: Tell) -> Lint:
@@ -50,6 +55,7 @@ def lint(models: Sequence[str], folders: Sequence[Path], *, tell: Tell) -> Lint:
         UsageError: There is no such model.
     """
     problems: list[Problem] = []
+    warnings: list[Problem] = []
     for model in models:
         path = find(model, folders)
         try:
@@ -60,4 +66,8 @@ def lint(models: Sequence[str], folders: Sequence[Path], *, tell: Tell) -> Lint:
             continue
         for omitted, note in loaded.sources.notes:
             tell(f"note: {loaded.path.parent / omitted} {note}")
-    return Lint(tuple(problems))
+        document, _ = yamlio.load(loaded.text, str(path))
+        for fault in environments.warnings(loaded.spec):
+            warning = document.problem(fault.location, fault.message, hint=fault.hint, at_key=fault.at_key)
+            warnings.append(warning)
+    return Lint(tuple(problems), tuple(warnings))

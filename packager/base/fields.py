@@ -205,6 +205,24 @@ class Parameter(Fields, frozen=True):
     description: Annotated[OneLine, Meta(description="What it does, for the README's table of parameters.")] = ""
 
 
+class Secret(Fields, frozen=True):
+    """An environment variable whose value is in a Secret of the namespace, and never in the package."""
+
+    description: Annotated[
+        OneLine, Meta(description="What it is for: in the README, and in the question for the value.")
+    ] = ""
+
+
+Secrets = Annotated[
+    dict[EnvironmentKey, Secret],
+    Meta(
+        description="Environment variables whose values are secret. Every pod of the workload reads them from the "
+        "Secret that SECRET in site.env names, under the same keys. `mlpack secret create` creates it. The package "
+        "contains their names only.",
+        examples=[{"HF_TOKEN": {"description": "A token of huggingface.co."}}],
+    ),
+]
+
 # Written out, not `Parameter | EnvironmentValue`: msgspec resolves a union only when its members stand side by side.
 Environment = Annotated[
     dict[EnvironmentKey, Parameter | EnvironmentText | int | float | bool],

@@ -28,6 +28,8 @@ _ENDINGS = (
 
 # Options of ours whose values are names of Kubernetes objects.
 _NAMES = frozenset(("PULL_SECRET",))
+_SITE_NAMES = frozenset(("SECRET",))
+"""The same, in `site.env` alone: in mlops.env a variable that is called so may be a password."""
 
 _PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*@")
 
@@ -48,7 +50,14 @@ def masked(key: str, value: str) -> str:
     return _PASSWORD_IN_URL.sub(f"{MASK}@", value)
 
 
-def masked_line(line: str) -> str:
-    """Return a line of an env file, which may be commented out, as it may be shown; any other line as it is."""
+def masked_line(line: str, *, is_site: bool = False) -> str:
+    """Return a line of an env file, which may be commented out, as it may be shown; any other line as it is.
+
+    Args:
+        line: The line.
+        is_site: Whether the file contains the values of site options.
+    """
     start, key, rest = re.fullmatch(r"([\s#]*)([^=]*)((?:=.*)?)", line, re.DOTALL).groups()  # type: ignore[union-attr]
+    if is_site and key in _SITE_NAMES:
+        return line
     return f"{start}{key}={masked(key, rest[1:])}" if rest else line

@@ -48,7 +48,12 @@ def find(program: str) -> str | None:
 
 
 def run(
-    argv: Sequence[str], *, timeout: float | None = None, max_bytes: int = MAX_BYTES, offline: bool = False
+    argv: Sequence[str],
+    *,
+    timeout: float | None = None,
+    max_bytes: int = MAX_BYTES,
+    offline: bool = False,
+    stdin: bytes | None = None,
 ) -> Finished:
     """Run a program to its end and return what it wrote; its exit code is for the caller to judge.
 
@@ -57,6 +62,7 @@ def run(
         timeout: Seconds after which the program is killed.
         max_bytes: How much it may print, to stdout and to stderr each, before it is killed.
         offline: Whether it is kept from the network, as far as this system can: see `packager.base.offline`.
+        stdin: What it reads; None for nothing.
 
     Raises:
         ToolError: The program is missing, cannot be started, or printed too much.
@@ -66,12 +72,14 @@ def run(
     with _started(
         argv,
         _kill,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment() if offline else None,
         preexec_fn=leave_network(argv[0]) if offline else None,
     ) as child:
+        if stdin is not None:
+            threading.Thread(target=_write, args=(child, stdin), daemon=True).start()
         try:
             for name, chunk in _chunks(child, timeout):
                 if name == "stdout":
@@ -84,6 +92,15 @@ def run(
         except TimeoutError:
             raise HungError(f"{argv[0]} did not finish within {timeout:g} seconds") from None
     return Finished(returncode, output.decode(errors="replace"), errors.text())
+
+
+def _write(child: subprocess.Popen[bytes], content: bytes) -> None:
+    """Write what a program reads, and close its input."""
+    if child.stdin is not None:
+        with suppress(OSError):  # it has ended, or reads no more of it
+            child.stdin.write(content)
+        with suppress(OSError):
+            child.stdin.close()
 
 
 def _chunks(child: subprocess.Popen[bytes], timeout: float | None) -> Iterator[tuple[str, bytes]]:

@@ -23,9 +23,10 @@ class Runner:
         timeout: float | None = None,
         max_bytes: int = process.MAX_BYTES,
         offline: bool = False,
+        stdin: bytes | None = None,
     ) -> process.Finished:
         """Run a program to its end, as `process.run` does."""
-        return process.run(argv, timeout=timeout, max_bytes=max_bytes, offline=offline)
+        return process.run(argv, timeout=timeout, max_bytes=max_bytes, offline=offline, stdin=stdin)
 
     def stream(
         self, argv: Sequence[str], *, idle: Callable[[float], object], keep_stdin_open: bool

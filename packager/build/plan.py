@@ -141,6 +141,11 @@ class Plan(Value, frozen=True):
         return 0 if "root" in self.site.options else 1000
 
     @property
+    def secret(self) -> str:
+        """The Secret that contains the values of the spec's secrets, until somebody edits `site.env`."""
+        return self.site.values.get("SECRET", self.spec.name)
+
+    @property
     def serves(self) -> bool:
         """Whether one of the overlays serves: what it shares with the others makes new pods when it changes."""
         return any(overlay.values.serves for overlay in self.overlays)

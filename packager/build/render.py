@@ -29,7 +29,7 @@ from packager.base.values import Value, replace
 from packager.base.yamlio import MISREAD
 from packager.build.targets import pods_in, targets
 from packager.build.templating import Templates, roots
-from packager.options import offered
+from packager.options import SECRETS, offered
 from packager.package import layout, tree
 from packager.package.contents import ContentError
 from packager.package.limits import DEFAULT
@@ -158,6 +158,8 @@ def _in_package(plan: Plan, kinds: list[str]) -> Iterator[tuple[str, str]]:
             if path.startswith(unused):
                 continue
             if path.startswith(f"{layout.SCRIPTS}/") and not plan.code:
+                continue
+            if path.startswith(f"{layout.common('FRAMEWORK')}/{SECRETS.name}/") and not plan.spec.secrets:
                 continue
             if "OVERLAY" not in path and (root == "package" or path.startswith(f"{layout.QUICKSTART}/")):
                 name = ".dockerignore" if path == "dockerignore" else path.replace("FRAMEWORK", plan.spec.framework)

@@ -12,7 +12,7 @@ from packager.base.errors import UsageError, VerificationError
 from packager.base.names import LETTER_FIRST
 from packager.base.problems import similar
 from packager.base.values import Value, field
-from packager.options import BY_NAME, KEYS, OPTIONS, conflicts
+from packager.options import BY_NAME, KEYS, KNOWN, OPTIONS, conflicts
 from packager.package import tree
 from packager.package.layout import KUSTOMIZATIONS, SITE
 from packager.package.limits import Limits
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # A component is a few lines of YAML; this leaves room for scripts.
 _LIMITS = Limits(size=1 << 20, files=100)
-_RESERVED_NAMES = (SITE, "base", *BY_NAME)
+_RESERVED_NAMES = (SITE, "base", *KNOWN)
 
 
 class OwnComponent(Value, frozen=True):

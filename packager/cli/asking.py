@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packager.base import signals
-from packager.base.errors import MlpackError, TimedOutError, UnansweredError
+from packager.base.errors import MlpackError, TimedOutError, UnansweredError, UsageError
 from packager.cli.console import put_question
 
 if TYPE_CHECKING:
@@ -35,6 +35,44 @@ def ask(question: str, proposed: str) -> str:
         MlpackError: The input has ended.
     """
     return _answer(f"{question} [{proposed}]") or proposed
+
+
+def ask_hidden(question: str) -> str:
+    """Return what the user types, which the terminal does not show.
+
+    Raises:
+        MlpackError: The input has ended.
+        UsageError: The terminal would show it.
+    """
+    with _unechoed():
+        try:
+            return _answer(question)
+        finally:
+            put_question("", end="\n")
+
+
+@contextmanager
+def _unechoed() -> Iterator[None]:
+    """Keep the terminal from showing what is typed.
+
+    Raises:
+        UsageError: It does not let itself be kept from it.
+    """
+    import termios
+
+    try:
+        descriptor = sys.stdin.fileno()
+        before = termios.tcgetattr(descriptor)
+        silent = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+        termios.tcsetattr(descriptor, termios.TCSAFLUSH, silent)
+    except (OSError, termios.error):
+        raise UsageError(
+            "the terminal would show what you type", hint="--from-env-file FILE reads the values from a file"
+        ) from None
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
 
 
 def confirm(question: str) -> bool:

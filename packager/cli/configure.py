@@ -85,7 +85,6 @@ def configure(
     """
     from packager.app import configure as use_case
     from packager.base import paths
-    from packager.base.masking import masked_line
     from packager.cli import questions
 
     answers = use_case.Answers(
@@ -110,8 +109,8 @@ def configure(
     ask = partial(questions.answers, yes=yes)
     with use_case.prepared(package, overlay, answers, ask=ask, destination=destination) as edits:
         for change in edits.changes:
-            before = "" if change.before is None else f"{masked_line(change.before.strip())}  ->  "
-            say(f"{edits.package.shown(change.path)}:{change.line}: {before}{masked_line(change.after.strip())}")
+            before = "" if change.shown_before is None else f"{change.shown_before}  ->  "
+            say(f"{edits.package.shown(change.path)}:{change.line}: {before}{change.shown_after}")
         if dry_run:
             return
         written = package

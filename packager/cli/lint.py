@@ -32,6 +32,8 @@ def lint(
     else:
         for problem in answer.problems:
             emit(str(problem))
+        for warning in answer.warnings:
+            say(f"warning: {warning}")
     if answer.problems:
         say(f"{len(answer.problems)} problem{'s' if len(answer.problems) > 1 else ''}")
         raise typer.Exit(answer.exit_code)

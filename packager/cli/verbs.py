@@ -34,6 +34,7 @@ VERBS = {
     "results": Verb("results", "Copy what a package has written to a local folder."),
     "delete": Verb("delete", "Delete what a package has applied."),
     "history": Verb("history", "List the deployments of a package."),
+    "secret": Verb("secret", "Create the Secret that contains a package's secrets."),
     "operator": Verb("operator", "Install, look at or remove the operator workloads need."),
     "image": Verb("image", "Build or push a package's image."),
     "list": Verb("models", "List the models, their variants and aliases."),

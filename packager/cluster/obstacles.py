@@ -182,6 +182,8 @@ def _mounts(pod: Object, events: Sequence[Object]) -> Iterator[Finding]:
 def _config_hint(detail: str) -> str | None:
     if missing := re.search(r'(configmap|secret|persistentvolumeclaim) "([^"]+)" not found', detail):
         return f"create the {missing[1]} {missing[2]} in this namespace"
+    if missing := re.search(r"couldn't find key (\S+) in Secret (?:\S+/)?(\S+)", detail):
+        return f"add {missing[1]} to the Secret {missing[2]}: `mlpack secret create PACKAGE --force`"
     if "runAsNonRoot" in detail:
         return "set a user other than 0 in the overlay's patch"
     return None

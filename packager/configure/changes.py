@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from packager.base import envfile
 from packager.base.errors import UsageError, VerificationError
+from packager.base.masking import masked_line
 from packager.base.problems import similar
 from packager.base.values import replace
 from packager.configure.settings import (
@@ -89,6 +90,19 @@ class Change:
     line: int
     before: str | None
     after: str
+
+    @property
+    def shown_before(self) -> str | None:
+        """The old text as it may be shown: what may be a secret is masked."""
+        return None if self.before is None else self._masked(self.before)
+
+    @property
+    def shown_after(self) -> str:
+        """The new text as it may be shown."""
+        return self._masked(self.after)
+
+    def _masked(self, text: str) -> str:
+        return masked_line(text.strip(), is_site=self.path.endswith(layout.site_env("")))
 
 
 def configure(package: Package, overlays: Sequence[str], answers: Answers) -> dict[str, bytes]:
@@ -233,6 +247,9 @@ def _check_setting(package: Package, key: str, value: str) -> None:
         raise UsageError(f"--set {key}: expected KEY=VALUE, with a key of letters, digits and '_'")
     if not re.fullmatch(envfile.VALUE, value) or len(value.encode()) > _VALUE_BYTES:
         raise UsageError(f"--set {key}: expected a value of one line, of at most {_VALUE_BYTES >> 10} KiB")
+    if key in declared.secrets(package):
+        hint = "`mlpack secret create` puts it into a Secret of the namespace"
+        raise UsageError(f"--set {key}: it is a secret, and anyone can read what is in the package", hint=hint)
     if key in _MOUNTED and (complaint := mountpath.complaint(value)):
         raise UsageError(f"--set {key}: {complaint}")
     if envfile.is_quoted(value) and (key, value) not in declared.values(package):

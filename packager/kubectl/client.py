@@ -84,8 +84,13 @@ class Kubectl:
         where = {"--kubeconfig": self.kubeconfig, "--context": self.context, "--namespace": self.namespace}
         return [self.program, *(f"{flag}={value}" for flag, value in where.items() if value), *arguments]
 
-    def run(self, *arguments: str, timeout: float | None = None) -> process.Finished:
+    def run(self, *arguments: str, timeout: float | None = None, stdin: bytes | None = None) -> process.Finished:
         """Run kubectl to its end, and return what it wrote; its exit code is for the caller to judge.
+
+        Args:
+            arguments: The command.
+            timeout: Seconds after which it is stopped.
+            stdin: What it reads, which is shown nowhere.
 
         Raises:
             ToolError: kubectl is missing.
@@ -93,7 +98,7 @@ class Kubectl:
         """
         argv = self.argv(*arguments)
         self.show([_FILE.sub(r"\1-", word) for word in argv])
-        done = self.runner.run(argv, timeout=self.remaining(timeout))
+        done = self.runner.run(argv, timeout=self.remaining(timeout), stdin=stdin)
         stderr = done.stderr
         for file in (match[2] for word in argv if (match := _FILE.fullmatch(word))):
             stderr = stderr.replace(f'"{file}"', "the manifests").replace(file, "the manifests")

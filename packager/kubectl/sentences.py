@@ -60,6 +60,8 @@ NO_POD = re.compile(r'pods "[^"]*" not found')
 
 NO_PREVIOUS_CONTAINER = re.compile(r"previous terminated container .* not found")
 
+ALREADY_EXISTS = re.compile(r"\(AlreadyExists\)")
+
 UID_CHANGED = re.compile("UID in the precondition")
 
 NO_RIGHT = re.compile(r'is forbidden: User ".+" cannot ')

@@ -1,13 +1,14 @@
-"""Reads environment variables and the build command from the spec that a package contains.
+"""Reads environment variables, secrets and the build command from the spec that a package contains.
 
 The values are used exactly as written, with quotes and spaces: in YAML, a quote in a value is intended.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
-from packager.base import yamlio
+from packager.base import envfile, yamlio
 from packager.package.layout import SPEC
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from packager.package.opened import Package
 
 _ENVIRONMENT = "environment"
+_SECRETS = "secrets"
+_MAX_SECRETS = 100
+"""More than any model needs: each is a question to whoever runs it."""
 
 
 def values(package: Package) -> frozenset[tuple[str, str]]:
@@ -27,12 +31,43 @@ def values(package: Package) -> frozenset[tuple[str, str]]:
     return frozenset((*_of_spec(package), *_of_settings(package)))
 
 
-def _of_spec(package: Package) -> Iterator[tuple[str, str]]:
+def secrets(package: Package) -> dict[str, str]:
+    """Return the names of the package's secrets, each with its description; nothing of what cannot be one.
+
+    Raises:
+        ToolError: The spec cannot be read.
+    """
+    declared = _spec(package, _SECRETS).get(_SECRETS)
+    in_spec = declared if isinstance(declared, dict) else {}
+    by_setting: dict[str, Any] = {
+        path.split(".")[1]: {}
+        for path, _ in _settings(package)
+        if path.startswith(f"{_SECRETS}.") and path.count(".") <= 2
+    }
+    entries = {**by_setting, **in_spec}
+    names = [name for name in entries if re.fullmatch(envfile.NAME, str(name)) and len(str(name)) <= 100]
+    return {str(name): _description(entries[name]) for name in names[:_MAX_SECRETS]}
+
+
+def _description(entry: Any) -> str:
+    description = entry.get("description") if isinstance(entry, dict) else None
+    return " ".join(description.split())[:200] if isinstance(description, str) else ""
+
+
+def _spec(package: Package, word: str = "") -> dict[str, Any]:
+    """Return the package's spec; nothing when there is none that is YAML, or `word` is nowhere in it."""
     path = package.folder / SPEC
     if path.is_symlink() or not path.is_file():
-        return
-    document, _ = yamlio.load(package.reader.read(SPEC, yamlio.MAX_BYTES), package.shown(SPEC))
-    spec = document.data if isinstance(document.data, dict) else {}
+        return {}
+    text = package.reader.read(SPEC, yamlio.MAX_BYTES)
+    if word.encode() not in text:
+        return {}
+    document, _ = yamlio.load(text, package.shown(SPEC))
+    return document.data if isinstance(document.data, dict) else {}
+
+
+def _of_spec(package: Package) -> Iterator[tuple[str, str]]:
+    spec = _spec(package)
     variants = spec.get("variants")
     overlays = spec.get("overlays")
     parts = [
@@ -49,10 +84,16 @@ def _of_spec(package: Package) -> Iterator[tuple[str, str]]:
 
 def _of_settings(package: Package) -> Iterator[tuple[str, str]]:
     """Yield what `--set environment.KEY=VALUE` gave when the package was built."""
+    for path, value in _settings(package):
+        steps = path.split(".")
+        if _ENVIRONMENT in steps[:-1]:
+            yield steps[-1] if steps[-1] != "value" else steps[-2], value
+
+
+def _settings(package: Package) -> Iterator[tuple[str, str]]:
+    """Yield path and value of each `--set` with which the package was built."""
     about: Any = package.inventory.get("spec")
     settings = about.get("set") if isinstance(about, dict) else None
     for setting in settings if isinstance(settings, list) else ():
         path, _, value = str(setting).partition("=")
-        steps = path.split(".")
-        if _ENVIRONMENT in steps[:-1]:
-            yield steps[-1] if steps[-1] != "value" else steps[-2], value
+        yield path, value

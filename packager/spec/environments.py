@@ -26,15 +26,52 @@ RESERVED = {
 
 def check(spec: Spec) -> Iterator[Fault]:
     """Yield every fault of the environments of `spec`."""
-    holders = [
-        ((), spec.environment),
-        *((("variants", index), variant.environment) for index, variant in enumerate(spec.variants)),
-        *((("overlays", name), overlay.environment) for name, overlay in spec.overlays.items()),
-    ]
+    holders = _holders(spec)
     for holder, environment in holders:
         yield from _environment(environment, (*holder, "environment"))
     yield from _reserved(spec)
     yield from _sizes(spec)
+    yield from _secrets(spec, holders)
+
+
+def warnings(spec: Spec) -> Iterator[Fault]:
+    """Yield each variable whose name says that its value is secret, and whose value is in the spec all the same."""
+    from packager.base.masking import is_secret  # noqa: PLC0415 - a build needs none of it
+
+    for holder, environment in _holders(spec):
+        for key, entry in environment.items():
+            value = entry.value if isinstance(entry, Parameter) else entry
+            if isinstance(value, str) and value and is_secret(key):
+                message = f"{key} seems to be secret, and anyone who has the package can read its value"
+                yield Fault((*holder, "environment", key), message, "list it under `secrets`", at_key=True)
+
+
+def _holders(spec: Spec) -> list[tuple[Location, Environment]]:
+    """Return each environment of the spec, and where its holder stands."""
+    return [
+        ((), spec.environment),
+        *((("variants", index), variant.environment) for index, variant in enumerate(spec.variants)),
+        *((("overlays", name), overlay.environment) for name, overlay in spec.overlays.items()),
+    ]
+
+
+def _secrets(spec: Spec, holders: list[tuple[Location, Environment]]) -> Iterator[Fault]:
+    """Names of secrets that are taken, and secrets that have a value in the spec."""
+    for key in spec.secrets:
+        place = ("secrets", key)
+        reason = refusal_reason(key) or RESERVED.get(key)
+        if key in ("DATASET_DIR", "OUTPUT_DIR"):
+            reason = "it names a folder: list it under `environment`"
+        if reason:
+            yield Fault(place, f"{key} cannot be a secret", reason, at_key=True)
+        for name, overlay in spec.overlays.items():
+            if kept := overlay.reserved(key):
+                needs = (place, ("overlays", name))
+                yield Fault(place, f"{key} cannot be set for the overlay {name!r}", kept, at_key=True, needs=needs)
+        for holder, environment in holders:
+            if key in environment:
+                message = f"{key} is one of `secrets`, and a value here would be in the package"
+                yield Fault((*holder, "environment", key), message, "remove it here", at_key=True)
 
 
 def _environment(environment: Environment, place: Location) -> Iterator[Fault]:

@@ -14,6 +14,7 @@ from packager.base.fields import (
     OneLine,
     Registry,
     RelativePath,
+    Secrets,
     Tag,
     Text,
     UseCase,
@@ -107,6 +108,7 @@ class Spec(Fields, frozen=True):
         Meta(description="The purpose, such as image_recognition; becomes a label of the workload."),
     ] = None
     environment: Environment = {}
+    secrets: Secrets = {}
     assets: Annotated[
         list[AssetPath],
         Meta(

@@ -180,6 +180,9 @@ def _expected(error: ValidationError) -> str:
 
 
 def _shown_value(error: ValidationError) -> str:
+    path = tuple(error.absolute_path)
+    if path[:1] == ("secrets",) and len(path) == 2 and isinstance(error.instance, str | int | float):
+        return "a value, which would be in the package"
     return str(len(str(error.instance))) if error.validator == "maxLength" else show(error.instance)
 
 

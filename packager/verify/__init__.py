@@ -113,6 +113,7 @@ def verify(package: Package, checks: Checks) -> Report:
             continue
         problems += _manifest_problems(outcome.overlay, versions)
         problems += _permission_problems(outcome.overlay, checks)
+        notes += rights.notes(outcome.overlay)
         made += objects.made(outcome.overlay)
         unchecked += _without_schema(outcome.overlay)
         exceeded = security.exceeded(outcome.overlay)

@@ -96,13 +96,14 @@ def read(package: Package, edited: Sequence[str]) -> Edits:
         if before is not None:
             now = package.reader.read(path, yamlio.MAX_BYTES)
             file_changes = _changes(package.shown(path), before, permitted(path, before, now), now)
-            lines += map(_masked, file_changes) if path.endswith(".env") else file_changes
+            is_site = path.endswith(layout.site_env(""))
+            lines += (_masked(change, is_site=is_site) if path.endswith(".env") else change for change in file_changes)
     return Edits(package, tuple(edited), tuple(lines))
 
 
-def _masked(change: EditedLine) -> EditedLine:
+def _masked(change: EditedLine, *, is_site: bool) -> EditedLine:
     """Return a change of an env file as it may be shown; in scripts, what is called like a secret may be anything."""
-    before, after = (line and masked_line(line) for line in (change.before, change.after))
+    before, after = (line and masked_line(line, is_site=is_site) for line in (change.before, change.after))
     return replace(change, before=before, after=after)
 
 

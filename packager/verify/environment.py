@@ -24,6 +24,7 @@ def check(overlay: RenderedOverlay) -> Iterator[Problem]:
         for _, container in pods.containers()
         for source in map(mapping, listing(container.get("envFrom")))
     ]
+    secrets = _secrets(overlay)
     workloads: dict[str, list[Manifest]] = {}
     for name, workload in sources:
         known = workloads.setdefault(name, [])
@@ -35,6 +36,25 @@ def check(overlay: RenderedOverlay) -> Iterator[Problem]:
         for key in map(str, mapping(manifest.data.get("data"))):
             for message in _messages(key, readers):
                 yield overlay.problem(manifest, ("data", key), message, at_key=True)
+            if (name, key) in secrets:
+                message = f"{key} is a secret: pods read it from a Secret, and anyone can read this file"
+                yield overlay.problem(manifest, ("data", key), message, "remove this line", at_key=True)
+
+
+def _secrets(overlay: RenderedOverlay) -> set[tuple[str, str]]:
+    """Return the variables that containers get from a Secret, each with the ConfigMaps that they also read."""
+    pairs = set()
+    for pods in overlay.pods:
+        for _, container in pods.containers():
+            from_secrets = [
+                str(variable.get("name"))
+                for variable in map(mapping, listing(container.get("env")))
+                if "secretKeyRef" in mapping(variable.get("valueFrom"))
+            ]
+            for source in map(mapping, listing(container.get("envFrom"))):
+                name = str(mapping(source.get("configMapRef")).get("name"))
+                pairs |= {(name, key) for key in from_secrets}
+    return pairs
 
 
 def _messages(key: str, readers: Sequence[Manifest]) -> Iterator[str]:

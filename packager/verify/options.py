@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from packager.base import envfile
 from packager.base.problems import Problem
 from packager.kubernetes.manifest import at
-from packager.options import BY_NAME, KEYS, conflicts, faults
+from packager.options import KEYS, KNOWN, conflicts, faults
 from packager.package import layout
 from packager.verify.origins import Position, Written
 
@@ -30,7 +30,7 @@ def check(sources: Sources, environment: str) -> Iterator[Problem]:
         if folder in listed:
             yield Problem(*place, "this component is listed twice", "keep one of them")
         listed.setdefault(folder, place)
-    on = {posixpath.basename(folder): folder for folder in listed if posixpath.basename(folder) in BY_NAME}
+    on = {posixpath.basename(folder): folder for folder in listed if posixpath.basename(folder) in KNOWN}
     places = {name: listed[folder] for name, folder in on.items()}
     for conflict in conflicts(on):
         yield Problem(*places[str(conflict.location[-1])], conflict.message, conflict.hint)

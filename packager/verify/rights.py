@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from packager.kubernetes.manifest import listing, mapping
+from packager.base import envfile
+from packager.kubernetes.manifest import at, listing, mapping
+from packager.options import SECRETS
+from packager.package import layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,11 +31,53 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str]) -> Iterator[Problem
     """
     for pods in overlay.pods:
         if "Secret" not in allowed:
+            own = _own_secret(overlay)
             for location, name in _secrets(pods):
+                if own is not None and _is_own(overlay, pods, location, own):
+                    continue
                 message = f"reads the Secret {name!r} of the namespace, which no build does"
                 yield overlay.problem(pods.manifest, location, message, "--allow Secret permits it")
         if "ServiceAccount" not in allowed:
             yield from _account(overlay, pods)
+
+
+def notes(overlay: RenderedOverlay) -> Iterator[Problem]:
+    """Yield what the pods read from the Secret of the package, by the component `secrets`."""
+    own = _own_secret(overlay)
+    places = [
+        (pods, location)
+        for pods in (overlay.pods if own is not None else ())
+        for location, _ in _secrets(pods)
+        if _is_own(overlay, pods, location, str(own))
+    ]
+    if places:
+        keys = dict.fromkeys(str(at(pods.manifest.data, (*location[:-1], "key"))) for pods, location in places)
+        message = f"the pods of {overlay.name} read {', '.join(keys)} from the Secret {own!r} of the namespace"
+        pods, location = places[0]
+        yield replace(overlay.problem(pods.manifest, location, ""), message=message)
+
+
+def _own_secret(overlay: RenderedOverlay) -> str | None:
+    """Return the Secret that SECRET in `site.env` names, where the component `secrets` is on; else None."""
+    for folder, _ in overlay.sources.components:
+        common, _, name = folder.rpartition("/")
+        if name == SECRETS.name:
+            text = overlay.sources.files.get(layout.site_env(common), b"")
+            return next((line.value for line in envfile.lines(text) if line.key == SECRETS.keys[0].name), None)
+    return None
+
+
+def _is_own(overlay: RenderedOverlay, pods: Pods, location: Location, own: str) -> bool:
+    """Whether `location` names the Secret `own` for a variable of the package's secrets, and a key of the same name."""
+    variable = mapping(at(pods.manifest.data, location[:-3]))
+    reference = mapping(mapping(variable.get("valueFrom")).get("secretKeyRef"))
+    name = variable.get("name")
+    return (
+        location[-3:] == ("valueFrom", "secretKeyRef", "name")
+        and reference.get("name") == own
+        and name in overlay.sources.secrets
+        and reference.get("key") == name
+    )
 
 
 def _secrets(pods: Pods) -> Iterator[tuple[Location, object]]:

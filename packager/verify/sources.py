@@ -44,10 +44,17 @@ class Sources:
         kustomizations: The overlay's own first, then those it draws in, the nearest first.
         files: What was read, by path.
         intended: Values of env files that are meant as they stand, with their keys.
+        secrets: The names of the package's secrets.
         start: Where the overlay begins: what a finding points at that has no better place.
     """
 
-    def __init__(self, reader: Reader, start: str, intended: frozenset[tuple[str, str]] = frozenset()) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        start: str,
+        intended: frozenset[tuple[str, str]] = frozenset(),
+        secrets: frozenset[str] = frozenset(),
+    ) -> None:
         self.origins: list[Origin] = []
         self.problems: list[Problem] = []
         self.notes: list[Problem] = []
@@ -57,6 +64,7 @@ class Sources:
         self.files: dict[str, bytes] = {}
         self.shown = reader.shown
         self.intended = intended
+        self.secrets = secrets
         self.start = Position(self.shown(start), 1, 1)
         self._root = reader.folder
         self._read = reader.read

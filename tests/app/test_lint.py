@@ -5,14 +5,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.app.lint import Lint, lint
+from tests import demo
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from tests.conftest import Outcome
 
 
 def test_good_specs(specs: Path) -> None:
     assert lint(["trial"], [specs], tell=pytest.fail) == Lint(())
-    assert Lint(()).as_json() == {"valid": True, "exit_code": 0, "problems": []}
+    assert Lint(()).as_json() == {"valid": True, "exit_code": 0, "problems": [], "warnings": []}
 
 
 def test_all_problems_are_returned_as_data(specs: Path) -> None:
@@ -20,4 +24,21 @@ def test_all_problems_are_returned_as_data(specs: Path) -> None:
     [problem] = answer.problems
     assert (problem.file, answer.exit_code) == (str(specs / "wrong/spec.yaml"), 3)
     assert "Pood" in problem.message
-    assert answer.as_json() == {"valid": False, "exit_code": 3, "problems": [problem.as_json()]}
+    assert answer.as_json() == {"valid": False, "exit_code": 3, "problems": [problem.as_json()], "warnings": []}
+
+
+def test_a_secret_in_an_environment_is_a_warning(tmp_path: Path, mlpack: Callable[..., Outcome]) -> None:
+    lines = "environment: {AWS_SECRET_ACCESS_KEY: abc, STEPS: 20, HF_TOKEN: '', MAX_TOKENS: 5, TOKEN: 7}"
+    variant = "script: train.sh => script: train.sh, environment: {DB_PASSWORD: {value: geheim}}"
+    path = demo.write(tmp_path / "demo", demo.changed(variant, lines))
+    done = mlpack("lint", path)
+    warning = "and anyone who has the package can read its value (list it under `secrets`)"
+    assert (done.code, done.stdout) == (0, "")
+    assert done.stderr.splitlines() == [
+        f"warning: {path}:11:15: AWS_SECRET_ACCESS_KEY seems to be secret, {warning}",
+        f"warning: {path}:10:71: DB_PASSWORD seems to be secret, {warning}",
+    ]
+    answer = mlpack("lint", path, "-o", "json")
+    assert [entry["line"] for entry in answer.json["warnings"]] == [11, 10]
+    assert "abc" not in done.stderr + answer.stdout
+    assert "geheim" not in done.stderr + answer.stdout

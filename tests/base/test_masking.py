@@ -70,6 +70,12 @@ def test_a_line_of_an_env_file(line: str, shown: str) -> None:
     assert masked_line(line) == shown
 
 
+def test_the_name_of_a_secret_is_shown_only_where_it_is_one() -> None:
+    assert masked_line("SECRET=team", is_site=True) == "SECRET=team"
+    assert masked_line("SECRET=team") == "SECRET=***"
+    assert masked_line("HF_TOKEN=a", is_site=True) == "HF_TOKEN=***"
+
+
 def test_configure_shows_no_secret(mlpack: Callable[..., Outcome], hello_mpi: Path, tmp_path: Path) -> None:
     package = shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
     for value in ("first-value", "second-value"):

@@ -342,6 +342,22 @@ def test_a_secret_for_pulling_that_is_missing_or_of_another_type(doctor: Doctor,
     assert doctor().not_ok() == []
 
 
+def test_a_secret_of_the_package_that_is_missing_or_has_a_key_too_few(
+    mlpack: Mlpack, doctor: Doctor, cluster: FakeCluster
+) -> None:
+    build = ("build", "hello-mpi", "--format", "dir", "--force")
+    assert mlpack(*build, "--set", "secrets.HF_TOKEN.description=a", "--set", "secrets.KEY.description=b").code == 0
+    report = doctor("--set", "SECRET=tokens")
+    command = "mlpack secret create hello-mpi -n team"
+    assert report.not_ok() == [("references", "fails")]
+    assert report.of("references") == [("the launcher refers to the Secret tokens, which does not exist", command)]
+    cluster.objects.append(item("Secret", "tokens", type="Opaque", data={"OTHER": "eA==", "KEY": "eA=="}))
+    message = "the Secret tokens has no HF_TOKEN, which the launcher reads"
+    assert doctor().of("references") == [(message, f"{command} --force")]
+    cluster.objects[-1]["data"] |= dict.fromkeys(("KEY", "HF_TOKEN"), "eA==")
+    assert doctor().not_ok() == []
+
+
 def test_a_service_account_that_is_missing(doctor: Doctor) -> None:
     report = doctor("--with", "service-account", "--set", "SERVICE_ACCOUNT=trainer")
     assert report.of("references") == [

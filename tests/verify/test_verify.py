@@ -44,6 +44,61 @@ def test_a_good_package_prints_nothing(mlpack: Run, package: Path, kubectl: Path
     assert (done.code, done.stdout, done.stderr) == (0, "", "")
 
 
+SECRETS = "quickstart/common/mpi/k8s/mlops/secrets/kustomization.yaml"
+
+
+@pytest.fixture
+def with_secrets(mlpack: Run, tmp_path: Path) -> Path:
+    """hello-mpi with a secret."""
+    build = ("build", "hello-mpi", "--format", "dir", "--set", "secrets.HF_TOKEN.description=A token.")
+    assert mlpack(*build).code == 0
+    return tmp_path / "hello-mpi"
+
+
+def test_secrets_of_the_package_are_noted_and_no_others_are_read(
+    mlpack: Run, with_secrets: Path, kubectl: Path
+) -> None:
+    done = mlpack("verify", with_secrets, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (0, "")
+    for overlay in ("multi-node", "single-node"):
+        assert f"the pods of {overlay} read HF_TOKEN from the Secret 'hello-mpi' of the namespace\n" in done.stderr
+    site = with_secrets / "quickstart/common/mpi/k8s/mlops/site/site.env"
+    assert "SECRET=hello-mpi\n" in site.read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("key: HF_TOKEN", "key: PASSWORD"),
+        ("{name: HF_TOKEN, valueFrom", "{name: OTHER, valueFrom"),
+        ("{secretKeyRef: {name: SECRET,", "{secretKeyRef: {name: others,"),
+    ],
+)
+def test_a_component_that_reads_more_than_the_package_says(
+    mlpack: Run, with_secrets: Path, kubectl: Path, old: str, new: str
+) -> None:
+    file = with_secrets / SECRETS
+    component = file.read_text().partition("replacements:")[0]
+    file.write_text(component.replace(old, new).replace("name: SECRET", "name: hello-mpi"))
+    with opened(with_secrets) as package:
+        seal(package)
+    done = mlpack("verify", with_secrets, "--kubectl", kubectl)
+    assert done.code == 5
+    assert "of the namespace, which no build does (--allow Secret permits it)" in done.stdout
+    assert mlpack("verify", with_secrets, "--kubectl", kubectl, "--allow", "Secret").code == 0
+
+
+def test_the_value_of_a_secret_in_an_env_file_is_refused(mlpack: Run, with_secrets: Path, kubectl: Path) -> None:
+    done = mlpack("configure", with_secrets, "--set", "HF_TOKEN=geheim")
+    assert (done.code, "geheim" in done.stderr) == (2, False)
+    assert "--set HF_TOKEN: it is a secret, and anyone can read what is in the package" in done.stderr
+    env = with_secrets / SINGLE / "mlops.env"
+    env.write_text(env.read_text() + "HF_TOKEN=geheim\n")
+    done = mlpack("verify", with_secrets, "--kubectl", kubectl)
+    assert (done.code, "geheim" in done.stdout + done.stderr) == (5, False)
+    assert "HF_TOKEN is a secret: pods read it from a Secret, and anyone can read this file" in done.stdout
+
+
 def test_a_tarball_is_verified_as_it_is(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
     path = tmp_path / "p.tar.gz"
     replace(package / SINGLE / "pod.yaml", "name: hello-mpi-env", "name: other-env")

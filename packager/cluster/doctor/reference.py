@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import ClusterError
+from packager.base.paths import argument
 from packager.cluster import deploy
 from packager.cluster.deploy import DeployState
 from packager.cluster.doctor.case import fails, ok
@@ -16,6 +18,7 @@ from packager.cluster.ownership import owner
 from packager.kubectl.refusals import was_evaluated
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import annotation, name, owners, shown, status, uid
+from packager.options import SECRETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,17 +65,12 @@ def references(case: Case) -> Iterator[CheckResult]:
     for demand in case.demands:
         users = dict.fromkeys(_named_objects(demand.spec), demand.name) | users
     absent = 0
+    keys = _secret_keys(case)
     for (kind, named), who in users.items():
-        if case.overlay.named(kind, named):
-            continue
-        item = case.kubectl.get(f"{kind.lower()}s/{named}")
-        if item is None:
-            absent += 1
-            yield fails(
-                "references",
-                f"the {who} refers to the {kind} {named}, which does not exist",
-                _create_command(case, kind, named),
-            )
+        if not case.overlay.named(kind, named):
+            missing = _missing_reference(case, kind, named, who, keys.get(named, set()) if kind == "Secret" else set())
+            absent += missing is not None
+            yield from [missing] if missing else []
     for secret in _pull_secrets(case):
         item = case.kubectl.get(f"secrets/{secret}")
         if item is None:
@@ -198,6 +196,35 @@ def _named_objects(spec: Any) -> Iterator[tuple[str, str]]:
                 reference = mapping(source.get(field))
                 if reference.get("name") and not reference.get("optional"):
                     yield kind, str(reference["name"])
+
+
+def _missing_reference(case: Case, kind: str, named: str, who: str, keys: set[str]) -> CheckResult | None:
+    """Return what the pods miss of an object that they refer to; None when it is there, with all its `keys`."""
+    item = case.kubectl.get(f"{kind.lower()}s/{named}")
+    create = _create_command(case, kind, named)
+    is_own = bool(keys) and any(
+        folder.rpartition("/")[2] == SECRETS.name for folder, _ in case.overlay.sources.components
+    )
+    if is_own:
+        create = f"mlpack secret create {quote(argument(Path(case.source)))} {case.namespace_flag}"
+    if item is None:
+        return fails("references", f"the {who} refers to the {kind} {named}, which does not exist", create)
+    if missing := sorted(keys - mapping(item.get("data")).keys()):
+        message = f"the Secret {named} has no {', '.join(missing)}, which the {who} reads"
+        return fails("references", message, f"{create} --force" if is_own else None)
+    return None
+
+
+def _secret_keys(case: Case) -> dict[str, set[str]]:
+    """Return the keys of each Secret that the pods cannot start without."""
+    keys: dict[str, set[str]] = {}
+    for demand in case.demands:
+        for container in (*listing(demand.spec.get("initContainers")), *listing(demand.spec.get("containers"))):
+            for variable in map(mapping, listing(mapping(container).get("env"))):
+                reference = mapping(mapping(variable.get("valueFrom")).get("secretKeyRef"))
+                if reference.get("name") and reference.get("key") and not reference.get("optional"):
+                    keys.setdefault(str(reference["name"]), set()).add(str(reference["key"]))
+    return keys
 
 
 def _pull_secrets(case: Case) -> list[str]:

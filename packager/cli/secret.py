@@ -1,0 +1,127 @@
+"""`mlpack secret create`: creates the Secret that a package reads, without a value on any command line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from packager.base.errors import UnansweredError, UsageError, unreadable
+from packager.cli.asking import ask_hidden, has_terminal
+from packager.cli.cluster_arguments import (
+    Context,
+    Kubeconfig,
+    Namespace,
+    PackagePath,
+    Program,
+    Verbose,
+    kubectl_for,
+)
+from packager.cli.console import OutputFormat, emit_data, emit_json, say
+from packager.cli.deploy import DryRun  # noqa: TC001 - typer reads the annotations
+
+if TYPE_CHECKING:
+    from packager.app.secret import NeededSecret
+
+_TRIES = 5
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to `app`."""
+    group = typer.Typer(help="Create the Secret that contains a package's secrets.", no_args_is_help=True)
+    group.command()(create)
+    group.callback()(lambda: None)
+    app.add_typer(group, name="secret")
+
+
+def create(
+    ctx: typer.Context,
+    package: PackagePath,
+    env_file: Annotated[
+        str | None,
+        typer.Option(
+            "--from-env-file",
+            metavar="FILE",
+            help="Read the values from a file with a KEY=value per line, or - for stdin, instead of asking.",
+            show_default=False,
+        ),
+    ] = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    kubectl: Program = "kubectl",
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace these keys of an existing Secret, and keep its other keys.")
+    ] = False,
+    dry_run: Annotated[
+        DryRun | None, typer.Option(help="Create nothing, ask for no value; show what would be.", show_default=False)
+    ] = None,
+    output: Annotated[
+        OutputFormat | None, typer.Option("-o", "--output", help="As JSON, or the name alone.", show_default=False)
+    ] = None,
+    verbose: Verbose = False,
+) -> None:
+    """Create the Secret that the pods of a package read; on a terminal, it asks for each value without showing it.
+
+    kubectl reads the values on its stdin. They are written to no file and shown nowhere.
+    """
+    from packager.app import secret as use_case
+
+    client = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
+    needed = use_case.needed(package)
+    if dry_run:
+        given = {}
+    elif env_file is not None:
+        text, name = _read(env_file)
+        given = use_case.values(text, name, needed)
+    else:
+        given = _answers(needed)
+    created = use_case.create(client, needed, given, force=force, dry_run=dry_run)
+    if output is OutputFormat.json:
+        emit_json(created.as_json())
+        return
+    emit_data(f"secret/{created.name}")
+    keys, state = ", ".join(created.keys), "would be created" if created.dry_run else "created"
+    say(f"{state} in {created.namespace} with {keys}")
+
+
+def _read(env_file: str) -> tuple[bytes, str]:
+    """Return the content of the file, or of stdin, and how messages name it."""
+    from packager.app.secret import MAX_BYTES
+
+    if env_file == "-":
+        return sys.stdin.buffer.read(MAX_BYTES + 1), "stdin"
+    try:
+        with Path(env_file).open("rb") as stream:
+            return stream.read(MAX_BYTES + 1), env_file
+    except OSError as error:
+        raise unreadable(env_file, error) from None
+
+
+def _answers(needed: NeededSecret) -> dict[str, str]:
+    """Return what the user types, for each key.
+
+    Raises:
+        UnansweredError: There is no terminal to ask on.
+        UsageError: There was no valid answer.
+        MlpackError: The input has ended.
+    """
+    if not has_terminal():
+        hint = "--from-env-file FILE reads the values from a file, or from stdin with -"
+        raise UnansweredError("nothing was created: there is no terminal to ask on", hint=hint)
+    say(f"the Secret {needed.name}: what you type is not shown")
+    return {key: _answer(key, description) for key, description in needed.keys.items()}
+
+
+def _answer(key: str, description: str) -> str:
+    from packager.app.secret import complaint_about
+
+    for _ in range(_TRIES):
+        value = ask_hidden(f"{key} ({description.rstrip('.')})" if description else key)
+        complaint = complaint_about(value)
+        if complaint is None:
+            return value
+        say(f"{key}: {complaint}")
+    raise UsageError(f"no valid answer in {_TRIES} attempts; nothing was created")

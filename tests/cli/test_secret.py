@@ -1,0 +1,182 @@
+"""`mlpack secret create`: no value is ever shown, or on a command line."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.cli.host import Host
+from tests import demo
+from tests.fake_cluster import FakeCluster, item
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Mlpack
+
+SPEC = demo.changed("secrets: {HF_TOKEN: {description: A token of huggingface.co.}, WANDB_API_KEY: {}}")
+VALUES = "HF_TOKEN=hf_geheim=\n\nWANDB_API_KEY=0123 4567\n"
+
+
+@pytest.fixture
+def cluster(mlpack: Mlpack, tmp_path: Path) -> FakeCluster:
+    """A cluster, and a package of a model with two secrets in the current folder."""
+    assert mlpack("build", demo.write(tmp_path / "demo", SPEC), "--format", "dir").code == 0
+    cluster = FakeCluster()
+    mlpack.host = Host(cluster)
+    return cluster
+
+
+def create(mlpack: Mlpack, *arguments: str) -> tuple[int, str, str]:
+    done = mlpack("secret", "create", "demo-fp32-training", "-n", "team", *arguments)
+    assert "geheim" not in done.stdout + done.stderr
+    return done.code, done.stdout, done.stderr
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "secrets.env"
+    path.write_text(VALUES, encoding="utf-8")
+    return str(path)
+
+
+def test_the_values_of_a_file(mlpack: Mlpack, cluster: FakeCluster, file: str) -> None:
+    done = create(mlpack, "--from-env-file", file, "-v")
+    assert done[:2] == (0, "secret/demo\n")
+    assert "created in team with HF_TOKEN, WANDB_API_KEY\n" in done[2]
+    assert "kubectl --namespace=team create --filename=- --output=name\n" in done[2]
+    secret = json.loads(cluster.given)
+    decoded = {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
+    assert decoded == {"HF_TOKEN": "hf_geheim=", "WANDB_API_KEY": "0123 4567"}
+    assert (secret["kind"], secret["metadata"], secret["type"]) == ("Secret", {"name": "demo"}, "Opaque")
+    assert not any("geheim" in call or secret["data"]["HF_TOKEN"] in call for call in cluster.calls)
+
+
+def test_stdin(mlpack: Mlpack, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+    with open(file, encoding="utf-8") as stream:  # noqa: PTH123 - in the place of stdin
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert create(mlpack, "--from-env-file", "-", "-o", "name")[:2] == (0, "secret/demo\n")
+    assert b"SEY" not in cluster.given
+    assert set(json.loads(cluster.given)["data"]) == {"HF_TOKEN", "WANDB_API_KEY"}
+
+
+def test_one_that_exists_is_replaced_when_told_to(mlpack: Mlpack, cluster: FakeCluster, file: str) -> None:
+    cluster.objects.append(item("Secret", "demo", data={"HF_TOKEN": "b2xk", "OTHER": "b3RoZXI="}))
+    code, stdout, stderr = create(mlpack, "--from-env-file", file)
+    assert (code, stdout) == (7, "")
+    assert stderr == ("error: the Secret demo already exists\nhint: --force replaces its keys that the package reads\n")
+    assert create(mlpack, "--from-env-file", file, "--force")[0] == 0
+    assert "apply --server-side --force-conflicts" in cluster.calls[-1]
+    (secret,) = cluster.objects
+    assert secret["data"]["OTHER"] == "b3RoZXI="
+    assert base64.b64decode(secret["data"]["HF_TOKEN"]) == b"hf_geheim="
+
+
+def test_another_name(mlpack: Mlpack, cluster: FakeCluster, file: str) -> None:
+    shown = mlpack("configure", "demo-fp32-training", "--set", "SECRET=team-secrets").stderr
+    assert "SECRET=demo  ->  SECRET=team-secrets" in shown
+    assert create(mlpack, "--from-env-file", file)[1] == "secret/team-secrets\n"
+    assert cluster.objects[-1]["metadata"]["name"] == "team-secrets"
+
+
+@pytest.mark.parametrize("how", ["client", "server"])
+def test_a_dry_run_needs_no_values(mlpack: Mlpack, cluster: FakeCluster, how: str) -> None:
+    code, stdout, stderr = create(mlpack, "--dry-run", how, "-o", "json")
+    assert (code, stderr) == (0, "")
+    keys = ["HF_TOKEN", "WANDB_API_KEY"]
+    assert json.loads(stdout) == {"secret": "demo", "namespace": "team", "keys": keys, "dry_run": True}
+    assert cluster.objects == []
+    assert [call for call in cluster.calls if "--dry-run=server" in call] == cluster.calls
+    assert bool(cluster.calls) == (how == "server")
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ("", ["there is no line for HF_TOKEN, WANDB_API_KEY"]),
+        ("HF_TOKEN=a\n", ["there is no line for WANDB_API_KEY"]),
+        (
+            "hf_geheim\nx=geheim\n",
+            ["1:1: expected KEY=value", "2:1: expected a key of the package's secrets: HF_TOKEN"],
+        ),
+        ("HF_TOKEN='geheim'\n", ["1:1: the quotes would be part of the value of HF_TOKEN: remove them"]),
+        ("HF_TOKEN= geheim\n", ["1:1: HF_TOKEN: the value starts or ends with spaces"]),
+        ("HF_TOKEN=\n", ["1:1: HF_TOKEN: the value is empty"]),
+        ("HF_TOKEN=geheim\0x\n", ["1:1: HF_TOKEN: the value is not text"]),
+        ("HF_TOKEN=geheim\nHF_TOKEN=geheim\n", ["2:1: HF_TOKEN is set twice"]),
+        ("export HF_TOKEN=geheim\n", ["1:1: expected a key of the package's secrets"]),
+        (f"HF_TOKEN={'geheim' * 200_000}\n", ["is larger than 1 MiB, the limit of a Secret"]),
+    ],
+)
+def test_a_file_that_does_not_contain_them(
+    mlpack: Mlpack, cluster: FakeCluster, file: str, text: str, problems: list[str]
+) -> None:
+    with open(file, "w", encoding="utf-8") as stream:  # noqa: PTH123 - the fixture gives a text
+        stream.write(text)
+    code, stdout, stderr = create(mlpack, "--from-env-file", file)
+    assert (code, stdout) == (2, "")
+    assert [problem for problem in problems if problem not in stderr] == []
+    assert cluster.calls == []
+
+
+def test_what_the_cluster_says_is_shown_without_the_values(mlpack: Mlpack, cluster: FakeCluster, file: str) -> None:
+    value = base64.b64encode(b"hf_geheim=").decode()
+    cluster.refused["create secret"] = f"Error from server: denied: {value}, that is hf_geheim= and 0123 4567\n"
+    code, _, stderr = create(mlpack, "--from-env-file", file)
+    assert (code, stderr) == (7, "error: denied: ***, that is *** and ***\n")
+
+
+def test_without_a_terminal_nobody_is_asked(mlpack: Mlpack, cluster: FakeCluster) -> None:
+    code, _, stderr = create(mlpack)
+    assert code == 9
+    assert "hint: --from-env-file FILE reads the values from a file, or from stdin with -" in stderr
+    assert cluster.calls == []
+
+
+def test_a_package_without_secrets(mlpack: Mlpack, cluster: FakeCluster, hello_mpi: Path) -> None:
+    done = mlpack("secret", "create", hello_mpi)
+    assert (done.code, done.stderr.splitlines()[0]) == (2, f"error: {hello_mpi} has no secrets")
+    assert cluster.calls == []
+
+
+def test_what_is_typed_is_not_shown(cluster: FakeCluster, tmp_path: Path) -> None:
+    """On a real terminal, with a kubectl that keeps what it reads, and its arguments."""
+    del cluster
+    program = tmp_path / "kubectl"
+    program.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/arguments\n[ "$1" = config ] || cat >{tmp_path}/given\n')
+    program.chmod(0o755)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "packager", "secret", "create", "demo-fp32-training", "--kubectl", str(program)]
+    environment = {**os.environ, "PYTHONPATH": str(demo.CHECKOUT), "TERM": "xterm"}
+    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, env=environment) as child:
+        shown = ""
+        for question, answer in (
+            ("HF_TOKEN (A token of huggingface.co): ", "\n"),
+            ("HF_TOKEN (A token of huggingface.co): ", "hf_geheim\n"),
+            ("WANDB_API_KEY: ", "noch-geheimer\n"),
+        ):
+            end = time.monotonic() + 60
+            while not shown.endswith(question):
+                assert time.monotonic() < end, shown
+                shown += os.read(ours, 4096).decode()
+            os.write(ours, answer.encode())
+            shown += "|"
+        assert child.stdout is not None
+        assert child.stdout.read() == b"secret/demo\n"
+    os.close(theirs)
+    shown += os.read(ours, 4096).decode()
+    os.close(ours)
+    assert child.returncode == 0
+    assert "geheim" not in shown
+    assert "the value is empty" in shown
+    assert "geheim" not in (tmp_path / "arguments").read_text()
+    data = json.loads((tmp_path / "given").read_text())["data"]
+    assert base64.b64decode(data["WANDB_API_KEY"]) == b"noch-geheimer"
