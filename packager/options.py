@@ -1,7 +1,7 @@
 """The options of a site: Kustomize components that travel in every package, switched off.
 
 Each has a folder of its name below `quickstart/common/<framework>/k8s/mlops`, and a line in every overlay's list of
-components. The values that they read stand in one place, `site/site.env` beside these folders: a line of the form
+components. The values that they read are in one place, `site/site.env` beside these folders: a line of the form
 `KEY=value` each. One without a usual value is commented out there, and kubectl 1.24 and later then refuse to render
 the option that reads it.
 """
@@ -53,7 +53,7 @@ class Key(Value, frozen=True):
         description: What it is for, as a sentence.
         form: What its value looks like.
         example: A value that would do.
-        usual: Whether the example is also its value unless somebody changes it; else only the site can know one.
+        usual: Whether the example is also its default value; else only the site knows one.
     """
 
     name: str
@@ -75,8 +75,8 @@ class Option(Value, frozen=True):
         summary: What it does, in half a line.
         keys: What it reads in `site.env`.
         level: The Pod Security level that a workload reaches at best with it.
-        storage: Whether it says where results go, of which there is one place.
-        dataset: Whether it brings the dataset, which is never writable.
+        storage: Whether it decides where results are stored; there can be one such option.
+        dataset: Whether it mounts the dataset, which is never writable.
         paths: The keys of `mlops.env` that name folders outside of the container too.
         needs: The option that it adds to.
         serves: Whether it is for workloads that serve, and for no others.
@@ -93,8 +93,8 @@ class Option(Value, frozen=True):
     serves: bool = False
 
 
-_NOBODYS = "model.example.com"
-"""A domain that nobody has (RFC 2606)."""
+_RESERVED_DOMAIN = "model.example.com"
+"""A reserved domain (RFC 2606)."""
 
 _FOLDERS = ("MODEL_DIR", "OUTPUT_DIR", "DATASET_DIR")
 
@@ -209,7 +209,7 @@ OPTIONS: tuple[Option, ...] = (
         "takes requests from outside of the cluster: by a port of each node, a load balancer or an Ingress",
         (
             Key("EXPOSE", "NodePort, LoadBalancer or Ingress.", EXPOSURE, "NodePort", usual=True),
-            Key("EXPOSE_HOST", "With Ingress: the domain at which it is asked.", DOMAIN, _NOBODYS, usual=True),
+            Key("EXPOSE_HOST", "With Ingress: the domain at which it is asked.", DOMAIN, _RESERVED_DOMAIN, usual=True),
             Key("EXPOSE_CLASS", "With Ingress: one of `kubectl get ingressclass`.", NAME, "nginx", usual=True),
         ),
         serves=True,
@@ -318,8 +318,10 @@ def _unfit(option: Option, site: Mapping[str, str]) -> Iterator[Fault]:
             yield Fault((key.name,), f"{option.name} needs {key.name}, such as {key.example}")
         elif complaint := key.complaint(value):
             yield Fault((key.name,), f"{key.name}: {complaint}")
-    if option.name == "expose" and site.get("EXPOSE") == "Ingress" and site.get("EXPOSE_HOST") == _NOBODYS:
-        yield Fault(("EXPOSE_HOST",), f"an Ingress needs a domain of your own as EXPOSE_HOST, found {_NOBODYS!r}")
+    if option.name == "expose" and site.get("EXPOSE") == "Ingress" and site.get("EXPOSE_HOST") == _RESERVED_DOMAIN:
+        yield Fault(
+            ("EXPOSE_HOST",), f"an Ingress needs a domain of your own as EXPOSE_HOST, found {_RESERVED_DOMAIN!r}"
+        )
 
 
 def _misplaced(option: Option, environment: Mapping[str, str]) -> Iterator[Fault]:

@@ -1,4 +1,4 @@
-"""Documents and messages avoid phrases that readers have stumbled over; each has a plain one to write instead."""
+"""Documents, messages and code avoid phrases that readers have stumbled over; each has a plain one to write instead."""
 
 from __future__ import annotations
 
@@ -31,6 +31,9 @@ BANNED = {
 }
 """Each phrase, as a pattern, and what to write instead."""
 
+BANNED_IN_CODE = r"\b(?:nobody|somebody|anybody|whoever)\b|\bstands?\b(?! for)"
+"""What docstrings and comments avoid: name the person; of a place, write 'is'."""
+
 DOCUMENTS = sorted(
     path
     for pattern in ("*.md", "docs/*.md", "tests/testbed/*.md", "packager/**/templates/**/*.md", "Makefile")
@@ -53,6 +56,12 @@ def test_messages_are_plain() -> None:
         for line, text in _messages(path)
         for advice in _advice(text)
     ] == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(CHECKOUT)))
+def test_docstrings_and_comments_are_plain(module: Path) -> None:
+    lines = enumerate(module.read_text(encoding="utf-8").splitlines(), 1)
+    assert [f"{number}: {line}" for number, line in lines if re.search(BANNED_IN_CODE, line, re.IGNORECASE)] == []
 
 
 def _advice(text: str) -> list[str]:

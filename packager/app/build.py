@@ -36,14 +36,14 @@ class BuildRequest(Value, frozen=True):
 
     Attributes:
         model: A model's name or alias, or the path of its spec; None for all.
-        folders: Where models are looked for, by name.
+        folders: The folders in which models are looked up by name.
         precision: Which variant.
         mode: Which variant.
-        every: Whether every variant is meant.
+        every: Whether to build every variant.
         settings: Other values for fields of the spec, each as `path=value`.
-        root: The folder that the package will lie in, for the pods.
-        registry: Where the image is pulled from.
-        components: Site options that are switched on, and folders of own components.
+        root: The folder that will contain the package, as the pods see it.
+        registry: The registry to pull the image from.
+        components: The site options to switch on, and folders of the user's own components.
         site: Values for them, each as `key=value`.
     """
 
@@ -64,8 +64,8 @@ class Destination(Value, frozen=True):
 
     Attributes:
         folder: Where to.
-        as_folder: Whether a package is a folder, rather than an archive.
-        force: Whether what is in its place is replaced.
+        as_folder: Whether to write a folder instead of an archive.
+        force: Whether to replace an existing output.
         mtime: The time of the files in an archive, in seconds since 1970.
     """
 
@@ -76,7 +76,7 @@ class Destination(Value, frozen=True):
 
 
 class Built(Value, frozen=True):
-    """A package that was written: its name, path and digest, the variant that it is of, and how many files it has."""
+    """A package that was written: its name, path and digest, its variant, and its number of files."""
 
     package: str
     path: Path
@@ -116,10 +116,10 @@ def build(
         request: Which packages.
         destination: Where to.
         tell: Takes notes for a person.
-        progress: Shows how far a long work has come.
+        progress: Shows the progress of long work.
 
     Raises:
-        UsageError: The request cannot be: there is no such model or option, or a value that no package can have.
+        UsageError: The request is invalid: an unknown model or option, or a value that no package can have.
     """
     if request.every and (request.precision or request.mode):
         raise UsageError("--all builds every variant: it takes no --precision or --mode")
@@ -166,7 +166,7 @@ def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) ->
 
 
 def _options(request: BuildRequest, tell: Tell | None = None) -> Options:
-    """Return what is added to the spec; `tell` takes what an option that is on does not have yet."""
+    """Return what is added to the spec; `tell` receives the values that a switched-on option still lacks."""
     selection = select(request.components, request.site)
     if tell is not None:
         for option, key in selection.missing_values:
@@ -254,6 +254,6 @@ class _Writer:
 
 
 def _no_progress(label: str, total: int, *, unit: str) -> AbstractContextManager[Callable[[int], None]]:
-    """Show nothing of a work."""
+    """Show no progress."""
     del label, total, unit
     return nullcontext(lambda _steps: None)

@@ -69,7 +69,7 @@ def check_answers(answers: Answers) -> None:
     """Refuse an invalid root folder and an invalid registry.
 
     Raises:
-        UsageError: It is so.
+        UsageError: One of them is invalid.
     """
     check_options(Options(root=answers.root, registry=answers.registry))
 
@@ -79,7 +79,7 @@ def unset(path: Path, overlay: str | None, *, destination: Path | None = None) -
 
     Args:
         path: A folder or an archive.
-        overlay: Its name; all that there are when None.
+        overlay: Its name; None for all overlays.
         destination: As for `prepared`.
 
     Raises:
@@ -106,14 +106,14 @@ def prepared(
 
     Args:
         path: A folder or an archive.
-        overlay: Which overlay; all that there are when None.
-        answers: What somebody says.
-        ask: Returns what somebody says when `answers` says nothing.
-        destination: Where the new archive is going to be written; None for beside the old one.
+        overlay: The overlay's name; None for all overlays.
+        answers: The values to set.
+        ask: Asks the user for the values when `answers` is empty.
+        destination: The path of the new archive; None for a path beside the old one.
 
     Raises:
-        UsageError: There is no such package or overlay, or an answer cannot be.
-        VerificationError: The package holds what cannot be edited.
+        UsageError: There is no such package or overlay, or an answer is invalid.
+        VerificationError: The package contains something that cannot be edited.
     """
     with _opened(path, overlay, destination) as (package, overlays):
         if answers == Answers():
@@ -126,12 +126,12 @@ def write(edits: PreparedEdits, *, destination: Path | None = None, force: bool 
 
     Args:
         edits: What changes.
-        destination: The new archive; None for a name beside the old one, or the old one when nothing changes.
-        force: Whether a new archive that is there is replaced.
-        tell: Takes that the new archive is there already.
+        destination: The new archive; None for a name beside the old one, or the old one if nothing changes.
+        force: Whether to replace an existing archive.
+        tell: Receives a note if the new archive already exists.
 
     Raises:
-        UsageError: There is something else in its place.
+        UsageError: Something else exists at its path.
     """
     if edits.package.source.is_dir():
         yield from _edit(edits.package, edits.changed)

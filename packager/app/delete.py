@@ -30,16 +30,16 @@ class PreparedDelete:
 
     @property
     def remark(self) -> str | None:
-        """That another person, or another build, has deployed something of it, in a sentence; None when that is not so.
+        """A sentence if another person or another build has deployed part of it; None otherwise.
 
-        Somebody should be asked then.
+        The user should be asked then.
         """
         remarks = (self.target.identity.remark(item) for item in (*self.survey.workloads, *self.survey.rest))
         return next((remark for remark in remarks if remark), None)
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """What stays because somebody wants to keep the results, each as kubectl takes it."""
+        """The objects that stay so that the results are kept, each as a name for kubectl."""
         return tuple(shown(item) for item in self.survey.kept)
 
 
@@ -48,11 +48,11 @@ class Deleted:
     """The result of deleting a package from a cluster.
 
     Attributes:
-        workload: As kubectl takes it: `mpijob/name`; of several, all.
-        objects: What was there and was deleted, each as kubectl takes it.
-        kept: What stays because somebody wants to keep the results.
-        others: What was left, since it is not of the package alone, and whose it is.
-        is_gone: Whether it was waited until all of it was gone.
+        workload: Its name for kubectl, such as `mpijob/name`; all names, if there are several.
+        objects: The objects that were deleted, each as a name for kubectl.
+        kept: The objects that stay so that the results are kept.
+        others: The objects that were left because they do not belong to this package alone, and their owners.
+        is_gone: Whether the delete waited until all objects were gone.
     """
 
     workload: str
@@ -63,7 +63,7 @@ class Deleted:
 
     @property
     def left(self) -> str:
-        """What was left, and whose it is, as a list in a sentence."""
+        """The objects that were left, and their owners, as a list for a sentence."""
         return described(self.others)
 
     def as_json(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def prepare(target: Target, *, keep_results: bool = False) -> PreparedDelete:
     """Find what a delete would remove and what it would leave; change nothing.
 
     Raises:
-        ClusterError: The cluster cannot say.
+        ClusterError: The cluster does not answer.
     """
     return PreparedDelete(
         target, removal.survey(target.kubectl, target.manifests, target.identity, keep_claims=keep_results)
@@ -93,11 +93,11 @@ def delete(prepared: PreparedDelete, *, timeout: float | None) -> Deleted:
 
     Args:
         prepared: What is deleted.
-        timeout: Seconds to wait until it is gone; None not to wait.
+        timeout: Seconds to wait until all is gone; None not to wait.
 
     Raises:
         TimedOutError: It is not gone yet.
-        ClusterError: The server refused, or somebody has put another object in the place of one of them.
+        ClusterError: The server refused, or one of the objects has been replaced by another one.
     """
     target, survey = prepared.target, prepared.survey
     # The workloads first: their pods must not lose their ConfigMaps while they run.

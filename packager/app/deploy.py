@@ -34,10 +34,10 @@ class PreparedDeploy:
     """A deploy that has been checked and may start.
 
     Attributes:
-        target: What is deployed, and where.
-        namespace: Where it goes.
-        situation: What is in the cluster under the workload's name.
-        live: What is there under the names of all that is applied.
+        target: The overlay, and the cluster.
+        namespace: The namespace.
+        situation: What exists in the cluster under the workload's name.
+        live: The existing objects with the names of those to apply.
         surplus: What an option of an earlier deploy has put beside the workloads, and none does any more.
     """
 
@@ -49,35 +49,35 @@ class PreparedDeploy:
 
     @property
     def per_workload(self) -> tuple[PreparedDeploy, ...]:
-        """The same for each of the workloads."""
+        """The same for each workload alone."""
         return tuple(
             replace(self, target=one, situation=deploy.situation(one.manifests, self.live))
             for one in self.target.per_workload
         )
 
     def without(self, before: PreparedDeploy, after: PreparedDeploy) -> PreparedDeploy:
-        """Return the same without what was deleted between two others."""
+        """Return the same without the objects that were deleted between `before` and `after`."""
         gone = before.live.keys() - after.live.keys()
         return replace(self, live={name: item for name, item in self.live.items() if name not in gone})
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing is there under the workload's name."""
+        """Whether nothing exists under the workload's name."""
         return self.situation.state is DeployState.ABSENT
 
     @property
     def is_same(self) -> bool:
-        """Whether the workload is there just as it is applied now, and has not ended."""
+        """Whether the workload exists exactly as it would be applied, and has not ended."""
         return self.situation.state is DeployState.SAME
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the workload is there and different, and takes changes while it runs."""
+        """Whether the workload exists with a different spec and can be changed while it runs."""
         return self.situation.state is DeployState.OUTDATED
 
     @property
     def obstacle(self) -> str | None:
-        """Why nothing can be applied before the workload that is there is deleted, in a sentence; None when it can."""
+        """A sentence that says why the existing workload must be deleted first; None if it need not be."""
         if self.situation.state not in (DeployState.ENDED, DeployState.CHANGED):
             return None
         by = f", deployed by {self.situation.deployed_by}," if self.situation.deployed_by else ""
@@ -87,7 +87,7 @@ class PreparedDeploy:
 
     @property
     def loss(self) -> str | None:
-        """That results will go with the pods, and what keeps them; None when they stay, or the workload is there."""
+        """A sentence that says that the results will be lost with the pods; None if they will not be."""
         new = (one for one in self.per_workload if not one.is_same)
         lost = next((lost for one in new if (lost := lost_with_pods(one.target.manifests))), None)
         if lost is None:
@@ -96,7 +96,7 @@ class PreparedDeploy:
 
     @property
     def author(self) -> str:
-        """Who counts as having deployed it: who has, when it is there just as it is applied now."""
+        """The user to record as its deployer: the earlier one if the workload already exists unchanged."""
         earlier = self.situation.deployed_by if self.is_same else None
         return earlier or self.target.person
 
@@ -106,11 +106,11 @@ class Deployed:
     """What was applied.
 
     Attributes:
-        workload: As kubectl takes it: `mpijob/name`; of several, all.
-        namespace: Where it is.
-        digest: Of the package that it was applied from.
-        deployed_by: Who has deployed it.
-        objects: All that was applied, each as kubectl takes it.
+        workload: Its name for kubectl, such as `mpijob/name`; all names, if there are several.
+        namespace: Its namespace.
+        digest: The digest of the package that was applied.
+        deployed_by: The user who has deployed it.
+        objects: All objects that were applied, each as a name for kubectl.
         removed: What was deleted because the overlay does not contain it any more, each as kubectl takes it.
     """
 
@@ -134,10 +134,10 @@ class Deployed:
 
 
 def check(target: Target, allowed: frozenset[str], level: Level | None) -> None:
-    """See that the overlay may be applied, though it makes objects of the kinds `allowed` or needs this `level`.
+    """Check that the overlay may be applied, if objects of the kinds `allowed` and this `level` are accepted.
 
     Raises:
-        VerificationError: It may not, for all the reasons that it names.
+        VerificationError: It may not be applied; the error contains every problem.
     """
     checks = Checks((target.kubectl.program,), level=level, allowed=allowed, namespace=target.kubectl.namespace)
     problems = trust(target.package, target.rendered, checks)
@@ -149,7 +149,7 @@ def check(target: Target, allowed: frozenset[str], level: Level | None) -> None:
 
 
 def dry_run(target: Target, strategy: str, *, force_conflicts: bool = False, form: str | None = None) -> str:
-    """Return what kubectl says of a dry run: `client` or `server` judges, and it is printed in this form of kubectl's.
+    """Return the output of kubectl's dry run with the strategy `client` or `server`, in kubectl's output form `form`.
 
     Raises:
         ClusterError: The cluster would refuse it.
@@ -165,7 +165,7 @@ def prepare(target: Target) -> PreparedDeploy:
     """Find what is in the cluster under the names of the package's objects; change nothing.
 
     Raises:
-        ClusterError: The cluster cannot say, or something of somebody else's has the name of something of the package.
+        ClusterError: The cluster does not answer, or an object of another owner has the name of one of the package's.
     """
     namespace = target.kubectl.default_namespace()
     live = look_up(target.kubectl, target.manifests.objects)
@@ -194,11 +194,11 @@ def apply(prepared: PreparedDeploy, *, force_conflicts: bool = False) -> Deploye
     What an option has put beside the workloads that is off now is deleted, once the dry run has succeeded.
 
     Args:
-        prepared: What is deployed, and what it meets.
-        force_conflicts: Whether to take over the fields that somebody else has set otherwise.
+        prepared: The deploy, and the existing objects.
+        force_conflicts: Whether to take over fields that another field manager has set.
 
     Raises:
-        ClusterError: The server refused something, or somebody has made an object of the same name meanwhile.
+        ClusterError: The server refused something, or an object of the same name was created meanwhile.
     """
     target, author = prepared.target, prepared.author
     stamped = target.manifests.stamped(target.package.digest, author)
@@ -211,7 +211,7 @@ def apply(prepared: PreparedDeploy, *, force_conflicts: bool = False) -> Deploye
 
 
 def printed(target: Target, form: str) -> str:
-    """Return what was applied, as it is in the cluster, in a form of kubectl's: json, name or yaml."""
+    """Return the applied objects as they are in the cluster, in a form of kubectl's: json, name or yaml."""
     return target.kubectl.run("get", *_resources(target), "--ignore-not-found", f"--output={form}").stdout
 
 

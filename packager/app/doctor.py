@@ -22,7 +22,7 @@ class Examination:
     """The results of all checks.
 
     Attributes:
-        findings: What each check has come to.
+        findings: The result of each check.
     """
 
     findings: tuple[CheckResult, ...]

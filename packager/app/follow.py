@@ -27,8 +27,8 @@ def follow(
     """Yield updates on the workloads; after the last one, nothing more will happen by itself.
 
     Args:
-        target: Whose workload.
-        rendered: The digest of what was applied; a workload with another one is somebody else's.
+        target: The overlay, and the cluster.
+        rendered: The digest of what was applied; a workload with another digest is not this one.
         timeout: Seconds to wait at most; None for as long as it takes.
         patience: Seconds for which something may keep the workload from running, or its end from being noticed by its
             operator, that could pass by itself; None for as long as it takes, and half a minute for its end.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from packager.package.opened import Package
 
 BUILDERS = ("docker", "podman", "buildah")
-"""In the order in which they are tried. All of them take the same words for what is asked of them here."""
+"""In the order in which they are tried. All of them take the same arguments for what is used here."""
 
 _SECONDS = 15.0
 
@@ -141,8 +141,8 @@ def build(request: ImageRequest) -> Iterator[Build]:
     """Give the command that builds the image from the package's Dockerfile; it can be run inside the block.
 
     Raises:
-        UsageError: There is no such package or overlay, or it brings no Dockerfile.
-        VerificationError: An overlay cannot be trusted to say what its image is called.
+        UsageError: There is no such package or overlay, or it contains no Dockerfile.
+        VerificationError: An overlay cannot be rendered safely to read the image's name.
         ToolError: Nothing here builds images.
     """
     check_options(Options(registry=request.registry))
@@ -245,7 +245,7 @@ def dockerfile(package: Package) -> Path:
     """Return the package's Dockerfile.
 
     Raises:
-        UsageError: It brings none.
+        UsageError: It contains none.
     """
     path = package.folder / "Dockerfile"
     if not path.is_file():

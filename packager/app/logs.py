@@ -39,8 +39,8 @@ class Feed:
 
     Args:
         of: Whose logs they are.
-        worker: The worker, or the index, that is meant; the pod that leads when None, or all where none leads.
-        everyone: Whether every pod is meant; each line has its pod before it then.
+        worker: The index of the worker or pod; None for the leading pod, or for all pods if none leads.
+        everyone: Whether to read every pod; each line then begins with the name of its pod.
         is_following: Whether reading goes on, so that troubles may pass: they are said when they begin and end.
 
     Attributes:
@@ -133,7 +133,7 @@ class Feed:
             yield _gap(reader)
 
     def _with_pod_prefix(self, pod: str, data: bytes) -> bytes:
-        """Return a line, or a part of one, as it stands on stdout."""
+        """Return a line, or a part of one, as it is printed on stdout."""
         before = b"\n" if self._open and self._open != pod else b""
         if self._all_pods and self._open != pod:
             before += f"[{pod}] ".encode()
@@ -159,7 +159,7 @@ class Feed:
 
 
 def _drained(block: bytearray) -> bytes:
-    """Return what is in the block, and leave it empty: whoever stops reading here is given nothing twice."""
+    """Return what is in the block, and leave it empty, so that nothing is returned twice if the reading stops here."""
     data = bytes(block)
     block.clear()
     return data

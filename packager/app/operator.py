@@ -56,13 +56,13 @@ def install(  # noqa: PLR0913 - an option each
         name: One of `operator_names`.
         file: A manifest in place of upstream's.
         dry_run: `client` or `server` judges, and nothing is applied; None applies it.
-        force_conflicts: Whether to take over the fields that somebody else has set otherwise.
+        force_conflicts: Whether to take over fields that another field manager has set.
         tell: Takes notes for a person.
 
     Raises:
         ToolError: The manifest cannot be fetched or read.
         UsageError: The file contains no manifests.
-        ClusterError: The cluster refuses, or somebody else's CRD of this name is there.
+        ClusterError: The cluster refuses, or a CRD of this name from another owner exists.
     """
     operator = operators()[name]
     if file is None:

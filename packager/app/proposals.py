@@ -29,7 +29,7 @@ class Proposal:
     """The proposed values.
 
     Attributes:
-        answers: What the package says, as far as it can be, or what suits whoever is asked.
+        answers: The package's own values as far as they are valid, else values that suit the user.
         problems: What the package says now and nothing can run with.
     """
 
@@ -100,8 +100,8 @@ def _is_id(value: object) -> bool:
 
 
 def _proposed_id(now: object, own: int) -> int:
-    """Return the id to propose: what somebody has put in the place of the delivered one, else one's own.
+    """Return the id to propose: the one that has replaced the delivered id, else the user's own.
 
-    A package as delivered refuses root, so whoever is root here is not proposed.
+    A package as delivered refuses root, so the ids of a user who is root here are not proposed.
     """
     return own if own and now in (None, _DELIVERED_ID) else int(str(now or _DELIVERED_ID))

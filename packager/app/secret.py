@@ -146,7 +146,7 @@ def create(
         secret: The Secret.
         given: Its values, by key; in a dry run they are not needed.
         force: Whether the keys of a Secret that exists are replaced.
-        dry_run: "client" asks nobody, "server" asks the cluster; None creates it.
+        dry_run: "client" asks no cluster, "server" asks the cluster; None creates it.
 
     Raises:
         ClusterError: It exists already, or the cluster rejects it.

@@ -38,10 +38,10 @@ class Target:
     Attributes:
         package: The package.
         overlay: The overlay's name.
-        manifests: What it applies.
-        kubectl: The user's.
-        sources: What the overlay is made of.
-        person: Who works here, for those who find it in the cluster: user@machine.
+        manifests: The manifests that it applies.
+        kubectl: The user's kubectl.
+        sources: The files of the overlay.
+        person: The user, to record in the cluster: user@machine.
     """
 
     package: Package
@@ -59,12 +59,12 @@ class Target:
 
     @property
     def per_workload(self) -> tuple[Target, ...]:
-        """The same for each of the overlay's workloads, the main one first."""
+        """The same for each workload of the overlay alone, the main one first."""
         return tuple(replace(self, manifests=manifests) for manifests in self.manifests.per_workload)
 
     @property
     def rendered(self) -> Rendered:
-        """What it applies, as the checks of `packager.verify` look at it."""
+        """What it applies, as the input of the checks of `packager.verify`."""
         from packager.kubernetes.manifest import Manifest
         from packager.verify.overlay import RenderedOverlay as Rendered
 
@@ -73,7 +73,7 @@ class Target:
     def follow(
         self, *, rendered: str | None = None, patience: float | None = None, keep_following: bool = False
     ) -> Iterator[Update]:
-        """Yield what becomes of the main workload; see `packager.cluster.follow`, which knows a patience of its own."""
+        """Yield updates on the main workload; see `packager.cluster.follow`, which has a default patience."""
         from packager.cluster.diagnosis import NOTICE
         from packager.cluster.follow import follow
         from packager.cluster.kept_logs import LogKeeper
@@ -90,24 +90,24 @@ class Target:
         )
 
     def follow_all(self, *, rendered: str | None = None, patience: float | None = None) -> Iterator[Update]:
-        """Yield what becomes of the workloads, until all have come to what they are for or one never will."""
+        """Yield updates on all workloads, until all have reached their goal or one cannot any more."""
         from packager.cluster.follow import combined
 
         return combined([one.follow(rendered=rendered, patience=patience) for one in self.per_workload])
 
     @property
     def shown(self) -> str:
-        """The main workload as kubectl takes it: `mpijob/name`."""
+        """The main workload's name for kubectl: `mpijob/name`."""
         return f"{self.manifests.kind.name.lower()}/{self.manifests.name}"
 
     @property
     def shown_all(self) -> str:
-        """All workloads as kubectl takes them."""
+        """The names of all workloads for kubectl."""
         return ", ".join(one.shown for one in self.per_workload)
 
     @property
     def identity(self) -> Identity:
-        """Who works here, with which build of which package."""
+        """The user, the package and its digest."""
         from packager.cluster.ownership import Identity
 
         return Identity(self.package.name, self.package.digest, self.person)
@@ -131,7 +131,7 @@ def reach(  # noqa: PLR0913 - an option each
     show: Callable[[list[str]], None],
     runner: Runner,
 ) -> Kubectl:
-    """Return the user's kubectl, pointed at a cluster; see `packager.kubectl.client` for what the arguments mean."""
+    """Return the user's kubectl for a cluster; see `packager.kubectl.client` for the arguments."""
     from packager.kubectl.client import Kubectl
 
     return Kubectl(program, namespace, context, str(kubeconfig) if kubeconfig else None, show, runner=runner)
@@ -145,16 +145,16 @@ def open_target(  # noqa: PLR0913 - two of them say who works here, and where
 
     Args:
         path: A folder or an archive.
-        overlay: Its name; the default one when None.
-        kubectl: What renders, and reaches the cluster.
-        workload: The workload of the overlay that is meant where one has to be; the main one when None.
-        person: Who works here: user@machine.
-        tell: Takes what kubectl warns of.
+        overlay: Its name; None for the default one.
+        kubectl: Renders the overlay, and talks to the cluster.
+        workload: The workload to select, for commands that work on one; None for the main one.
+        person: The user: user@machine.
+        tell: Receives the warnings of kubectl.
 
     Raises:
         UsageError: There is no such package, overlay or workload.
-        VerificationError: The overlay draws in what is not in the package.
-        RenderError: kubectl cannot render it, or there is no workload in it that mlpack knows.
+        VerificationError: The overlay includes something from outside of the package.
+        RenderError: kubectl cannot render it, or it contains no workload of a known kind.
     """
     from packager.cluster.manifests import load
     from packager.package import layout

@@ -18,7 +18,7 @@ from packager.base.errors import ToolError, UsageError, reason
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# What rename(2) says when a folder cannot take the place of what is there.
+# The errors of rename(2) when a folder cannot replace what exists.
 _EXISTS_ERRNOS = frozenset((errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR))
 
 
@@ -113,8 +113,8 @@ def _move(work: Path, destination: Path, old: Path, *, replace: bool) -> None:
     if not replace or not os.path.lexists(destination):
         work.rename(destination)  # which fails where there is more than an empty folder
     elif not systemcalls.exchange(work, destination):
-        # No way to exchange two folders in one step here: for a moment there is none. Whoever is killed in it leaves
-        # `old`, which the next sweep puts back.
+        # Two folders cannot be exchanged in one step here: for a moment there is none. A process that is killed then
+        # leaves `old`, which the next sweep puts back.
         with workfolder.signals_blocked():
             destination.rename(old)
             work.rename(destination)

@@ -47,7 +47,7 @@ class Weight(Enum):
     """kustomize reads something else than is written."""
 
     DOUBT = auto()
-    """It is none where somebody means the value as it stands: of blanks, of a '#'."""
+    """A problem unless the value is meant exactly as it is written: blanks, a '#'."""
 
 
 def lines(text: bytes) -> Iterator[Line]:
@@ -99,7 +99,7 @@ def assign(text: bytes, key: str, value: str, name: str) -> bytes:
 
 
 def is_quoted(value: str) -> bool:
-    """Whether `value` stands in quotes, as a shell would have it: here they are part of it."""
+    """Whether `value` is quoted as for a shell: here the quotes are part of the value."""
     return len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
 
 
@@ -109,7 +109,7 @@ def problems(text: bytes, name: str, intended: Collection[tuple[str, str]] = ())
     Args:
         text: It.
         name: How messages call it.
-        intended: Keys with values that are known to be meant as they stand.
+        intended: Keys with values that are known to be intended exactly as written.
     """
     readable = list(_until_too_long(text))
     rows = text.removesuffix(b"\n").split(b"\n")
@@ -147,7 +147,7 @@ def problems(text: bytes, name: str, intended: Collection[tuple[str, str]] = ())
 
 
 def _misread(key: str, equals: str, value: str) -> Iterator[tuple[str, str | None, int]]:
-    """Yield message, hint, and how far into the assignment it stands."""
+    """Yield message, hint, and the offset in the assignment."""
     name = key.removeprefix("export").strip()
     if key.startswith("export ") and re.fullmatch(NAME, name):
         yield f"the key is {key!r}: an env file is not a shell script", f"write {name}={value}", 0
@@ -162,7 +162,7 @@ def _misread(key: str, equals: str, value: str) -> Iterator[tuple[str, str | Non
 
 
 def _doubts(key: str, value: str) -> Iterator[tuple[str, str, int]]:
-    """Yield what a person may mean otherwise: message, hint, and how far into the assignment it stands."""
+    """Yield what may not be intended: message, hint, and the offset in the assignment."""
     start = len(key) + 1
     if not is_quoted(value) and value != value.strip():
         yield f"the spaces around the value are part of {key}'s value", f"write {key}={value.strip()}", start

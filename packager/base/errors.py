@@ -8,7 +8,7 @@
     ├── ToolError          6  a tool or a file of the machine is missing or failed
     │   └── HungError      6  a program did not end in time
     ├── ClusterError       7  the cluster said no, or the job failed
-    │   ├── ConflictError     7  somebody else has set fields that would be set
+    │   ├── ConflictError     7  another field manager has set fields that would be set
     │   ├── UnreachableError  7  the cluster did not answer
     │   └── NotServedError    7  the cluster does not serve this kind of object
     ├── TimedOutError      8  it took longer than the user wanted to wait
@@ -94,7 +94,7 @@ class ClusterError(MlpackError):
 
 
 class ConflictError(ClusterError):
-    """Somebody else has set fields that would be set.
+    """Another field manager has set fields that would be set.
 
     Args:
         message: Who has set what.
@@ -142,5 +142,5 @@ def unreadable(shown: object, error: OSError) -> ToolError:
 
 
 def reason(error: OSError) -> str:
-    """Return what the system had against it, to end a sentence of ours: `permission denied`."""
+    """Return the system's reason in the form that ends a message: `permission denied`."""
     return (error.strerror or str(error)).lower()

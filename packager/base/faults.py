@@ -17,12 +17,12 @@ class Fault:
     """A problem, and its location in the document.
 
     Attributes:
-        location: Where the value stands; for a missing key, where it would, or its mapping.
+        location: The value's location; for a missing key, its own location or that of its mapping.
         message: What was expected and found.
         hint: The fix, where it can be known.
-        at_key: Whether the key is meant, not its value.
-        needs: The places whose values the conclusion rests on; without any, `location`.
-        among: The list or mapping in which something is not; a wrong item of it may have been meant for that.
+        at_key: Whether the problem is about the key, not its value.
+        needs: The locations of the values that the conclusion depends on; `location`, if there are none.
+        among: The list or mapping in which something is missing; one of its wrong items may be that thing, misspelled.
     """
 
     location: Location

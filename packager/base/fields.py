@@ -179,7 +179,7 @@ ResourceName = Annotated[
 ]
 
 
-# Kubernetes takes any text for a word of a command; none that programs take has a control character but these two.
+# Kubernetes allows any text in a command; these are the only control characters that programs expect there.
 Word = Annotated[
     str,
     Meta(
@@ -223,7 +223,7 @@ Secrets = Annotated[
     ),
 ]
 
-# Written out, not `Parameter | EnvironmentValue`: msgspec resolves a union only when its members stand side by side.
+# Written out, not `Parameter | EnvironmentValue`: msgspec does not resolve a nested union.
 Environment = Annotated[
     dict[EnvironmentKey, Parameter | EnvironmentText | int | float | bool],
     Meta(description="More keys for mlops.env: KEY: value, or KEY: {value: …, description: …}."),

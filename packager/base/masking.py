@@ -6,7 +6,7 @@ import re
 
 MASK = "***"
 
-# Plural tokens are what a language model counts, and PIN_MEMORY is no number of anybody's card.
+# Plural tokens are counts of a language model, and the PIN in PIN_MEMORY is not a number of a card.
 _WORDS = frozenset(
     (
         *("auth", "authorization", "bearer", "cookie", "cred", "credential", "credentials", "creds", "key", "keys"),
@@ -26,7 +26,7 @@ _ENDINGS = (
     "token",
 )
 
-# Options of ours whose values are names of Kubernetes objects.
+# Site options whose values are names of Kubernetes objects.
 _NAMES = frozenset(("PULL_SECRET",))
 _SITE_NAMES = frozenset(("SECRET",))
 """The same, in `site.env` alone: in mlops.env a variable that is called so may be a password."""

@@ -51,7 +51,7 @@ def leave_network(program: str) -> Callable[[], None] | None:
     if unshare is None or os.path.realpath(shutil.which(program) or program).endswith("/snap"):
         return None
     maps = [
-        ("/proc/self/setgroups", b"deny"),  # without which nobody may map a group
+        ("/proc/self/setgroups", b"deny"),  # required before a group may be mapped
         ("/proc/self/uid_map", f"{os.geteuid()} {os.geteuid()} 1".encode()),
         ("/proc/self/gid_map", f"{os.getegid()} {os.getegid()} 1".encode()),
     ]

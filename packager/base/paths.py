@@ -41,10 +41,10 @@ def _mode(path: Path) -> int:
         raise unreadable(path, error) from None
 
 
-# tar takes `host:file` for a file of another machine; docker fetches what begins like these, and so does kustomize.
+# tar reads `host:file` from another machine; docker and kustomize fetch paths that begin like these.
 _ADDRESS = re.compile(r"-|git@|github\.com/|[^/]*:")
 
 
 def argument(path: Path) -> str:
-    """Return `path` as other programs take it: never for an option, or for the address of another machine."""
+    """Return `path` in a form that no program reads as an option or as the address of another machine."""
     return f"./{path}" if _ADDRESS.match(str(path)) else str(path)

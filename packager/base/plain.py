@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-# A pipe that nobody writes to would else be waited for.
+# Opening a pipe without a writer would block.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 # What is a link, or no folder, on the way; a socket, or a device without a driver, at the end of it.

@@ -43,7 +43,7 @@ def ordered(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def similar(word: str, words: Iterable[str]) -> str | None:
-    """Return `did you mean 'x'?` for the one of `words` that `word` comes closest to; None when none is close."""
+    """Return `did you mean 'x'?` for the closest of `words`; None if none is close."""
     near = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}?" if near else None
 

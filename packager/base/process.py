@@ -134,7 +134,7 @@ class _Tail:
     """The end of what a program writes to stderr.
 
     Attributes:
-        size: Of all that it has written.
+        size: The bytes that it has written in total.
     """
 
     size: int = 0
@@ -152,7 +152,7 @@ class _Tail:
 
 
 TICK = 1.0
-"""Seconds after which whoever reads is told that nothing has come."""
+"""Seconds without output after which the reader is told."""
 
 
 class Running:
@@ -198,7 +198,7 @@ class Running:
 
 
 class _Output(io.RawIOBase):
-    """A pipe whose reader hears of every TICK in which nothing comes."""
+    """A pipe that reports each TICK without output to its reader."""
 
     def __init__(self, descriptor: int, idle: Callable[[float], object]) -> None:
         self._descriptor = descriptor
@@ -231,7 +231,7 @@ def stream(
 
     Args:
         argv: The program and its arguments.
-        idle: Told, for as long as nothing comes, how many seconds that has been; what it raises ends the reading.
+        idle: Called with the seconds without output, each TICK; what it raises ends the reading.
         keep_stdin_open: Whether its input stays open until `release`; it has none otherwise.
 
     Raises:
@@ -247,8 +247,8 @@ def run_in_terminal(argv: Sequence[str], *, stdout_to_stderr: bool = False, quie
 
     Args:
         argv: The program and its arguments.
-        stdout_to_stderr: Whether what it prints is for people only.
-        quiet: Whether nobody wants to see even that; its errors are seen all the same.
+        stdout_to_stderr: Whether its stdout goes to stderr, because it is for people only.
+        quiet: Whether to drop its stdout; its stderr is still printed.
 
     Raises:
         ToolError: The program is missing, or cannot be started.

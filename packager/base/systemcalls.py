@@ -29,11 +29,11 @@ def exchange(one: Path, other: Path) -> bool:
 
 
 def unshare() -> Callable[[int], int] | None:
-    """Return the function of this name, looked up, as it is called between fork and exec; None but on Linux."""
+    """Look up the system call unshare for use between fork and exec; return None except on Linux."""
     return getattr(_library(), "unshare", None) if sys.platform.startswith("linux") else None
 
 
 def _library(*, use_errno: bool = False) -> Any:
-    import ctypes  # noqa: PLC0415 - only who needs a call pays for it
+    import ctypes  # noqa: PLC0415 - a slow import that few runs need
 
     return ctypes.CDLL(None, use_errno=use_errno)

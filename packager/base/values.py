@@ -11,29 +11,29 @@ from typing import Any, TypeVar
 import msgspec
 
 Meta = msgspec.Meta
-"""What is said of a field beside its type: its form, its limits, its description."""
+"""The metadata of a field: its form, its limits and its description."""
 
 field = msgspec.field
 replace = msgspec.structs.replace
 
 
 class Value(msgspec.Struct, frozen=True):
-    """A value: its fields are given by position or name, and stay as they are."""
+    """An immutable value whose fields are passed by position or by name."""
 
 
 class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every part of a spec has in common: frozen, keys by name only, unknown keys refused."""
+    """The base of every part of a spec: frozen, fields by name only, unknown keys refused."""
 
 
 FieldsType = TypeVar("FieldsType", bound=Fields)
 
 
 class FieldsError(ValueError):
-    """Values are not what the field types ask for."""
+    """A value does not have the type of its field."""
 
 
 def convert(values: Any, kind: type[FieldsType]) -> FieldsType:
-    """Return `values`, dicts and lists, as what a spec is made of. Raises FieldsError at the first wrong one."""
+    """Convert dicts and lists to a part of a spec. Raises FieldsError at the first wrong value."""
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:

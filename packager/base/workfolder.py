@@ -2,7 +2,7 @@
 
 A work folder is called `.mlpack-` and 32 hexadecimal digits. In it lies a mark, which names the folder and its inode
 and is locked for as long as its process lives. No other folder is ever removed: the name alone proves nothing, so
-a folder without a mark that was made in it belongs to somebody else.
+a folder without a mark that was made in it is not ours.
 
     mark      whose folder this is
     file      an output that is being written
@@ -44,13 +44,13 @@ _OPEN_PLACE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_MARK = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
-# Another process may sweep in the instant between a folder and its locked mark, and take it for one that was left.
+# Another process may sweep between the creation of a folder and of its locked mark, and remove it as a leftover.
 _TRIES = 100
 
 
 @contextlib.contextmanager
 def beside(destination: Path) -> Iterator[Path]:
-    """Give a new work folder beside `destination`, on the same file system; it is gone when the block ends.
+    """Create a work folder beside `destination`, on the same file system; it is removed when the block ends.
 
     Raises:
         ToolError: Other processes remove it again and again.
@@ -63,7 +63,7 @@ def beside(destination: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def temporary() -> Iterator[Path]:
-    """Give an empty folder for temporary files, in $TMPDIR; it is gone when the block ends.
+    """Create an empty folder for temporary files in $TMPDIR; it is removed when the block ends.
 
     Raises:
         ToolError: There is no place for temporary files, or it is full.
@@ -79,7 +79,7 @@ def temporary() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Hold back the signals that ask the process to stop until the block ends."""
+    """Block the signals that ask the process to stop until the block ends."""
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
@@ -106,7 +106,7 @@ def is_in_work_folder(path: str) -> bool:
 
 @cache
 def sweep_once(parent: Path) -> None:
-    """Sweep `parent`, but only once in this process: ten thousand packages would take ten thousand looks."""
+    """Sweep `parent` once per process: a build of many packages need not look each time."""
     sweep(parent)
 
 
@@ -125,14 +125,14 @@ def _new_work_folder(parent: Path, destination: str) -> Iterator[Path]:
 
 
 class _Claim(Value, frozen=True):
-    """A work folder of this process, by descriptors: whatever is renamed meanwhile, they lead nowhere else.
+    """A work folder of this process, held by file descriptors, which stay valid if a path is renamed.
 
     Attributes:
-        parent_fd: The folder that it is in.
-        name: What it is called there.
-        folder: It.
+        parent_fd: Its parent folder.
+        name: Its name.
+        folder: The work folder itself.
         mark: Its mark, locked.
-        destination: The name of the output that it is for.
+        destination: The name of the output that is written in it.
     """
 
     parent_fd: int
@@ -179,7 +179,7 @@ def _remove_quietly(remove: Callable[..., None], name: str, parent_fd: int) -> N
 
 
 def _lock(mark: int) -> bool | None:
-    """Return whether the mark is locked now: False when another process holds it, None when nothing can be here."""
+    """Lock the mark and return True; False if another process holds it, None if the file system has no locks."""
     try:
         fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -230,9 +230,9 @@ def _destination(mark: int, name: str, folder: int) -> str:
 
 
 def _remove(parent_fd: int, name: str, folder: int, destination: str) -> None:
-    """Remove a work folder, its mark last; raise OSError when that cannot be, or more lies in it than is made here.
+    """Remove a work folder, its mark last; raise OSError if that fails or it contains files that are not ours.
 
-    An old output that nothing has replaced yet is put back; when something else stands in its place, it stays.
+    An old output that has not been replaced yet is put back, unless something else exists at its path.
     """
     contents = set(os.listdir(folder))
     if not contents <= {_MARK, FILE, FOLDER, OLD}:

@@ -39,7 +39,7 @@ MAX_DEPTH = 40
 # first read as a flat stream of events. A smaller one cannot hold as many.
 _SAFE_BYTES = 8 << 10
 
-# YAML 1.1 breaks lines at these and YAML 1.2 does not; a byte order mark may stand at the start alone.
+# YAML 1.1 breaks lines at these and YAML 1.2 does not; a byte order mark is allowed only at the start.
 _BREAKS = re.compile("[\x85\u2028\u2029\ufeff]")
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -47,13 +47,13 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,9})\.[0-9]{1,6}")
 _WORDS: dict[str, object] = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 Location = tuple[str | int, ...]
-"""Where a value stands in a document: keys and indices from the top."""
+"""The location of a value in a document: keys and indices from the root."""
 
 
 class Span(NamedTuple):
-    """Where something stands in a text, in characters behind a byte order mark: from `start` to before `end`.
+    """A part of a text, from `start` to before `end`, in characters, not counting a byte order mark.
 
-    `column` is the place of `start` in its line, from 0: where the first `-` of a list in lines stands.
+    `column` is the column of `start`, from 0; for a block list, that of its first `-`.
     """
 
     start: int
@@ -62,7 +62,7 @@ class Span(NamedTuple):
 
 
 class Document(Value, frozen=True):
-    """A YAML file: its values, and where each of them stands.
+    """A YAML file: its values and their positions.
 
     Attributes:
         name: The file as the user named it.
@@ -71,7 +71,7 @@ class Document(Value, frozen=True):
 
     name: str
     data: Any
-    _root: yaml.Node | None  # behind `data`, and knows lines and columns; None for an empty file
+    _root: yaml.Node | None  # the node of `data`, with lines and columns; None for an empty file
 
     def problem(self, location: Location, message: str, *, hint: str | None = None, at_key: bool = False) -> Problem:
         """Return a problem with the value at `location` (with its key, for `at_key`).
@@ -86,16 +86,16 @@ class Document(Value, frozen=True):
 
     @property
     def is_flow(self) -> bool:
-        """Whether the whole is written in brackets, as JSON is."""
+        """Whether the document is written in flow style, as JSON is."""
         return bool(getattr(self._root, "flow_style", False))
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing stands in the file, or nothing that could be read."""
+        """Whether the file is empty or could not be read."""
         return self._root is None
 
     def span(self, location: Location, *, at_key: bool = False) -> Span:
-        """Return where the value at `location` (or its key) stands in the text; of an alias, what it stands for.
+        """Return the span of the value at `location`, or of its key; for an alias, the span of its anchor's value.
 
         Raises:
             KeyError: The document has no such location.
@@ -154,7 +154,7 @@ def load_all(text: bytes, name: str, *, max_bytes: int = MAX_BYTES) -> tuple[lis
 def indirections(text: bytes, name: str) -> list[Problem]:
     """Return a finding for each anchor, alias, tag and directive, and for characters that only some readers break at.
 
-    What has none of them holds what stands there, whoever reads it. A syntax error is left to `load`.
+    A file without any of them means the same to every YAML parser. A syntax error is left to `load`.
     """
     source = text.decode("utf-8-sig", "replace")
     problems = []
@@ -174,7 +174,7 @@ def indirections(text: bytes, name: str) -> list[Problem]:
 
 
 def _indirection(event: Any) -> Iterator[tuple[str, str]]:
-    """Yield what makes the value of `event` something else than what stands there, and what mends it."""
+    """Yield the reasons why the value of `event` may differ from what is written, each with the fix."""
     if isinstance(event, yaml.AliasEvent):
         yield f"aliases are not allowed here, found *{event.anchor}", "write the value out"
     elif isinstance(event, yaml.DocumentStartEvent) and (event.version or event.tags):

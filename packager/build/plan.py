@@ -89,7 +89,7 @@ class PlannedOverlay(Value, frozen=True):
 
     @property
     def below_root(self) -> tuple[str, ...]:
-        """The keys of mlops.env whose values are folders below ROOT, as long as nobody has said what that is."""
+        """The keys of mlops.env whose values are folders below ROOT, while ROOT is not set."""
         return tuple(variable.key for variable in self.variables if variable.value.startswith(f"{ROOT}/"))
 
 
@@ -132,17 +132,17 @@ class Plan(Value, frozen=True):
 
     @property
     def dockerfile(self) -> bool:
-        """Whether the package brings the image's Dockerfile."""
+        """Whether the package contains the image's Dockerfile."""
         return any(path == "Dockerfile" for path, _, _ in self.payload)
 
     @property
     def user(self) -> int:
-        """The user and group that the workload runs as until somebody edits the patch."""
+        """The user and group of the workload until the patch is edited."""
         return 0 if "root" in self.site.options else 1000
 
     @property
     def secret(self) -> str:
-        """The Secret that contains the values of the spec's secrets, until somebody edits `site.env`."""
+        """The Secret that contains the values of the spec's secrets, until `site.env` is edited."""
         return self.site.values.get("SECRET", self.spec.name)
 
     @property
@@ -152,7 +152,7 @@ class Plan(Value, frozen=True):
 
     @property
     def own_variables(self) -> dict[str, tuple[Variable, ...]]:
-        """By overlay, what stands in its mlops.env alone, or otherwise than in the others'."""
+        """By overlay, the entries that only its own mlops.env has, or that differ from those of the others."""
         own = {
             overlay.name: tuple(variable for variable in overlay.variables if variable not in self.variables)
             for overlay in self.overlays
@@ -161,7 +161,7 @@ class Plan(Value, frozen=True):
 
     @property
     def nested(self) -> bool:
-        """Whether some code stands in a folder, which a ConfigMap's keys cannot say."""
+        """Whether some code is in a subfolder, which a ConfigMap's key cannot express."""
         return any(file.key != file.path for part in self.code for file in part.files)
 
 
@@ -230,7 +230,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
 
 
 def check_options(options: Options) -> None:
-    """Refuse a root or a registry that could not stand where the package puts it.
+    """Refuse a root or a registry that is invalid where the package uses it.
 
     Raises:
         UsageError: With what was expected and found.

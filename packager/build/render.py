@@ -47,7 +47,7 @@ TEMPLATES = roots(Path(__file__).resolve().parent.parent)
 # What every YAML reads as the same text without quotes: no number, no date, none of YAML 1.1's words.
 _PLAIN = re.compile(r"[A-Za-z/$][A-Za-z0-9_./()$=-]*(:[A-Za-z0-9_./()$=-]+)*")
 
-# JSON leaves these as they are; in YAML they end a line, or may not stand in a file at all.
+# JSON does not escape these; in YAML they end a line, or are not allowed.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 _BLANK_LINES = re.compile(r"^[ \t]*\n", re.MULTILINE)
@@ -64,7 +64,7 @@ def render(plan: Plan) -> Tree:
     """Return the package's files.
 
     Raises:
-        RenderError: A template names what there is not.
+        RenderError: A template refers to an undefined name.
         SpecError: The files are more than a package may have.
     """
     entries: dict[str, Entry] = {}
@@ -122,7 +122,7 @@ def scaffolded() -> tuple[str, ...]:
 
 
 def scalar(value: object) -> str:
-    """Return `value` as one YAML scalar that every YAML reader takes for just this text (or this number)."""
+    """Return `value` as one YAML scalar that every YAML parser reads as exactly this text or number."""
     if isinstance(value, str):
         if _PLAIN.fullmatch(value) and value.lower() not in MISREAD:
             return value

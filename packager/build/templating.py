@@ -49,7 +49,7 @@ class Templates:
         """Return the template with the values of `context` in it.
 
         Raises:
-            RenderError: The template is faulty, or names what there is not.
+            RenderError: The template is invalid, or refers to an undefined name.
         """
         try:
             return self._environment.get_template(template).render(context)
@@ -79,7 +79,7 @@ def _loaders(folders: Mapping[str, Path]) -> list[jinja2.BaseLoader]:
 
 
 def _unavailable_filter(_value: object) -> str:
-    """Stand in for a filter: where it cannot be called, the compiler leaves the call to the template."""
+    """Replace a filter: where it cannot be called, the compiler leaves the call to the template."""
     raise NotImplementedError
 
 

@@ -56,7 +56,7 @@ def mlpack(
 
 
 class _Stopped(BaseException):
-    """A signal asked the process to stop; not an Exception, so that nothing on the way takes it for an error."""
+    """A signal asked the process to stop; not an Exception, so that no handler on the way catches it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None, *, host: Host | None = None) ->
 
 
 def _run(arguments: Sequence[str], host: Host | None) -> int:
-    """Run the command line, say what is wrong, and return the exit code."""
+    """Run the command line, print an error if there is one, and return the exit code."""
     try:
         code = app([*arguments], prog_name="mlpack", standalone_mode=False, obj=host)
     except MlpackError as error:
@@ -98,9 +98,9 @@ def _run(arguments: Sequence[str], host: Host | None) -> int:
 
 
 def _print_usage_error(error: typer.TyperException, arguments: Sequence[str]) -> int:
-    """Say what the command line was expected to be; the arguments that the message quotes may be anybody's."""
+    """Print how the command line is wrong; the message may quote untrusted arguments."""
     context: typer.Context | None = getattr(error, "ctx", None)
-    if context is None or error.message != context.get_help():  # which is what stands there when nothing was asked for
+    if context is None or error.message != context.get_help():  # the message when there were no arguments
         error.message = printable(error.message)
     text = io.StringIO()
     cast("Any", error).show(file=text)
@@ -109,7 +109,7 @@ def _print_usage_error(error: typer.TyperException, arguments: Sequence[str]) ->
 
 
 def _print_system_error(error: OSError, arguments: Sequence[str]) -> int:
-    """Say that the system refused what no stage had expected to be refused: typer's help on a full disk, say."""
+    """Print an error of the system that no stage has handled, such as a full disk while typer prints its help."""
     console.drop_stdout()
     if isinstance(error, BrokenPipeError):
         return console.BROKEN_PIPE_EXIT_CODE

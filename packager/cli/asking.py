@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _GRACE = 0.25
-"""Seconds beyond the limit in which a verb may end by itself, with a better sentence."""
+"""Seconds after the limit in which a verb may still end by itself, with a better message."""
 
 _AGAIN = 0.05
 """Seconds after which the end is tried again: Python ignores what is raised in a finalizer, or as a process forks."""
 
 
 def has_terminal() -> bool:
-    """Whether somebody can be asked."""
+    """Whether there is a terminal to ask a question on."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 

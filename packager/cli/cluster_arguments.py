@@ -93,7 +93,7 @@ def kubectl_for(
     """Return the user's kubectl, pointed at the cluster that the options name; `ctx` says what starts it.
 
     Raises:
-        UsageError: One of them would be taken for an option of kubectl's.
+        UsageError: kubectl would read one of them as an option.
     """
     from packager.app.target import reach
     from packager.cli.host import host

@@ -58,7 +58,7 @@ class _State:
 _state = _State()
 
 BROKEN_PIPE_EXIT_CODE = 128 + signal.SIGPIPE
-"""The exit code when nobody reads stdout any more (`| head`): that of a program that SIGPIPE ended."""
+"""The exit code after stdout was closed (`| head`): that of a program that SIGPIPE ended."""
 
 
 def begin() -> None:
@@ -79,7 +79,7 @@ def begin() -> None:
 
 
 def be_quiet() -> None:
-    """Keep everything for people to oneself but errors, for the rest of the run."""
+    """Print nothing for people except errors, for the rest of the run."""
     _state.is_quiet = True
 
 
@@ -108,7 +108,7 @@ def emit_data(text: str) -> None:
     """Write what programs read to stdout, as it is, with a newline at its end; escaped on a terminal.
 
     Raises:
-        typer.Exit: Nobody reads stdout any more (`| head`): with NOBODY_READS.
+        typer.Exit: stdout has been closed (`| head`): with BROKEN_PIPE_EXIT_CODE.
         ToolError: It cannot take what is written (a full disk), or is closed.
     """
     if sys.stdout.isatty():
@@ -155,7 +155,7 @@ def say(text: str) -> None:
 
 
 def put_question(text: str, end: str = ": ") -> None:
-    """Write a question to stderr, whose answer stands on the same line."""
+    """Write a question to stderr; the answer is typed on the same line."""
     _write_stderr(printable(text), end)
 
 
@@ -175,7 +175,7 @@ def print_usage_error(text: str) -> None:
 
 
 def emit_error_json(error: MlpackError) -> None:
-    """Write an error to stdout as the JSON that was asked for, unless an answer stands there already."""
+    """Write an error to stdout as the requested JSON, unless an answer has already been written."""
     if not _state.has_emitted:
         emit_json({"error": error.as_json()})
 
@@ -221,7 +221,7 @@ def _write(text: str) -> None:
 
 @contextmanager
 def _writing() -> Iterator[None]:
-    """Say why stdout cannot be written."""
+    """Print why stdout cannot be written."""
     if _state.is_closed:
         raise ToolError("stdout is closed: the result cannot be written")
     try:
@@ -238,7 +238,7 @@ def _write_stderr(text: str, end: str = "\n") -> None:
     try:
         sys.stderr.write(f"{text}{end}")
         sys.stderr.flush()
-    except OSError:  # nobody listens
+    except OSError:  # stderr is closed
         _drop(sys.stderr)
 
 

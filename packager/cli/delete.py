@@ -81,7 +81,7 @@ def _ask(prepared: PreparedDelete) -> None:
 
 
 def _report(deleted: Deleted) -> None:
-    """Say what has become of it.
+    """Print the result of the delete.
 
     Raises:
         ClusterError: Something is not the package's, or not only.

@@ -72,7 +72,7 @@ def deploy(
         DryRun | None, typer.Option(help="Apply nothing; show what would be applied.", show_default=False)
     ] = None,
     force_conflicts: Annotated[
-        bool, typer.Option("--force-conflicts", help="Also set fields that somebody else has changed.")
+        bool, typer.Option("--force-conflicts", help="Also set fields that another user has changed.")
     ] = False,
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Apply only the sealed package and permitted edits of it.")
@@ -200,7 +200,7 @@ def _delete_existing_workload(prepared: PreparedDeploy, *, replace: bool, yes: b
 
 
 def _warn_of_lost_results(prepared: PreparedDeploy, *, yes: bool) -> None:
-    """Say that results go with the pods when they do; a first run is asked about where there is a terminal.
+    """Print that results are lost with the pods, if they are; ask before a first run if there is a terminal.
 
     Raises:
         MlpackError: The user wants to keep them.

@@ -18,7 +18,7 @@ def current_user() -> str:
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a uid without a name
-        user = "somebody"
+        user = "unknown"
     return f"{user}@{platform.node() or 'unknown'}"
 
 

@@ -57,7 +57,7 @@ def install(
         DryRun | None, typer.Option(help="Apply nothing; show what would be applied.", show_default=False)
     ] = None,
     force_conflicts: Annotated[
-        bool, typer.Option("--force-conflicts", help="Also set fields that somebody else has changed.")
+        bool, typer.Option("--force-conflicts", help="Also set fields that another user has changed.")
     ] = False,
     verbose: Verbose = False,
 ) -> None:

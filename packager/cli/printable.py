@@ -11,8 +11,8 @@ _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 def printable(text: str) -> str:
     r"""Return `text` on one line, with `\x1b` and `\u202e` for what a terminal would not show as it is.
 
-    Control and format characters (Unicode's Cc and Cf) are escaped, but for a tab; so are line and paragraph
-    separators, and the surrogates that stand for bytes that are not UTF-8.
+    Control and format characters (Unicode's Cc and Cf) are escaped, except a tab; so are line and paragraph
+    separators, and the surrogates that represent bytes that are not UTF-8.
     """
     if text.isprintable():
         return text

@@ -79,7 +79,7 @@ def results(
 
 
 def _report(answer: Results) -> None:
-    """Say what was copied; raise ClusterError when that is not everything."""
+    """Print what was copied; raise ClusterError if that is not everything."""
     _show(answer)
     if not answer.is_complete:
         raise _incomplete(answer.copied.remarks)
@@ -100,7 +100,7 @@ def _show(results: Results) -> None:
 
 
 def _list(what: str, names: Sequence[str], unnamed: int = 0) -> None:
-    """Say what holds for each of `names`, of as many as a person wants to see."""
+    """Print a message for the first few of `names`."""
     for name in names[:_MAX_NAMES]:
         say(f"{what}: {name}")
     if (more := len(names) + unnamed - _MAX_NAMES) > 0:

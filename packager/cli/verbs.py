@@ -52,7 +52,7 @@ VERBS = {
 
 
 class Verbs(TyperGroup):
-    """The group of all verbs. For help and completion a stand-in with the summary will do."""
+    """The group of all verbs. For help and completion, a placeholder with the summary is enough."""
 
     def __init__(self, **attributes: Any) -> None:
         stand_ins = {name: TyperCommand(name, help=verb.summary) for name, verb in VERBS.items()}

@@ -57,7 +57,7 @@ class Lines:
         return
 
     def show(self, update: Update, newest: str | None) -> None:  # noqa: ARG002 - a line that stays is no place for it
-        """Say what has changed since the last update."""
+        """Print what has changed since the last update."""
         if update.silence:
             lost, why = _missing_answer(update)
             if lost != self._lost:

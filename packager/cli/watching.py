@@ -62,7 +62,7 @@ def watch_and_show(
 
 
 def report_end(target: Target, verdict: Verdict) -> None:
-    """Say how it ended and what comes next.
+    """Print how it ended and what comes next.
 
     Raises:
         ClusterError: It has not ended well.
@@ -104,7 +104,7 @@ def report_end(target: Target, verdict: Verdict) -> None:
 
 
 def warn_unseen(unseen: str | None) -> None:
-    """Say what the user may not see, where that is so."""
+    """Print what the user is not allowed to see, if there is such a thing."""
     if unseen:
         say(f"reasons may be missing: {unseen}")
 

@@ -35,11 +35,11 @@ PACK_COMMAND = (
 )
 """What runs in the container, with a mark and the folder behind it.
 
-When a program in a container ends, what it wrote and nobody has read yet may get lost, and kubectl ends with 0 all the
-same (kubernetes/kubernetes#60140). So this one waits until the mark, which stands behind the archive, has arrived.
+When a program in a container ends, output that has not been read yet may be lost, and kubectl ends with 0 all the
+same (kubernetes/kubernetes#60140). So this one waits until the mark, which follows the archive, has arrived.
 """
 
-# What tar fills its last record with, and more: whoever still writes then does not write an archive's end.
+# What tar fills its last record with, and more: a program that still writes then does not write an archive's end.
 _TAIL = 1 << 20
 
 
@@ -106,7 +106,7 @@ def copy(
 
 
 class Marked:
-    """A stream that ends where a mark and an exit code stand; the code is None while they have not come."""
+    """A stream that ends with a mark and an exit code; the code is None until they have arrived."""
 
     def __init__(self, stream: IO[bytes], mark: str) -> None:
         self.code: int | None = None

@@ -57,7 +57,7 @@ class Situation:
         state: In a word.
         live: The workload that is there.
         differences: What would have to change, object by object, as a person reads it.
-        deployed_by: Who deployed what is there, as far as it is known.
+        deployed_by: The user who deployed the existing workload, if known.
     """
 
     state: DeployState
@@ -102,7 +102,7 @@ def apply(
         kubectl: The user's.
         manifests: JSON or YAML.
         dry_run: `server` or `client` to apply nothing.
-        force_conflicts: Whether to take over the fields that somebody else has set otherwise.
+        force_conflicts: Whether to take over fields that another field manager has set.
         flags: More flags for kubectl.
 
     Returns:
@@ -139,10 +139,10 @@ def apply_all(  # noqa: PLR0913 - what is there, what comes and what goes
         stamped: The same, as it is applied.
         live: What was looked up under its names before.
         surplus: What is deleted before it is applied, for an autoscaler would go on to change the workload.
-        force_conflicts: Whether to take over the fields that somebody else has set otherwise.
+        force_conflicts: Whether to take over fields that another field manager has set.
 
     Raises:
-        ClusterError: The server refused something, or somebody has made an object of the same name meanwhile.
+        ClusterError: The server refused something, or an object of the same name was created meanwhile.
         TimedOutError: Something of `surplus` is not gone yet; nothing was applied.
     """
     apply_stamped = partial(apply, kubectl, stamped, flags=_AS_JSON)

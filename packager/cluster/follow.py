@@ -34,7 +34,7 @@ class SnapshotReader(Protocol):
     """Takes a snapshot."""
 
     def __call__(self, *, events: bool) -> Snapshot | None:
-        """Return what is there; None when the workload is not.
+        """Return the workload and its objects; None if the workload does not exist.
 
         Args:
             events: Whether to ask for events too, of which a namespace may hold thousands.
@@ -101,7 +101,7 @@ def follow(  # noqa: PLR0913 - two of them are the time, which tests make up
         read: Takes a snapshot.
         kind: The workload's kind.
         rendered: What the workload's annotation says that was applied; another value means another deploy.
-        deadline: The time, by `clock`, after which nobody waits any more; None for never.
+        deadline: The time, by `clock`, after which the waiting ends; None for never.
         patience: Seconds in which the workload's operator may yet see its end.
         keep_following: Whether to go on while it serves; else that is the last word.
         clock: Seconds, ever growing.
@@ -266,6 +266,6 @@ class _Updates:
 
 
 def _replaced_update(snapshot: Snapshot, what: str) -> Update:
-    message = f"{annotation(snapshot.workload, DEPLOYED_BY) or 'somebody'} {what}"
+    message = f"{annotation(snapshot.workload, DEPLOYED_BY) or 'another user'} {what}"
     finding = Finding("Replaced", shown(snapshot.workload), message)
     return Update(Verdict(Phase.ABSENT, message, (finding,)), snapshot, is_last=True)

@@ -36,7 +36,7 @@ _CAUSES = {
     "TaintManagerEviction": "its node does not answer, or has a taint that it does not tolerate",
     "Evicted": "its node had too little left of something",
 }
-"""Events about a pod that say why it was stopped."""
+"""Reasons of events that tell why a pod was stopped."""
 
 
 def losses(kind: Workload, snapshot: Snapshot) -> list[Finding]:
@@ -97,7 +97,7 @@ def _main_gone(kind: Workload, snapshot: Snapshot) -> Finding | None:
 
 
 def _killed(snapshot: Snapshot) -> list[Object]:
-    """Return the events by which kubelets say that they stop pods that are gone now: one a pod, the newest first."""
+    """Return the events of kubelets that stop pods which are gone now: one for each pod, the newest first."""
     pod_uids = {uid(pod) for pod in snapshot.pods}
     begin = created(snapshot.workload)
     killed = {}

@@ -30,9 +30,9 @@ class Manifests:
 
     Attributes:
         objects: All of it, in the order in which it is applied; the workloads included.
-        workloads: What runs; the first is meant where one has to be and none is named.
+        workloads: The workloads; the first is the one to use if none is named.
         digest: Of everything, as rendered.
-        index: Which of the workloads is meant: the main one, here.
+        index: The index of the selected workload; by default the main one.
     """
 
     objects: tuple[Object, ...]
@@ -119,7 +119,7 @@ def load(rendered: str, overlay: str, main: str = "") -> Manifests:
     Args:
         rendered: A YAML stream.
         overlay: How messages name where it comes from.
-        main: The name of the workload that is meant where none is named, which builds name after package and overlay;
+        main: The name of the workload to use if none is named; builds name it after package and overlay;
             where there is none of it, the first that ends by itself.
 
     Raises:

@@ -72,7 +72,7 @@ def _workload(kubectl: Kubectl, kind: Workload, name: str) -> tuple[list[Object]
 
 
 def _intermediates(kubectl: Kubectl, kind: Workload, workload: Object) -> tuple[tuple[Object, ...], str | None]:
-    """Return what stands between the workload and its pods, or why the user may not see it."""
+    """Return the objects between the workload and its pods, or why the user is not allowed to see them."""
     labels = kind.selector(workload)
     known = {uid(workload)}
     intermediates: list[Object] = []

@@ -30,7 +30,7 @@ IMAGE_PATIENCE = 15.0
 """A registry may hiccup; an image that is still not there after this long is not coming."""
 
 CONFIG_PATIENCE = 10.0
-"""Somebody may be about to apply the ConfigMap or the Secret that is missing."""
+"""The missing ConfigMap or Secret may be applied soon."""
 
 CRASH_PATIENCE = 30.0
 """A kubelet that holds a container back for this long has started it three times (10 s, 20 s, 40 s)."""
@@ -123,7 +123,7 @@ def _unscheduled(pod: Object, scheduled: Object) -> Finding:
     detail = scheduled.get("message", "")
     if scheduled.get("reason") == "SchedulingGated":
         return Finding("SchedulingGated", shown(pod), "held back by a scheduling gate (for example of a queue)")
-    # What the scheduler tells of preemption and of devices that could be freed is of use to nobody who waits.
+    # The scheduler's remarks about preemption and about devices that could be freed do not help a user who waits.
     detail = re.sub(r"\.? ?(no new claims to deallocate, )?preemption:.*", "", detail).rstrip(". ,")
     hint = None
     if "Insufficient" in detail:

@@ -86,7 +86,7 @@ def install(
     """Apply the operator with server-side apply, and return kubectl's message on each object.
 
     Raises:
-        ClusterError: The cluster refuses, or somebody else's CRD of this name is there.
+        ClusterError: The cluster refuses, or a CRD of this name from another owner exists.
     """
     versions = served(kubectl, operator)
     if versions and operator.api.partition("/")[2] not in versions:
@@ -152,7 +152,7 @@ def installed(kubectl: Kubectl, operator: Operator, manifests: Bundle | None, *,
     Args:
         kubectl: The user's.
         operator: Which one.
-        manifests: What to look for; None for what the release brings.
+        manifests: The objects to look for; None for those of the release.
         keep_crds: Whether CRDs, and so all jobs, stay.
 
     Raises:
@@ -193,7 +193,7 @@ def _is_own(item: Object) -> bool:
     """Whether `install` has applied the object, and no other installer (Helm, Argo CD, kubectl apply) claims it."""
     claims = ("meta.helm.sh/release-name", "argocd.argoproj.io/tracking-id", _LAST_APPLIED)
     is_claimed = any(annotation(item, claim) for claim in claims)
-    # What is applied with nothing but a name, as a ServiceAccount may be, is managed by nobody.
+    # An object that is applied with nothing but a name, as a ServiceAccount may be, has no field manager.
     return not is_claimed and (FIELD_MANAGER in managers(item) or not managers(item))
 
 

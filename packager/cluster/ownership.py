@@ -31,7 +31,7 @@ Key = tuple[str, str]
 """An object's kind and name."""
 
 
-# What the API server calls the manager of fields that nobody managed before the first server-side apply (apimachinery,
+# The API server's name for the manager of fields that had none before the first server-side apply (apimachinery,
 # managedfields/internal/skipnonapplied.go).
 _NO_MANAGER = "before-first-apply"
 
@@ -51,7 +51,7 @@ class Identity:
     user: str
 
     def owns(self, item: Object) -> bool:
-        """Whether an object is this package's, of whatever build and whoever deployed it."""
+        """Whether an object belongs to this package, whatever its build and deployer."""
         if not {MANAGED_BY, PACKAGE} & set(labels(item)):  # an overlay may have been edited to give none
             return annotation(item, DIGEST) is not None
         return labels(item).get(MANAGED_BY) == "mlpack" and labels(item).get(PACKAGE) == self.package
@@ -78,7 +78,7 @@ def key(item: Object) -> Key:
 
 
 def resource(item: Object) -> str:
-    """Return `kind.group/name`, as kubectl takes it, for an object of a manifest."""
+    """Return an object's name for kubectl: `kind.group/name`."""
     group, slash, _ = item["apiVersion"].partition("/")
     kind = item["kind"].lower()
     return f"{kind}.{group}/{name(item)}" if slash else f"{kind}/{name(item)}"
@@ -108,7 +108,7 @@ def owner(item: Object) -> str:
 
 
 def managers(item: Object) -> set[str]:
-    """Return who manages fields of an object, but for those that only report in its status."""
+    """Return the managers of an object's fields, except those that only write its status."""
     return {entry["manager"] for entry in _entries(item)} - {_NO_MANAGER}
 
 
@@ -129,10 +129,10 @@ def refuse_taken(live: Mapping[Key, Object], identity: Identity) -> None:
 
 
 def foreign_objects(items: Iterable[Object], known: Mapping[Key, Object]) -> list[Object]:
-    """Return those objects that somebody else has made since `known` was looked up, which we have applied over.
+    """Return the objects that others have created since `known` was looked up, and that this deploy has changed.
 
-    What we have just made is managed by nobody else yet; what others made of the same package carries its labels by
-    their own hand.
+    An object that this deploy has created has no other manager yet. On one that others made from the same package, they
+    manage the labels themselves.
     """
     return [item for item in items if key(item) not in known and _is_only_labelled_by_us(item)]
 
@@ -149,7 +149,7 @@ def refuse_foreign(items: Iterable[Object]) -> None:
 
 
 def foreign_data(item: Object, manifest: Object) -> list[str]:
-    """Return who has put data of their own into an object that the package brings: `bob has set data.KEY`."""
+    """Return who has added data to an object of the package: `bob has set data.KEY`."""
     keys_by_manager: dict[str, set[str]] = {}
     for part in ("data", "binaryData"):
         extra = set(item.get(part) or ()) - set(manifest.get(part) or ())
@@ -184,6 +184,6 @@ def _labels_of(entry: Object) -> Object:
 
 
 def _entries(item: Object) -> list[Object]:
-    """Return the object's managed fields, but for what controllers report in its status."""
+    """Return the object's managed fields, except those that controllers write in its status."""
     entries = item["metadata"].get("managedFields") or ()
     return [entry for entry in entries if not entry.get("subresource") and entry.get("manager")]

@@ -87,7 +87,7 @@ class Memory:
 
     def _start_attempt(self, main: Object) -> None:
         self._main, self._is_over, self._workers = main, False, {}
-        # Of an attempt whose beginning nobody saw, nobody knows which workers it began with.
+        # If the beginning of an attempt was not observed, its first workers are not known.
         self._losses = {
             finding.subject: finding for finding in self._losses.values() if finding.reason == LOST and has_ended(main)
         }
@@ -108,7 +108,7 @@ class Memory:
         self._losses.setdefault(subject, finding)
 
     def _note_main_gone(self, snapshot: Snapshot) -> None:
-        """Say of a main pod that is gone what can be said when nobody saw its end."""
+        """Describe a main pod that is gone and whose end was not observed."""
         if self._main is None or self._is_over or self._kind.stops_its_pods(snapshot):
             return
         subject = shown(self._main)

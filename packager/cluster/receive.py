@@ -31,7 +31,7 @@ _MAX_FILES = 1_000_000
 # What stays free on the disk, unless half of what is free is less.
 _RESERVE = 1 << 30
 
-# Nobody reads more names than these.
+# More names would not be read.
 _MAX_NAMES = 1_000
 
 _FILES = b"0\x007"
@@ -57,7 +57,7 @@ class Received:
         files: How many files arrived.
         size: Their bytes.
         skipped: The names of what was left out, fit for a terminal: links, devices, sparse files, and what has a name
-            that may not stand in the folder, or cannot. The first thousand.
+            that must not be in the folder, or cannot be. The first thousand.
         unnamed: How many more were left out.
     """
 
@@ -137,7 +137,7 @@ def _disk_limits(folder: Path) -> Limits:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The folder that everything goes into: open, with a work folder of ours in it, and as messages name it."""
+    """The folder that receives the files: its descriptor, a work folder in it, and its name for messages."""
 
     root: int
     work: int

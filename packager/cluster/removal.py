@@ -89,7 +89,7 @@ def remove(kubectl: Kubectl, items: Sequence[Object], *, timeout: float | None) 
 
     Raises:
         TimedOutError: They are not gone yet.
-        ClusterError: The server refused, or somebody has put another object in the place of one of them.
+        ClusterError: The server refused, or one of the objects has been replaced by another one.
     """
     begin = kubectl.runner.clock()
     listed: dict[str, dict[str, str]] = {}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
 
 READER_LIFETIME = 3600
-"""Seconds after which a reader that nobody has deleted (this machine has crashed, say) ends by itself."""
+"""Seconds after which a reader pod that was not deleted, for example after a crash of this machine, ends."""
 
 _READER_PATIENCE = 120.0
 _SECONDS = 60.0

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 _NAMED = 1_000
-"""Names that are kept; more nobody reads."""
+"""The largest number of names to keep."""
 
 _OTHERS = 20
 _WIDTH = 300

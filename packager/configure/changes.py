@@ -226,7 +226,7 @@ def _check_overlay(files: Files, overlay: str, answers: Answers) -> None:
 
 
 def _set(files: Files, overlays: Sequence[str], key: str, value: str) -> None:
-    """Set `key` where it stands: where the options' values are, else in each overlay's mlops.env."""
+    """Set `key` in the file that has it: that of the options' values, else each overlay's mlops.env."""
     site = [path for path in site_files(files.package) if _has_key(files.read(path), key)]
     for path in site:
         files.assign(path, key, value)

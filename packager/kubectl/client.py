@@ -31,7 +31,7 @@ _RETRY_SECONDS = 2.0
 """Seconds between two questions for a kind that is not served: an API server that starts learns of them one by one."""
 
 
-# The files that are given to kubectl are ours, and gone when somebody reads of them.
+# The files that are passed to kubectl are temporary, and gone when the message is read.
 _FILE = re.compile("(--filename=)(.+)")
 
 
@@ -235,7 +235,7 @@ class Kubectl:
         return str(error_from(stderr))
 
     def default_namespace(self) -> str:
-        """Return the namespace that is meant: the one given, else the context's, else `default`.
+        """Return the effective namespace: the one given, else the context's, else `default`.
 
         Raises:
             ClusterError: The kubeconfig cannot be read, or has no such context.

@@ -30,13 +30,13 @@ _SECONDS = 120.0
 """Far above what any overlay takes."""
 
 MAX_BYTES = 16 << 20
-"""How much an overlay may render to: the code of a whole package stands in it."""
+"""How much an overlay may render to: it contains the code of the whole package."""
 
 
 def kustomize(folder: Path, *, program: str = "kubectl", runner: Runner = SYSTEM) -> Rendered:
     """Render the kustomization in `folder`, without a network as far as this system allows it.
 
-    What stands in `folder` was read by `packager.verify.kustomization`: nothing else may be given to kubectl.
+    `folder` contains only what `packager.verify.kustomization` has read: kubectl must not be given anything else.
 
     Raises:
         ToolError: There is no such kubectl, or it came to no end.

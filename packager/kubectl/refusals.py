@@ -81,7 +81,7 @@ def explained_error(stderr: str) -> MlpackError:
         fields = [(manager, paths.replace("- ", " ").split()) for manager, paths in conflicts]
         changes = "; ".join(f"{manager} has set {', '.join(paths)}" for manager, paths in fields)
         return ConflictError(
-            f"the object was changed by somebody else: {changes}",
+            f"the object was changed by another field manager: {changes}",
             frozenset((manager, path) for manager, paths in fields for path in paths),
             hint="--force-conflicts sets these fields as the package says",
         )

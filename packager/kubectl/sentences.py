@@ -25,13 +25,13 @@ UNREACHABLE = re.compile(
     r"|not yet ready to handle request",
     re.IGNORECASE,
 )
-"""Nobody has answered, or nobody who could."""
+"""There was no answer, or none from the API server."""
 
 ANSWERED = re.compile(
     r"Error from server \((?!InternalError|ServiceUnavailable|Timeout|ServerTimeout|TooManyRequests)"
     r"(?!.*not yet ready to handle request)"
 )
-"""The server has answered; what it says may quote what somebody else could not reach."""
+"""The server has answered; its message may quote the connection errors of another component."""
 
 # Where kubectl looks when no kubeconfig says where, and what it says when that is all that it was asked about.
 NO_CLUSTER = re.compile(
@@ -75,7 +75,7 @@ PREREQUISITE_MISSING = re.compile(r"(?=.*(namespaces|serviceaccount)).*not found
 """The namespace or the service account of a pod is not there."""
 
 TRIAL_POD_PREFIX = re.compile(r'error when creating "[^"]+": |pods "mlpack-doctor-[^"]*" is (forbidden|invalid): ')
-"""What stands before the reason why a pod that doctor tried was refused."""
+"""The text before the reason why a pod that doctor tried was refused."""
 
 HIDDEN_FROM_USER = re.compile(r"\((Forbidden|NotFound)\)|is forbidden")
 """The server does not show its own state to this user."""
@@ -85,7 +85,7 @@ CANNOT_EVALUATE = re.compile(
     r"|invalid configuration|ensure crds are installed",
     re.IGNORECASE,
 )
-"""The server has answered and cannot say what it thinks of a manifest; beside UNREACHABLE and TROUBLES."""
+"""The server has answered but could not judge a manifest; in addition to UNREACHABLE and TROUBLES."""
 
 CONFLICT = re.compile(r'conflicts? with "([^"]+)"[^:]*:((?:\s+-?\s*\.\S+)+)')
 
@@ -154,7 +154,7 @@ class Refusal:
         pattern: The server's words, lines made one.
         hint: What mends it; takes the pattern's groups.
         message: What to say in their place; None for the server's own words.
-        final_after: Seconds after which nobody should expect it to go away by itself.
+        final_after: Seconds after which it can be expected to stay.
     """
 
     reason: str

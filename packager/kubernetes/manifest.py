@@ -45,7 +45,7 @@ class Manifest(Value, frozen=True):
 
 
 def at(value: Any, location: Location) -> Any:
-    """Return what stands at `location`; None when there is nothing."""
+    """Return the value at `location`; None if there is none."""
     for step in location:
         if isinstance(value, dict):
             value = value.get(step)

@@ -16,11 +16,11 @@ _PACKAGE_FOLDERS = frozenset(("/etc/mlpack", "/etc/mlpack/env", "/etc/mlpack/run
 _KERNEL_FOLDERS = ("/proc", "/sys")
 
 ROOT = "ROOT"
-"""What stands in mlops.env as delivered, for the folder that the package lies in."""
+"""The placeholder in mlops.env for the folder that contains the package."""
 
 
 def normalized(path: str) -> str:
-    """Return the folder that the kubelet takes `path` for: an absolute one."""
+    """Return the absolute folder that `path` means to the kubelet."""
     return posixpath.normpath(f"/{path}").replace("//", "/")
 
 
@@ -28,7 +28,7 @@ def complaint(path: str) -> str | None:
     """Return why no volume of a package can be mounted at `path`; None when one can.
 
     Args:
-        path: As it is written: absolute, or below ROOT, which stands for a folder that is not known yet.
+        path: As it is written: absolute, or below ROOT, the placeholder for a folder that is not known yet.
     """
     if not path.startswith(("/", f"{ROOT}/")) or ":" in path or ".." in path.split("/") or path.strip("/ ") == "":
         return f"expected an absolute path (or one below ROOT) without ':' and '..', found {path!r}"

@@ -46,7 +46,7 @@ def owners(item: Object) -> set[str]:
 
 
 def is_being_deleted(item: Object) -> bool:
-    """Whether somebody has deleted the object and it is not gone yet."""
+    """Whether the object has been deleted and is not gone yet."""
     return "deletionTimestamp" in item["metadata"]
 
 

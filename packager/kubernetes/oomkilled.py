@@ -42,7 +42,7 @@ def killed_process(subject: str, where: str, limit: str | None, ended: str) -> F
 
 
 def memory_limit(spec: Object, container: str | None = None) -> str | None:
-    """Return the memory that a container of a pod's spec may take, its first one's when none is named."""
+    """Return the memory limit of a container in a pod's spec; of the first one if none is named."""
     specified = [*spec["containers"], *(spec.get("initContainers") or ())]
     for entry in specified:
         if container in (None, entry["name"]):

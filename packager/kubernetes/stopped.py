@@ -72,7 +72,7 @@ def stop_requested_at(pod: Object) -> datetime | None:
 
 
 def ended_at(pod: Object) -> datetime | None:
-    """Return when the pod's main container ended; None when it has not, or nobody says when."""
+    """Return when the pod's main container ended; None if it has not, or the time is not known."""
     terminated = _main_state(pod).get("terminated") or {}
     return moment(terminated["finishedAt"]) if terminated.get("finishedAt") else None
 
@@ -97,7 +97,7 @@ def _ended_first(pod: Object, snapshot: Snapshot) -> bool:
     if end is None:
         return True
     if stop is None:
-        # It was told in a moment that nobody knows; a kubelet that tells what it did would have told of a kill.
+        # The time of the signal is not known; a kubelet that reports its actions would have reported a kill.
         if any(event["involvedObject"].get("uid") == uid(pod) for event in snapshot.events):
             return True
         return moment(pod["metadata"]["deletionTimestamp"]) - end > _KUBELET_CONFIRMATION

@@ -51,7 +51,7 @@ class Finding:
         message: What is wrong.
         hint: What mends it, where that can be known.
         blocks: Whether the workload cannot go on because of it.
-        final_after: Seconds after which nobody should expect it to go away by itself; NEVER for what may at any time.
+        final_after: Seconds after which it can be expected to stay; NEVER if it may pass at any time.
         log: The last lines that the container wrote.
         others: How many more objects the same holds for.
         container: Whose log tells more, when the pod's status holds none of it.

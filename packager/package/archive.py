@@ -1,4 +1,4 @@
-"""Writes a Tree as a reproducible tar.gz, and safely extracts a tar.gz from anybody."""
+"""Writes a Tree as a reproducible tar.gz, and safely extracts an untrusted tar.gz."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _PIECE_BYTES = 64 << 10
 _FILE_OVERHEAD = 4 << 10
 _END_BYTES = 1 << 20
 
-# RFC 1952: a file's name may stand in the header, and nothing else; the checksum of a header is read by few.
+# RFC 1952: only the flag for a file name is allowed; few programs check the checksum of a header.
 _GZIP = re.compile(rb"\x1f\x8b\x08[\0\x08]")
 
 
@@ -59,7 +59,7 @@ def write(
 ) -> Entry:
     """Write `tree` as a tar.gz of one top folder, its inventory last, and return the inventory.
 
-    Owner, order, modes and times are fixed, and neither file name nor time stands in the gzip header: the same
+    Owner, order, modes and times are fixed, and the gzip header has neither file name nor time: the same
     tree gives the same tar. Two builds of zlib may still compress the same tar differently, which is why digests
     are taken of the content.
 
@@ -70,7 +70,7 @@ def write(
         advance: Called with the number of bytes of each file as it is done.
         sealed: The inventory of a package that was built before and is packed again; None makes a new one.
 
-    What is so uniform that its archive would be taken for a bomb is not compressed.
+    A file so uniform that its archive would look like a decompression bomb is not compressed.
 
     Raises:
         SpecError: It has too many files for an inventory.
@@ -193,7 +193,7 @@ def _open_archive(path: Path) -> IO[bytes]:
 
 
 def _top(start: bytes) -> str:
-    """Return the folder at the top of an archive that begins with `start`, where it can stand in a command as it is."""
+    """Return the top folder of an archive that begins with `start`, if a command can contain it unquoted."""
     match = re.match(rb"(\./)?([A-Za-z0-9_][A-Za-z0-9._-]*)/", start)
     return match[2].decode() if match and match[2] != b"PaxHeaders" else "FOLDER"
 
@@ -263,7 +263,7 @@ class _Source:
         return data
 
     def finish(self) -> None:
-        """Read to the end of the gzip stream, whose checksum stands there; nothing but empty blocks may come."""
+        """Read to the end of the gzip stream, which contains its checksum; only empty blocks may follow."""
         rest, length = self._ready[self._offset :], 0
         while not rest.strip(b"\0"):
             length += len(rest)

@@ -79,7 +79,7 @@ class Contents:
 
 
 def _key(path: str) -> str:
-    """Return what two paths have in common that a careless file system takes for one."""
+    """Return the form of a path that is equal for two paths which some file systems do not distinguish."""
     if path.isascii():
         return path.lower()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())

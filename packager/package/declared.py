@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _ENVIRONMENT = "environment"
 _SECRETS = "secrets"
 _MAX_SECRETS = 100
-"""More than any model needs: each is a question to whoever runs it."""
+"""More than any model needs: each is a question to the user."""
 
 
 def values(package: Package) -> frozenset[tuple[str, str]]:

@@ -32,7 +32,7 @@ OPTIONS = {"runAsUser": "--uid", "runAsGroup": "--gid", "fsGroup": "--fs-group"}
 
 
 class _Id(NamedTuple):
-    """An id in a patch: what it is, where it stands, and its value."""
+    """An id in a patch: its field, its location, and its value."""
 
     key: str
     location: Location
@@ -64,7 +64,7 @@ def invalid_ids(text: bytes, name: str) -> Iterator[Problem]:
             for key, location, value in _ids(document.data)
             if not _is_id(value)
         ]
-        yield from dict.fromkeys(problems)  # an alias stands for what has been said
+        yield from dict.fromkeys(problems)  # an alias repeats the problems of its anchor
 
 
 def assign(text: bytes, ids: Mapping[str, int], name: str) -> bytes:
@@ -145,7 +145,7 @@ def _ids(data: Any) -> Iterator[_Id]:
 
 
 def _below(value: Any, path: Location, location: Location) -> Iterator[_Id]:
-    """Yield the ids in `value`, which is set at `path` of a manifest, and stands at `location` of the patch."""
+    """Yield the ids in `value`, which is set at `path` of a manifest, by the patch's value at `location`."""
     if path[-3:-1] == _POD_LEVEL and path[-1] in OPTIONS:
         yield _Id(str(path[-1]), location, value)
         return

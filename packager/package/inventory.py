@@ -29,7 +29,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def content(folder: Path) -> bytes:
-    """Return the inventory of the package in `folder` as it stands there.
+    """Return the inventory of the package in `folder`.
 
     Raises:
         VerificationError: There is none, or it is no plain file, or far too long.

@@ -30,7 +30,7 @@ class Component:
         name: The last part of its path.
         path: The path, in its plain form.
         on: Whether it is listed.
-        offset: Where its path stands in the text, or the `#` before it: the character, behind a byte order mark.
+        offset: The offset of its path in the text, or of the `#` before it, in characters after a byte order mark.
     """
 
     name: str
@@ -113,7 +113,7 @@ def _listed(document: Document) -> Iterator[Component]:
 
 
 def _commented_out(document: Document, source: str) -> Iterator[Component]:
-    """Yield the components behind a `#` that stand among those listed, or below a head that is commented out too."""
+    """Yield the commented-out components among those listed, or below a key that is commented out too."""
     keys = _keys(document)
     has_list = _KEY in keys.values()
     inside = False
@@ -138,13 +138,13 @@ def _lines(document: Document, source: str) -> Iterator[tuple[int, str]]:
 
 
 def _keys(document: Document) -> dict[int, str]:
-    """Return the keys of the kustomization by where they stand."""
+    """Return the keys of the kustomization by their position."""
     data = document.data if isinstance(document.data, dict) else {}
     return {document.span((key,), at_key=True).start: key for key in data}
 
 
 def _uncommented(line: str) -> str:
-    """Return what stands behind the `#` of a line that is a comment; nothing for another."""
+    """Return the text after the `#` of a comment line; an empty text for another line."""
     stripped = line.strip()
     return stripped[1:].lstrip() if stripped.startswith("#") else ""
 
@@ -158,7 +158,7 @@ def _value(content: str) -> Any:
 
 
 def _uncomment_splice(document: Document, source: str, offer: Component) -> tuple[int, int, str]:
-    """Return the splice that takes the `#` from an offer; below entries that there are, it stands as they do."""
+    """Return the splice that uncomments an entry, with the indentation of the existing entries."""
     if _list(document.data, _KEY):
         return _line_start(source, offer.offset), source.index("-", offer.offset), " " * document.span((_KEY,)).column
     return offer.offset, offer.offset + (2 if source[offer.offset + 1] in " \t" else 1), ""
@@ -181,7 +181,7 @@ def _head_splices(document: Document, source: str, below: int) -> Iterator[tuple
 
 
 def _comment_splices(document: Document, source: str, component: Component) -> Iterator[tuple[int, int, str]]:
-    """Yield the splice that puts a `#` before an entry; none for one that has no line of its own."""
+    """Yield the splice that comments out an entry; none for an entry that shares its line."""
     spans = [document.span((_KEY, index)) for index in range(len(_list(document.data, _KEY)))]
     end = next(span.end for span in spans if span.start == component.offset)
     before = source[_line_start(source, component.offset) : component.offset]

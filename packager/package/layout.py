@@ -28,7 +28,7 @@ COMMON = f"{QUICKSTART}/common/*/k8s/mlops"
 KUSTOMIZATION = "kustomization.yaml"
 
 KUSTOMIZATIONS = (KUSTOMIZATION, "kustomization.yml", "Kustomization")
-"""The names that kustomize takes for a kustomization (kustomize, api/konfig: RecognizedKustomizationFileNames)."""
+"""The file names of a kustomization (kustomize, api/konfig: RecognizedKustomizationFileNames)."""
 
 ENV = "mlops.env"
 """The values that a person edits, in the folder of each overlay."""

@@ -9,7 +9,7 @@ _FREE_BYTES = 16 << 20
 
 
 class Limits(Value, frozen=True):
-    """The resources of this machine that a package from somebody else may use.
+    """The resources of this machine that an untrusted package may use.
 
     Attributes:
         size: Bytes of all files together.

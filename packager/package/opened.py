@@ -107,7 +107,7 @@ def check_replaceable(path: Path) -> None:
     """Refuse to replace what is at `path` unless it is a package, an empty folder, or a link to a folder.
 
     Raises:
-        UsageError: It is something else, and with it somebody's files would be lost.
+        UsageError: It is something else, whose files would be lost.
         ToolError: It cannot be read.
     """
     if not paths.is_folder(path):

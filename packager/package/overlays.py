@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from packager.package.tree import Entry
 
 DEFAULT_OVERLAY = "multi-node"
-"""The overlay that is meant where none is named, in a package that has it."""
+"""The overlay to use if none is named, in a package that has it."""
 
 
 def overlay_names(entries: Sequence[Entry]) -> tuple[str, ...]:

@@ -92,7 +92,7 @@ class Member(Value, frozen=True):
 
     Attributes:
         path: As it is written; bytes that are not UTF-8 as surrogates.
-        kind: FILE, FOLDER or EXTENDED; whoever reads leniently has others too.
+        kind: FILE, FOLDER or EXTENDED; a lenient reader returns others too.
         size: The bytes of content that follow.
         mode: Permissions.
     """
@@ -106,9 +106,9 @@ class Member(Value, frozen=True):
 def of_file(path: str, size: int, mode: int, mtime: int) -> bytes:
     """Return the header of a file, with an extended one before it where one block cannot hold everything.
 
-    A size above 8 GiB stands in both, in the block in base 256: busybox reads no size in an extended header. A path
-    that is not ASCII stands in the block alone, as it is: one in an extended header is converted by GNU tar and bsdtar
-    to the charset of whoever unpacks it, and loses characters then.
+    A size above 8 GiB is in both, in the block in base 256: busybox reads no size in an extended header. A path
+    that is not ASCII is in the block only, unchanged: one in an extended header is converted by GNU tar and bsdtar
+    to the charset of the user who unpacks it, and may lose characters.
 
     Raises:
         ContentError: The path is not ASCII, and too long for the block.
@@ -248,10 +248,10 @@ def _records(content: bytes, name: str) -> dict[str, bytes]:
 
 
 def records(content: bytes) -> dict[str, bytes]:
-    """Return what stands in an extended header: LENGTH KEY=VALUE, and the end of the line, again and again.
+    """Return the records of an extended header, each of the form LENGTH KEY=VALUE and a line feed.
 
     Raises:
-        FormError: Something else stands there, or a key twice.
+        FormError: It contains something else, or a key twice.
     """
     read: dict[str, bytes] = {}
     start = 0

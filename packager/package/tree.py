@@ -28,7 +28,7 @@ _CHUNK = 1 << 20
 _EDITABLE_BYTES = 1 << 20
 
 IGNORED_NAMES = frozenset((".git",))
-"""What people keep beside a package's files, at its root, and no package brings."""
+"""Names at the root that are not part of a package: files that users keep beside it."""
 
 
 class Entry(Value, frozen=True):

@@ -69,7 +69,7 @@ def find(model: str, folders: Sequence[Path]) -> Path:
 def _is_spec_file(spec: Path) -> bool:
     try:
         return paths.is_file(spec)
-    except ToolError:  # a folder of somebody else's keeps no one from the models beside it
+    except ToolError:  # an unreadable folder must not hide the models beside it
         return False
 
 

@@ -54,7 +54,7 @@ def problems(shown_as: Path, sources: SpecFiles) -> Iterator[Problem]:
 
     Args:
         shown_as: How messages name the Dockerfile.
-        sources: What the spec brings.
+        sources: The files of the spec.
     """
     if sources.dockerfile is None or sources.dockerfile.size > _MAX_BYTES:
         return

@@ -47,7 +47,7 @@ def warnings(spec: Spec) -> Iterator[Fault]:
 
 
 def _holders(spec: Spec) -> list[tuple[Location, Environment]]:
-    """Return each environment of the spec, and where its holder stands."""
+    """Return each environment of the spec, and the location of its holder."""
     return [
         ((), spec.environment),
         *((("variants", index), variant.environment) for index, variant in enumerate(spec.variants)),

@@ -50,7 +50,7 @@ class SpecFiles(Value, frozen=True):
         files: Code, for the ConfigMap.
         assets: Files of any size.
         dockerfile: The image's.
-        left_out: The paths of what stands in a folder of assets and is left out of it: see `packager.spec.excluded`.
+        left_out: The paths in folders of assets that are left out: see `packager.spec.excluded`.
         left_out_code: The same of a folder of code, or where a pattern matches.
     """
 

@@ -83,8 +83,8 @@ def load(path: Path, settings: Sequence[Setting] = ()) -> LoadedSpec:
 def _convert(data: Any) -> tuple[Spec | None, list[SchemaFault], list[Location]]:
     """Return the spec, what is wrong with its types, and where.
 
-    A spec with wrong types comes back with stand-ins in these places, so that the rest can be judged in the same
-    run; None when no stand-ins will do.
+    A spec with wrong types is returned with placeholders in these places, so that the rest can be checked in the same
+    run; None if no placeholders fit.
     """
     try:
         return convert(data, Spec), [], []
@@ -96,7 +96,7 @@ def _convert(data: Any) -> tuple[Spec | None, list[SchemaFault], list[Location]]
     faults = validate(data) or [SchemaFault((), first)]
     doubtful = [fault.location for fault in faults]
     attempt = completed(data, faults)
-    for _ in range(3):  # a stand-in may disagree with what stands beside it: a kind with another kind's keys
+    for _ in range(3):  # a placeholder may not fit its neighbours: a kind with another kind's keys
         try:
             return convert(attempt, Spec), faults, doubtful
         except FieldsError:

@@ -39,7 +39,7 @@ def check(spec: Spec) -> Iterator[Fault]:
 
 
 def _choices(spec: Spec) -> Iterator[Fault]:
-    """See that each overlay runs one thing, and can: each script once, whatever number of variants runs it."""
+    """Check that each overlay has exactly one program, and that its script exists."""
     seen: set[tuple[str, str | None]] = set()
     idle: set[int] = set()
     for index, name in spec.pairs():
@@ -67,7 +67,7 @@ def _choices(spec: Spec) -> Iterator[Fault]:
 
 
 def _words(overlay: AnyOverlay) -> Iterator[Fault]:
-    """See that a command begins with a program, and is not too long."""
+    """Check that a command begins with a program, and is not too long."""
     for location, words, _ in overlay.words():
         if location[-1] == "command" and words and not words[0].strip():
             yield Fault((*location, 0), f"expected a program, found {show(words[0])}")
@@ -78,9 +78,9 @@ def _words(overlay: AnyOverlay) -> Iterator[Fault]:
 
 
 def _unknown(spec: Spec) -> Iterator[Fault]:
-    """References to variables that the container does not have: Kubernetes would leave them as they stand.
+    """Find references to variables that the container does not have: Kubernetes would leave them unexpanded.
 
-    Only names in capitals: `$(date)` may be meant for a shell, which is given it as it stands.
+    Only names in capitals: `$(date)` may be intended for a shell, which receives it unchanged.
     """
     seen = set()
     for index, name in spec.pairs():

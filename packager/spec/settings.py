@@ -22,7 +22,7 @@ class Setting(Value, frozen=True):
     Attributes:
         argument: As it was given.
         location: Where in the spec.
-        value: What stands there instead.
+        value: The new value.
     """
 
     argument: str

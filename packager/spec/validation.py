@@ -67,9 +67,9 @@ def validate(data: Any) -> list[SchemaFault]:
 
 
 def completed(data: Any, faults: list[SchemaFault]) -> Any:
-    """Return a copy of `data` in which each fault's stand-in is in its place; None when some fault has none.
+    """Return a copy of `data` with a placeholder at each fault; None if there is none for one of them.
 
-    The copy is as valid as its stand-ins are, and lets the values without faults be looked at.
+    The copy is as valid as its placeholders are, so that the other values can be checked.
     """
     copy = deepcopy(data)
     for fault in faults:
@@ -91,7 +91,7 @@ def completed(data: Any, faults: list[SchemaFault]) -> Any:
 
 
 def _item(holder: Any, step: str | int) -> Any:
-    """Return what stands at `step`; None when that is gone already, with a fault above it."""
+    """Return the value at `step`; None if it has already been removed, for a fault above it."""
     if isinstance(holder, dict):
         return holder.get(step)
     return holder[step] if isinstance(holder, list) and isinstance(step, int) and step < len(holder) else None
@@ -137,7 +137,7 @@ def _explain_union(error: ValidationError, schema: Rule) -> Iterator[SchemaFault
         branches[int(inner.relative_schema_path[0])].append(inner)
     real = [index for index, rule in enumerate(rules) if rule.get("type") != "null"]
     candidates = real if len(real) == 1 else [index for index in real if not _of_another_type(branches[index])]
-    # Where a word may stand for a number, neither alone says what is expected.
+    # Where both a word and a number are allowed, neither alone describes what is expected.
     is_of_words = len(real) > 1 and any("enum" in rules[index] for index in real)
     if candidates and not is_of_words:
         for inner in branches[candidates[0]]:

@@ -1,4 +1,4 @@
-"""Verifies a package from somebody else: its files, how it renders, and its manifests.
+"""Verifies an untrusted package: its files, how it renders, and its manifests.
 
     files         against the inventory's digests and modes
     kustomization the overlays as written, read without kustomize; nothing from outside the package
@@ -68,7 +68,7 @@ class Checks:
         level: The Pod Security level that every overlay has to keep within; None only states which each reaches.
         server: The cluster to ask; None asks none.
         limits: How much the package may hold.
-        allowed: Kinds of object, `Kind` or `Kind.group`, that it may make though no build does.
+        allowed: Additional kinds of object, `Kind` or `Kind.group`, that it may create.
         namespace: The one that its objects may name, besides none.
         runner: What starts kubectl.
     """
@@ -189,7 +189,7 @@ def _permission_problems(overlay: RenderedOverlay, checks: Checks) -> Iterator[P
 def _security_problems(
     overlay: RenderedOverlay, fields: tuple[security.Exceeded, ...], edits: Edits, checks: Checks
 ) -> Iterator[Problem]:
-    """Yield the fields beyond the level that is asked for; when none is, those that an edit has brought."""
+    """Yield the fields that exceed the requested level; if none is requested, those that an edit has added."""
     if checks.level is not None:
         yield from security.breaches(fields, checks.level)
     else:

@@ -40,7 +40,7 @@ def check(
     if len(workloads) < 2 or (edits.all_known and all(change.expected for change in edits.lines)):
         return
     before = changes.before(edits, overlay.name, kubectl, runner) if edits.all_known else None
-    # Of an edit that is not known, nobody can say what it adds; there is one workload in what builds make.
+    # If the original is not known, nor is what an edit adds; a build makes one workload.
     sealed = _workloads(before, allowed) if before else workloads[:1]
     known = {_identity(manifest) for manifest in sealed}
     others = [manifest for manifest in workloads if _identity(manifest) not in known]

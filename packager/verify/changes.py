@@ -36,7 +36,7 @@ _BYTES = 2 << 20
 
 @dataclass(frozen=True, slots=True)
 class EditedLine:
-    """A line that somebody has edited.
+    """An edited line.
 
     Attributes:
         file: The file as the user named it.
@@ -75,7 +75,7 @@ class Edits:
 
     @property
     def all_known(self) -> bool:
-        """Whether the inventory holds what each of the files was, but for those that hold values alone."""
+        """Whether the inventory contains the original of each of the files, except those with values only."""
         return all(path.endswith(".env") or sealed(self.package, path) is not None for path in self.paths)
 
 

@@ -63,7 +63,7 @@ def _resources(overlay: RenderedOverlay, manifest: Manifest, here: Location, giv
 
 
 def _user(overlay: RenderedOverlay, pods: Pods, here: Location, container: dict[str, Any]) -> Iterator[Problem]:
-    """See that no container has to run as a user that it must not run as: the kubelet would refuse to start it."""
+    """Check that no container must run as a user that it must not run as: the kubelet would not start it."""
     own, of_pod = mapping(container.get("securityContext")), mapping(pods.spec.get("securityContext"))
     yield from _ids(overlay, pods.manifest, (*here, "securityContext"), container)
     place = (*here, "securityContext") if "runAsUser" in own else (*pods.location, "spec", "securityContext")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from packager.verify.sources import Sources
 
 
-# What kustomize takes for an address, though there be a file or folder of this name: of a file, with a scheme
+# What kustomize reads as an address even if a file or folder of this name exists: of a file, with a scheme
 # (api/internal/loader, `IsRemoteFile`); of a folder, also `user@`, GitHub and Azure's `_git/` without one
 # (api/internal/git, `NewRepoSpecFromURL`).
 _REMOTE_FILE = re.compile(r"[:?]")
@@ -42,7 +42,7 @@ class Entries:
         self.document = document
 
     def entries(self, key: str, above: Location = ()) -> Iterator[tuple[Location, Any]]:
-        """Yield each entry of the list at `key`, and where it stands; a finding, when it is no list."""
+        """Yield each entry of the list at `key` and its location; a finding, if it is not a list."""
         holder: Any = self.document.data
         for step in above:
             holder = holder[step]
@@ -58,8 +58,8 @@ class Entries:
 
         Args:
             entry: A path, from the kustomization's folder.
-            location: Where it stands.
-            remote: What kustomize takes for an address here.
+            location: Its location.
+            remote: What kustomize reads as an address here.
         """
         if not isinstance(entry, str) or not entry:
             self.refuse(location, "expected a path")
@@ -95,7 +95,7 @@ class Entries:
         return None
 
     def position(self, location: Location) -> Position:
-        """Return where the value at `location` stands."""
+        """Return the place of the value at `location`."""
         problem = self.document.problem(location, "")
         return Position(problem.file, problem.line, problem.column)
 

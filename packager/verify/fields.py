@@ -59,7 +59,7 @@ REPLACEMENTS = _list(
 """The fields of each entry of `replacements`, and of a file that one names."""
 
 PATCH_TRANSFORMER = _one("apiVersion kind patch", metadata=_one("name"), target=_SELECTOR)
-"""The fields of a PatchTransformer whose patch stands in it."""
+"""The fields of a PatchTransformer with an inline patch."""
 
 KUSTOMIZATION = _one(
     "apiVersion kind namePrefix nameSuffix namespace commonAnnotations commonLabels resources bases components"

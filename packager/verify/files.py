@@ -68,7 +68,7 @@ def check(package: Package, limits: Limits) -> Checked:
             continue
         file = package.shown(path)
         may_be_edited = is_editable(path)
-        # Nothing reads a longer one, so its digest, which takes seconds for a gigabyte, is not computed either.
+        # No check reads a longer file, so its digest, which takes seconds for a gigabyte, is not computed either.
         is_too_long = may_be_edited and entry.size > _ENV_BYTES
         try:
             digest = None if is_too_long else package.reader.digest(path)
@@ -119,7 +119,7 @@ def _results(package: Package, entries: Mapping[str, tree.Entry]) -> Iterator[st
 
 
 def _overlooked_kustomizations(package: Package, entries: Mapping[str, tree.Entry]) -> Iterator[Problem]:
-    """Yield a finding for what kubectl takes for an overlay and nothing here does, so that it would be good unseen."""
+    """Yield a finding for each folder that kubectl accepts as an overlay and no check would look at."""
     overlays = set(map(layout.kustomization, package.overlays))
     for path in sorted(entries.keys() - overlays):
         if path.startswith(_OVERLAYS_PARENT) and path.rpartition("/")[2].casefold() in _KUSTOMIZATIONS:
@@ -138,7 +138,7 @@ def _mismatched_lines(package: Package, lines: dict[str, int]) -> Iterator[Probl
 
 
 def _inventory_lines(package: Package) -> dict[str, int]:
-    """Return the line of the inventory that each file stands in, as far as it has lines."""
+    """Return the line of each file in the inventory, as far as it has lines."""
     line_numbers: dict[str, int] = {}
     text = inventory.content(package.folder).decode("utf-8", "replace")
     for number, line in enumerate(text.splitlines(), start=1):

@@ -214,7 +214,7 @@ class _Kustomization(Entries):
                 self._add_written(document, target, is_patch=True)
 
     def _check_patch_target(self, document: Document) -> None:
-        """See that a patch without a target has something to patch."""
+        """Check that a patch without a target has something to patch."""
         kind, name = _identity(document)
         named = [
             origin.name
@@ -228,7 +228,7 @@ class _Kustomization(Entries):
             self.sources.refuse(document.problem(("metadata", "name"), message, hint=hint))
 
     def _inline(self, location: Location) -> tuple[list[Document], list[Problem]]:
-        """Read a patch that stands in the kustomization itself, with the lines that it has there.
+        """Read an inline patch of a kustomization, with its line numbers there.
 
         The content of a block scalar (`|`) begins in the line below its mark. Columns are those of six blanks, which is
         where our own lists put it.

@@ -32,7 +32,7 @@ MADE = frozenset(
 """The apiVersion and kind of everything that a build makes."""
 
 _ALONE = MADE - {pair for structure in structures().values() for pair in structure.companion_kinds}
-"""The same, but for what goes with a workload of certain kinds only."""
+"""The same, for objects that belong to workloads of certain kinds only."""
 
 # `kubectl api-resources --namespaced=false` of Kubernetes 1.37.
 _CLUSTER_WIDE = frozenset(
@@ -117,7 +117,7 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str], namespace: str | No
 
     Args:
         overlay: It.
-        allowed: The kinds that the user has named; what else is found of an object that is one of these stands.
+        allowed: The kinds that the user allows; other findings about their objects are still reported.
         namespace: The one that objects may name, besides none.
     """
     for manifest in overlay.manifests:

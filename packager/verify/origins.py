@@ -27,12 +27,12 @@ class Origin(Protocol):
     """Something that is written somewhere in the package and ends up in a manifest."""
 
     def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
-        """Return how many steps of `location` are written here, and where the last of them stands.
+        """Return how many steps of `location` are written here, and the place of the last of them.
 
         Args:
             location: A path into the rendered manifest.
             manifest: The rendered manifest.
-            at_key: Whether the key at the end of the path is meant, not its value.
+            at_key: Whether the problem is about the last key of the path, not its value.
         """
 
 
@@ -160,7 +160,7 @@ def _written_steps(written: Any, location: Location, rendered: Any) -> Location:
 
 
 def _matching_item(written: Any, index: int, rendered: Any) -> int | None:
-    """Return which item of the list `written` became the item `rendered`, which stands at `index`."""
+    """Return which item of the list `written` became the item `rendered` at `index`."""
     if not isinstance(written, list):
         return None
     name = rendered.get("name") if isinstance(rendered, dict) else None

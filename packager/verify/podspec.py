@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from packager.verify.overlay import RenderedOverlay
     from packager.workloads.pods import Pods
 
-# Where a value stands below a pod's spec: `*` is each of a list, `containers` the init containers too.
+# The path of a value below a pod's spec: `*` is each item of a list; `containers` includes init containers.
 _CHOICES = {
     "restartPolicy": ("Always", "OnFailure", "Never"),
     "dnsPolicy": ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"),
@@ -201,7 +201,7 @@ def _ports(overlay: RenderedOverlay, pods: Pods, here: Location, container: dict
 
 
 def _values(pods: Pods, path: str) -> Iterator[tuple[Location, Any]]:
-    """Yield each value at `path` below the pods' spec, and where it stands."""
+    """Yield each value at `path` below the pods' spec, and its location."""
     steps = path.split(".")
     for first in ("initContainers", "containers") if steps[0] == "containers" else (steps[0],):
         yield from _values_at(pods.manifest.data, (*pods.location, "spec", first, *steps[1:]))

@@ -39,7 +39,7 @@ def check(overlay: RenderedOverlay) -> Iterator[Problem]:
 
 
 def _default_container(overlay: RenderedOverlay, pods: Pods) -> Iterator[Problem]:
-    """See that the container whose log `kubectl logs` shows is there."""
+    """Check that the container whose log `kubectl logs` shows exists."""
     names = [mapping(container).get("name") for container in listing(pods.spec.get("containers"))]
     name = pods.default_container
     if names and name is not None and name not in names:
@@ -75,7 +75,7 @@ def _duplicate_paths(overlay: RenderedOverlay, pods: Pods, location: Location, s
 
 
 def _has_site_claims(pods: Pods) -> bool:
-    """Whether the option `pvc` is on: its claims are the site's, and no overlay need bring them."""
+    """Whether the option `pvc` is on: its claims are the site's, and need not be in the overlay."""
     labels = mapping(mapping(pods.manifest.data.get("metadata")).get("labels"))
     return labels.get(STORAGE_LABEL) == "pvc"
 
@@ -153,7 +153,7 @@ def _mount_complaint(path: str, folder: str, read_only: list[str]) -> str | None
 
 
 def _read_only(container: dict[str, Any], volumes: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """Yield the folders that hold what the kubelet writes, whole: nobody else makes a folder there."""
+    """Yield the folders that the kubelet writes completely: no other mount can be below them."""
     for entry in listing(container.get("volumeMounts")):
         mount = mapping(entry)
         volume = mapping(volumes.get(text(mount.get("name"))))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from packager.package.opened import Package
     from packager.verify.sources import Sources
 
-# Rendered, the code of the whole package stands in one stream.
+# The rendered stream contains the code of the whole package.
 _MAX_BYTES = 16 << 20
 
 
@@ -132,7 +132,7 @@ def _position_of(message: str, sources: Sources) -> Position:
 
 
 def _location_of(value: Any, text: str) -> Location | None:
-    """Return where `text` stands among the values below `value`."""
+    """Return the location of `text` among the values below `value`."""
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for step, child in children:
         if child == text:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Security:
     """The Pod Security level of an overlay, and every field that keeps it from a stricter one.
 
-    The level is None when the overlay has a workload whose pods nobody looked at, or none at all.
+    The level is None if the overlay has a workload whose pods were not checked, or no workload.
     """
 
     overlay: str
@@ -33,7 +33,7 @@ class Report:
         package: Its name.
         digest: Its digest.
         problems: What is wrong, in order of file and line.
-        edits: Files that people are meant to edit and somebody did: no damage.
+        edits: Editable files that have been edited, which is allowed.
         unchecked: What could not be found out, and why; neither good nor bad.
         security: For each overlay that could be rendered.
         objects: What the overlays make.

@@ -23,7 +23,7 @@ _OPTION = "service-account"
 
 
 def check(overlay: RenderedOverlay, allowed: frozenset[str]) -> Iterator[Problem]:
-    """Yield a finding for every Secret and service account that a pod uses, and no option of the package brings.
+    """Yield a finding for every Secret and service account that a pod uses and no option of the package provides.
 
     Args:
         overlay: It.
@@ -105,7 +105,7 @@ def _secret_name(location: Location, holder: Any, key: str, name: str) -> Iterat
 
 
 def _projected(location: Location, volume: dict[str, Any]) -> Iterator[tuple[Location, Any]]:
-    """Yield each source of a projected volume, and where it stands."""
+    """Yield each source of a projected volume, and its location."""
     for index, source in enumerate(listing(mapping(volume.get("projected")).get("sources"))):
         yield (*location, "projected", "sources", index), source
 

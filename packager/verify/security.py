@@ -183,7 +183,7 @@ def _container_beyond_restricted(pods: Pods, here: Location, container: dict[str
 
 
 def _contexts(pods: Pods) -> Iterator[tuple[Location, dict[str, Any]]]:
-    """Yield the pod's securityContext and each container's, with where it stands."""
+    """Yield the securityContext of the pod and of each container, with its location."""
     here = (*pods.location, "spec", "securityContext")
     yield here, mapping(pods.spec.get("securityContext"))
     for location, container in pods.containers():

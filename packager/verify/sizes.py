@@ -77,7 +77,7 @@ def _characters(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Proble
 
 
 def _texts(value: Any, above: Location) -> Iterator[tuple[Location, str]]:
-    """Yield every text below `value`, keys too, and where it stands."""
+    """Yield every text below `value`, including keys, and its location."""
     if isinstance(value, str):
         yield above, value
     elif isinstance(value, dict):

@@ -25,7 +25,7 @@ _MAX_BYTES = 1 << 20
 
 _ALL_BYTES = 16 << 20
 _ALL_YAML = 4 << 20
-"""Of everything that an overlay reads, as often as it reads it: ten times what the largest of ours does."""
+"""The limit for all that an overlay reads, counted at each read: ten times what our largest overlay reads."""
 
 _DOCUMENT = 1 << 10
 """What reading a file takes, however short it is."""
@@ -43,7 +43,7 @@ class Sources:
         shown: Says how messages name a path of the package.
         kustomizations: The overlay's own first, then those it draws in, the nearest first.
         files: What was read, by path.
-        intended: Values of env files that are meant as they stand, with their keys.
+        intended: Values of env files that are intended exactly as written, with their keys.
         secrets: The names of the package's secrets.
         start: Where the overlay begins: what a finding points at that has no better place.
     """

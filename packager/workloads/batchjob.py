@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from packager.kubernetes.snapshot import Snapshot
 
 FAILING = ("Failed", "FailureTarget")
-"""Conditions of a Job that has failed, or whose pods are being taken away for that."""
+"""Conditions of a Job that has failed, or whose pods are being deleted because it has."""
 
 _FIRST_PAUSE = 10
 _LONGEST_PAUSE = 600
@@ -87,7 +87,7 @@ def not_retried(snapshot: Snapshot, job: Object, who: str, pods: Sequence[Object
     last = max(pods, key=created, default=None)
     end = last and ended_at(last)
     failures = sum(failure(pod) is not None for pod in pods)
-    # Where nobody keeps the Job, it does not count the pod among those that failed, but among those that run.
+    # While no controller updates the Job, its status still counts the pod among those that run.
     failed = max(status(job).get("failed", 0), failures)
     if not (end and failures) or is_ending(job) or failed >= attempts:
         return

@@ -26,9 +26,9 @@ class Operator:
         kind: What it runs.
         crd: The CRD of that.
         api: Group and version that packages ask for.
-        edit_role: The ClusterRole that lets people edit what it runs; None when it brings none.
-        rival: Who else brings a CRD of this name; None when nobody does.
-        brings: Kind, name and namespace of what is in the manifest, in the order in which it is deleted.
+        edit_role: The ClusterRole that allows users to edit its objects; None if there is none.
+        rival: Another product with a CRD of this name; None if there is none.
+        brings: Kind, name and namespace of the objects in the manifest, in the order in which they are deleted.
     """
 
     short: str

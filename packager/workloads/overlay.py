@@ -41,7 +41,7 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     """How the README calls a workload of this kind."""
 
     serves: ClassVar[bool] = False
-    """Whether it serves until somebody deletes it: a change of a ConfigMap then makes new pods, since each ConfigMap is
+    """Whether it serves until it is deleted: a change of a ConfigMap then makes new pods, since each ConfigMap is
     called after its content."""
 
     ways: ClassVar[tuple[str, ...]] = ()
@@ -61,7 +61,7 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         yield from ()
 
     def containers(self) -> Iterator[tuple[Location, Resources]]:
-        """Yield the resources of each container, and where they stand in the overlay."""
+        """Yield the resources of each container, and their location in the overlay."""
         yield ("resources",), self.resources
 
     def scripts(self) -> Iterator[tuple[Location, str]]:
@@ -69,7 +69,7 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         yield from ()
 
     def words(self) -> Iterator[tuple[Location, Sequence[str], Collection[str]]]:
-        """Yield each list of words that containers start: where it stands, and which variables these all have.
+        """Yield each list of words that containers start: its location, and the variables of all these containers.
 
         The variables are those that the kind itself or Kubernetes adds, beside what every container has and mlops.env.
         """
@@ -81,7 +81,7 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         yield from ()
 
     def reserved(self, key: str) -> str | None:  # noqa: ARG002 - for those that leave every name to the user
-        """Return why nobody may set the environment variable `key` in this overlay; None when anybody may."""
+        """Return why the environment variable `key` must not be set in this overlay; None if it may be."""
         return None
 
     def missing_reason(self, key: str) -> str | None:

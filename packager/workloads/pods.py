@@ -68,7 +68,7 @@ class Pods(Value, frozen=True):
 
     @property
     def default_container(self) -> Any:
-        """The container that kubectl takes for the main one, as it is annotated; None when it is not."""
+        """The container that is annotated as kubectl's default; None if there is no annotation."""
         return mapping(self.metadata.get("annotations")).get(DEFAULT_CONTAINER)
 
     @property

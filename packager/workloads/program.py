@@ -11,7 +11,7 @@ from packager.package.layout import SCRIPTS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# Kubernetes, third_party/forked/golang/expansion: `$$` stands for one `$`, whatever comes behind it.
+# Kubernetes, third_party/forked/golang/expansion: `$$` means one `$`, whatever follows.
 _REFERENCES = re.compile(r"\$\$|\$\(([^)]*)\)")
 
 
@@ -21,7 +21,7 @@ class Program(Value, frozen=True):
     Attributes:
         command: In place of the image's ENTRYPOINT; empty for that.
         args: In place of the image's CMD; empty for that, or for nothing where there is a command.
-        directory: Where it starts; None for the image's working directory, which relative words are meant for.
+        directory: Where it starts; None for the image's working directory, to which relative words refer.
     """
 
     command: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Program(Value, frozen=True):
 
 def of_script(script: str, starter: Sequence[str] = ()) -> Program:
     """Return the program that is a file of the package, below quickstart/scripts, started by `starter`."""
-    # ROOT, which nobody has to replace, is a folder of the root for the kubelet that mounts the files there.
+    # ROOT, if it is not replaced, is a folder at the root for the kubelet that mounts the files there.
     return Program((*starter, f"$(MODEL_DIR)/{SCRIPTS}/{script}"), directory="/")
 
 

@@ -16,14 +16,14 @@ _TORCH = frozenset(
 
 
 def by_torchrun(key: str) -> str | None:
-    """Return why nobody may set `key` where torchrun starts the processes; None when anybody may."""
+    """Return why `key` must not be set where torchrun starts the processes; None if it may be."""
     if key.startswith("PET_"):
         return "torchrun takes it for one of its own options, which the package gives"
     return "torchrun sets it for each process" if key in _TORCH else None
 
 
 def by_dmlc(key: str) -> str | None:
-    """Return why nobody may set `key` where processes find each other by ps-lite; None when anybody may."""
+    """Return why `key` must not be set where processes find each other by ps-lite; None if it may be."""
     if key.startswith("DMLC_") or key == "MX_CONFIG":
         return "the package sets such names, from the overlay's roles"
     # dmlc/ps-lite, src/van.cc.
@@ -31,7 +31,7 @@ def by_dmlc(key: str) -> str | None:
 
 
 def by_jax(key: str) -> str | None:
-    """Return why nobody may set `key` where processes find each other by jax.distributed; None when anybody may."""
+    """Return why `key` must not be set where processes find each other by jax.distributed; None if it may be."""
     # jax/_src/clusters and jax/_src/distributed.py.
     is_own = key in ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
     return "the package sets it, from the overlay's roles" if is_own else None

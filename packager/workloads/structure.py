@@ -56,7 +56,7 @@ class Structure(ABC):
         yield from ()
 
     def reserved(self, manifest: Manifest, key: str) -> str | None:  # noqa: ARG002 - the same
-        """Return why nobody may set the environment variable `key` of its pods; None when anybody may."""
+        """Return why the environment variable `key` of its pods must not be set; None if it may be."""
         return None
 
     def added_variables(self, manifest: Manifest) -> tuple[str, ...]:  # noqa: ARG002 - the same

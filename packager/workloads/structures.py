@@ -62,7 +62,7 @@ def companion_faults(manifest: Manifest, others: Iterable[Manifest]) -> Iterator
 
 
 def reserved(manifest: Manifest, key: str) -> str | None:
-    """Return why nobody may set `key` for the pods of a manifest, as its kind's folder knows it; None for anybody."""
+    """Return why `key` must not be set for the pods of a manifest, according to its kind; None if it may be."""
     known = structure_of(manifest)
     return known.reserved(manifest, key) if known else None
 

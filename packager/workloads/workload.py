@@ -30,7 +30,7 @@ class Workload(ABC):
     """As objects of it call it."""
 
     resource: ClassVar[str]
-    """As kubectl takes it, with its group, so that no other kind of the same name is meant."""
+    """Its resource name for kubectl, with its group, because other kinds may have the same name."""
 
     operator: ClassVar[Operator | None] = None
     """What has to run in the cluster; None when Kubernetes itself runs the workload."""
@@ -39,7 +39,7 @@ class Workload(ABC):
     """Whether pods compute under the main one, rather than the main one itself."""
 
     serves: ClassVar[bool] = False
-    """Whether it serves until somebody deletes it, and does not end by itself. Changes reach it while it runs: its
+    """Whether it serves until it is deleted, and does not end by itself. It can be changed while it runs: its
     controller puts new pods in the place of old ones."""
 
     def children(self, name: str) -> tuple[str, ...]:  # noqa: ARG002 - for those that have some
@@ -47,7 +47,7 @@ class Workload(ABC):
         return ()
 
     owned: ClassVar[tuple[str, ...]] = ()
-    """The resources between the workload and its pods whose names nobody can foretell, from the top down: they are
+    """The resources between the workload and its pods whose names cannot be predicted, from the top down: they are
     looked up by the selector, and belong to the workload by their owners. As kubectl takes them, with their groups."""
 
     def made_objects(self, workload: Object) -> tuple[str, ...]:  # noqa: ARG002 - the same

@@ -162,7 +162,7 @@ NO_KIND = 'error: resource mapping not found for name: "x" from "f": no matches 
     [
         (
             CONFLICT,
-            "the object was changed by somebody else: bob has set .data.FAULT, .data.LEVEL",
+            "the object was changed by another field manager: bob has set .data.FAULT, .data.LEVEL",
             "--force-conflicts sets these fields as the package says",
         ),
         (

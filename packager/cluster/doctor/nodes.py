@@ -106,7 +106,7 @@ def _first_unplaced(demands: tuple[Demand, ...], rooms: list[_Room]) -> Demand |
 
 
 class _Spread:
-    """How many of the pods that are alike stand in each domain of a spread constraint: on each host, in each zone.
+    """How many of the matching pods are in each domain of a spread constraint: on each host, in each zone.
 
     Domains are those of the nodes that the pods' node selector leaves (nodeAffinityPolicy: Honor, the default).
     """
@@ -121,7 +121,7 @@ class _Spread:
         }
 
     def takes(self, node: Object) -> bool:
-        """Whether one more pod may stand on the node; one without the label is in no domain, and takes none."""
+        """Whether one more pod may be scheduled to the node; a node without the label takes none."""
         domain = labels(node).get(self._key)
         return domain in self._pods and self._pods[domain] + 1 - min(self._pods.values()) <= self._skew
 

@@ -40,7 +40,7 @@ _APPLY_VERBS = ("get", "create", "patch", "delete")
 
 
 def namespace(case: Case) -> Iterator[CheckResult]:
-    """Check that the namespace exists, and that the overlay meets the Pod Security level that it enforces."""
+    """Check that the namespace exists, and that the overlay satisfies the Pod Security level that it enforces."""
     name = case.namespace
     item = case.kubectl.get(f"namespaces/{name}")
     if item is None:
@@ -133,7 +133,7 @@ def admission(case: Case) -> Iterator[CheckResult]:
 
 
 def _trial_pod(case: Case, pods: Pods) -> Object:
-    """Return a pod as it will be made: policies choose pods by the labels that whoever makes them adds."""
+    """Return a pod as it will be created: policies select pods by labels, which the controller adds."""
     notes: dict[str, str] = {}
     makers = [one for one in case.manifests.per_workload if one.workload is pods.manifest.data]
     labels = makers[0].kind.pod_labels(makers[0].name, pods.role.lower()) if makers else {}
@@ -171,7 +171,7 @@ def _needed_permissions(case: Case) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _grant_command(case: Case, name: str) -> str:
-    """Return what somebody who may grant it types."""
+    """Return the command with which an administrator grants it."""
     known = [operator for operator in operators().values() if name.partition("/")[0] == operator.crd]
     role = known[0].edit_role if known else "edit"
     if role is None:

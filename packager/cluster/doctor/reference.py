@@ -165,7 +165,7 @@ def _binding_problem(case: Case, claim: Object, *, brought: bool) -> str | None:
 
 
 def _has_volume(case: Case, claim: Object, storage_class: str) -> bool:
-    """Whether somebody has made a volume by hand that the claim may be bound to."""
+    """Whether a manually created volume exists that the claim may be bound to."""
     volumes = case.kubectl.items("persistentvolumes")
     modes = set(claim["spec"].get("accessModes") or ())
     return any(
@@ -233,7 +233,7 @@ def _pull_secrets(case: Case) -> list[str]:
 
 
 def _foreign_children(case: Case, manifests: Manifests, live: Object | None) -> Iterator[Object]:
-    """Yield what is there under a name that the operator needs, and is not the workload's."""
+    """Yield the existing objects that have a name that the operator needs, and do not belong to the workload."""
     made = manifests.kind.made_objects(manifests.workload)
     for item in case.kubectl.items(*made, "--show-managed-fields") if made else ():
         if live is None or uid(live) not in owners(item):

@@ -1,1 +1,1 @@
-"""Deployment: replicas of one program that serve until somebody deletes them."""
+"""Deployment: replicas of one program that serve until they are deleted."""

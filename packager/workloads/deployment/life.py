@@ -66,7 +66,7 @@ class Deployment(Workload):
         return "main" if re.fullmatch(f"{re.escape(name)}-[a-z0-9]{{1,{_HASH_LENGTH}}}-[a-z0-9]{{5}}", pod) else None
 
     def ending(self, snapshot: Snapshot) -> Verdict | None:  # noqa: ARG002 - it never ends
-        """Return None: it serves until somebody deletes it."""
+        """Return None: it serves until it is deleted."""
         return None
 
     def is_serving(self, snapshot: Snapshot) -> bool:

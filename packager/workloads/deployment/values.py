@@ -38,7 +38,7 @@ PROBE_PERIOD = 2
 """Seconds from one question to the next, until a pod is ready for the first time."""
 
 DRAIN_SECONDS = 5
-"""Seconds in which whoever sends requests hears that a pod gets none any more (kubernetes/kubernetes#106476)."""
+"""Seconds until all clients know that a pod gets no more requests (kubernetes/kubernetes#106476)."""
 
 
 class Port(Fields, frozen=True):

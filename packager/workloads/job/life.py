@@ -51,7 +51,7 @@ class Job(Workload):
         return {_JOB_NAME: name(workload)}
 
     def pod_labels(self, name: str, role: str) -> dict[str, str]:  # noqa: ARG002 - all pods are alike
-        """Return what the controller adds, but for its uid (pkg/registry/batch/job/strategy.go)."""
+        """Return what the controller adds, except its uid (pkg/registry/batch/job/strategy.go)."""
         return {_JOB_NAME: name, f"batch.kubernetes.io/{_JOB_NAME}": name}
 
     def role(self, name: str, pod: str) -> Role | None:

@@ -63,7 +63,7 @@ class Job(Structure):
     def faults(self, manifest: Manifest) -> Iterator[Fault]:
         """Yield what is wrong with how pods are started again, and with how often.
 
-        The API server takes nothing for Always, and refuses that (pkg/apis/batch/validation). With OnFailure the
+        The API server's default is Always, which it refuses for a Job (pkg/apis/batch/validation). With OnFailure the
         controller deletes the pod of the last attempt, and its log with it (kubernetes/kubernetes#74848).
         """
         policy = at(manifest.data, _RESTARTS)
@@ -81,7 +81,7 @@ def _is_array(manifest: Manifest) -> bool:
 
 
 def _completions(manifest: Manifest) -> Iterator[Fault]:
-    """Yield what the API server refuses of an array, or takes for something else (pkg/apis/batch/validation)."""
+    """Yield what the API server refuses in an array, or interprets differently (pkg/apis/batch/validation)."""
     mode = manifest.spec.get("completionMode")
     if mode is not None and mode not in _MODES:
         hint = similar(str(mode), _MODES)

@@ -29,7 +29,7 @@ JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 
 MAIN = "mlpack/main"
-"""The annotation of the pods of which the first is meant by whoever names none."""
+"""The annotation of the role whose first pod is the default pod of commands."""
 
 
 _CONSEQUENCE = re.compile(

@@ -116,7 +116,7 @@ def _pods(job: dict[str, Any]) -> Iterator[Fault]:
 
 
 def _dependencies(jobset: Manifest, job: dict[str, Any], earlier: Sequence[str]) -> Iterator[Fault]:
-    """See that a role waits for earlier ones only, of which there are some, and nothing else orders them."""
+    """Check that a role waits only for existing earlier roles, and that nothing else orders them."""
     depends = listing(job.get("dependsOn"))
     for index, entry in enumerate(depends):
         name = mapping(entry).get("name")
@@ -129,7 +129,7 @@ def _dependencies(jobset: Manifest, job: dict[str, Any], earlier: Sequence[str])
 
 
 def _counts(job: dict[str, Any], counts: dict[str, int]) -> Iterator[Fault]:
-    """See that the pods are told as many as there are: a variable does not follow a number that is edited."""
+    """Check that the variables with numbers of pods are right: they do not follow an edited number."""
     for number, container in enumerate(listing(at(job, (*_POD, "containers")))):
         for index, variable in enumerate(listing(mapping(container).get("env"))):
             entry = mapping(variable)
@@ -143,7 +143,7 @@ def _counts(job: dict[str, Any], counts: dict[str, int]) -> Iterator[Fault]:
 
 
 def _coordinator(jobset: Manifest, names: Sequence[str]) -> Iterator[Fault]:
-    """See that a coordinator's address, which nothing here needs, fits into a label."""
+    """Check that a coordinator's address, which packages do not need, fits into a label."""
     place: Location = ("spec", "coordinator")
     coordinator = mapping(at(jobset.data, place))
     if not coordinator:

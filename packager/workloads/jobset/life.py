@@ -75,7 +75,7 @@ class JobSet(Workload):
         return {attempts.JOBSET: name(workload)}
 
     def pod_labels(self, name: str, role: str) -> dict[str, str]:
-        """Return what JobSet, and the Job, add, but for uids and hashes (jobset_controller.go)."""
+        """Return what the controllers of JobSet and Job add, except uids and hashes (jobset_controller.go)."""
         job = f"{name}-{role}-0"
         also = {"batch.kubernetes.io/job-name": job, "job-name": job}
         return {attempts.JOBSET: name, attempts.ROLE: role, attempts.JOB_INDEX: "0", attempts.ATTEMPT: "0", **also}
@@ -113,7 +113,7 @@ class JobSet(Workload):
         return True
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
-        """Yield what JobSet, or a Job, may not make, that nobody acts on the set, and that it was started anew."""
+        """Yield what JobSet or a Job must not create, that no controller reacts, and that the set was restarted."""
         if snapshot.workload["spec"].get("suspend"):
             yield Finding("Suspended", shown(snapshot.workload), "suspended, by a queue or a user")
             return
@@ -152,7 +152,7 @@ class JobSet(Workload):
 
 
 def _targets(jobset: Object) -> list[str]:
-    """Return the roles of which all pods have to end well; JobSet takes nothing for all roles."""
+    """Return the roles of which all pods have to succeed; an empty list means all roles to JobSet."""
     spec = jobset["spec"]
     names = listing(at(spec, ("successPolicy", "targetReplicatedJobs")))
     return [str(name) for name in names or (mapping(job).get("name") for job in listing(spec.get("replicatedJobs")))]
@@ -211,7 +211,7 @@ def _unmade(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _unattended(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield that nobody acts on the set, or on its end."""
+    """Yield that no controller reacts to the set, or to its end."""
     jobset = snapshot.workload
     if not status(jobset) and not snapshot.children:
         if snapshot.age >= OPERATOR_SILENCE and not events_about(snapshot.events, jobset):
@@ -225,7 +225,7 @@ def _unattended(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _restarted(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield why earlier attempts have failed: by their pods, as far as somebody watched, else by the set itself."""
+    """Yield why earlier attempts failed: from their pods, if they were observed, else from the set itself."""
     jobset = snapshot.workload
     restarts, number = int(status(jobset).get("restarts") or 0), _attempts(jobset)
     for attempt in range(restarts):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
 NAME = "JOBSET_NAME"
-"""The variable that the other names are made of: what the JobSet is called in the cluster, whoever added a prefix."""
+"""The variable in the other names: the name of the JobSet in the cluster, with any prefix that was added."""
 
 _NAME_FIELD = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
 _INDEX_FIELD = f"metadata.annotations['{ANNOTATION}']"
@@ -187,7 +187,7 @@ COUNTS = {
     for variable in way.variables
     if variable.value[1:-1] in way.roles
 }
-"""The variables that say how many pods a role has, each with the role."""
+"""The variables that contain the number of pods of a role, each with the role."""
 
 PROCESSES = "PET_NPROC_PER_NODE"
 """The variable that says how many processes torchrun starts in each pod."""

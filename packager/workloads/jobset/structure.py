@@ -71,7 +71,7 @@ class JobSet(Structure):
         return (VARIABLE,)
 
     def reserved(self, manifest: Manifest, key: str) -> str | None:
-        """Return why nobody may set what the pods find each other by: they have it in their environment already."""
+        """Return why `key` must not be set, if the pods find each other by it; None for any other variable."""
         names = {
             text(mapping(variable).get("name"))
             for pods in self.pods(manifest)

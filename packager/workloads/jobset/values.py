@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class JobSetRole(Fields, frozen=True):
-    """Pods that are alike but for their index."""
+    """Pods that differ in nothing but their index."""
 
     replicas: Annotated[int, Meta(ge=1, le=10_000, description="How many pods.")] = 1
     resources: Annotated[

@@ -93,7 +93,7 @@ def _workers(job: Manifest) -> int:
 
 
 def _processes(job: Manifest, pods: tuple[Pods, ...]) -> Iterator[Fault]:
-    """See that no more ranks are started than there are slots."""
+    """Check that no more ranks are started than there are slots."""
     workers = _workers(job)
     slots = workers * (integer(job.spec.get("slotsPerWorker")) or 1)
     for launcher in (template for template in pods if template.main):
@@ -109,7 +109,7 @@ def _processes(job: Manifest, pods: tuple[Pods, ...]) -> Iterator[Fault]:
 
 
 def _hosts(job: Manifest) -> Iterator[Fault]:
-    """See that the ConfigMap in which the operator lists the workers' hosts does not get too large for Kubernetes."""
+    """Check that the ConfigMap in which the operator lists the workers' hosts is not too large for Kubernetes."""
     workers = _workers(job)
     line = len(f"{job.name}-worker-{workers}.{job.name}.NAMESPACE.svc slots=1\n")
     if workers * line > _MAP_BYTES:
@@ -141,7 +141,7 @@ def _count(word: tuple[Location, str]) -> Iterator[tuple[Location, int]]:
 
 
 def _implementation(job: Manifest, words: list[tuple[Location, str]]) -> Iterator[Fault]:
-    """See that the operator writes the host file in the form that the launcher reads."""
+    """Check that the operator writes the host file in the form that the launcher reads."""
     expected = job.spec.get("mpiImplementation", "OpenMPI")
     for index, (_, word) in enumerate(words[:-1]):
         location, implementation = words[index + 1]

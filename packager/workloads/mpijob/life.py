@@ -119,7 +119,7 @@ class MPIJob(Workload):
         return any(map(batchjob.is_past_deadline, (job, *snapshot.children))) or _is_suspended(job)
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
-        """Yield what the operator has refused, what it may not make, and that nobody acts on the job."""
+        """Yield what the operator has refused, what it must not create, and that no controller reacts to the job."""
         job = snapshot.workload
         refused = [event for event in snapshot.warnings(job) if event.get("reason") == "ValidationError"]
         if refused and not status(job).get("conditions"):
@@ -141,14 +141,14 @@ class MPIJob(Workload):
         yield from batchjob.earlier_attempts(_launchers(snapshot.pods), _attempts(job))
 
     def warnings(self, snapshot: Snapshot) -> Iterator[Finding]:
-        """Yield which workers have lost a process to the kernel, though the launcher ended well."""
+        """Yield the workers in which the kernel killed a process, although the launcher succeeded."""
         if launcher := self.main(snapshot.pods):
             limit = memory_limit(self.pod_template(snapshot.workload))
             job = name(snapshot.workload)
             yield from killed_in_workers(launcher, limit, lambda pod: self.role(job, pod) == "worker")
 
     def explain(self, failed: Finding, snapshot: Snapshot) -> Finding:
-        """Say what a rank's end by signal 9 means: the launcher knows of it, and not that memory was the reason."""
+        """Explain a rank's end by signal 9: the launcher reports the signal, but not that memory was the reason."""
         killed = any("signal 9" in line or re.search(r"Exit code: +137", line) for line in failed.log)
         limit = memory_limit(self.pod_template(snapshot.workload))
         if not (killed and limit):

@@ -30,5 +30,5 @@ _PREFIXES = {
 
 
 def by_mpi(key: str) -> str | None:
-    """Return why nobody may set `key` for an MPIJob; None when anybody may."""
+    """Return why `key` must not be set for an MPIJob; None if it may be."""
     return next((reason for prefix, reason in _PREFIXES.items() if key.startswith(prefix)), None)
