@@ -12,7 +12,7 @@ import textwrap
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from packager.base import envfile, yamlio
+from packager.base import yamlio
 from packager.base.envfile import Weight
 from packager.base.problems import Problem, similar
 from packager.package import declared
@@ -170,15 +170,13 @@ class _Kustomization(Entries):
         path = self.file(entry, location)
         if path is None:
             return
-        text = self.sources.files[path]
-        name = self.sources.shown(path)
-        for weight, problem in envfile.problems(text, name, self.sources.intended):
+        problems, keys = self.sources.env_file(path)
+        for weight, problem in problems:
             if weight is Weight.REFUSED:
                 self.sources.refuse(problem)
             else:
                 (self.sources.notes if weight is Weight.DOUBT else self.sources.problems).append(problem)
-        for line in envfile.lines(text):
-            yield line.key, Position(name, line.number, 1)
+        yield from keys.items()
 
     def _patches(self) -> None:
         for location, entry in self.entries("patches"):

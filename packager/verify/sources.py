@@ -6,7 +6,7 @@ import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from packager.base import workfolder, yamlio
+from packager.base import envfile, workfolder, yamlio
 from packager.base.errors import ToolError, VerificationError, reason
 from packager.base.problems import Problem
 from packager.package.tree import IGNORED_NAMES
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from packager.base.envfile import Weight
     from packager.base.yamlio import Document
     from packager.package.reader import Reader
     from packager.verify.origins import Origin
@@ -70,6 +71,7 @@ class Sources:
         self._read = reader.read
         self._bytes = 0
         self._yaml = 0
+        self._env_files: dict[str, tuple[list[tuple[Weight, Problem]], dict[str, Position]]] = {}
 
     def is_file(self, path: str) -> bool:
         """Whether the package has a plain file at `path`, to which no link leads."""
@@ -122,6 +124,17 @@ class Sources:
         for problem in problems:
             self.refuse(problem)
         return documents
+
+    def env_file(self, path: str) -> tuple[list[tuple[Weight, Problem]], dict[str, Position]]:
+        """Return the problems of an env file that was read, and where its keys are.
+
+        It is parsed once only: a kustomization may include the same file a thousand times.
+        """
+        if path not in self._env_files:
+            text, name = self.files[path], self.shown(path)
+            keys = {line.key: Position(name, line.number, 1) for line in envfile.lines(text)}
+            self._env_files[path] = list(envfile.problems(text, name, self.intended)), keys
+        return self._env_files[path]
 
     @contextmanager
     def copied(self) -> Iterator[Path]:
