@@ -10,7 +10,6 @@ import typing
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,14 +18,13 @@ from packager.build import templating
 from packager.build.render import TEMPLATES
 from packager.workloads import AnyOverlay
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 PACKAGE = Path(packager.__file__).parent
-MODULES = sorted(
-    path.relative_to(PACKAGE).as_posix()
-    for path in PACKAGE.rglob("*.py")
-    if "templates" not in path.parts and path.stem != templating.COMPILED
+MODULES = tuple(
+    sorted(
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if "templates" not in path.parts and path.stem != templating.COMPILED
+    )
 )
 FOLDERS = sorted({".".join(("packager", *folder.parts)) for module in MODULES for folder in Path(module).parents})
 
@@ -123,7 +121,8 @@ def dotted(module: str) -> str:
     return ".".join(("packager", *Path(module).with_suffix("").parts)).removesuffix(".__init__")
 
 
-def dependencies(modules: Sequence[str] = MODULES, package: Path = PACKAGE) -> dict[str, set[str]]:
+@cache
+def dependencies(modules: tuple[str, ...] = MODULES, package: Path = PACKAGE) -> dict[str, set[str]]:
     """Return which of our modules each one imports; `from packager.spec import load` is of `load` alone."""
     names = {dotted(module) for module in modules}
     graph: dict[str, set[str]] = {}
@@ -302,7 +301,7 @@ def test_an_import_for_types_alone_closes_a_circle(tmp_path: Path) -> None:
     }
     for name, text in texts.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    assert [set(circle) for circle in circles(dependencies(sorted(texts), tmp_path))] == [
+    assert [set(circle) for circle in circles(dependencies(tuple(sorted(texts)), tmp_path))] == [
         {"packager.one", "packager.two"}
     ]
 
@@ -359,6 +358,7 @@ def test_what_is_said_once(form: str) -> None:
     assert {module for module in MODULES if any(re.search(form, text) for text in texts(module))} == SAID_ONCE[form]
 
 
+@cache
 def texts(module: str) -> set[str]:
     """Return the texts in the code of `module`, without its docstrings and what is written of a field for people."""
     tree = parsed(module)
