@@ -12,6 +12,7 @@ from packager.cluster.observe import selector_flag
 from packager.kubernetes.objects import name, uid
 from packager.kubernetes.pods import after_carriage_return
 from packager.kubernetes.snapshot import PodLog
+from packager.kubernetes.stopped import has_ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -64,11 +65,18 @@ class LogKeeper:
         snapshot = self._read(events=events)
         if snapshot is None:
             return None
-        pods = [pod for pod in self._kind.pods_about_to_go(snapshot) if uid(pod) not in self._logs]
+        pods = [pod for pod in self._kind.pods_about_to_go(snapshot) if not self._is_kept(pod)]
         if pods:
             lines = self._lines(snapshot.workload, pods)
-            self._logs.update({uid(pod): PodLog(pod, lines.get(name(pod), ())) for pod in pods})
+            for pod in pods:
+                earlier = self._logs[uid(pod)].lines if uid(pod) in self._logs else ()
+                self._logs[uid(pod)] = PodLog(pod, lines.get(name(pod)) or earlier)
         return replace(snapshot, logs=tuple(self._logs.values()))
+
+    def _is_kept(self, pod: Object) -> bool:
+        """Whether the pod's log was read already, and nothing can have been added to it since."""
+        log = self._logs.get(uid(pod))
+        return log is not None and (has_ended(log.pod) or not has_ended(pod))
 
     def _lines(self, workload: Object, pods: Sequence[Object]) -> dict[str, tuple[str, ...]]:
         """Return the last lines of each pod, by its name: of all in one call, for they may go at any moment."""

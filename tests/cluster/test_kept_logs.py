@@ -155,3 +155,33 @@ def test_what_was_read_in_time_is_kept() -> None:
     endless = itertools.repeat(PREFIX + b"again\n")
     assert set(long(*itertools.islice(endless, 1000), step=1)) == {"again"}
     assert len(long(*itertools.islice(endless, 1000), step=1)) < 20
+
+
+def test_a_log_is_read_again_when_its_pod_has_ended_since() -> None:
+    running, ended = pod(1), pod(1)
+    ended["status"]["phase"] = "Failed"
+    kubectl = FakeKubectl(LOGS)
+    first, second, third = (Snapshot(WORKLOAD, pods=(pod(0, **GOING), one)) for one in (running, ended, ended))
+    waiting = [first, second, third]
+    keeper = LogKeeper(lambda *, events: waiting.pop(0), cast("Kubectl", kubectl), JobSet())  # noqa: ARG005
+    keeper(events=True)
+    kubectl.answer = [b"[pod/a-node-0-1-x/node] two\n[pod/a-node-0-1-x/node] Traceback\n"]
+    for _ in range(2):
+        taken = keeper(events=True)
+        assert taken
+        logs = {name(log.pod): log.lines for log in taken.logs}
+        assert logs == {"a-node-0-0-x": ("20%",), "a-node-0-1-x": ("two", "Traceback")}
+    assert len(kubectl.calls) == 2
+
+
+def test_what_was_read_stays_when_nothing_can_be_read_any_more() -> None:
+    ended = pod(1)
+    ended["status"]["phase"] = "Failed"
+    kubectl = FakeKubectl(LOGS)
+    waiting = [Snapshot(WORKLOAD, pods=(pod(0, **GOING), one)) for one in (pod(1), ended)]
+    keeper = LogKeeper(lambda *, events: waiting.pop(0), cast("Kubectl", kubectl), JobSet())  # noqa: ARG005
+    keeper(events=True)
+    kubectl.answer = []
+    taken = keeper(events=True)
+    assert taken
+    assert [log.lines for log in taken.logs] == [("20%",), ("one", "two")]

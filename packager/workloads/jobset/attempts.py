@@ -1,18 +1,21 @@
 """Determines the role and attempt of each pod of a JobSet, and which pod failed first. Pure.
 
 When one pod fails, its Job deletes the Job's other pods, JobSet deletes its other Jobs, and pods that still run fail
-because the first is gone. So the cause is in the pod that failed first.
+because the first is gone. So the cause is in the pod that failed first. That need not be the one that ends first: a
+program that has raised an error may take longer to end than one that loses its connection to it.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from packager.kubernetes.objects import annotation, created, labels, name, status
+from packager.kubernetes.objects import annotation, created, labels, name, shown, status, uid
 from packager.kubernetes.pods import failure
 from packager.kubernetes.stopped import ended_at, stopped
+from packager.kubernetes.verdict import Finding
 from packager.workloads.indexed import ANNOTATION
 from packager.workloads.jobset.structure import OPTIONS
 
@@ -21,7 +24,6 @@ if TYPE_CHECKING:
 
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
-    from packager.kubernetes.verdict import Finding
 
 JOBSET = "jobset.sigs.k8s.io/jobset-name"
 ROLE = "jobset.sigs.k8s.io/replicatedjob-name"
@@ -31,6 +33,9 @@ ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 MAIN = "mlpack/main"
 """The annotation of the role whose first pod is the default pod of commands."""
 
+CAUSE_LINES = 60
+"""How much of the log of a pod that failed counts: torchrun puts a traceback and a table, forty lines, below the
+program's own traceback."""
 
 _CONSEQUENCE = re.compile(
     r"connection (was )?(reset|closed|refused|aborted|lost)|connection(reset|refused)?error|broken ?pipe"
@@ -38,6 +43,16 @@ _CONSEQUENCE = re.compile(
     re.IGNORECASE,
 )
 """What a program says whose neighbour is gone."""
+
+_TRACEBACK = "Traceback (most recent call last):"
+
+_REPORT = re.compile(
+    r"((ERROR|WARNING):|\[[\d:, -]+\] )torch\.distributed\.elastic\.|[EW]\d{4} .* torch/distributed/elastic/"
+)
+"""The first line of torchrun's report on a process that has failed, in PyTorch 1 and in PyTorch 2."""
+
+_SIGNALLED = re.compile(r"([\w.]+\.)?(SignalException|KeyboardInterrupt|SystemExit)\b")
+"""What Python raises in a program that was told to stop (torch/distributed/elastic/multiprocessing/api.py)."""
 
 _REACTION = timedelta(seconds=10)
 """How long after the first pod's failure others end because of it."""
@@ -77,11 +92,13 @@ def failures(snapshot: Snapshot) -> list[tuple[Object, Finding]]:
 
     That is the one that ended first. A pod's end is known to the second, and a program that notices at once that
     another one is gone may end before that: so, of those that end within seconds, one that says that it has lost a
-    connection comes after one that does not.
+    connection comes after one that does not. If all of them say so, a pod is the cause that has raised another error
+    and was stopped before it had ended.
     """
+    pods = current(snapshot.pods)
     failed = [
-        (pod, finding)
-        for pod in current(snapshot.pods)
+        (pod, replace(finding, log=kept_lines(snapshot, pod)[-CAUSE_LINES:] or finding.log))
+        for pod in pods
         if status(pod).get("phase") == "Failed" and not stopped(pod, snapshot) and (finding := failure(pod))
     ]
     first = min((ended_at(pod) or NEVER for pod, _ in failed), default=NEVER)
@@ -89,10 +106,50 @@ def failures(snapshot: Snapshot) -> list[tuple[Object, Finding]]:
     def order(entry: tuple[Object, Finding]) -> tuple[bool, bool, datetime, str]:
         pod, finding = entry
         end = ended_at(pod) or NEVER
-        is_consequence = any(_CONSEQUENCE.search(line) for line in finding.log)
-        return end - first > _REACTION, is_consequence, end, name(pod)
+        return end - first > _REACTION, _has_lost_another(finding), end, name(pod)
 
+    if failed and all(_has_lost_another(finding) for _, finding in failed):
+        ended = {uid(pod) for pod, _ in failed}
+        others = current([*pods, *_gone(snapshot, pods)])
+        failed += [(pod, raised) for pod in others if uid(pod) not in ended and (raised := _raised(snapshot, pod))]
+        return sorted(failed, key=lambda entry: (uid(entry[0]) in ended, order(entry)))
     return sorted(failed, key=order)
+
+
+def kept_lines(snapshot: Snapshot, pod: Object) -> tuple[str, ...]:
+    """Return what the pod wrote last, as far as it was read in time; nothing if it was not."""
+    return next((log.lines for log in snapshot.logs if uid(log.pod) == uid(pod)), ())
+
+
+def without_torchrun(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return what the program itself wrote, without torchrun's report below: that says no more than where it ran."""
+    report = next((number for number, line in enumerate(lines) if _REPORT.match(line)), len(lines))
+    return tuple(lines[:report] or lines)
+
+
+def _has_lost_another(finding: Finding) -> bool:
+    """Whether a pod that has failed says that it lost a connection: to another one that had failed before."""
+    return any(_CONSEQUENCE.search(line) for line in finding.log)
+
+
+def _gone(snapshot: Snapshot, pods: Sequence[Object]) -> list[Object]:
+    """Return the pods of the last attempt whose logs were kept, and that exist no more."""
+    last, living = max(map(attempt, pods), default=0), set(map(uid, pods))
+    return [log.pod for log in snapshot.logs if attempt(log.pod) == last and uid(log.pod) not in living]
+
+
+def _raised(snapshot: Snapshot, pod: Object) -> Finding | None:
+    """Return the error that a pod's program raised before the pod was stopped: the first of Python's tracebacks.
+
+    Another language's programs end at once, or say nothing that could be told from what any log contains.
+    """
+    lines = kept_lines(snapshot, pod)
+    start = next((number for number, line in enumerate(lines) if line.startswith(_TRACEBACK)), len(lines))
+    error = next((line for line in lines[start + 1 :] if line and not line[0].isspace()), None)
+    is_another = error is None or _SIGNALLED.match(error) or any(map(_CONSEQUENCE.search, lines[-CAUSE_LINES:]))
+    if is_another:
+        return None
+    return Finding("Error", shown(pod), f"it was stopped after {error}", log=lines[start:][:CAUSE_LINES])
 
 
 def _number(text: str | None) -> int:

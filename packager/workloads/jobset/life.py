@@ -25,7 +25,6 @@ from packager.kubernetes.objects import (
     shown,
     status,
     true_condition,
-    uid,
 )
 from packager.kubernetes.pods import LAST_LINES
 from packager.kubernetes.verdict import Finding, Phase, Verdict
@@ -47,9 +46,6 @@ OPERATOR_SILENCE = 8.0
 """Seconds in which a living controller has acted on a JobSet; it usually takes less than one."""
 
 _IS_IT_RUNNING = "is JobSet running? kubectl get pods --all-namespaces | grep jobset-controller-manager"
-_CAUSE_LINES = 60
-"""How much of the log of a pod that failed is shown: torchrun puts a table of twenty lines below a traceback."""
-
 _MOST_STOPPED = 8
 """Of how many of the other pods the last lines are shown."""
 
@@ -135,8 +131,7 @@ class JobSet(Workload):
     def failures(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield why pods of the last attempt have failed: first that which the others failed for."""
         for pod, finding in attempts.failures(snapshot):
-            lines = _kept_lines(snapshot, pod)[-_CAUSE_LINES:] or finding.log
-            yield replace(finding, message=f"{attempts.who(pod)}: {finding.message}", log=lines)
+            yield replace(finding, message=f"{attempts.who(pod)}: {finding.message}")
 
     def main(self, pods: Sequence[Object]) -> Object | None:
         """Return the first pod of the role that leads, in the last attempt."""
@@ -232,7 +227,7 @@ def _restarted(snapshot: Snapshot) -> Iterator[Finding]:
         pods = tuple(log.pod for log in snapshot.logs if attempts.attempt(log.pod) == attempt)
         for pod, finding in attempts.failures(replace(snapshot, pods=pods))[:1]:
             message = f"attempt {attempt + 1} of {number}: {attempts.who(pod)}: {finding.message}"
-            lines = _kept_lines(snapshot, pod)[-LAST_LINES:] or finding.log
+            lines = attempts.without_torchrun(finding.log)[-LAST_LINES:]
             yield Finding("Retried", finding.subject, message, finding.hint, blocks=False, log=lines)
             break
         else:
@@ -242,10 +237,6 @@ def _restarted(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding("Retried", shown(jobset), message, blocks=False)
 
 
-def _kept_lines(snapshot: Snapshot, pod: Object) -> tuple[str, ...]:
-    return next((log.lines for log in snapshot.logs if uid(log.pod) == uid(pod)), ())
-
-
 def _last_lines(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield what pods of the last attempt wrote before they were stopped because another one had failed."""
     failed = {finding.subject for _, finding in attempts.failures(snapshot)}
@@ -253,7 +244,8 @@ def _last_lines(snapshot: Snapshot) -> Iterator[Finding]:
     pods = attempts.current([log.pod for log in snapshot.logs if attempts.attempt(log.pod) == restarts])
     ended_well = {name(pod) for pod in snapshot.pods if status(pod).get("phase") == "Succeeded"}
     others = [pod for pod in pods if shown(pod) not in failed and name(pod) not in ended_well]
-    stopped = [pod for pod in others if _kept_lines(snapshot, pod)]
+    stopped = [pod for pod in others if attempts.kept_lines(snapshot, pod)]
     for pod in stopped[:_MOST_STOPPED]:
         message = f"{attempts.who(pod)} was stopped; its last lines:"
-        yield Finding("Stopped", shown(pod), message, blocks=False, log=_kept_lines(snapshot, pod)[-LAST_LINES:])
+        lines = attempts.without_torchrun(attempts.kept_lines(snapshot, pod))[-LAST_LINES:]
+        yield Finding("Stopped", shown(pod), message, blocks=False, log=lines)

@@ -290,3 +290,62 @@ def test_logs_are_in_danger_as_soon_as_a_pod_has_failed_or_goes() -> None:
     assert list(KIND.pods_about_to_go(snapshot(jobset(), well, pod(1)))) == []
     assert list(KIND.pods_about_to_go(snapshot(jobset(), well, bad))) == [well, bad]
     assert list(KIND.pods_about_to_go(snapshot(jobset(), well, going))) == [well, going]
+
+
+TORCHRUN = (
+    "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 1) local_rank: 0 (pid: 9)",
+    "Traceback (most recent call last):",
+    *(f'  File "torch/{number}.py"' for number in range(20)),
+    "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+    *("-" * 60 for _ in range(15)),
+)
+"""What torchrun writes below whatever a process of its has written."""
+
+RAISED = ("step 1", "Traceback (most recent call last):", '  File "train.py", line 7', "ValueError: no image 7")
+LOST = (*RAISED[:3], "RuntimeError: [pair.cc:598] Connection closed by peer [10.244.0.13]:28349")
+
+
+def test_a_lost_connection_is_recognized_above_the_report_of_torchrun() -> None:
+    """The message of a pod's end holds no more than the report's end, which is the same on every node."""
+    cause, effect = failed(1, 10, TORCHRUN[-1]), failed(0, 9, TORCHRUN[-1])
+    logs = (PodLog(effect, (*LOST, *TORCHRUN)), PodLog(cause, (*RAISED, *TORCHRUN)))
+    verdict = diagnose(KIND, snapshot(jobset(FAILED), job(FAILING), effect, cause, logs=logs), Past())
+    assert verdict.summary == "node 1: container node ended with exit code 1"
+    assert verdict.findings[0].log == (*RAISED, *TORCHRUN)
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_node_that_is_stopped_before_it_has_ended_of_its_error_is_the_cause(is_gone: bool) -> None:  # noqa: FBT001
+    effect, going = failed(0, 9, LOST[-1]), pod(1, deletionTimestamp=at(40), deletionGracePeriodSeconds=30)
+    stop = (
+        "WARNING:torch.distributed.elastic.agent.server.api:Received 15 death signal",
+        TORCHRUN[1],
+        "SignalException",
+    )
+    logs = (PodLog(effect, (*LOST, *TORCHRUN)), PodLog(pod(1), (*RAISED, *stop)))
+    pods = (effect,) if is_gone else (effect, going)
+    verdict = diagnose(KIND, snapshot(jobset(FAILED), job(FAILING), *pods, logs=logs), Past())
+    message = "node 1: it was stopped after ValueError: no image 7"
+    assert (verdict.summary, verdict.findings[0].message) == (message, message)
+    assert verdict.findings[0].log == (*RAISED[1:], *stop)
+    assert verdict.findings[1].message == "node 0: container node ended with exit code 1"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [("step 1",), LOST, ("step 1", TORCHRUN[1], "  File", "torch.distributed.SignalException: 15"), (TORCHRUN[1],)],
+)
+def test_a_node_that_was_stopped_without_an_error_of_its_own_is_not(lines: tuple[str, ...]) -> None:
+    effect = failed(0, 9, LOST[-1])
+    logs = (PodLog(effect, LOST), PodLog(pod(1), lines))
+    verdict = diagnose(KIND, snapshot(jobset(FAILED), job(FAILING), effect, pod(1), logs=logs), Past())
+    assert verdict.summary == "node 0: container node ended with exit code 1"
+
+
+def test_the_error_of_an_earlier_attempt_is_told_without_the_report_of_torchrun() -> None:
+    workload = jobset("X", retries=1, restarts=1)
+    logs = (PodLog(failed(0, 9, "x"), (*LOST, *TORCHRUN)), PodLog(pod(1), RAISED))
+    now = snapshot(workload, job(attempt=1), pod(0, attempt=1), logs=logs)
+    finding = diagnose(KIND, now, Past()).findings[0]
+    assert finding.message == "attempt 1 of 2: node 1: it was stopped after ValueError: no image 7"
+    assert finding.log == RAISED[1:]
