@@ -126,7 +126,12 @@ class Spec(Fields, frozen=True):
 
     def environments(self, variant: Variant, overlay: str) -> tuple[Environment, ...]:
         """Return what an overlay of a variant has in its environment; of one key, the last value counts."""
-        return self.environment, variant.environment, self.overlays[overlay].environment
+        values = self.overlays[overlay]
+        given = (self.environment, variant.environment, values.environment)
+        own: Environment = {
+            key: value for key, value in values.defaults.items() if not any(key in entered for entered in given)
+        }
+        return (*given, own)
 
     def package_name(self, variant: Variant) -> str:
         """Return the name of `variant`'s package: `resnet50v1-5-fp32-training`."""

@@ -9,9 +9,10 @@ from packager.base.values import Fields, Meta
 from packager.workloads.program import Program, of_script
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from packager.base.faults import Fault
+    from packager.base.fields import Parameter
     from packager.base.yamlio import Location
 
 
@@ -87,6 +88,11 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     def missing_reason(self, key: str) -> str | None:
         """Return why words may not name the variable `key`, which the containers that start them do not have."""
         return self.reserved(key)
+
+    @property
+    def defaults(self) -> Mapping[str, Parameter]:
+        """Keys of mlops.env that the overlay has where the spec says nothing of them."""
+        return {}
 
     @property
     def kind(self) -> str:

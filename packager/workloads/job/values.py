@@ -10,10 +10,12 @@ from packager.kubernetes.ranges import INT32
 from packager.workloads.indexed import BY_KUBERNETES, VARIABLE
 from packager.workloads.overlay import OverlaySpec
 from packager.workloads.reserved import by_torchrun
+from packager.workloads.torchrun import DEFAULTS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from packager.base.fields import Parameter
     from packager.base.yamlio import Location
 
 MAX_COMPLETIONS = 10_000
@@ -102,6 +104,11 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
         if self.completions is not None and key == VARIABLE:
             return BY_KUBERNETES
         return None if self.processes is None else by_torchrun(key)
+
+    @property
+    def defaults(self) -> Mapping[str, Parameter]:
+        """What torchrun's processes need, where it starts them."""
+        return {} if self.processes is None else DEFAULTS
 
     @property
     def starter(self) -> tuple[str, ...]:

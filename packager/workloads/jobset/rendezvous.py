@@ -3,6 +3,8 @@
 torch: torchrun reads PET_<FLAG> for each of its flags (torch/distributed/argparse_util.py); the names are those that
 Kubeflow's trainer sets (kubeflow/trainer, pkg/constants/constants.go). The rendezvous is static: with `c10d` each agent
 has to find out by its host's name whether it is the endpoint, which goes wrong in pods (pytorch/pytorch#73656).
+torchrun of PyTorch 1 looks only every five seconds whether a process has failed: until then, the Job may have stopped
+the node that failed first, because of another one that lost its connection to it.
 
 dmlc: what ps-lite reads (dmlc/ps-lite, src/postoffice.cc and src/van.cc). DMLC_USE_KUBERNETES lets the scheduler, which
 is given a name, listen on all addresses; without DMLC_NODE_HOST the others take the first interface that they find.
@@ -122,6 +124,7 @@ RENDEZVOUS: dict[str, Rendezvous] = {
             _index("PET_NODE_RANK"),
             PodVariable("PET_MASTER_ADDR", _host("node")),
             PodVariable("PET_MASTER_PORT", "{port}"),
+            PodVariable("PET_MONITOR_INTERVAL", "1"),
         ),
         reserved=by_torchrun,
     ),

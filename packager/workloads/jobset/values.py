@@ -13,9 +13,10 @@ from packager.kubernetes.ranges import INT32
 from packager.workloads.jobset.rendezvous import RENDEZVOUS, PodVariable, Rendezvous
 from packager.workloads.overlay import OverlaySpec
 from packager.workloads.program import Program, of_script
+from packager.workloads.torchrun import DEFAULTS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from packager.base.yamlio import Location
 
@@ -120,6 +121,11 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
     def scaffold_values(cls, way: str) -> dict[str, object]:
         """Return the rendezvous and its roles."""
         return {"rendezvous": way, "roles": RENDEZVOUS[way].roles or ("worker",)}
+
+    @property
+    def defaults(self) -> Mapping[str, Parameter]:
+        """What torchrun's processes need, where it starts them."""
+        return DEFAULTS if self.rendezvous == "torch" else {}
 
     @property
     def way(self) -> Rendezvous:

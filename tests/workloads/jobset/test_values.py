@@ -47,6 +47,7 @@ def test_torch_meets_at_the_first_node(tmp_path: Path) -> None:
         "PET_NODE_RANK": INDEX,
         "PET_MASTER_ADDR": HOST.format("node"),
         "PET_MASTER_PORT": "29500",
+        "PET_MONITOR_INTERVAL": "1",
     }
     assert (overlay.successful, overlay.options_of("node")) == (("node",), None)
 
