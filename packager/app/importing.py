@@ -92,6 +92,8 @@ def _written(read: Callable[[], Draft], destination: ModelDestination) -> Import
     hint = "--force replaces a model that was imported"
     if destination.force and os.path.lexists(folder) and not _is_imported(folder):
         raise UsageError(f"{folder} already exists and was left unchanged", hint="it is not an imported model")
+    if destination.force and (others := _other_files(folder, draft)):
+        raise UsageError(f"{folder} was left unchanged: the import would delete {others[0]}", hint="move it elsewhere")
     text = write(draft)
     with atomic.folder(folder, exists_hint=None if destination.force else hint) as work:
         (work / SPEC).write_bytes(text)
@@ -107,6 +109,12 @@ def _written(read: Callable[[], Draft], destination: ModelDestination) -> Import
         work.chmod(0o755)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return Imported(folder, tuple(files), tuple(ordered(draft.findings)), draft.options, draft.site)
+
+
+def _other_files(folder: Path, draft: Draft) -> list[Path]:
+    """Return what is in an existing model folder and not in the new one, such as files that were added by hand."""
+    new = {folder / file.path for file in draft.files} | {folder / SPEC}
+    return sorted(path for path in folder.rglob("*") if path not in new and (path.is_symlink() or not path.is_dir()))
 
 
 def _is_imported(folder: Path) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from packager.base import envfile
 from packager.base.errors import UsageError
+from packager.base.paths import argument
 from packager.base.problems import Problem
 from packager.cluster import secret as stage
 from packager.configure import settings
@@ -59,7 +61,7 @@ class CreatedSecret:
             "secret": self.name,
             "namespace": self.namespace,
             "keys": list(self.keys),
-            "dry_run": self.dry_run,
+            "dryRun": self.dry_run,
         }
 
 
@@ -81,7 +83,7 @@ def needed(path: Path) -> NeededSecret:
                     if complaint := key.complaint(line.value):
                         raise UsageError(f"{package.shown(site)}:{line.number}: {key.name}: {complaint}")
                     return NeededSecret(line.value, keys)
-        hint = f"mlpack configure {path} --set {key.name}=NAME"
+        hint = shlex.join(["mlpack", "configure", argument(path), "--set", f"{key.name}=NAME"])
         raise UsageError(f"{path} does not say which Secret it reads", hint=hint)
 
 

@@ -92,7 +92,7 @@ def test_a_dry_run_needs_no_values(mlpack: Mlpack, cluster: FakeCluster, how: st
     code, stdout, stderr = create(mlpack, "--dry-run", how, "-o", "json")
     assert (code, stderr) == (0, "")
     keys = ["HF_TOKEN", "WANDB_API_KEY"]
-    assert json.loads(stdout) == {"secret": "demo", "namespace": "team", "keys": keys, "dry_run": True}
+    assert json.loads(stdout) == {"secret": "demo", "namespace": "team", "keys": keys, "dryRun": True}
     assert cluster.objects == []
     assert [call for call in cluster.calls if "--dry-run=server" in call] == cluster.calls
     assert bool(cluster.calls) == (how == "server")

@@ -82,6 +82,14 @@ def test_what_the_command_prints(mlpack: Callable[..., Outcome], tmp_path: Path)
     forced = mlpack("import", "mxjob", "job.yaml", "-o", "models", "-o", "json", "--force")
     assert forced.code == 0
     assert forced.json["build"] == ["mlpack", "build", "./models/single"]
+    (tmp_path / "models/single/notes").mkdir()
+    (tmp_path / "models/single/notes/mine.txt").write_text("mine", encoding="utf-8")
+    added = mlpack("import", "mxjob", "job.yaml", "-o", "models", "--force")
+    assert (added.code, (tmp_path / "models/single/notes/mine.txt").read_text(encoding="utf-8")) == (2, "mine")
+    assert added.stderr == (
+        "error: models/single was left unchanged: the import would delete models/single/notes/mine.txt\n"
+        "hint: move it elsewhere\n"
+    )
     (tmp_path / "models/single/spec.yaml").write_text("mine: 1\n", encoding="utf-8")
     kept = mlpack("import", "mxjob", "job.yaml", "-o", "models", "--force")
     assert (kept.code, (tmp_path / "models/single/spec.yaml").read_text(encoding="utf-8")) == (2, "mine: 1\n")
