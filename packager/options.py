@@ -24,6 +24,10 @@ STORAGE_LABEL = "mlpack/storage"
 """The label that a storage option puts on the workload: its name."""
 
 
+CLAIMS_ANNOTATION = "mlpack/claims"
+"""The annotation of a workload whose spec names claims of the site: their names, with blanks between them."""
+
+
 class Form(Value, frozen=True):
     """What a value looks like: a pattern for all of it, and words that finish the sentence "expected …"."""
 

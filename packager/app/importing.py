@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.importers.draft import Draft
+    from packager.importers.mlcube import Choices
     from packager.importers.source import ValueOrigin
 
 _MARK = "# Imported from "
@@ -82,6 +83,26 @@ def import_mxjob(path: Path, destination: ModelDestination, *, image: str | None
     from packager.importers.mxjob import read
 
     return _written(lambda: read(path, str(path), image), destination)
+
+
+def import_mlcube(path: Path, destination: ModelDestination, choices: Choices) -> Imported:
+    """Import the MLCube at `path`: its folder, or its file.
+
+    Raises:
+        SpecError: It is not an MLCube, or not a valid one.
+        UsageError: The model folder already exists, or a choice names what the cube does not have.
+        ToolError: It cannot be written.
+    """
+    from packager.importers.mlcube import read
+
+    return _written(lambda: read(path, str(path), choices), destination)
+
+
+def mlcube_choices(**values: Any) -> Choices:
+    """Return what the user chooses for the import of an MLCube; see `packager.importers.mlcube.Choices`."""
+    from packager.importers.mlcube import Choices
+
+    return Choices(**values)
 
 
 def _written(read: Callable[[], Draft], destination: ModelDestination) -> Imported:

@@ -33,7 +33,8 @@ Image = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the verbs to `app`."""
     group = typer.Typer(help="Turn a workload of another system into a model folder.", no_args_is_help=True)
-    group.command()(mxjob)
+    for verb in (mxjob, mlcube):
+        group.command()(verb)
     app.add_typer(group, name="import")
 
 
@@ -47,6 +48,50 @@ def mxjob(
     from packager.app.importing import import_mxjob
 
     _print(import_mxjob(path, _destination(output, force=force), image=image), output)
+
+
+def mlcube(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A cube: its folder, or its mlcube.yaml.")],
+    output: Output = [],  # noqa: B006 - typer copies it
+    settings: Annotated[
+        list[str],
+        typer.Option("-P", metavar="KEY=VALUE", help="Set a key of the cube. Repeatable.", show_default=False),
+    ] = [],  # noqa: B006
+    parameters: Annotated[
+        list[str],
+        typer.Option(
+            "--param", metavar="[TASK.]NAME=PATH", help="Another path of a parameter. Repeatable.", show_default=False
+        ),
+    ] = [],  # noqa: B006
+    tasks: Annotated[
+        str | None, typer.Option("--task", metavar="A,B", help="These tasks only.", show_default=False)
+    ] = None,
+    image: Image = None,
+    claim: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The claim that holds the workspace.", show_default=False)
+    ] = None,
+    input_claim: Annotated[
+        str | None,
+        typer.Option(
+            "--input-claim", metavar="NAME", help="The claim of inputs that no task writes.", show_default=False
+        ),
+    ] = None,
+    gpus: Annotated[int | None, typer.Option(metavar="N", min=0, help="How many GPUs.", show_default=False)] = None,
+    force: Force = False,
+) -> None:
+    """Import an MLCube: each task becomes a Job."""
+    from packager.app.importing import import_mlcube, mlcube_choices
+
+    choices = mlcube_choices(
+        settings=tuple(settings),
+        parameters=tuple(parameters),
+        tasks=tuple(tasks.split(",")) if tasks else None,
+        image=image,
+        claim=claim,
+        input_claim=input_claim,
+        gpus=gpus,
+    )
+    _print(import_mlcube(path, _destination(output, force=force), choices), output)
 
 
 def _destination(output: list[str], *, force: bool) -> ModelDestination:

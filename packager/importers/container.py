@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base import envfile
 from packager.base.problems import show
 from packager.base.values import Value
+from packager.importers.draft import with_option
 from packager.kubernetes import mountpath
 from packager.kubernetes.environment import refusal_reason
 from packager.spec.environments import RESERVED
@@ -102,16 +103,16 @@ def _pod(pod: ForeignValue, sketch: Sketch) -> None:
             for item in entry.items():
                 item.leave("is not carried over", "do in the image, or in the command, what it prepares")
     if (network := pod.child("hostNetwork")) and network.value is True:
-        network.leave("is the option host-network of a site", _with(sketch, "host-network"))
+        network.leave("is the option host-network of a site", with_option(sketch, "host-network"))
     if secrets := pod.child("imagePullSecrets"):
         _pull_secrets(secrets, sketch)
     for key in ("serviceAccountName", "serviceAccount"):
         if (account := pod.child(key)) and (text := account.text()):
-            hint = _with(sketch, "service-account", SERVICE_ACCOUNT=text)
+            hint = with_option(sketch, "service-account", SERVICE_ACCOUNT=text)
             account.leave("is the option service-account of a site", hint)
     for key in ("nodeSelector", "tolerations", "affinity"):
         if (entry := pod.child(key)) and entry.value:
-            hint = _with(sketch, "placement")
+            hint = with_option(sketch, "placement")
             entry.leave("belongs into site/placement.yaml of the package", hint)
 
 
@@ -120,16 +121,10 @@ def _pull_secrets(secrets: ForeignValue, sketch: Sketch) -> None:
         secret = item.at("name")
         text = secret.text() if secret else None
         if text and position == 0:
-            hint = _with(sketch, "pull-secret", PULL_SECRET=text)
+            hint = with_option(sketch, "pull-secret", PULL_SECRET=text)
             item.leave("is the option pull-secret of a site", hint)
         else:
             item.leave("is not carried over: a site has one pull secret")
-
-
-def _with(sketch: Sketch, option: str, **site: str) -> str:
-    """Note an option, and return how a build switches it on."""
-    sketch.option(option, **site)
-    return " ".join((f"--with {option}", *(f"--site {key}={value}" for key, value in site.items())))
 
 
 def _volumes(pod: ForeignValue, container: ForeignValue, sketch: Sketch) -> dict[str, ForeignValue]:
@@ -162,7 +157,7 @@ def _volume(volume: ForeignValue, path: str, mount: ForeignValue | None, sketch:
     if empty is not None and path == _SHARED_MEMORY:
         limit = empty.at("sizeLimit")
         site = {"SHM_SIZE": text} if limit and (text := limit.text()) else {}
-        hint = _with(sketch, "shared-memory", **site)
+        hint = with_option(sketch, "shared-memory", **site)
         volume.leave("is the option shared-memory of a site", hint)
         return True
     claim_name = claim.at("claimName") if claim else None
@@ -173,7 +168,7 @@ def _volume(volume: ForeignValue, path: str, mount: ForeignValue | None, sketch:
         known = sketch.data.get("environment", {}).get(key)
         if known in (None, path) and sketch.site.get(option, text) == text:
             sketch.put(("environment", key), path, mount.origin)
-            hint = _with(sketch, "pvc", **{option: text})
+            hint = with_option(sketch, "pvc", **{option: text})
             volume.leave(f"is mounted at {key} by the option pvc of a site", hint)
             return True
     kinds = [entry.key for entry in volume.children() if entry.key != "name"]
@@ -283,7 +278,7 @@ def _resources(resources: ForeignValue | None, sketch: Sketch) -> tuple[dict[str
                 if count:
                     vendor = "nvidia.com" if entry.key == _OLD_GPU else gpu["vendor"]
                     site = {"GPU_COUNT": str(count)} | ({"GPU_VENDOR": vendor} if vendor != "nvidia.com" else {})
-                    hint = _with(sketch, "gpu", **site)
+                    hint = with_option(sketch, "gpu", **site)
                     entry.leave("is the option gpu of a site", hint)
             elif entry.value is not None and (text := entry.text()) is not None:
                 value = entry.value if isinstance(entry.value, int) and not isinstance(entry.value, bool) else text

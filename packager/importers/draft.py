@@ -104,6 +104,12 @@ class Sketch:
         self.site |= site
 
 
+def with_option(sketch: Sketch, option: str, **site: str) -> str:
+    """Note that a build needs an option, and return how a build switches it on."""
+    sketch.option(option, **site)
+    return " ".join((f"--with {option}", *(f"--site {key}={value}" for key, value in site.items())))
+
+
 class Naming(Value, frozen=True):
     """A name made of another one.
 

@@ -11,7 +11,7 @@ from packager.base.problems import similar
 from packager.kubernetes import mountpath
 from packager.kubernetes.manifest import listing, mapping, text
 from packager.kubernetes.objects import DEFAULT_CONTAINER
-from packager.options import STORAGE_LABEL
+from packager.options import CLAIMS_ANNOTATION, STORAGE_LABEL
 from packager.workloads.structures import added_variables
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _volume(overlay: RenderedOverlay, pods: Pods, location: Location, volume: di
         yield from _config_map(overlay, pods, here, mapping(source).get("configMap"))
     yield from _duplicate_paths(overlay, pods, location, projected)
     claim = mapping(volume.get("persistentVolumeClaim")).get("claimName")
-    if claim is not None and not _has_site_claims(pods) and not overlay.named("PersistentVolumeClaim", claim):
+    if claim is not None and not _is_site_claim(pods, claim) and not overlay.named("PersistentVolumeClaim", claim):
         here = (*location, "persistentVolumeClaim", "claimName")
         yield _missing(overlay, pods, here, "PersistentVolumeClaim", claim)
 
@@ -74,10 +74,11 @@ def _duplicate_paths(overlay: RenderedOverlay, pods: Pods, location: Location, s
                 seen.add(path)
 
 
-def _has_site_claims(pods: Pods) -> bool:
-    """Whether the option `pvc` is on: its claims are the site's, and need not be in the overlay."""
-    labels = mapping(mapping(pods.manifest.data.get("metadata")).get("labels"))
-    return labels.get(STORAGE_LABEL) == "pvc"
+def _is_site_claim(pods: Pods, claim: object) -> bool:
+    """Whether a claim need not be in the overlay: the option `pvc` is on, or the spec names it as one of the site."""
+    metadata = mapping(pods.manifest.data.get("metadata"))
+    named = text(mapping(metadata.get("annotations")).get(CLAIMS_ANNOTATION)) or ""
+    return mapping(metadata.get("labels")).get(STORAGE_LABEL) == "pvc" or claim in named.split()
 
 
 def _environment(

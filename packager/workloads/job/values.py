@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from packager.base.faults import Fault
-from packager.base.values import Meta
+from packager.base.fields import anchored
+from packager.base.names import LABEL
+from packager.base.values import Fields, Meta
+from packager.kubernetes import mountpath
 from packager.kubernetes.ranges import INT32
 from packager.workloads.indexed import BY_KUBERNETES, VARIABLE
 from packager.workloads.overlay import OverlaySpec
@@ -19,6 +22,47 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Location
 
 MAX_COMPLETIONS = 10_000
+
+# The names of volumes that a package has itself: of the manifest (`templates/`), of a build and of its options.
+_VOLUMES = frozenset(("output", "scripts", "env", "runtime", "run", "home", "dataset", "shm", "shared-memory"))
+
+# A claim's name could have dots, and a volume is called after its claim.
+ClaimName = Annotated[
+    str,
+    Meta(
+        pattern=anchored(LABEL),
+        max_length=63,
+        title="a name of lower-case letters, digits and '-' (at most 63)",
+        examples=["workspace"],
+    ),
+]
+FolderPath = Annotated[
+    str,
+    Meta(
+        pattern=anchored(r"/[^\x00-\x1f\x7f-\x9f:\\]*"),
+        max_length=1000,
+        title="an absolute path",
+        examples=["/mnt/workspace"],
+    ),
+]
+SubPath = Annotated[
+    str,
+    Meta(
+        pattern=anchored(r"[^\x00-\x1f\x7f-\x9f/\\][^\x00-\x1f\x7f-\x9f\\]*"),
+        max_length=1000,
+        title="a path below the claim's root",
+        examples=["data"],
+    ),
+]
+
+
+class ClaimMount(Fields, frozen=True):
+    """A persistent volume claim of the site, and where the program sees it."""
+
+    claim: Annotated[ClaimName, Meta(description="The claim, which must exist where the package is deployed.")]
+    path: Annotated[FolderPath, Meta(description="Where it is mounted.")]
+    sub_path: Annotated[SubPath | None, Meta(description="What to mount of it, instead of all.")] = None
+    read_only: Annotated[bool, Meta(description="Whether the program may only read there.")] = False
 
 
 class Job(OverlaySpec, frozen=True, tag="Job"):
@@ -60,15 +104,28 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
         Annotated[int, Meta(ge=1, le=1_000)] | None,
         Meta(description="How many of `completions` run at a time; 1, if it is not set."),
     ] = None
+    claims: Annotated[
+        list[ClaimMount],
+        Meta(
+            description="Claims of the site to mount, for a program that has its own place for its files. `pvc` and "
+            "the other storage options are for OUTPUT_DIR and DATASET_DIR."
+        ),
+    ] = []  # noqa: RUF012 - msgspec copies it
 
     readme = "a Job"
+
+    @property
+    def claim_names(self) -> tuple[str, ...]:
+        """The claims, each once."""
+        return tuple(dict.fromkeys(mount.claim for mount in self.claims))
 
     def longest_name(self, workload: str) -> str:
         """Return the last pod's host name (pkg/apis/batch/validation: an Indexed Job's must be a DNS label)."""
         return workload if self.completions is None else f"{workload}-{self.completions - 1}"
 
     def faults(self) -> Iterator[Fault]:
-        """Yield a fault when more is to run at a time than in all."""
+        """Yield a fault when more is to run at a time than in all, and claims that cannot be mounted."""
+        yield from self._claim_faults()
         if self.parallelism is None:
             return
         if self.completions is None:
@@ -87,6 +144,23 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
     def missing_reason(self, key: str) -> str | None:
         """Return what gives a container an index, or why the name is taken."""
         return "set `completions`: only an array has an index" if key == VARIABLE else super().missing_reason(key)
+
+    def _claim_faults(self) -> Iterator[Fault]:
+        paths: dict[str, int] = {}
+        for index, mount in enumerate(self.claims):
+            place = ("claims", index)
+            if (
+                complaint := mountpath.complaint(mount.path)
+                if mount.path.startswith("/")
+                else "expected an absolute path"
+            ):
+                yield Fault((*place, "path"), complaint)
+            elif paths.setdefault(mountpath.normalized(mount.path), index) != index:
+                yield Fault((*place, "path"), f"another claim is mounted at {mount.path}", "use another folder")
+            if mount.claim in _VOLUMES:
+                yield Fault((*place, "claim"), f"the package has a volume {mount.claim!r} itself", "rename the claim")
+            if mount.sub_path is not None and ".." in mount.sub_path.split("/"):
+                yield Fault((*place, "sub_path"), f"expected a path without '..', found {mount.sub_path!r}")
 
     def program_faults(self, script: str | None) -> Iterator[Fault]:
         """Yield a fault when torchrun is to start what is not Python."""

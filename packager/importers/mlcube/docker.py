@@ -1,0 +1,98 @@
+"""Reads the options of `docker run` in a cube: what a site's option stands for, and what nothing does."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from packager.base.problems import show
+from packager.importers.container import complaint_about
+from packager.importers.draft import with_option
+
+if TYPE_CHECKING:
+    from packager.importers.draft import Sketch
+    from packager.importers.source import ForeignValue
+
+_NOTHING = ("--gpus", "--rm", "--runtime", "--interactive", "--tty", "-it", "-i", "-t")
+_WITH_VALUE = (
+    "--shm-size",
+    "--network",
+    "--net",
+    "--gpus",
+    "--runtime",
+    "--env",
+    "-e",
+    "--volume",
+    "-v",
+    "--ulimit",
+    "--ipc",
+    "--memory",
+    "-m",
+    "--cpuset-cpus",
+    "--security-opt",
+    "--user",
+    "-u",
+    "--name",
+)
+
+
+def words(entry: ForeignValue) -> list[str]:
+    """Return the words of an entry; adds a problem for what no shell would read."""
+    text = entry.text()
+    try:
+        return shlex.split(text or "")
+    except ValueError:
+        entry.refuse(f"expected words as a shell reads them, found {show(entry.value)}", "a quote is not closed")
+        return []
+
+
+def options(entry: ForeignValue) -> list[tuple[str, str]]:
+    """Return the options of an entry, each with its value."""
+    result: list[tuple[str, str]] = []
+    rest = words(entry)
+    while rest:
+        name, equals, value = rest.pop(0).partition("=")
+        if not equals and name in _WITH_VALUE and rest:
+            value = rest.pop(0)
+        result.append((name, value))
+    return result
+
+
+def run_options(entry: ForeignValue, sketch: Sketch) -> None:
+    """Take over `gpu_args` and `cpu_args`; a finding for each option that is not carried over."""
+    for name, value in options(entry):
+        if name == "--shm-size":
+            size = _size(value)
+            hint = with_option(sketch, "shared-memory", **({"SHM_SIZE": size} if size else {}))
+            entry.leave(f"--shm-size {value} is the option shared-memory of a site", hint)
+        elif name in ("--network", "--net") and value == "host":
+            entry.leave("--network=host is the option host-network of a site", "--with host-network, if needed")
+        elif name not in _NOTHING:
+            entry.leave(f"{f'{name}={value}' if value else name} is not carried over")
+    entry.done()
+
+
+def _size(text: str) -> str | None:
+    """Return a size of docker (`1g`, `512m`) as a quantity."""
+    match = re.fullmatch(r"([0-9]{1,9})([bkmgBKMG]?)[bB]?", text)
+    if match is None:
+        return None
+    return match[1] + {"": "", "b": "", "k": "Ki", "m": "Mi", "g": "Gi"}[match[2].lower()]
+
+
+def variables(entry: ForeignValue, sketch: Sketch) -> None:
+    """Take over `env_args`: `-e KEY=VALUE`."""
+    for name, value in options(entry):
+        if name not in ("-e", "--env"):
+            entry.leave(f"{f'{name}={value}' if value else name} is not carried over")
+            continue
+        key, equals, text = value.partition("=")
+        complaint = complaint_about(key, text)
+        if not equals:
+            entry.leave(f"{show(key)} is not carried over: its value is the user's own")
+        elif complaint:
+            entry.leave(f"{show(key)} is not carried over: {complaint}")
+        else:
+            sketch.put(("environment", key), text, entry.origin)
+    entry.done()

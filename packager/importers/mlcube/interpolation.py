@@ -1,0 +1,61 @@
+"""Replaces `${a.b}` in the values of an MLCube, as OmegaConf does; values of the environment are never read."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from packager.importers.mlcube.paths import ROOT, WORKSPACE
+
+_REFERENCE = re.compile(r"\$\{([^{}$]*)\}")
+_DEEPEST = 8
+_LONGEST = 4096
+_SYMBOLS = {"workspace": WORKSPACE, "runtime.workspace": WORKSPACE, "runtime.root": ROOT}
+
+
+class InterpolationError(ValueError):
+    """A reference to nothing, in a circle, or to what is no value."""
+
+
+def resolved(text: str, data: Any, extra: dict[str, str] | None = None) -> str:
+    """Return `text` with each `${a.b}` replaced by the value at that place of `data`.
+
+    Args:
+        text: The text.
+        data: The whole file.
+        extra: More names.
+
+    Raises:
+        InterpolationError: A reference cannot be replaced.
+    """
+    if WORKSPACE in text or ROOT in text:
+        raise InterpolationError("expected text without control characters")
+    symbols = {**_SYMBOLS, **(extra or {})}
+    for _ in range(_DEEPEST):
+        if not _REFERENCE.search(text):
+            return text
+        text = _REFERENCE.sub(lambda match: _value(match[1].strip(), data, symbols), text)
+        if len(text) > _LONGEST:
+            raise InterpolationError(f"its references expand to more than {_LONGEST} characters")
+    raise InterpolationError(f"its references are more than {_DEEPEST} deep, or in a circle")
+
+
+def references(text: str) -> list[str]:
+    """Return the names in each `${a.b}` of a text."""
+    return [name.strip() for name in _REFERENCE.findall(text)]
+
+
+def _value(name: str, data: Any, symbols: dict[str, str]) -> str:
+    if name in symbols:
+        return symbols[name]
+    node = data
+    for step in name.split("."):
+        node = node.get(step) if isinstance(node, dict) else None
+    if isinstance(node, bool):
+        return "true" if node else "false"
+    if isinstance(node, str | int | float):
+        value = str(node)
+        if WORKSPACE in value or ROOT in value:
+            raise InterpolationError("expected text without control characters")
+        return value
+    raise InterpolationError(f"${{{name}}} is not a value of the file")

@@ -1,0 +1,576 @@
+"""mlcube.yaml -> Draft: a Job for each task, and the claims that hold the cube's workspace.
+
+The format is that of mlcommons/mlcube, configuration 2.0, as runners/mlcube_docker reads it; the names of claims and
+the folders below /mnt/mlcube are those of runners/mlcube_k8s and of its documentation.
+"""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+from packager.base import yamlio
+from packager.base.errors import UsageError
+from packager.base.problems import show, similar
+from packager.base.values import Value, replace
+from packager.importers.draft import Draft, Sketch, named, with_option
+from packager.importers.images import put_image
+from packager.importers.mlcube import docker
+from packager.importers.mlcube.interpolation import InterpolationError, references, resolved
+from packager.importers.mlcube.paths import PathError, Place, place
+from packager.importers.source import (
+    ForeignValue,
+    Ledger,
+    Source,
+    ValueOrigin,
+    decided,
+    invalid,
+    printable,
+    read_bytes,
+)
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from packager.base.yamlio import Document, Location
+
+_KIND = "an MLCube"
+_FILE = "mlcube.yaml"
+_MOUNT = "/mnt/mlcube"
+_RETRIES = 4
+_VENDORS = {"nvidia": "nvidia.com", "amd": "amd.com", "intel": "gpu.intel.com"}
+_TYPES = ("file", "directory")
+_RUNNER = ("pvc", "image", "namespace")
+# Settings of docker and its build that say nothing about what runs.
+_SILENT = ("docker", "gpu_args", "cpu_args", "env_args", "image")
+
+
+class Choices(Value, frozen=True):
+    """What the user chooses for an import.
+
+    Attributes:
+        settings: Other values of keys of the cube: `a.b=value`.
+        parameters: Other paths of parameters: `[task.]name=path`.
+        tasks: Which tasks, in this order; None for all.
+        image: The image, in place of the cube's.
+        claim: The claim that holds the workspace.
+        input_claim: The claim that holds inputs that no task makes, if it is another one.
+        gpus: How many GPUs, in place of what the cube says.
+    """
+
+    settings: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    tasks: tuple[str, ...] | None = None
+    image: str | None = None
+    claim: str | None = None
+    input_claim: str | None = None
+    gpus: int | None = None
+
+
+class CubeParameter(Value, frozen=True):
+    """A parameter of a task.
+
+    Attributes:
+        name: Its name.
+        is_input: Whether the task reads it.
+        kind: `file` or `directory`; None when nothing says so.
+        place: Where it is.
+        read_only: Whether the task may only read there.
+        entry: Where the cube names it.
+        origin: Where its path came from.
+    """
+
+    name: str
+    is_input: bool
+    kind: str | None
+    place: Place
+    read_only: bool
+    entry: ForeignValue
+    origin: ValueOrigin
+
+
+class CubeTask(Value, frozen=True):
+    """A task of a cube."""
+
+    name: str
+    overlay: str
+    entry: ForeignValue
+    entrypoint: list[str]
+    parameters: tuple[CubeParameter, ...]
+
+
+def read(path: Path, name: str, choices: Choices) -> Draft:
+    """Return the draft of a cube.
+
+    Args:
+        path: Its file, or the folder with `mlcube.yaml`.
+        name: How messages name it.
+        choices: What the user chooses.
+
+    Raises:
+        SpecError: It is not a cube of configuration 2.0, or not a valid one.
+        UsageError: A choice names a task or a parameter that the cube does not have.
+    """
+    if path.is_dir():
+        path, name = path / _FILE, f"{name.rstrip('/')}/{_FILE}"
+    text = read_bytes(path, name)
+    document, problems = yamlio.load(text, name)
+    if problems:
+        raise invalid(name, _KIND, problems)
+    if not isinstance(document.data, dict):
+        raise invalid(name, _KIND, [document.problem((), f"expected a mapping, found {show(document.data)}")])
+    _check_format(document, name)
+    document = _with_settings(document, choices.settings)
+    ledger = Ledger()
+    source = Source(document, ledger, path.name)
+    reader = _CubeImport(source, path.resolve().parent, choices)
+    sketch = reader.draft()
+    ledger.check(name, _KIND)
+    source.report_unread()
+    return Draft(
+        sketch.data["name"],
+        f"Imported from {printable(path.name)} by `mlpack import mlcube`.",
+        sketch.data,
+        sketch.origins,
+        (),
+        tuple(ledger.findings),
+        tuple(sketch.options),
+        tuple(sketch.site.items()),
+        name,
+        _KIND,
+    )
+
+
+def _check_format(document: Document, name: str) -> None:
+    """Refuse the format of 2020: `schema_type`, and tasks as a list of files."""
+    data = document.data
+    for key in ("schema_type", "schema_version"):
+        if key in data:
+            message = f"found {key}: this is the format of MLCube 0.0.x before September 2021, which is not read"
+            raise invalid(name, _KIND, [document.problem((key,), message, hint="write it as configuration 2.0")])
+    if not isinstance(data.get("tasks"), dict):
+        shown = "a list of files" if isinstance(data.get("tasks"), list) else show(data.get("tasks"))
+        message = f"expected tasks as a mapping, found {shown}"
+        hint = "MLCube 0.0.x before September 2021 had another format" if "tasks" in data else None
+        raise invalid(name, _KIND, [document.problem(("tasks",), message, hint=hint)])
+
+
+def _with_settings(document: Document, settings: Sequence[str]) -> Document:
+    """Return the document with other values for some keys."""
+    if not settings:
+        return document
+    data = deepcopy(document.data)
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        steps = key.split(".")
+        if not equals or not all(steps):
+            raise UsageError(f"-P {setting}: expected KEY=VALUE, such as docker.image=example/image:1")
+        node = data
+        for step in steps[:-1]:
+            if step not in node:
+                node[step] = {}
+            node = node[step]
+            if not isinstance(node, dict):
+                raise UsageError(f"-P {setting}: {step!r} is not a mapping")
+        node[steps[-1]] = yamlio.scalar(value)
+    return replace(document, data=data)
+
+
+class _CubeImport:
+    """The import of one cube."""
+
+    def __init__(self, source: Source, root: Path, choices: Choices) -> None:
+        self.source = source
+        self.ledger = source.ledger
+        self.folder = root
+        self.choices = choices
+        self.sketch = Sketch()
+        self.root = source.root
+
+    def draft(self) -> Sketch:
+        """Fill in the sketch; problems and findings are in the ledger."""
+        self._names()
+        settings = self._settings()
+        self._image(settings.get("image"))
+        tasks = self._tasks()
+        self._check_choices(tasks)
+        chosen = [tasks[name] for name in self.choices.tasks or tasks if name in tasks]
+        for name, task in tasks.items():
+            if task not in chosen:
+                task.entry.leave("is not one of --task")
+                task.entry.source.mark(("tasks", name), whole=True)
+        self._docker()
+        self._overlays(chosen, list(tasks.values()), settings)
+        self._platform(chosen)
+        if not chosen and not self.ledger.problems:
+            self.root.refuse("expected at least one task")
+        self.sketch.put(("variants", 0, "mode"), "task", decided("each overlay is a task"))
+        return self.sketch
+
+    def _text(self, entry: ForeignValue | None) -> str | None:
+        """Return a scalar with its references replaced; None, and a problem, when that cannot be done."""
+        text = entry.text() if entry else None
+        if entry is None or text is None:
+            return None
+        try:
+            for name in references(text):
+                entry.source.mark(tuple(name.split(".")), whole=True)
+                for length in range(1, name.count(".") + 1):
+                    entry.source.mark(tuple(name.split(".")[:length]), whole=False)
+            extra = {"name": text if entry.key == "name" else str(self.root.value.get("name", ""))}
+            return resolved(text, self.root.value, extra)
+        except InterpolationError as error:
+            entry.refuse(str(error), "write the value out, or set it with -P")
+            return None
+
+    def _names(self) -> None:
+        entry = self.root.child("name")
+        text = self._text(entry) or self.folder.name
+        naming = named(text, prefix="mlcube")
+        origin = entry.origin if entry else decided("the name of its folder")
+        self.sketch.put(("name",), naming.name, origin)
+        if entry and naming.changes:
+            entry.leave(f"{naming.changes}, found {show(text)}", "it stays the title")
+        title = "".join(character for character in text if character.isprintable())[:200].strip()
+        self.sketch.put(("title",), title or naming.name, origin)
+        self.sketch.put(("framework",), "mlcube", decided("an MLCube does not name one"))
+        lines = []
+        description = self.root.child("description")
+        if description and (about := self._text(description)):
+            lines.append(_plain(about))
+        authors = self.root.child("authors")
+        for author in authors.items() if authors else ():
+            if not author.is_mapping():
+                continue
+            values = {key: self._text(author.child(key)) for key in ("name", "email", "org")}
+            parts = (values["name"], f"<{values['email']}>" if values["email"] else None, values["org"])
+            lines.append("Author: " + _plain(", ".join(part for part in parts if part)))
+        if lines:
+            origin = (description or authors or self.root).origin
+            self.sketch.put(("description",), "\n".join(lines).strip()[:20_000], origin)
+
+    def _settings(self) -> dict[str, tuple[str, ForeignValue]]:
+        """Return `pvc`, `image` and `namespace` of the section k8s, or of `-P runner.…`."""
+        values: dict[str, tuple[str, ForeignValue]] = {}
+        for section in ("k8s", "runner"):
+            holder = self.root.at(section)
+            for key in _RUNNER if holder else ():
+                entry = holder.child(key) if holder else None
+                if entry and (text := self._text(entry)):
+                    values[key] = (text, entry)
+        if "namespace" in values:
+            namespace, entry = values["namespace"]
+            entry.leave("is not in a package", f"mlpack deploy -n {printable(namespace)}")
+        if singularity := self.root.child("singularity"):
+            singularity.leave("is not carried over: Kubernetes runs the image of docker")
+        return values
+
+    def _image(self, own: tuple[str, ForeignValue] | None) -> None:
+        entry = self.root.at("docker", "image")
+        if self.choices.image is not None:
+            put_image(self.sketch, self.choices.image, ValueOrigin("--image", "--image"), self.ledger)
+            for replaced in (entry, own[1] if own else None):
+                if replaced:
+                    replaced.leave("is replaced by --image")
+        elif own is not None:
+            put_image(self.sketch, own[0], own[1].origin, self.ledger)
+            if entry:
+                entry.leave("is replaced by k8s.image")
+        elif entry is None:
+            holder = self.root.child("docker") or self.root
+            holder.refuse("the key 'image' is missing", "--image REPOSITORY:TAG sets one")
+        elif text := self._text(entry):
+            put_image(self.sketch, text, entry.origin, self.ledger)
+
+    def _docker(self) -> None:
+        section = self.root.at("docker")
+        if section is None or not isinstance(section.value, dict):
+            return
+        for entry in section.children():
+            if entry.value is None or entry.key in _SILENT:
+                continue
+            if entry.key in ("build_context", "build_file", "build_args", "build_strategy"):
+                entry.leave("is not carried over: build and push the image as the cube says, it is not in the package")
+            elif entry.key not in ("--mount_opts", "--gpus"):
+                entry.leave()
+        if env_args := section.child("env_args"):
+            docker.variables(env_args, self.sketch)
+        for key in ("gpu_args", "cpu_args"):
+            if arguments := section.child(key):
+                docker.run_options(arguments, self.sketch)
+
+    def _read_only_inputs(self) -> bool:
+        for section in ("docker", "runner"):
+            entry = self.root.at(section)
+            option = entry.child("--mount_opts") if entry and isinstance(entry.value, dict) else None
+            if option and option.text() == "ro":
+                return True
+        return False
+
+    def _tasks(self) -> dict[str, CubeTask]:
+        listed = self.root.child("tasks")
+        assert listed is not None
+        read_only = self._read_only_inputs()
+        result: dict[str, CubeTask] = {}
+        overlays: dict[str, str] = {}
+        for entry in listed.children():
+            naming = named(entry.key, prefix="task")
+            other = overlays.setdefault(naming.name, entry.key)
+            if other != entry.key:
+                entry.refuse(f"the tasks {other!r} and {entry.key!r} both become {naming.name!r}", "rename one of them")
+            elif naming.changes:
+                entry.source.ledger.findings.append(entry.problem(f"{entry.path} {naming.changes}", at_key=True))
+            if entry.value is not None and not entry.is_mapping():
+                continue
+            entrypoint = entry.child("entrypoint")
+            words = docker.words(entrypoint) if entrypoint else []
+            parameters = entry.at("parameters")
+            own: list[CubeParameter] = []
+            for direction in ("inputs", "outputs"):
+                holder = parameters.child(direction) if parameters else None
+                for parameter in holder.children() if holder else ():
+                    is_input = direction == "inputs"
+                    made = self._parameter(entry.key, parameter, is_input=is_input, read_only=read_only)
+                    if made is not None:
+                        own.append(made)
+            result[entry.key] = CubeTask(entry.key, naming.name, entry, words, tuple(own))
+        return result
+
+    def _parameter(self, task: str, entry: ForeignValue, *, is_input: bool, read_only: bool) -> CubeParameter | None:
+        path_entry: ForeignValue | None = entry if isinstance(entry.value, str | int | float) else None
+        kind = None
+        if isinstance(entry.value, dict):
+            path_entry, type_entry = entry.child("default"), entry.child("type")
+            kind = type_entry.text() if type_entry else None
+            if type_entry and kind is not None and kind not in (*_TYPES, "unknown"):
+                type_entry.refuse(f"expected file or directory, found {show(kind)}")
+                return None
+            read_only = self._is_read_only(entry.child("opts"), is_input=is_input, default=read_only)
+        elif path_entry is None and entry.value is not None:
+            entry.refuse(f"expected a path, or a mapping with type and default, found {show(entry.value)}")
+            return None
+        text = self._text(path_entry) if path_entry else entry.key
+        origin = (path_entry or entry).origin
+        for key in (entry.key, f"{task}.{entry.key}"):
+            if key in self._chosen_paths():
+                text = self._chosen_paths()[key]
+                origin = ValueOrigin(f"--param {printable(key)}")
+        where = self._place(path_entry or entry, text)
+        if where is None:
+            return None
+        if where.is_outside:
+            message = (
+                f"({show(printable(text or ''))}) is outside of the workspace, and becomes {where.path} on the claim"
+            )
+            self.ledger.findings.append(entry.problem(f"{entry.path} {message}", at_key=True))
+        known = kind if kind in _TYPES else "directory" if where.is_folder else None
+        return CubeParameter(entry.key, is_input, known, where, is_input and read_only, entry, origin)
+
+    def _place(self, entry: ForeignValue, text: str | None) -> Place | None:
+        """Return where a path is; None, and a problem, when it is none."""
+        if text is None:
+            return None
+        try:
+            return place(text)
+        except PathError as error:
+            entry.refuse(f"{error}, found {show(printable(text))}")
+            return None
+
+    def _is_read_only(self, options: ForeignValue | None, *, is_input: bool, default: bool) -> bool:
+        text = options.text() if options else None
+        if options is None or text is None:
+            return default
+        if text not in ("ro", "rw"):
+            options.refuse(f"expected ro or rw, found {show(text)}")
+        elif not is_input:
+            options.leave("is not carried over: a task writes its outputs")
+        return text == "ro"
+
+    def _chosen_paths(self) -> dict[str, str]:
+        pairs = [parameter.partition("=") for parameter in self.choices.parameters]
+        return {name: value for name, _, value in pairs}
+
+    def _check_choices(self, tasks: dict[str, CubeTask]) -> None:
+        """Raise UsageError for tasks and parameters that the cube does not have."""
+        for name in self.choices.tasks or ():
+            if name not in self.root.value["tasks"]:
+                hint = similar(name, tasks) or f"the tasks are: {', '.join(tasks)}"
+                raise UsageError(f"--task {name}: the cube has no such task", hint=hint)
+        if self.ledger.problems:
+            return
+        names = {parameter.name for task in tasks.values() for parameter in task.parameters}
+        names |= {f"{task.name}.{parameter.name}" for task in tasks.values() for parameter in task.parameters}
+        for parameter in self.choices.parameters:
+            name, equals, _ = parameter.partition("=")
+            if not equals:
+                raise UsageError(f"--param {parameter}: expected [TASK.]NAME=PATH")
+            if name not in names:
+                raise UsageError(f"--param {parameter}: no task has such a parameter", hint=similar(name, names))
+
+    def _overlays(
+        self, chosen: Sequence[CubeTask], tasks: Sequence[CubeTask], settings: dict[str, tuple[str, ForeignValue]]
+    ) -> None:
+        claim, origin = self._claim(settings)
+        made = {parameter.place.path for task in tasks for parameter in task.parameters if not parameter.is_input}
+        if self.choices.tasks and len(self.choices.tasks) > 1:
+            message = (
+                f"the order {', '.join(self.choices.tasks)} is not carried over: deploy the overlays in this order"
+            )
+            self.ledger.findings.append(self.root.problem(message))
+        seeds: dict[str, CubeParameter] = {}
+        for task in chosen:
+            overlay: Location = ("overlays", task.overlay)
+            self.sketch.put((*overlay, "kind"), "Job", task.entry.origin)
+            reason = decided("as MLCube's runner for Kubernetes; 0 where a task must not run twice")
+            self.sketch.put((*overlay, "retries"), _RETRIES, reason)
+            self._program(overlay, task, claim, made)
+            self._claims(overlay, task, (claim, origin), made)
+            for parameter in task.parameters:
+                self._type(parameter, tasks)
+                if parameter.is_input and parameter.place.path not in made:
+                    seeds.setdefault(parameter.place.path, parameter)
+        for parameter in seeds.values():
+            self._seed(parameter)
+
+    def _claim(self, settings: dict[str, tuple[str, ForeignValue]]) -> tuple[str, ValueOrigin]:
+        """Return the claim that holds the workspace."""
+        if self.choices.claim is not None:
+            if "pvc" in settings:
+                settings["pvc"][1].leave("is replaced by --claim")
+            return self.choices.claim, ValueOrigin("--claim", "--claim")
+        if "pvc" in settings:
+            text, entry = settings["pvc"]
+            naming = named(text, prefix="mlcube", longest=63)
+            if naming.changes:
+                entry.leave(f"{naming.changes}, found {show(text)}", "--claim names another one")
+            return naming.name, entry.origin
+        return self.sketch.data["name"], decided("MLCube's default: the cube's name")
+
+    def _program(self, overlay: Location, task: CubeTask, claim: str, made: set[str]) -> None:
+        words = [_literal(word) for word in task.entrypoint]
+        arguments = words[1:] if words else [_literal(task.name)]
+        entrypoint = task.entry.child("entrypoint")
+        if words and entrypoint:
+            self.sketch.put((*overlay, "command"), words[:1], entrypoint.origin)
+        variables: dict[str, str] = {}
+        for parameter in task.parameters:
+            variable = "PARAM_" + re.sub(r"[^A-Za-z0-9_]", "_", parameter.name)
+            other = variables.setdefault(variable, parameter.name)
+            if other != parameter.name:
+                message = f"the parameters {other!r} and {parameter.name!r} both become {variable}"
+                parameter.entry.refuse(message, "rename one of them")
+                continue
+            folder = f"{_MOUNT}/{self._claim_of(parameter, claim, made)}"
+            arguments.append(f"--{_literal(parameter.name)}={folder}/$({variable})")
+            direction = "input" if parameter.is_input else "output"
+            value = {"value": parameter.place.path, "description": f"{direction} {parameter.kind or 'path'}"}
+            self.sketch.put((*overlay, "environment", variable), value, parameter.origin)
+        task_origin = task.entry.origin
+        comment = f"{task_origin.comment}: its name, and its parameters"
+        origin = ValueOrigin(comment, task_origin.file, task_origin.line, task_origin.column)
+        self.sketch.put((*overlay, "args"), arguments, origin)
+
+    def _claim_of(self, parameter: CubeParameter, claim: str, made: set[str]) -> str:
+        """Return the claim of a parameter: inputs that no task makes may have one of their own."""
+        if self.choices.input_claim and parameter.is_input and parameter.place.path not in made:
+            return self.choices.input_claim
+        return claim
+
+    def _claims(self, overlay: Location, task: CubeTask, workspace: tuple[str, ValueOrigin], made: set[str]) -> None:
+        """Put the claims of a task, each once, and read-only mounts of inputs over the same place."""
+        claim, origin = workspace
+        used = dict.fromkeys(self._claim_of(parameter, claim, made) for parameter in task.parameters)
+        mounts: dict[str, tuple[dict[str, Any], ValueOrigin]] = {}
+        for name in used:
+            given = origin if name == claim else ValueOrigin("--input-claim", "--input-claim")
+            mounts[f"{_MOUNT}/{name}"] = ({"claim": name, "path": f"{_MOUNT}/{name}"}, given)
+        for parameter in task.parameters:
+            name = self._claim_of(parameter, claim, made)
+            path = f"{_MOUNT}/{name}/{parameter.place.path}"
+            if parameter.read_only and parameter.place.path:
+                mount = {"claim": name, "path": path, "sub_path": parameter.place.path, "read_only": True}
+                mounts[path] = (mount, parameter.entry.origin)
+        for index, (mount, given) in enumerate(mounts.values()):
+            for key, value in mount.items():
+                self.sketch.put((*overlay, "claims", index, key), value, given)
+
+    def _type(self, parameter: CubeParameter, tasks: Sequence[CubeTask]) -> None:
+        """See that the type of a parameter is known: by itself, by another task's with this path, or by the disk."""
+        if parameter.kind:
+            return
+        path = parameter.place.path
+        same = [other.kind for task in tasks for other in task.parameters if other.place.path == path and other.kind]
+        if same or (parameter.is_input and self._on_disk(parameter) is not None):
+            return
+        if parameter.is_input:
+            message = f"({show(printable(path))}) is neither a file nor a directory of the cube yet"
+            self.ledger.findings.append(parameter.entry.problem(f"{parameter.entry.path} {message}", at_key=True))
+        else:
+            parameter.entry.refuse("the type of an output is missing", "type: file or directory")
+
+    def _on_disk(self, parameter: CubeParameter) -> os.stat_result | None:
+        """Return what is at the path of a parameter, below the folder of the cube and without any link on the way."""
+        below = parameter.place.below_root
+        if below is None or below.startswith(".."):
+            return None
+        path = self.folder
+        try:
+            for step in below.split("/"):
+                path = path / step
+                if path.is_symlink():
+                    return None
+            return path.stat()
+        except (OSError, ValueError):
+            return None
+
+    def _seed(self, parameter: CubeParameter) -> None:
+        info = self._on_disk(parameter)
+        if info is not None:
+            message = f"({show(printable(parameter.place.path))}) is not copied: the task finds what is on the claim"
+            hint = "copy it to the claim before the first task"
+            self.ledger.findings.append(parameter.entry.problem(f"{parameter.entry.path} {message}", hint, at_key=True))
+
+    def _platform(self, chosen: Sequence[CubeTask]) -> None:
+        section = self.root.at("platform")
+        values = {entry.key: entry for entry in section.children()} if section else {}
+        count_entry = values.pop("accelerator_count", None)
+        maker = values.pop("accelerator_maker", None)
+        count = count_entry.whole(0, 9999) if count_entry and count_entry.value is not None else 0
+        if self.choices.gpus is not None:
+            count = self.choices.gpus
+        if count:
+            hint = with_option(self.sketch, "gpu", GPU_COUNT=str(count), **self._vendor(maker))
+            if count_entry:
+                count_entry.leave("is the option gpu of a site", hint)
+        memory = values.pop("host_memory_gb", None)
+        gigabytes = memory.whole(0, 1_000_000) if memory and memory.value is not None else 0
+        for task in chosen if gigabytes else ():
+            assert memory is not None
+            place_of: Location = ("overlays", task.overlay, "resources", "requests", "memory")
+            self.sketch.put(place_of, f"{gigabytes}Gi", memory.origin)
+        for entry in values.values():
+            if entry.value is not None:
+                advice = "the claim has to be as large" if entry.key == "host_disk_space_gb" else None
+                entry.leave(f"({show(entry.value)}) is not carried over", advice)
+
+    @staticmethod
+    def _vendor(maker: ForeignValue | None) -> dict[str, str]:
+        """Return the value for `site.env` that names the maker of an accelerator."""
+        if maker is None or not maker.value:
+            return {}
+        vendor = _VENDORS.get(str(maker.value).lower())
+        if vendor is None:
+            maker.leave(f"is unknown: {show(maker.value)}", "--site GPU_VENDOR=… names the vendor of the resource")
+        return {} if vendor in (None, "nvidia.com") else {"GPU_VENDOR": vendor or ""}
+
+
+def _literal(word: str) -> str:
+    """Return a word that Kubernetes leaves as it is: `$$(` stands for `$(`."""
+    return word.replace("$(", "$$(")
+
+
+def _plain(text: str) -> str:
+    return "".join(character for character in text if character.isprintable() or character == "\n")

@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from packager.app.importing import ModelDestination, import_mlcube, mlcube_choices
+from packager.base.errors import SpecError, UsageError
+from packager.importers.mlcube.paths import PathError, place
+from packager.kubectl.kustomize import kustomize
+from packager.workloads.program import references
+from tests.importers.results import SCALARS, TEXTS, check_outcome, check_package, imported, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_golden.plugin import GoldenTestFixture
+
+    from packager.app.importing import Imported
+    from tests.conftest import Outcome
+
+
+def choices(values: dict[str, Any]) -> Any:
+    return mlcube_choices(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+
+
+@pytest.mark.golden_test("../golden/import/mlcube/[!r]*.yml")
+def test_what_becomes_of_a_cube(
+    golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kubectl: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cube = tmp_path / "cube"
+    for name in ("mlcube.yaml", *golden["disk"]):
+        (cube / name).parent.mkdir(parents=True, exist_ok=True)
+        (cube / name).write_text(golden["input"] if name == "mlcube.yaml" else "text", encoding="utf-8")
+    models = tmp_path / "models"
+    result = import_mlcube(cube.relative_to(tmp_path), ModelDestination(models), choices(golden["choices"]))
+    for key, value in imported(result, models).items():
+        assert value == golden.out[key]
+    check_package(result, tmp_path / "packages", kubectl)
+
+
+@pytest.mark.golden_test("../golden/import/mlcube/refused.yml")
+def test_what_is_no_cube(golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "mlcube.yaml"
+    models = ModelDestination(tmp_path / "models")
+    messages = {}
+    for case, text in golden["cases"].items():
+        path.write_text(text, encoding="utf-8")
+        messages[case] = refused(lambda: import_mlcube(path.relative_to(tmp_path), models, choices({})))
+        assert not models.folder.exists() or not any(models.folder.iterdir())
+    assert messages == golden.out["problems"]
+
+
+DOCUMENTED = """\
+name: mnist
+docker: {image: "mlcommons/mlcube:mnist"}
+tasks:
+  train:
+    parameters:
+      inputs: {data_dir: workspace/data/}
+      outputs: {model_dir: workspace/model/}
+"""
+
+
+def test_the_job_is_that_of_mlcubes_documentation(
+    mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path
+) -> None:
+    """Args without the task's name, which that document leaves out, and the claims' mounts and volumes."""
+    (tmp_path / "mlcube.yaml").write_text(DOCUMENTED, encoding="utf-8")
+    claims = ("--claim", "mlcube-output", "--input-claim", "mlcube-input")
+    assert mlpack("import", "mlcube", ".", *claims).code == 0
+    assert mlpack("build", "./mnist", "--format", "dir").code == 0
+    rendered = kustomize(tmp_path / "mnist-task/quickstart/k8s/mlops/train", program=str(kubectl)).manifests
+    objects = {item["kind"]: item for item in yaml.safe_load_all(rendered) if item["kind"] == "Job"}
+    environment = next(
+        item["data"] for item in yaml.safe_load_all(rendered) if "PARAM_data_dir" in (item.get("data") or {})
+    )
+    job = objects["Job"]["spec"]
+    pod = job["template"]["spec"]
+    (container,) = pod["containers"]
+    task, *arguments = container["args"]
+    assert task == "train"
+    assert [expanded(word, environment) for word in arguments] == [
+        "--data_dir=/mnt/mlcube/mlcube-input/workspace/data",
+        "--model_dir=/mnt/mlcube/mlcube-output/workspace/model",
+    ]
+    assert [mount for mount in container["volumeMounts"] if mount["name"].startswith("mlcube")] == [
+        {"name": "mlcube-input", "mountPath": "/mnt/mlcube/mlcube-input"},
+        {"name": "mlcube-output", "mountPath": "/mnt/mlcube/mlcube-output"},
+    ]
+    assert [volume for volume in pod["volumes"] if "persistentVolumeClaim" in volume] == [
+        {"name": "mlcube-input", "persistentVolumeClaim": {"claimName": "mlcube-input"}},
+        {"name": "mlcube-output", "persistentVolumeClaim": {"claimName": "mlcube-output"}},
+    ]
+    assert (pod["restartPolicy"], job["backoffLimit"], "command" in container) == ("Never", 4, False)
+
+
+def expanded(word: str, environment: dict[str, str]) -> str:
+    for name in references(word):
+        word = word.replace(f"$({name})", environment[name])
+    return word
+
+
+def cube(folder: Path, **changes: object) -> Path:
+    folder.mkdir(exist_ok=True)
+    values = yaml.safe_load(DOCUMENTED) | changes
+    (folder / "mlcube.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--task", "trian"], "error: --task trian: the cube has no such task\nhint: did you mean 'train'?\n"),
+        (
+            ["--param", "model_di=x"],
+            "error: --param model_di=x: no task has such a parameter\nhint: did you mean 'model_dir'?\n",
+        ),
+        (["--param", "x"], "error: --param x: expected [TASK.]NAME=PATH\n"),
+        (["-P", "docker"], "error: -P docker: expected KEY=VALUE, such as docker.image=example/image:1\n"),
+        (["-P", "name.x=1"], "error: -P name.x=1: 'name' is not a mapping\n"),
+    ],
+)
+def test_choices_that_the_cube_does_not_have(
+    mlpack: Callable[..., Outcome], tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    cube(tmp_path)
+    done = mlpack("import", "mlcube", "mlcube.yaml", *arguments)
+    assert (done.code, done.stdout, done.stderr) == (2, "", message)
+
+
+def test_other_values(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    cube(tmp_path)
+    settings = ("-P", "docker.image=example/other:2", "-P", "runner.pvc=shared", "-P", "platform.accelerator_count=1")
+    assert mlpack("import", "mlcube", ".", *settings, "--gpus", "3", "--param", "data_dir=new/").code == 0
+    spec = yaml.safe_load((tmp_path / "mnist/spec.yaml").read_text(encoding="utf-8"))
+    assert spec["image"] == {"registry": "docker.io", "name": "example/other", "tag": "2"}
+    assert spec["overlays"]["train"]["claims"] == [{"claim": "shared", "path": "/mnt/mlcube/shared"}]
+    assert spec["overlays"]["train"]["environment"]["PARAM_data_dir"]["value"] == "new"
+    wrong = mlpack("import", "mlcube", ".", "--force", "--claim", "No Claim")
+    assert wrong.code == 3
+    assert (
+        "--claim: expected a name of lower-case letters, digits and '-' (at most 63), found 'No Claim'" in wrong.stderr
+    )
+
+
+def test_nothing_is_read_outside_of_the_cube(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither what a path leads to, nor what a link in the workspace does; a file is never opened but mlcube.yaml."""
+    folder = cube(
+        tmp_path / "cube",
+        tasks={"train": {"parameters": {"inputs": {"a": "link/secret", "b": "../../secret", "c": "/etc/hostname"}}}},
+    )
+    (folder / "workspace").mkdir()
+    (tmp_path / "secret").write_text("secret", encoding="utf-8")
+    (folder / "workspace/link").symlink_to(tmp_path)
+    opened: list[str] = []
+    real_open, real_stat = os.open, os.stat
+
+    def watched(path: Any, *arguments: Any, **options: Any) -> int:
+        opened.append(str(path))
+        return real_open(path, *arguments, **options)
+
+    def watched_stat(path: Any, **options: Any) -> os.stat_result:
+        opened.append(str(path))
+        return real_stat(path, **options)
+
+    monkeypatch.setattr(os, "open", watched)
+    monkeypatch.setattr(os, "stat", watched_stat)
+    result = import_mlcube(folder, ModelDestination(tmp_path / "models"), choices({}))
+    assert not [path for path in opened if "secret" in path or "hostname" in path]
+    places = {finding.message.partition(" ")[0].rpartition(".")[2] for finding in result.findings}
+    assert places == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize("name", ["mlcube.yaml", "workspace"])
+def test_a_pipe_in_its_place(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(SpecError):
+        import_mlcube(tmp_path, ModelDestination(tmp_path / "models"), choices({}))
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("data", "data"),
+        ("./a//b/", "a/b"),
+        ("a/../b", "b"),
+        (".", ""),
+        ("../workspace/x", "x"),
+        ("../x", ".outside/x"),
+        ("../../../x/y", ".outside/x/y"),
+        ("~/x", ".outside/x"),
+        ("$HOME/x", ".outside/HOME/x"),
+        ("${HOME}/../../x", ".outside/x"),
+        ("/abs/../../etc", ".outside/etc"),
+        ("/", ".outside"),
+        ("C:\\data\\", ".outside/C/data"),
+        ("data\\", "data"),
+    ],
+)
+def test_places(text: str, path: str) -> None:
+    assert place(text).path == path
+
+
+@given(TEXTS | st.text("./~$a\\", max_size=20))
+def test_a_place_is_on_the_claim(text: str) -> None:
+    try:
+        path = place(text).path
+    except PathError:
+        return
+    assert not path.startswith(("/", "../"))
+    assert ".." not in path.split("/")
+
+
+PARAMETERS = st.dictionaries(
+    st.sampled_from(["a", "b.c", "d_e"]) | TEXTS,
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["file", "directory"]), "default": st.sampled_from(["x", "y/"]) | TEXTS}
+    )
+    | st.fixed_dictionaries({}, optional={"type": TEXTS, "default": TEXTS, "opts": st.sampled_from(["ro", "x"])})
+    | SCALARS,
+    max_size=2,
+)
+TASKS = st.fixed_dictionaries(
+    {},
+    optional={
+        "entrypoint": st.sampled_from(["sh -c 'x $(y)'", "./a"]) | SCALARS,
+        "parameters": st.fixed_dictionaries({}, optional={"inputs": PARAMETERS, "outputs": PARAMETERS}),
+    },
+)
+IMAGES = st.sampled_from(["a:1", "registry.example/b:2", "${name}", "a"])
+PLATFORMS = st.dictionaries(st.sampled_from(["accelerator_count", "host_memory_gb", "x"]), st.integers(0, 9) | SCALARS)
+CUBES = st.fixed_dictionaries(
+    {
+        "docker": st.fixed_dictionaries({"image": IMAGES}, optional={"env_args": TEXTS, "gpu_args": TEXTS}),
+        "tasks": st.dictionaries(st.sampled_from(["a", "b"]), TASKS, min_size=1, max_size=2)
+        | st.dictionaries(TEXTS, TASKS | SCALARS, max_size=2),
+    },
+    optional={
+        "name": st.just("cube") | TEXTS,
+        "description": SCALARS,
+        "authors": st.lists(st.dictionaries(TEXTS, SCALARS, max_size=1), max_size=1) | SCALARS,
+        "platform": PLATFORMS | SCALARS,
+        "k8s": st.fixed_dictionaries({"pvc": TEXTS}) | SCALARS,
+        "other": SCALARS,
+    },
+)
+
+
+def test_any_cube_is_imported_or_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
+    made: list[Imported] = []
+
+    @settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+    @given(values=CUBES)
+    def check(values: dict[str, object]) -> None:
+        folder = tmp_path_factory.mktemp("cube")
+        (folder / "mlcube.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+        models = ModelDestination(folder / "models")
+        result = check_outcome(lambda: import_mlcube(folder, models, choices({})), models.folder)
+        made.extend([result] if result else [])
+
+    check()
+    assert len(made) > 10
+
+
+def test_a_usage_error_writes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        import_mlcube(cube(tmp_path), ModelDestination(tmp_path / "models"), choices({"tasks": ["x"]}))
+    assert not (tmp_path / "models").exists()
