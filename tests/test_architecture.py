@@ -35,7 +35,7 @@ OWNERS = {
     "gzip": {"package/archive.py"},
     "http": {"base/fetch.py"},
     "isal": {"package/archive.py"},
-    "jinja2": {"build/templating.py"},
+    "jinja2": {"build/templating.py", "service/sandbox.py"},  # our own templates; those of others, in a sandbox
     "jsonschema": {"spec/validation.py"},
     "msgspec": {"base/values.py"},
     "rich": {"cli/drawing.py"},
@@ -69,6 +69,7 @@ LAYERS = (
     ("configure",),
     ("cluster",),
     ("app",),
+    ("service",),
     ("cli",),
     ("__main__",),
 )

@@ -32,6 +32,9 @@ _CHUNK = 64 << 10
 _STOP_SECONDS = 5.0
 """Seconds that a program which is asked to end may take."""
 
+_START_SECONDS = 20.0
+"""Seconds more that a program which has just been started may take to answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finished:
@@ -256,6 +259,79 @@ def run_in_terminal(argv: Sequence[str], *, stdout_to_stderr: bool = False, quie
     stdout = subprocess.DEVNULL if quiet else 2 if stdout_to_stderr else None
     with _started(argv, _kill, stdout=stdout) as child:
         return child.wait()
+
+
+class Helper:
+    """A program that answers each line with a line, until it is closed; it has no environment.
+
+    It is started when it is first asked, and again after it has failed. Threads that ask wait for each other.
+    """
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self._argv = tuple(argv)
+        self._child: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def ask(self, line: bytes, *, timeout: float, max_bytes: int = MAX_BYTES) -> bytes:
+        """Return the program's answer to a line, both without their line feed.
+
+        Raises:
+            ToolError: The program cannot be started, has ended instead, or answers more than `max_bytes`.
+            HungError: There is no answer after `timeout` seconds, and those that its start may take; it is killed.
+        """
+        with self._lock:
+            if self._child is None or self._child.poll() is not None:
+                self._end()
+                self._child = self._start()
+                timeout += _START_SECONDS
+            try:
+                return self._answer(self._child, line, timeout, max_bytes)
+            except (ToolError, OSError) as error:
+                self._end()
+                if isinstance(error, ToolError):
+                    raise
+                raise ToolError(f"{self._argv[0]} has ended: {reason(error)}") from None
+
+    def close(self) -> None:
+        """Kill the program, if it runs."""
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
+        if self._child is not None:
+            _kill(self._child)
+            with suppress(OSError):
+                assert self._child.stdin is not None
+                self._child.stdin.close()
+        self._child = None
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={}
+            )
+        except OSError as error:
+            raise ToolError(f"{self._argv[0]} could not be started: {reason(error)}") from None
+
+    def _answer(self, child: subprocess.Popen[bytes], line: bytes, timeout: float, max_bytes: int) -> bytes:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        end = time.monotonic() + timeout
+        child.stdin.write(line + b"\n")
+        child.stdin.flush()
+        answer = bytearray()
+        with selectors.DefaultSelector() as selector:
+            selector.register(child.stdout, selectors.EVENT_READ)
+            while not answer.endswith(b"\n"):
+                if not selector.select(max(0.0, end - time.monotonic())):
+                    raise HungError(f"{self._argv[0]} did not answer within {timeout:g} seconds")
+                chunk = os.read(child.stdout.fileno(), _CHUNK)
+                if not chunk:
+                    raise ToolError(f"{self._argv[0]} has ended without an answer")
+                answer += chunk
+                if len(answer) > max_bytes:
+                    raise ToolError(f"{self._argv[0]} answered more than {_size(max_bytes)}")
+        return bytes(answer[:-1])
 
 
 @contextmanager

@@ -140,12 +140,22 @@ def load(text: bytes, name: str) -> tuple[Document, list[Problem]]:
     return _document(name, roots[0])
 
 
-def load_all(text: bytes, name: str, *, max_bytes: int = MAX_BYTES) -> tuple[list[Document], list[Problem]]:
-    """Read every document of a YAML stream; see `load`. After a syntax error there is none."""
+def load_all(
+    text: bytes, name: str, *, max_bytes: int = MAX_BYTES, read: Callable[[str, bool], Any] | None = None
+) -> tuple[list[Document], list[Problem]]:
+    """Read every document of a YAML stream; see `load`. After a syntax error there is none.
+
+    Args:
+        text: The bytes, UTF-8.
+        name: How problems name the stream.
+        max_bytes: How long it may be.
+        read: Returns the value of a scalar that is not a key, from its text and whether it is plain; without it, the
+            value is what `load` makes of it.
+    """
     roots, problems = _compose(text, name, max_bytes, lambda source: list(yaml.compose_all(source, Loader=_Parser)))
     documents = []
     for root in roots:
-        document, document_problems = _document(name, root)
+        document, document_problems = _document(name, root, read or _as_written)
         documents.append(document)
         problems.extend(document_problems)
     return documents, problems
@@ -240,8 +250,14 @@ def _compose(
     return [], [Problem(name, *place, message)]
 
 
-def _document(name: str, root: yaml.Node | None) -> tuple[Document, list[Problem]]:
-    reader = _Reader(name)
+def _as_written(text: str, is_plain: bool) -> Any:  # noqa: FBT001 - as `load_all` calls it
+    return scalar(text) if is_plain else text
+
+
+def _document(
+    name: str, root: yaml.Node | None, read: Callable[[str, bool], Any] = _as_written
+) -> tuple[Document, list[Problem]]:
+    reader = _Reader(name, read)
     data = reader.value(root, 0) if root is not None else None
     if reader.exhausted:
         return Document(name, None, None), reader.problems
@@ -251,10 +267,11 @@ def _document(name: str, root: yaml.Node | None) -> tuple[Document, list[Problem
 class _Reader:
     """Turns nodes into values, counting as it goes."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, read: Callable[[str, bool], Any]) -> None:
         self.name = name
         self.problems: list[Problem] = []
         self.exhausted = False
+        self._read = read
         self._nodes = 0
 
     def value(self, node: yaml.Node, depth: int) -> Any:
@@ -269,7 +286,7 @@ class _Reader:
             if any("\ud800" <= character <= "\udfff" for character in node.value):
                 self._add_problem(node, "expected text, found an unpaired surrogate (\\ud800 to \\udfff)")
                 return ""
-            return node.value if node.style else scalar(node.value)
+            return self._read(node.value, not node.style)
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, depth + 1) for item in node.value]
         assert isinstance(node, yaml.MappingNode)

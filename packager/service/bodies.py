@@ -1,0 +1,43 @@
+"""The bodies that the API takes, as types."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from packager.base.names import LABEL_VALUE
+from packager.base.values import Fields, Meta
+
+Name = Annotated[str, Meta(min_length=1, max_length=54, pattern=rf"^{LABEL_VALUE}$")]
+"""A template's or a definition's name: it becomes a label's value, and `append_uuid` adds nine characters."""
+
+Prose = Annotated[str, Meta(max_length=4096)]
+Yaml = Annotated[str, Meta(max_length=64 << 10)]
+
+
+class TemplateBody(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A task template to register."""
+
+    name: Name
+    template: Yaml
+    description: Prose = ""
+    deprecated: bool = False
+
+
+class DefinitionBody(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A task definition to register; three of its fields are YAML in a text."""
+
+    name: Name
+    task_template_name: Name
+    user_values_description: Yaml
+    user_values_example: Yaml
+    system_values: Yaml = ""
+    creator: Annotated[str, Meta(max_length=63)] = ""
+    description: Prose = ""
+    application: Annotated[str, Meta(max_length=63)] = ""
+    append_uuid: bool | int | str = False
+
+
+def as_flag(value: Any) -> bool | None:
+    """Return what `append_uuid` means: 0, 1, true, false, or one of these as text; None for anything else."""
+    words = {"0": False, "1": True, "false": False, "true": True, "": False}
+    return words.get(str(value).lower())

@@ -1,0 +1,403 @@
+"""Reads `user_values_description`: which values a user fills in, and checks filled values against it.
+
+A leaf is a text such as `(Required) Number of steps` or `(Optional:integer) Batch size`. A mapping is required when
+any leaf in it is. A list describes kinds of items: an item's leaf `type` is the literal by which the kind is known.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from packager.base import quantity, yamlio
+from packager.base.faults import Fault
+from packager.base.problems import Problem, show, similar
+from packager.base.values import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from packager.base.yamlio import Document, Location
+
+MAX_BYTES = 64 << 10
+"""How long a description, an example or system values may be."""
+
+_MAX_DEPTH = 8
+
+_TYPES = ("string", "integer", "number", "boolean", "quantity", "uri")
+_LEAF = re.compile(rf"\((Required|Optional)(?:: *({'|'.join(_TYPES)}))?\) *(.*)", re.DOTALL)
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s\x00-\x1f\x7f]+")
+
+ENVELOPE = {
+    "taskDef": "name of the task definition",
+    "description": "description of the job",
+    "name": "name of the application",
+    "creator": "who the job is for",
+}
+"""Keys that filled values may have whether they are described or not, each with what it is."""
+
+
+class Leaf(Value, frozen=True):
+    """A value that a user fills in.
+
+    Attributes:
+        required: Whether it must be filled in.
+        type: The type that it must have; None for any scalar.
+        text: What it is, for people.
+    """
+
+    required: bool
+    type: str | None
+    text: str
+
+
+class FreeMapping(Value, frozen=True):
+    """A mapping of any keys, which may be left out."""
+
+    required: bool = False
+
+
+class Group(Value, frozen=True):
+    """A mapping of the described keys."""
+
+    entries: tuple[tuple[str, Described], ...]
+    required: bool
+
+
+class Items(Value, frozen=True):
+    """A list whose items are each of one of the described kinds."""
+
+    kinds: tuple[Described, ...]
+    required: bool
+
+
+Described = Leaf | FreeMapping | Group | Items
+"""What is described at one place."""
+
+
+def read(text: str, name: str = "user_values_description") -> tuple[Group | None, list[Problem]]:
+    """Return what a description asks for, or None, and what is wrong with it.
+
+    Args:
+        text: YAML, with any line ends.
+        name: How problems name it.
+    """
+    document, problems = read_mapping(text, name)
+    if problems:
+        return None, problems
+    reader = _DescriptionReader(document)
+    root = reader.group((), document.data)
+    return (root, []) if not reader.problems else (None, reader.problems)
+
+
+def read_mapping(text: str, name: str) -> tuple[Document, list[Problem]]:
+    """Return a text as a YAML mapping, and what is wrong with it; an empty text is an empty mapping."""
+    if len(text.encode(errors="replace")) > MAX_BYTES:
+        return _empty(name), [Problem(name, 1, 1, f"expected at most {MAX_BYTES >> 10} KiB")]
+    try:
+        document, problems = yamlio.load(text.encode(), name)
+    except UnicodeEncodeError:
+        return _empty(name), [Problem(name, 1, 1, "expected text, found an unpaired surrogate (\\ud800 to \\udfff)")]
+    if not problems and not isinstance(document.data, dict | None):
+        problems = [document.problem((), f"expected a mapping, found {show(document.data)}")]
+    return document, problems
+
+
+def _empty(name: str) -> Document:
+    return yamlio.load(b"", name)[0]
+
+
+class _DescriptionReader:
+    """Turns a document into what it describes, and collects what is wrong."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self.problems: list[Problem] = []
+
+    def group(self, here: Location, value: Any) -> Group:
+        entries = tuple((key, self._described((*here, key), item)) for key, item in (value or {}).items())
+        return Group(entries, any(entry.required for _, entry in entries))
+
+    def _described(self, here: Location, value: Any) -> Described:
+        if len(here) > _MAX_DEPTH:
+            self._add(here, f"is nested more than {_MAX_DEPTH} levels deep")
+            return FreeMapping()
+        if value is None or value == {}:
+            return FreeMapping()
+        if isinstance(value, dict):
+            return self.group(here, value)
+        if isinstance(value, list):
+            return self._items(here, value)
+        return self._leaf(here, value)
+
+    def _items(self, here: Location, value: list[Any]) -> Described:
+        kinds = tuple(self._described((*here, index), item) for index, item in enumerate(value))
+        if not kinds:
+            self._add(here, "expected at least one kind of item")
+        literals = [literal for kind in kinds if (literal := _literal(kind))]
+        for literal in {literal for literal in literals if literals.count(literal) > 1}:
+            self._add(here, f"two kinds of items have the type {literal!r}")
+        if len(kinds) > 1 and len(literals) < len(kinds):
+            self._add(here, "several kinds of items need a key 'type' each, by which they are known")
+        return Items(kinds, any(kind.required for kind in kinds))
+
+    def _leaf(self, here: Location, value: Any) -> Described:
+        match = _LEAF.fullmatch(value) if isinstance(value, str) else None
+        if match is None:
+            self._add(here, f"expected a text that begins with (Required) or (Optional), found {show(value)}", _HINT)
+            return FreeMapping()
+        return Leaf(match[1] == "Required", match[2], " ".join(match[3].split()))
+
+    def _add(self, here: Location, message: str, hint: str | None = None) -> None:
+        self.problems.append(self._document.problem(here, message, hint=hint))
+
+
+_HINT = f"a type may follow, as in (Required:integer); the types are {', '.join(_TYPES)}"
+
+
+def faults(description: Group, filled: Mapping[str, Any], *, reserved: Mapping[str, str] | None = None) -> list[Fault]:
+    """Return everything that is wrong with filled values, each fault with its place.
+
+    Args:
+        description: What they are to be.
+        filled: They, from JSON or YAML.
+        reserved: Top-level keys that a user may not set, each with the reason.
+    """
+    entries = dict(description.entries)
+    for key, text in ENVELOPE.items():
+        entries.setdefault(key, Leaf(key == "taskDef", None, text))
+    checker = _FilledChecker()
+    refused = {key: reason for key, reason in (reserved or {}).items() if key in filled}
+    for key, reason in refused.items():
+        checker.add((key,), reason, at_key=True)
+    rest = {key: value for key, value in filled.items() if key not in refused}
+    checker.group((), Group(tuple(entries.items()), required=True), rest)
+    return checker.faults
+
+
+class _FilledChecker:
+    """Walks filled values beside their description."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+
+    def add(self, here: Location, message: str, hint: str | None = None, *, at_key: bool = False) -> None:
+        self.faults.append(Fault(here, message, hint, at_key=at_key))
+
+    def group(self, here: Location, described: Group, value: Any, also: Mapping[str, Described] | None = None) -> None:
+        if not isinstance(value, dict):
+            self.add(here, f"expected a mapping, found {show(value)}")
+            return
+        entries = {**dict(described.entries), **(also or {})}
+        for key, item in value.items():
+            if key not in entries:
+                known = similar(key, entries) or (f"the keys are: {', '.join(entries)}" if entries else None)
+                self.add((*here, key), f"unknown key {show(key)}", known, at_key=True)
+            elif item is None and entries[key].required:
+                self._missing((*here, key), entries[key])
+            elif item is not None:
+                self._check((*here, key), entries[key], item)
+        for key, entry in entries.items():
+            if entry.required and key not in value:
+                self._missing((*here, key), entry)
+
+    def _missing(self, here: Location, described: Described) -> None:
+        """Report each leaf that is missing, not only the mapping that would have held it."""
+        if isinstance(described, Group):
+            for key, entry in described.entries:
+                if entry.required:
+                    self._missing((*here, key), entry)
+        elif isinstance(described, Items):
+            self._items(here, described, [])
+        else:
+            self.add(here, f"is missing: {described.text}" if isinstance(described, Leaf) else "is missing")
+
+    def _check(self, here: Location, described: Described, value: Any) -> None:
+        if isinstance(described, FreeMapping):
+            if not isinstance(value, dict):
+                self.add(here, f"expected a mapping, found {show(value)}")
+        elif isinstance(described, Group):
+            self.group(here, described, value)
+        elif isinstance(described, Items):
+            self._items(here, described, value)
+        else:
+            self._scalar(here, described, value)
+
+    def _items(self, here: Location, described: Items, value: Any) -> None:
+        if not isinstance(value, list):
+            self.add(here, f"expected a list, found {show(value)}")
+            return
+        seen: set[int] = set()
+        for index, item in enumerate(value):
+            number = self._kind((*here, index), described, item)
+            if number is not None:
+                seen.add(number)
+                self._item((*here, index), described.kinds[number], item)
+        for number, kind in enumerate(described.kinds):
+            if kind.required and number not in seen:
+                literal = _literal(kind)
+                self.add(here, f"needs an item of type {literal!r}" if literal else "needs an item")
+
+    def _kind(self, here: Location, described: Items, item: Any) -> int | None:
+        """Return which kind an item is of; None when it is of none, which is reported."""
+        literals = [_literal(kind) for kind in described.kinds]
+        if literals == [None]:
+            return 0
+        given = item.get("type") if isinstance(item, dict) else None
+        if given is None and len(literals) == 1:
+            return 0
+        if isinstance(given, str) and given in literals:
+            return literals.index(given)
+        words = " or ".join(str(literal) for literal in literals)
+        if isinstance(item, dict):
+            hint = similar(given, filter(None, literals)) if isinstance(given, str) else None
+            self.add((*here, "type"), f"expected {words}, found {show(given)}", hint)
+        else:
+            self.add(here, f"expected a mapping, found {show(item)}")
+        return None
+
+    def _item(self, here: Location, kind: Described, item: Any) -> None:
+        if not isinstance(kind, Group):
+            self._check(here, kind, item)
+            return
+        has_headers = any(key == "endpoint" for key, _ in kind.entries)
+        literal = _literal(kind)
+        entries = tuple((key, entry) for key, entry in kind.entries if key != "type" or literal is None)
+        also: dict[str, Described] = {"headers": FreeMapping()} if has_headers else {}
+        rest = item
+        if isinstance(item, dict):
+            rest = {key: value for key, value in item.items() if key != "type"} if literal else item
+            if literal and "type" not in item and any(key == "type" and e.required for key, e in kind.entries):
+                self.add((*here, "type"), f"is missing: {literal}")
+        self.group(here, Group(entries, kind.required), rest, also)
+        headers = item.get("headers") if isinstance(item, dict) and has_headers else None
+        for key, value in headers.items() if isinstance(headers, dict) else ():
+            if not isinstance(value, str):
+                self.add((*here, "headers", key), f"expected text, found {show(value)}")
+
+    def _scalar(self, here: Location, described: Leaf, value: Any) -> None:
+        if isinstance(value, dict | list) or (described.type and not _ACCEPTS[described.type](value)):
+            self.add(here, f"expected {_NOUNS[described.type]}, found {show(value)}")
+
+
+def _literal(kind: Described) -> str | None:
+    """Return the literal of a kind's `type`; None when it has none."""
+    entry = dict(kind.entries).get("type") if isinstance(kind, Group) else None
+    return entry.text if isinstance(entry, Leaf) and entry.text else None
+
+
+_NOUNS: Mapping[str | None, str] = {
+    None: "a single value",
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "quantity": "a quantity such as 500m or 4Gi",
+    "uri": "an address such as s3://bucket/folder",
+}
+
+
+def _is_quantity(value: Any) -> bool:
+    try:
+        quantity.parse(str(value))
+    except ValueError:
+        return False
+    return not isinstance(value, bool)
+
+
+_ACCEPTS: Mapping[str, Callable[[Any], bool]] = {
+    "string": lambda value: isinstance(value, str),
+    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "boolean": lambda value: isinstance(value, bool),
+    "quantity": _is_quantity,
+    "uri": lambda value: isinstance(value, str) and _URI.fullmatch(value) is not None,
+}
+
+
+def json_schema(description: Group, example: Mapping[str, Any], title: str) -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of the values that a description asks for.
+
+    Args:
+        description: What they are to be.
+        example: Values that satisfy it.
+        title: The name of what they are for.
+    """
+    entries = dict(description.entries)
+    for key, text in ENVELOPE.items():
+        entries.setdefault(key, Leaf(key == "taskDef", None, text))
+    schema = _schema_of_group(Group(tuple(entries.items()), required=True))
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": title,
+        **schema,
+        **({"examples": [dict(example)]} if example else {}),
+    }
+
+
+_SCHEMAS: Mapping[str | None, dict[str, Any]] = {
+    None: {"type": ["string", "number", "boolean"]},
+    "string": {"type": "string"},
+    "integer": {"type": "integer"},
+    "number": {"type": "number"},
+    "boolean": {"type": "boolean"},
+    "quantity": {"type": ["string", "number"]},
+    "uri": {"type": "string", "format": "uri"},
+}
+
+
+def _schema(described: Described) -> dict[str, Any]:
+    if isinstance(described, Leaf):
+        schema = dict(_SCHEMAS[described.type])
+        if not described.required:
+            types = schema["type"]
+            schema["type"] = [*(types if isinstance(types, list) else [types]), "null"]
+        return {**schema, "description": described.text} if described.text else schema
+    if isinstance(described, FreeMapping):
+        return {"type": ["object", "null"]}
+    if isinstance(described, Group):
+        schema = _schema_of_group(described)
+        return schema if described.required else {**schema, "type": ["object", "null"]}
+    kinds = [_schema_of_item(kind) for kind in described.kinds]
+    needed = [{"contains": _schema_of_item(kind)} for kind in described.kinds if kind.required]
+    items = kinds[0] if len(kinds) == 1 else {"oneOf": kinds}
+    return {
+        "type": "array" if described.required else ["array", "null"],
+        "items": items,
+        **({"allOf": needed} if needed else {}),
+    }
+
+
+def _schema_of_group(group: Group) -> dict[str, Any]:
+    required = [key for key, entry in group.entries if entry.required]
+    return {
+        "type": "object",
+        "properties": {key: _schema(entry) for key, entry in group.entries},
+        "additionalProperties": False,
+        **({"required": required} if required else {}),
+    }
+
+
+def _schema_of_item(kind: Described) -> dict[str, Any]:
+    schema = _schema(kind)
+    literal = _literal(kind)
+    if not isinstance(kind, Group):
+        return schema
+    schema["type"] = "object"
+    if literal:
+        schema["properties"]["type"] = {"const": literal}
+        schema["required"] = sorted({*schema.get("required", ()), "type"})
+    if "endpoint" in schema["properties"]:
+        schema["properties"]["headers"] = {"type": "object", "additionalProperties": {"type": "string"}}
+    return schema
+
+
+def walk(described: Described, here: Location = ()) -> Iterator[tuple[Location, Described]]:
+    """Yield what is described at each place, the outer ones first."""
+    yield here, described
+    if isinstance(described, Group):
+        for key, entry in described.entries:
+            yield from walk(entry, (*here, key))
+    elif isinstance(described, Items):
+        for index, kind in enumerate(described.kinds):
+            yield from walk(kind, (*here, index))
