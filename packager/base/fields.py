@@ -110,6 +110,16 @@ AssetPath = Annotated[
     ),
 ]
 
+Folder = Annotated[
+    str,
+    Meta(
+        pattern=anchored(r"\.|/|/?\.?[A-Za-z0-9_+@][-A-Za-z0-9._+@]*(/\.?[A-Za-z0-9_+@][-A-Za-z0-9._+@]*)*"),
+        max_length=200,
+        title="`.` or a path of letters, digits and - . _ + @ between the slashes",
+        examples=["."],
+    ),
+]
+
 ImageName = Annotated[
     str,
     Meta(

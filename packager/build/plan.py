@@ -19,6 +19,7 @@ from packager.options import offered
 from packager.package.contents import shown
 from packager.package.layout import SCRIPTS
 from packager.spec import code
+from packager.workloads.program import CHOICE, Run, directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -78,14 +79,21 @@ class PlannedOverlay(Value, frozen=True):
     Attributes:
         name: Its folder's name, which is also the suffix of its names.
         values: What the spec says of it.
+        run: What it runs.
         program: What the container that computes starts.
         variables: Its mlops.env, in order.
     """
 
     name: str
     values: AnyOverlay
+    run: Run
     program: Program
     variables: tuple[Variable, ...]
+
+    @property
+    def folder(self) -> str | None:
+        """Where the program starts, for people; None where the spec says nothing of it."""
+        return f"`{directory(self.run.workdir)}`".replace("/MODEL_DIR", "MODEL_DIR") if self.run.workdir else None
 
     @property
     def below_root(self) -> tuple[str, ...]:
@@ -101,7 +109,6 @@ class Plan(Value, frozen=True):
         spec: The model.
         variant: Which of its variants.
         image: The image without its registry.
-        script: The path of what a rank runs, below quickstart/scripts; None where the overlays run something else.
         variables: What every overlay has in its mlops.env, in order.
         code: The ConfigMaps with the code, all of which become one folder.
         overlays: In the spec's order.
@@ -115,7 +122,6 @@ class Plan(Value, frozen=True):
     spec: Spec
     variant: Variant
     image: str
-    script: str | None
     variables: tuple[Variable, ...]
     code: tuple[CodePart, ...]
     overlays: tuple[PlannedOverlay, ...]
@@ -195,6 +201,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
     }
     if unfit:
         raise UsageError(f"--with {min(unfit)}: it is for a workload that serves, and {name} has none")
+    runs = [spec.overlays[overlay].run(variant.run) for overlay in overlays]
     payload = [(f"{SCRIPTS}/{file.name}", file, True) for file in sources.files]
     payload += [(f"assets/{file.name}", file, file.executable) for file in sources.assets]
     if sources.dockerfile:
@@ -204,8 +211,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
         spec=spec,
         variant=variant,
         image=f"{spec.image.name}:{spec.image.tag}",
-        script=variant.script,
-        variables=_variables(spec, (spec.environment, variant.environment), name, options),
+        variables=_variables(spec, (spec.environment, variant.environment), name, options, _common(runs)),
         code=tuple(_code(sources.files)),
         overlays=tuple(_overlay(spec, variant, overlay, name, options) for overlay in overlays),
         payload=tuple(payload),
@@ -256,11 +262,19 @@ def _code(files: Sequence[SourceFile]) -> Iterator[CodePart]:
 
 def _overlay(spec: Spec, variant: Variant, overlay: str, name: str, options: Options) -> PlannedOverlay:
     values = spec.overlays[overlay]
-    variables = _variables(spec, spec.environments(variant, overlay), name, options)
-    return PlannedOverlay(overlay, values, values.program(variant.script), variables)
+    run = values.run(variant.run)
+    variables = _variables(spec, spec.environments(variant, overlay), name, options, run)
+    return PlannedOverlay(overlay, values, run, values.program(run), variables)
 
 
-def _variables(spec: Spec, environments: Iterable[Environment], name: str, options: Options) -> tuple[Variable, ...]:
+def _common(runs: Sequence[Run]) -> Run:
+    """Return what all overlays run; nothing where they run different scripts."""
+    return runs[0] if len({run.scripts for run in runs}) == 1 else Run()
+
+
+def _variables(
+    spec: Spec, environments: Iterable[Environment], name: str, options: Options, run: Run
+) -> tuple[Variable, ...]:
     """mlops.env: the four that every package has, then those of `environments`; of one key, the last value counts."""
     model_dir = f"{(options.root or ROOT).rstrip('/')}/{name}"
     known = {
@@ -272,6 +286,9 @@ def _variables(spec: Spec, environments: Iterable[Environment], name: str, optio
         "MODEL_DIR": Parameter(value=model_dir, description="Where this package is, as the container sees it."),
         "OUTPUT_DIR": Parameter(value=f"{model_dir}/output", description="Where results and checkpoints go."),
     }
+    if run.is_choice:
+        description = f"The script that runs: {', '.join(run.scripts[:-1])} or {run.scripts[-1]}."
+        known[CHOICE] = Parameter(value=run.scripts[0], description=description)
     for key, entered in itertools.chain(*(environment.items() for environment in environments)):
         described = known[key].description if key in known else ""
         entry = entered if isinstance(entered, Parameter) else Parameter(value=entered)

@@ -77,7 +77,7 @@ def show(
     rows = [("VARIANT", "PACKAGE", "OVERLAYS", "SCRIPT")]
     for variant in spec.variants:
         overlays = ", ".join(variant.overlays or spec.overlays)
-        rows.append((variant.label, spec.package_name(variant), overlays, variant.script or "-"))
+        rows.append((variant.label, spec.package_name(variant), overlays, ", ".join(variant.run.scripts) or "-"))
     emit("")
     emit_table(rows)
     if spec.environment:

@@ -36,6 +36,8 @@ from packager.package import declared, inventory, kustomization, layout, tree
 from packager.package import ids as patch_ids
 from packager.package.layout import INVENTORY, env
 from packager.package.tree import Entry, Tree
+from packager.workloads import structures
+from packager.workloads.program import CHOICE, choices, wrong_choice
 from packager.workloads.structures import reserved
 
 if TYPE_CHECKING:
@@ -119,6 +121,8 @@ def configure(package: Package, overlays: Sequence[str], answers: Answers) -> di
     for key, value in answers.settings:
         _check_setting(package, key, value)
         _check_reserved(files, overlays, key)
+        if key == CHOICE:
+            _check_choice(files, overlays, value)
         _set(files, overlays, key, value)
     for overlay in overlays:
         path = env(overlay)
@@ -255,6 +259,17 @@ def _check_setting(package: Package, key: str, value: str) -> None:
     if envfile.is_quoted(value) and (key, value) not in declared.values(package):
         message = f"--set {key}: the quotes would be part of the value"
         raise UsageError(message, hint=f"remove them: {shlex.join(['--set', f'{key}={value[1:-1]}'])}")
+
+
+def _check_choice(files: Files, overlays: Sequence[str], value: str) -> None:
+    """Refuse to choose a script that is none of the scripts of an overlay."""
+    for overlay in overlays:
+        for workload in workloads(files, overlay):
+            for pods in structures.pods(workload):
+                scripts = choices(pods)
+                if scripts and value not in scripts:
+                    message, hint = wrong_choice(value, scripts)
+                    raise UsageError(f"--set {CHOICE}, for {overlay}: {message}", hint=hint)
 
 
 def _check_reserved(files: Files, overlays: Sequence[str], key: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from packager.base.faults import Fault
@@ -11,10 +12,10 @@ from packager.base.fields import ASSET_PATH
 from packager.base.problems import show, similar
 from packager.kubernetes import configmap
 from packager.package.contents import ContentError, Contents
-from packager.package.layout import KUSTOMIZATIONS
+from packager.package.layout import KUSTOMIZATIONS, SCRIPTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from packager.base.yamlio import Location
     from packager.spec.files import SourceFile, SpecFiles
@@ -39,6 +40,8 @@ def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
             hint = similar(script, known) or "add it to `files`"
             yield Fault(place, f"{script!r} is not one of `files`", hint, among=("files",))
     yield from _first_lines({script for _, script in places}, sources.files)
+    yield from _folders(spec, sources.files)
+    yield from _relative(spec, {file.name for file in sources.files})
 
 
 def _programs(spec: Spec) -> Iterator[tuple[Location, str]]:
@@ -46,9 +49,54 @@ def _programs(spec: Spec) -> Iterator[tuple[Location, str]]:
     for index, variant in enumerate(spec.variants):
         if variant.script is not None:
             yield ("variants", index, "script"), variant.script
+        for position, script in enumerate(variant.scripts or ()):
+            yield ("variants", index, "scripts", position), script
     for name, overlay in spec.overlays.items():
-        for location, script in overlay.scripts():
+        for location, script in overlay.programs():
             yield ("overlays", name, *location), script
+
+
+def _folders(spec: Spec, files: Sequence[SourceFile]) -> Iterator[Fault]:
+    """Check that a program which starts in a folder of the code finds it."""
+    places: list[tuple[Location, str | None]] = [
+        (("variants", index, "workdir"), variant.workdir) for index, variant in enumerate(spec.variants)
+    ]
+    places += [
+        (("overlays", name, *location), workdir)
+        for name, overlay in spec.overlays.items()
+        for location, workdir in overlay.workdirs()
+    ]
+    folders = {"."} if spec.files else set()
+    folders |= {str(above) for file in files for above in PurePosixPath(file.name).parents}
+    for place, workdir in places:
+        if workdir is not None and not workdir.startswith("/") and workdir not in folders:
+            hint = similar(workdir, folders) or f"a folder of the image is an absolute path: /{workdir}"
+            yield Fault(place, f"`files` have no folder {workdir!r}", hint, needs=(place, ("files",)))
+
+
+def _relative(spec: Spec, names: Collection[str]) -> Iterator[Fault]:
+    """Find words that are the path of a file for a program that would not find it, since it starts elsewhere."""
+    seen: set[Location] = set()
+    for index, name in spec.pairs():
+        overlay, variant = spec.overlays[name], spec.variants[index]
+        run = overlay.run(variant.run)
+        if run.workdir is not None:
+            continue
+        lists: list[tuple[Location, Sequence[str]]] = [
+            (("overlays", name, "command"), overlay.command or ()),
+            (("overlays", name, "args"), overlay.args or ()),
+        ]
+        if run.scripts and overlay.args is None:
+            lists.append((("variants", index, "args"), variant.args or ()))
+        for location, words in lists:
+            for position, word in enumerate(words):
+                place, path = (*location, position), word.removeprefix("./")
+                if path in names and ("/" in word or "." in word) and place not in seen:
+                    seen.add(place)
+                    message = f"{word!r} is one of `files`, and the program does not start in their folder"
+                    hint = f"set `workdir: .`, or write $(MODEL_DIR)/{SCRIPTS}/{path}"
+                    needs = (place, ("files",), ("overlays", name), ("variants", index))
+                    yield Fault(place, message, hint, needs=needs)
 
 
 def _names(entries: Sequence[str], files: Sequence[SourceFile]) -> Iterator[Fault]:
@@ -79,7 +127,7 @@ def _reserved(name: str, index: int) -> Fault:
 
 
 def _sizes(spec: Spec, files: Sequence[SourceFile]) -> Iterator[Fault]:
-    """See that the files fit into ConfigMaps, and the list of their paths into the manifest of each overlay."""
+    """Check that the files fit into ConfigMaps, and the list of their paths into the manifest of each overlay."""
     unfit = False
     keys = configmap.keys([file.name for file in files])
     for file in files:
@@ -134,7 +182,7 @@ def _kib(size: int) -> str:
 
 
 def _first_lines(programs: set[str], files: Sequence[SourceFile]) -> Iterator[Fault]:
-    """See that what runs says by what; any other file, a library of a shell too, may begin as it likes."""
+    """Check that what runs names its interpreter; any other file, a library of a shell too, may begin as it likes."""
     for file in files:
         if file.size > configmap.CODE_BYTES or not (file.name.endswith(".sh") or file.name in programs):
             continue

@@ -10,6 +10,7 @@ from packager.base.faults import Fault
 from packager.base.fields import Parameter, text
 from packager.kubernetes import configmap, mountpath
 from packager.kubernetes.environment import refusal_reason
+from packager.workloads.program import CHOICE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,6 +106,8 @@ def _reserved(spec: Spec) -> Iterator[Fault]:
             for key in environment:
                 place: Location = (*holder, "environment", key)
                 reason = spec.overlays[name].reserved(key)
+                if key == CHOICE and spec.overlays[name].run(spec.variants[index].run).is_choice:
+                    reason = "it says which of the `scripts` runs; as built, the first of them"
                 if reason and place not in seen:
                     seen.add(place)
                     needs = (place, ("overlays", name), ("variants", index, "overlays"))

@@ -21,6 +21,7 @@ from packager.base.fields import (
 )
 from packager.base.values import Fields, Meta
 from packager.workloads import AnyOverlay
+from packager.workloads.program import Args, Run, Scripts, Workdir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,9 +51,12 @@ class Variant(Fields, frozen=True):
         RelativePath | None,
         Meta(
             description="The program that each process (rank) runs: one of `files`. Without it, the overlays "
-            "have a `command`, or run the image's own entrypoint."
+            "have a `script` or a `command`, or run the image's own entrypoint."
         ),
     ] = None
+    scripts: Scripts = None
+    args: Args = None
+    workdir: Workdir = None
     precision: Annotated[Tag | None, Meta(description="The value for --precision; part of the package's name.")] = None
     mode: Annotated[Tag | None, Meta(description="The value for --mode; part of the package's name.")] = None
     overlays: Annotated[
@@ -60,6 +64,12 @@ class Variant(Fields, frozen=True):
         Meta(description="The overlays of this variant; all, if it is not set."),
     ] = None
     environment: Environment = {}
+
+    @property
+    def run(self) -> Run:
+        """What it asks of its overlays."""
+        scripts = (self.script,) if self.script is not None else tuple(self.scripts or ())
+        return Run(scripts, tuple(self.args or ()), self.workdir)
 
     @property
     def label(self) -> str:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from packager.base.faults import Fault
 from packager.base.problems import show, similar
 from packager.package.layout import SCRIPTS
-from packager.workloads.program import references
+from packager.workloads.program import CHOICE, references
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from packager.base.yamlio import Location
-    from packager.spec.model import Spec
+    from packager.spec.model import Spec, Variant
     from packager.workloads import AnyOverlay
 
 _BYTES = 64 << 10
@@ -32,49 +32,84 @@ _KUBERNETES = ("KUBERNETES_", "MLPACK_")
 
 def check(spec: Spec) -> Iterator[Fault]:
     """Yield the problems of the programs of the overlays of `spec`."""
+    yield from _scripts(spec)
     yield from _choices(spec)
-    for name, overlay in spec.overlays.items():
-        yield from (fault.below(("overlays", name)) for fault in _words(overlay))
+    yield from _words(spec)
     yield from _unknown(spec)
 
 
 def _choices(spec: Spec) -> Iterator[Fault]:
     """Check that each overlay has exactly one program, and that its script exists."""
-    seen: set[tuple[str, str | None]] = set()
+    seen: set[tuple[str, tuple[str, ...]]] = set()
     idle: set[int] = set()
     for index, name in spec.pairs():
         overlay, variant = spec.overlays[name], spec.variants[index]
+        run = overlay.run(variant.run)
         place = ("overlays", name)
         needs = (place, ("variants", index))
         own = next((key for key in _KEYS if getattr(overlay, key) is not None), None)
-        if variant.script is None and own is None and spec.files:
+        if not run.scripts and own is None and spec.files:
             if index not in idle:
                 idle.add(index)
                 message = f"the key 'script' is missing, and the overlay {name!r} has no `command` and no `args`"
                 hint = "to run the image's own entrypoint with `files` beside it, give the overlay `command: []`"
                 yield Fault(("variants", index), message, hint, needs=(*needs, ("files",)))
             continue
-        if (name, variant.script) in seen:
+        scripts = run.scripts or variant.run.scripts
+        if (name, scripts) in seen:
             continue
-        seen.add((name, variant.script))
-        if variant.script is not None and own is not None:
-            message = f"the variant {variant.label!r} runs the script {variant.script!r} in this overlay already"
-            hint = f"remove one of them; $(MODEL_DIR)/{SCRIPTS}/{variant.script} is the script for a command"
-            yield Fault((*place, own), message, hint, at_key=True, needs=needs)
+        seen.add((name, scripts))
+        if variant.run.scripts and overlay.command is not None:
+            script = variant.run.scripts[0]
+            message = f"the variant {variant.label!r} runs the script {script!r} in this overlay already"
+            hint = f"remove one of them; $(MODEL_DIR)/{SCRIPTS}/{script} is the script for a command"
+            yield Fault((*place, "command"), message, hint, at_key=True, needs=needs)
             continue
-        for fault in overlay.program_faults(variant.script):
+        for fault in overlay.program_faults(run):
             yield replace(fault.below(place), needs=needs)
 
 
-def _words(overlay: AnyOverlay) -> Iterator[Fault]:
+def _scripts(spec: Spec) -> Iterator[Fault]:
+    """Check that each variant and overlay names its scripts once, and that arguments are for one."""
+    for index, variant in enumerate(spec.variants):
+        yield from _names(variant, ("variants", index))
+        runs = [spec.overlays[name].run(variant.run) for number, name in spec.pairs() if number == index]
+        if variant.args is not None and not any(run.scripts for run in runs):
+            message = "there is no script that the arguments are for"
+            yield Fault(("variants", index, "args"), message, "set `script`, or `args` in the overlay", at_key=True)
+    for name, overlay in spec.overlays.items():
+        yield from _names(overlay, ("overlays", name))
+        if overlay.command is not None and (overlay.script or overlay.scripts):
+            message = "the overlay runs a script already"
+            yield Fault(("overlays", name, "command"), message, "remove one of them", at_key=True)
+
+
+def _names(holder: Variant | AnyOverlay, place: Location) -> Iterator[Fault]:
+    if holder.script is not None and holder.scripts is not None:
+        yield Fault((*place, "scripts"), "expected either `script` or `scripts`, found both", at_key=True)
+    for position, script in enumerate(holder.scripts or ()):
+        if script in (holder.scripts or ())[:position]:
+            yield Fault((*place, "scripts", position), f"duplicate entry {script!r}", "remove one of them")
+
+
+def _words(spec: Spec) -> Iterator[Fault]:
     """Check that a command begins with a program, and is not too long."""
-    for location, words, _ in overlay.words():
-        if location[-1] == "command" and words and not words[0].strip():
-            yield Fault((*location, 0), f"expected a program, found {show(words[0])}")
+    for place, words in _lists(spec):
+        if place[-1] == "command" and words and not words[0].strip():
+            yield Fault((*place, 0), f"expected a program, found {show(words[0])}")
         size = sum(len(word.encode()) for word in words)
         if size > _BYTES:
             message = f"the words take {size / 1024:.0f} KiB; at most {_BYTES >> 10} KiB fit"
-            yield Fault(location, message, "put them into a file", at_key=True)
+            yield Fault(place, message, "put them into a file", at_key=True)
+
+
+def _lists(spec: Spec) -> Iterator[tuple[Location, Sequence[str]]]:
+    """Yield each list of words of the spec, and its location."""
+    for index, variant in enumerate(spec.variants):
+        yield ("variants", index, "args"), variant.args or ()
+    for name, overlay in spec.overlays.items():
+        for location, words, _ in overlay.words():
+            yield ("overlays", name, *location), words
 
 
 def _unknown(spec: Spec) -> Iterator[Fault]:
@@ -84,11 +119,16 @@ def _unknown(spec: Spec) -> Iterator[Fault]:
     """
     seen = set()
     for index, name in spec.pairs():
-        overlay = spec.overlays[name]
-        common = (*_GIVEN, *itertools.chain(*spec.environments(spec.variants[index], name)))
-        for location, words, own in overlay.words():
+        overlay, variant = spec.overlays[name], spec.variants[index]
+        run = overlay.run(variant.run)
+        common = (*_GIVEN, *itertools.chain(*spec.environments(variant, name)), *((CHOICE,) if run.is_choice else ()))
+        lists = [(("overlays", name, *location), words, own) for location, words, own in overlay.words()]
+        if run.scripts and overlay.args is None:
+            own_of_args = next(own for location, _, own in overlay.words() if location == ("args",))
+            lists.append((("variants", index, "args"), variant.args or (), own_of_args))
+        for location, words, own in lists:
             known = (*common, *own)
-            for place, variable in _references(("overlays", name, *location), words):
+            for place, variable in _references(location, words):
                 if variable not in known and (place, variable) not in seen:
                     seen.add((place, variable))
                     hint = overlay.missing_reason(variable) or similar(variable, known)

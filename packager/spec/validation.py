@@ -173,13 +173,16 @@ def _is_scalar(rule: Rule) -> bool:
 def _expected(error: ValidationError) -> str:
     rule = _rule(error)
     if error.validator in _LIMITS:
-        return _LIMITS[error.validator].format(error.validator_value)
+        plural = "s" if error.validator == "minItems" and error.validator_value != 1 else ""
+        return _LIMITS[error.validator].format(error.validator_value) + plural
     if error.validator == "enum":
         return _either([str(value) for value in rule["enum"]])
     return str(rule["title"] if _is_scalar(rule) and "title" in rule else _NOUNS[rule["type"]])
 
 
 def _shown_value(error: ValidationError) -> str:
+    if error.validator == "minItems" and isinstance(error.instance, list) and error.instance:
+        return str(len(error.instance))
     path = tuple(error.absolute_path)
     if path[:1] == ("secrets",) and len(path) == 2 and isinstance(error.instance, str | int | float):
         return "a value, which would be in the package"

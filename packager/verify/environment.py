@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from packager.kubernetes.environment import refusal_reason
 from packager.kubernetes.manifest import listing, mapping
+from packager.workloads.program import CHOICE, choices, wrong_choice
 from packager.workloads.structures import reserved
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def check(overlay: RenderedOverlay) -> Iterator[Problem]:
         known = workloads.setdefault(name, [])
         if workload not in known:
             known.append(workload)
+    yield from _choices(overlay)
     for name, readers in workloads.items():
         if (manifest := overlay.named("ConfigMap", name)) is None:
             continue
@@ -55,6 +57,21 @@ def _secrets(overlay: RenderedOverlay) -> set[tuple[str, str]]:
                 name = str(mapping(source.get("configMapRef")).get("name"))
                 pairs |= {(name, key) for key in from_secrets}
     return pairs
+
+
+def _choices(overlay: RenderedOverlay) -> Iterator[Problem]:
+    """Yield a finding for each ConfigMap that chooses a script for pods which is none of theirs."""
+    seen: set[str] = set()
+    for pods in overlay.pods:
+        scripts = choices(pods)
+        sources = [source for _, container in pods.containers() for source in listing(container.get("envFrom"))]
+        for source in sources if scripts else ():
+            name = str(mapping(mapping(source).get("configMapRef")).get("name"))
+            manifest = overlay.named("ConfigMap", name)
+            value = mapping(manifest.data.get("data")).get(CHOICE) if manifest else None
+            if manifest is not None and value is not None and value not in scripts and name not in seen:
+                seen.add(name)
+                yield overlay.problem(manifest, ("data", CHOICE), *wrong_choice(str(value), scripts))
 
 
 def _messages(key: str, readers: Sequence[Manifest]) -> Iterator[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from packager.base.fields import Environment, Resources, Word
+from packager.base.fields import Environment, RelativePath, Resources, Word
 from packager.base.values import Fields, Meta
-from packager.workloads.program import Program, of_script
+from packager.workloads.program import Program, Run, Scripts, Workdir, directory, of_script
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,6 +22,11 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     resources: Annotated[
         Resources, Meta(description="The resources of the container that computes: in the Pod, or in each worker.")
     ] = Resources()
+    script: Annotated[
+        RelativePath | None,
+        Meta(description="The program to run, one of `files`, in place of the variant's."),
+    ] = None
+    scripts: Scripts = None
     command: Annotated[
         list[Word] | None,
         Meta(
@@ -32,8 +37,12 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     ] = None
     args: Annotated[
         list[Word] | None,
-        Meta(description="The arguments for `command` or, without it, for the image's own entrypoint."),
+        Meta(
+            description="The arguments of the script, in place of the variant's; of `command`; or, without both, of "
+            "the image's own entrypoint."
+        ),
     ] = None
+    workdir: Workdir = None
     environment: Annotated[
         Environment, Meta(description="More keys for this overlay's mlops.env only. They replace the variant's.")
     ] = {}
@@ -65,9 +74,17 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         """Yield the resources of each container, and their location in the overlay."""
         yield ("resources",), self.resources
 
-    def scripts(self) -> Iterator[tuple[Location, str]]:
+    def programs(self) -> Iterator[tuple[Location, str]]:
         """Yield the scripts that run in place of the variant's, and where the overlay names them."""
-        yield from ()
+        if self.script is not None:
+            yield ("script",), self.script
+        for index, script in enumerate(self.scripts or ()):
+            yield ("scripts", index), script
+
+    def workdirs(self) -> Iterator[tuple[Location, str]]:
+        """Yield the folders in which programs start, and where the overlay names them."""
+        if self.workdir is not None:
+            yield ("workdir",), self.workdir
 
     def words(self) -> Iterator[tuple[Location, Sequence[str], Collection[str]]]:
         """Yield each list of words that containers start: its location, and the variables of all these containers.
@@ -77,8 +94,19 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         for key in ("command", "args"):
             yield (key,), getattr(self, key) or (), ()
 
-    def program_faults(self, script: str | None) -> Iterator[Fault]:  # noqa: ARG002 - for those that run anything
-        """Yield why this overlay cannot run `script`, which a variant does; or, for None, what it runs instead."""
+    def run(self, variant: Run) -> Run:
+        """Return what it runs in a variant that asks for `variant`."""
+        if self.command is not None:
+            scripts: tuple[str, ...] = ()
+        elif self.script is not None:
+            scripts = (self.script,)
+        else:
+            scripts = tuple(self.scripts or variant.scripts)
+        args = variant.args if self.args is None and scripts else tuple(self.args or ())
+        return Run(scripts, args, self.workdir or variant.workdir)
+
+    def program_faults(self, run: Run) -> Iterator[Fault]:  # noqa: ARG002 - for those that run anything
+        """Yield why this overlay cannot run what it should: scripts, or what it runs instead."""
         yield from ()
 
     def reserved(self, key: str) -> str | None:  # noqa: ARG002 - for those that leave every name to the user
@@ -109,8 +137,8 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         """What starts the script; nothing when it is started itself."""
         return ()
 
-    def program(self, script: str | None) -> Program:
-        """Return what the container that computes starts for a variant with `script`, or with none."""
-        if script is None:
-            return Program(tuple(self.command or ()), tuple(self.args or ()))
-        return of_script(script, self.starter)
+    def program(self, run: Run) -> Program:
+        """Return what the container that computes starts."""
+        if not run.scripts:
+            return Program(tuple(self.command or ()), run.args, directory(run.workdir))
+        return of_script(run, self.starter)

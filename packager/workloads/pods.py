@@ -100,6 +100,11 @@ class Pods(Value, frozen=True):
         mounts = listing(at(self.spec, ("containers", 0, "volumeMounts")))
         return any(mapping(mount).get("name") == volume for mount in mounts)
 
+    @property
+    def starts_in_package(self) -> bool:
+        """Whether the main container starts in a folder of the package, as a build writes it: below MODEL_DIR."""
+        return str(at(self.spec, ("containers", 0, "workingDir"))).startswith("/MODEL_DIR/")
+
     def containers(self) -> Iterator[tuple[Location, dict[str, Any]]]:
         """Yield every container and where it is, the init containers first."""
         for key in ("initContainers", "containers"):

@@ -1,18 +1,76 @@
-"""Program: what the main container starts."""
+"""Run and Program: what a spec has an overlay run, and what the main container starts for it."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from packager.base.values import Value
+from packager.base.fields import Folder, RelativePath, Word
+from packager.base.problems import show, similar
+from packager.base.values import Meta, Value
+from packager.kubernetes.manifest import mapping
 from packager.package.layout import SCRIPTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from packager.workloads.pods import Pods
+
 # Kubernetes, third_party/forked/golang/expansion: `$$` means one `$`, whatever follows.
 _REFERENCES = re.compile(r"\$\$|\$\(([^)]*)\)")
+
+
+Scripts = Annotated[
+    Annotated[list[RelativePath], Meta(min_length=2)] | None,
+    Meta(
+        description="Several of `files`, in place of `script`. `SCRIPT` in mlops.env says which of them runs; the "
+        "first, as built."
+    ),
+]
+Args = Annotated[list[Word] | None, Meta(description="The arguments of the script.")]
+Workdir = Annotated[
+    Folder | None,
+    Meta(
+        description="The folder in which the program starts: `.` is the folder of `files`, `src` a folder in it, and "
+        "`/opt/model` a folder of the image. If it is not set, a script starts in `/`, and everything else in the "
+        "image's working directory."
+    ),
+]
+
+CHOICE = "SCRIPT"
+"""The variable that says which of several scripts runs."""
+
+_SCRIPTS = "mlpack/scripts"
+"""The annotation of pods that lists the scripts among which CHOICE chooses."""
+
+
+IN_PACKAGE = f"/MODEL_DIR/{SCRIPTS}"
+"""The folder of the code, in which a replacement fills in MODEL_DIR."""
+
+
+class Run(Value, frozen=True):
+    """What an overlay runs, as its variant and the overlay itself say.
+
+    Attributes:
+        scripts: The files of which one runs: the first, unless the user chooses another. Without any, it is a command
+            or the image's entrypoint.
+        args: What it is given.
+        workdir: Where it starts; None where nothing is said of that.
+    """
+
+    scripts: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    workdir: str | None = None
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether the user may choose the script."""
+        return len(self.scripts) > 1
+
+    @property
+    def choices(self) -> str:
+        """The scripts, as the annotation lists them."""
+        return " ".join(self.scripts)
 
 
 class Program(Value, frozen=True):
@@ -21,7 +79,8 @@ class Program(Value, frozen=True):
     Attributes:
         command: In place of the image's ENTRYPOINT; empty for that.
         args: In place of the image's CMD; empty for that, or for nothing where there is a command.
-        directory: Where it starts; None for the image's working directory, to which relative words refer.
+        directory: Where it starts, with MODEL_DIR as a placeholder; None for the image's working directory, to
+            which relative words refer.
     """
 
     command: tuple[str, ...] = ()
@@ -34,10 +93,29 @@ class Program(Value, frozen=True):
         return (*self.command, *self.args)
 
 
-def of_script(script: str, starter: Sequence[str] = ()) -> Program:
+def of_script(run: Run, starter: Sequence[str] = ()) -> Program:
     """Return the program that is a file of the package, below quickstart/scripts, started by `starter`."""
+    script = f"$({CHOICE})" if run.is_choice else run.scripts[0]
     # ROOT, if it is not replaced, is a folder at the root for the kubelet that mounts the files there.
-    return Program((*starter, f"$(MODEL_DIR)/{SCRIPTS}/{script}"), directory="/")
+    return Program((*starter, f"$(MODEL_DIR)/{SCRIPTS}/{script}"), run.args, directory(run.workdir) or "/")
+
+
+def directory(workdir: str | None) -> str | None:
+    """Return the folder that `workdir` means: a folder of the package below a placeholder, which is absolute."""
+    if workdir is None or workdir.startswith("/"):
+        return workdir
+    return IN_PACKAGE if workdir == "." else f"{IN_PACKAGE}/{workdir}"
+
+
+def choices(pods: Pods) -> tuple[str, ...]:
+    """Return the scripts among which the user of pods chooses by CHOICE; none where there is nothing to choose."""
+    listed = mapping(pods.metadata.get("annotations")).get(_SCRIPTS)
+    return tuple(str(listed).split()) if listed is not None else ()
+
+
+def wrong_choice(value: str, scripts: Sequence[str]) -> tuple[str, str | None]:
+    """Return what is wrong with a value of CHOICE that is none of `scripts`, and the fix where it can be known."""
+    return f"expected one of {', '.join(scripts)}, found {show(value)}", similar(value, scripts)
 
 
 def references(word: str) -> Iterator[str]:

@@ -58,7 +58,7 @@ def test_an_unknown_variant_is_refused(tmp_path: Path) -> None:
 
 def test_the_names(tmp_path: Path) -> None:
     got = planned(tmp_path, demo.changed("package: demo-v2", "use_case: tests"))
-    assert (got.name, got.image, got.script) == ("demo-v2-fp32-training", "demo:1.0", "train.sh")
+    assert (got.name, got.image) == ("demo-v2-fp32-training", "demo:1.0")
     assert got.title == "Demo, fp32 training"
     assert [overlay.name for overlay in got.overlays] == ["single-node", "multi-node"]
 

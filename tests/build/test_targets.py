@@ -18,6 +18,7 @@ from packager.spec.load import load
 from packager.workloads.jobset.values import JobSet, JobSetRole
 from packager.workloads.mpijob.values import MPIJob
 from packager.workloads.pod.values import Pod
+from packager.workloads.program import Run
 from tests import demo, kubectls
 
 if TYPE_CHECKING:
@@ -42,9 +43,10 @@ def build(tmp_path: Path, request: pytest.FixtureRequest) -> Build:
 
     def run(overlays: dict[str, Any], *names: str) -> dict[str, dict[str, Any]]:
         values = {key.name: key.example for name in names for key in BY_NAME[name].keys}
+        script = Run(("train.sh",))
         decided = plan(loaded, loaded.spec.variants[0], Options(site=Selection(names, values=values)))
         planned = tuple(
-            PlannedOverlay(name, values, values.program("train.sh"), decided.variables)
+            PlannedOverlay(name, values, script, values.program(script), decided.variables)
             for name, values in overlays.items()
         )
         package = tmp_path / "-".join(overlays)

@@ -37,8 +37,13 @@ def spec(overlay: str, *changes: str) -> str:
 def rendered(tmp_path: Path, kubectl: Path) -> Callable[..., dict[str, dict[str, Any]]]:
     """Renders an overlay as kubectl does, and returns its objects by kind and name."""
 
-    def run(text: str, overlay: str = "single-node", options: Options | None = None) -> dict[str, dict[str, Any]]:
-        loaded = load(demo.write(tmp_path / "model", text))
+    def run(
+        text: str,
+        overlay: str = "single-node",
+        options: Options | None = None,
+        files: dict[str, str | bytes] | None = None,
+    ) -> dict[str, dict[str, Any]]:
+        loaded = load(demo.write(tmp_path / "model", text, files))
         package = tmp_path / "package"
         package.mkdir()
         tree.write(render(plan(loaded, loaded.spec.variants[0], options or Options())), package)
@@ -196,3 +201,83 @@ def test_a_package_without_files_is_whole(mlpack: Mlpack, tmp_path: Path) -> Non
     assert mlpack("show", "./demo").stdout.split("\n")[3].split() == [
         *("fp32", "training", "demo-fp32-training", "single-node,", "multi-node", "-"),
     ]
+
+
+def test_a_script_has_arguments_and_starts_where_the_spec_says(rendered: Callable[..., Any]) -> None:
+    text = demo.changed(
+        "script: train.sh => script: train.sh, workdir: ., args: [--steps, $(STEPS)]",
+        "environment: {STEPS: 3}",
+    )
+    got = container(rendered(text))
+    assert got["command"] == ["$(MODEL_DIR)/quickstart/scripts/train.sh"]
+    assert got["args"] == ["--steps", "$(STEPS)"]
+    assert got["workingDir"] == "/ROOT/demo-fp32-training/quickstart/scripts"
+    assert got["env"][2:] == [{"name": key, "value": f"/$({key})"} for key in ("MODEL_DIR", "OUTPUT_DIR")]
+
+
+def test_the_folder_follows_the_package(rendered: Callable[..., Any]) -> None:
+    text = demo.changed("{kind: Pod} => {kind: Pod, workdir: .}")
+    assert container(rendered(text, options=Options(root="/nfs/a b")))["workingDir"] == (
+        "//nfs/a b/demo-fp32-training/quickstart/scripts"
+    )
+
+
+def test_an_overlay_has_its_own(rendered: Callable[..., Any]) -> None:
+    variant = "script: train.sh => script: train.sh, workdir: ., args: [a]"
+    other = "{kind: Pod} => {kind: Pod, script: other.sh, args: [b, c], workdir: /opt/x}"
+    text = demo.changed(variant, other, "[train.sh] => [train.sh, other.sh]")
+    got = container(rendered(text, files={"other.sh": demo.SCRIPT}))
+    assert got["command"] == ["$(MODEL_DIR)/quickstart/scripts/other.sh"]
+    assert (got["args"], got["workingDir"]) == (["b", "c"], "/opt/x")
+
+
+def test_every_rank_of_an_mpi_job_has_the_arguments_and_the_folder(rendered: Callable[..., Any]) -> None:
+    text = demo.changed("script: train.sh => script: train.sh, workdir: ., args: [-n, a b]")
+    objects = rendered(text, "multi-node")
+    roles = objects["MPIJob/demo-fp32-training-multi-node"]["spec"]["mpiReplicaSpecs"]
+    (launcher,), (worker,) = (roles[role]["template"]["spec"]["containers"] for role in ("Launcher", "Worker"))
+    assert launcher["command"][2:] == ["openmpi", "all", "$(MODEL_DIR)/quickstart/scripts/train.sh", "-n", "a b"]
+    folder = "/ROOT/demo-fp32-training/quickstart/scripts"
+    assert (launcher["workingDir"], worker["workingDir"]) == (folder, folder)
+
+
+CHOICE = ("script: train.sh => scripts: [train.sh, src/other.sh]", "[train.sh] => [train.sh, src]")
+
+
+def test_the_user_chooses_one_of_several_scripts(rendered: Callable[..., Any]) -> None:
+    objects = rendered(demo.changed(*CHOICE), files={"src/other.sh": demo.SCRIPT})
+    pod = objects["Pod/demo-fp32-training-single-node"]
+    assert container(objects)["command"] == ["$(MODEL_DIR)/quickstart/scripts/$(SCRIPT)"]
+    assert pod["metadata"]["annotations"]["mlpack/scripts"] == "train.sh src/other.sh"
+    assert objects["ConfigMap/demo-fp32-training-env-single-node"]["data"]["SCRIPT"] == "train.sh"
+
+
+@pytest.mark.parametrize(
+    ("script", "hint"),
+    [
+        ("../../../bin/sh", ""),
+        ("src/othr.sh", " (did you mean 'src/other.sh'?)"),
+        ("train.sh; reboot", " (did you mean 'train.sh'?)"),
+        ("", ""),
+    ],
+)
+def test_only_one_of_the_scripts_can_be_chosen(mlpack: Mlpack, tmp_path: Path, script: str, hint: str) -> None:
+    demo.write(tmp_path / "demo", demo.changed(*CHOICE), {"src/other.sh": demo.SCRIPT})
+    assert mlpack("build", "./demo", "--format", "dir").code == 0
+    package = "demo-fp32-training"
+    message = f"expected one of train.sh, src/other.sh, found {script!r}"
+    done = mlpack("configure", package, "--overlay", "single-node", "--set", f"SCRIPT={script}")
+    assert (done.code, done.stderr.splitlines()[0]) == (2, f"error: --set SCRIPT, for single-node: {message}")
+    env = tmp_path / package / "quickstart/k8s/mlops/multi-node/mlops.env"
+    env.write_text(env.read_text().replace("SCRIPT=train.sh", f"SCRIPT={script}"))
+    done = mlpack("verify", package)
+    assert done.code == 5
+    (problem,) = [line for line in (done.stdout + done.stderr).splitlines() if "data.SCRIPT" in line]
+    assert problem.endswith(f"ConfigMap {package}-env-multi-node: data.SCRIPT: {message}{hint}")
+
+
+def test_a_script_that_is_chosen_runs(mlpack: Mlpack, tmp_path: Path) -> None:
+    demo.write(tmp_path / "demo", demo.changed(*CHOICE), {"src/other.sh": demo.SCRIPT})
+    assert mlpack("build", "./demo", "--format", "dir").code == 0
+    assert mlpack("configure", "demo-fp32-training", "--set", "SCRIPT=src/other.sh").code == 0
+    assert mlpack("verify", "demo-fp32-training").code == 0

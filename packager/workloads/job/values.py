@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from packager.base.fields import Parameter
     from packager.base.yamlio import Location
+    from packager.workloads.program import Run
 
 MAX_COMPLETIONS = 10_000
 
@@ -162,15 +163,16 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
             if mount.sub_path is not None and ".." in mount.sub_path.split("/"):
                 yield Fault((*place, "sub_path"), f"expected a path without '..', found {mount.sub_path!r}")
 
-    def program_faults(self, script: str | None) -> Iterator[Fault]:
+    def program_faults(self, run: Run) -> Iterator[Fault]:
         """Yield a fault when torchrun is to start what is not Python."""
         if self.processes is None:
             return
-        if script is None:
+        other = next((script for script in run.scripts if not script.endswith(".py")), None)
+        if not run.scripts:
             message = "torchrun starts Python programs (.py), and a variant has no script"
             yield Fault(("processes",), message, "give the variant a script, or start torchrun by `command`")
-        elif not script.endswith(".py"):
-            message = f"torchrun starts Python programs (.py), and a variant runs {script!r}"
+        elif other is not None:
+            message = f"torchrun starts Python programs (.py), and a variant runs {other!r}"
             yield Fault(("processes",), message, "leave it out to start the script itself")
 
     def reserved(self, key: str) -> str | None:

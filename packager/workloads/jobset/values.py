@@ -12,7 +12,7 @@ from packager.kubernetes.environment import refusal_reason
 from packager.kubernetes.ranges import INT32
 from packager.workloads.jobset.rendezvous import RENDEZVOUS, PodVariable, Rendezvous
 from packager.workloads.overlay import OverlaySpec
-from packager.workloads.program import Program, of_script
+from packager.workloads.program import Program, Run, Workdir, directory, of_script
 from packager.workloads.torchrun import DEFAULTS
 
 if TYPE_CHECKING:
@@ -35,7 +35,11 @@ class JobSetRole(Fields, frozen=True):
     command: Annotated[
         list[Word] | None, Meta(description="What each pod runs in place of a script; as `command` of an overlay.")
     ] = None
-    args: Annotated[list[Word] | None, Meta(description="What `command`, or the image's entrypoint, is given.")] = None
+    args: Annotated[
+        list[Word] | None,
+        Meta(description="The arguments of the script, of `command` or, without both, of the image's entrypoint."),
+    ] = None
+    workdir: Workdir = None
     environment: Annotated[
         Environment, Meta(description="Variables of these pods alone. They replace those in mlops.env.")
     ] = {}
@@ -173,21 +177,44 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
             return None
         return "storage" if role in self.way.stores or computes else "none"
 
-    def program_of(self, role: str, script: str | None) -> Program:
-        """Return what a pod of a role starts, in a package whose variant runs `script`, or none."""
+    def run_of(self, role: str, run: Run) -> Run:
+        """Return what a pod of a role runs, where the overlay runs `run`."""
         own = self.roles[role]
-        if own.command is not None or own.args is not None:
-            return Program(tuple(own.command or ()), tuple(own.args or ()))
-        script = own.script or script
-        if script is None or self.rendezvous != "torch":
-            return self.program(script)
+        scripts = () if own.command is not None else (own.script,) if own.script else run.scripts
+        has_own_args = own.args is not None or own.command is not None
+        args = tuple(own.args or ()) if has_own_args else run.args
+        return Run(scripts, args, own.workdir or run.workdir)
+
+    def program_of(self, role: str, run: Run) -> Program:
+        """Return what a pod of a role starts, where the overlay runs `run`."""
+        own, of_role = self.roles[role], self.run_of(role, run)
+        if not of_role.scripts:
+            alone = own.command is not None or own.args is not None
+            command = own.command if alone else self.command
+            return Program(tuple(command or ()), of_role.args, directory(of_role.workdir))
+        if self.rendezvous != "torch":
+            return of_script(of_role)
         # Both torch 1.13 and later ones know the flags in this spelling.
         number = () if self.processes_per_node is None else (f"--nproc_per_node={self.processes_per_node}",)
-        return of_script(script, ("torchrun", *number, *(() if script.endswith(".py") else ("--no_python",))))
+        python = () if of_role.scripts[0].endswith(".py") else ("--no_python",)
+        return of_script(of_role, ("torchrun", *number, *python))
+
+    def program_faults(self, run: Run) -> Iterator[Fault]:
+        """Yield a fault when torchrun would have to start Python for some of the scripts, and not for others."""
+        if self.rendezvous == "torch" and len({script.endswith(".py") for script in run.scripts}) > 1:
+            message = "torchrun starts Python programs (.py) in one way and others in another, and `scripts` has both"
+            yield Fault((), message, "use only one of them")
 
     def reserved(self, key: str) -> str | None:
         """Return why the environment may not set what the pods find each other by."""
         return self.way.refused(key)
+
+    def workdirs(self) -> Iterator[tuple[Location, str]]:
+        """Yield the folders of the overlay, and those of roles."""
+        yield from super().workdirs()
+        for name, role in self.roles.items():
+            if role.workdir is not None:
+                yield ("roles", name, "workdir"), role.workdir
 
     def words(self) -> Iterator[tuple[Location, Sequence[str], Collection[str]]]:
         """Yield the words that several roles start, with the variables that all of them have, and each role's own."""
@@ -241,10 +268,9 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
                 yield Fault(("roles", name), message, similar(name, roles), at_key=True)
             elif self.way.single and name == self.way.leader and role.replicas != 1:
                 yield Fault(("roles", name, "replicas"), f"expected 1, found {role.replicas}")
-            own = next((key for key in ("command", "args") if getattr(role, key) is not None), None)
-            if role.script is not None and own:
+            if role.script is not None and role.command is not None:
                 message = f"the role runs the script {role.script!r} already"
-                yield Fault(("roles", name, own), message, "remove one of them", at_key=True)
+                yield Fault(("roles", name, "command"), message, "remove one of them", at_key=True)
             for key in role.environment:
                 if reason := refusal_reason(key) or self.reserved(key):
                     message = f"{key} cannot be set for this role"
@@ -257,8 +283,9 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
             if role.resources is not None:
                 yield ("roles", name, "resources"), role.resources
 
-    def scripts(self) -> Iterator[tuple[Location, str]]:
-        """Yield the scripts that roles run in place of the variant's."""
+    def programs(self) -> Iterator[tuple[Location, str]]:
+        """Yield the scripts that the overlay and its roles run in place of the variant's."""
+        yield from super().programs()
         for name, role in self.roles.items():
             if role.script is not None:
                 yield ("roles", name, "script"), role.script

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from packager.base.yamlio import Location
+    from packager.workloads.program import Run
 
 
 class MPIJob(OverlaySpec, frozen=True, tag="MPIJob"):
@@ -58,9 +59,9 @@ class MPIJob(OverlaySpec, frozen=True, tag="MPIJob"):
         """Return the last worker's name, which the operator validates as a DNS-1035 label."""
         return f"{workload}-worker-{self.workers - 1}"
 
-    def program_faults(self, script: str | None) -> Iterator[Fault]:
+    def program_faults(self, run: Run) -> Iterator[Fault]:
         """Yield a fault when mpirun has nothing to start: it cannot find out the image's own entrypoint."""
-        if script is None and not self.command:
+        if not run.scripts and not self.command:
             message = "mpirun needs a script or a command to start, found neither"
             yield Fault(("command",), message, "set `script` in the variant, or `command` here")
 

@@ -8,7 +8,7 @@ import pytest
 
 from packager.base.errors import SpecError
 from packager.spec.load import load
-from packager.workloads.program import Program
+from packager.workloads.program import Program, Run
 from tests import demo
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def test_torch_meets_at_the_first_node(tmp_path: Path) -> None:
 def test_torchrun_starts_the_script(tmp_path: Path, values: str, script: str, command: list[str]) -> None:
     overlay = loaded(tmp_path, f"rendezvous: torch, roles: {{node: {{}}}}, {values}")
     *start, program = command
-    assert overlay.program_of("node", script).command == (*start, f"$(MODEL_DIR)/quickstart/scripts/{program}")
+    assert overlay.program_of("node", Run((script,))).command == (*start, f"$(MODEL_DIR)/quickstart/scripts/{program}")
 
 
 def test_dmlc_meets_at_the_scheduler(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_role_may_have_a_script_and_resources_of_its_own(tmp_path: Path) -> No
     overlay = loaded(
         tmp_path, f"rendezvous: none, success: [a], resources: {{limits: {{memory: 2Gi}}}}, roles: {{{roles}}}"
     )
-    assert [overlay.program_of(role, "train.sh").command[-1].rpartition("/")[2] for role in "ab"] == [
+    assert [overlay.program_of(role, Run(("train.sh",))).command[-1].rpartition("/")[2] for role in "ab"] == [
         "train.py",
         "train.sh",
     ]
@@ -207,7 +207,7 @@ def test_names_that_get_too_long_are_told_of(tmp_path: Path) -> None:
 def test_a_role_may_run_a_command_in_an_environment_of_its_own(tmp_path: Path) -> None:
     roles = 'a: {command: [nc, -l], args: ["80"], environment: {LEVEL: 3}}, b: {}'
     overlay = loaded(tmp_path, f"rendezvous: none, success: [a], roles: {{{roles}}}")
-    assert overlay.program_of("a", "train.sh") == Program(("nc", "-l"), ("80",))
+    assert overlay.program_of("a", Run(("train.sh",))) == Program(("nc", "-l"), ("80",))
     assert [environment(overlay, role) for role in "ab"] == [{**dict([NAME]), "LEVEL": "3"}, dict([NAME])]
 
 
