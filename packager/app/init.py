@@ -63,7 +63,8 @@ def ways() -> dict[str, tuple[str, ...]]:
 def _values(kind: str, rendezvous: str | None) -> dict[str, Any]:
     """Return what the scaffold of a kind reads."""
     if kind not in kinds():
-        raise UsageError(f"--kind {kind}: expected {' or '.join(kinds())}", hint=similar(kind, kinds()))
+        *some, last = kinds()
+        raise UsageError(f"--kind {kind}: expected {', '.join(some)} or {last}", hint=similar(kind, kinds()))
     values = {} if kind == _DEFAULT else {"kind": kind}
     if kind not in ways():
         if rendezvous is not None:

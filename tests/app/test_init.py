@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import http.client
+import json
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,10 +37,38 @@ def test_a_new_model_of_a_jobset_is_good_as_it_is(tmp_path: Path, rendezvous: st
     compile((tmp_path / "trial/train.py").read_text(), "train.py", "exec")
 
 
+def test_a_new_model_of_a_deployment_is_good_as_it_is(tmp_path: Path) -> None:
+    made = init("trial", tmp_path, "Deployment")
+    assert {path.name for path in made} == {"Dockerfile", "spec.schema.json", "spec.yaml", "serve.py"}
+    assert lint(["trial"], [tmp_path], tell=pytest.fail) == Lint(())
+
+
+def test_the_program_of_a_new_deployment_answers_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    init("trial", tmp_path, "Deployment")
+    program = tmp_path / "trial/serve.py"
+    program.write_text(program.read_text().replace("8080", "0").replace('("", 0)', '("127.0.0.1", 0)'))
+    program.write_text(program.read_text().replace("port 0", "port {server.server_port}"))
+    environment = {**os.environ, "GREETING": "good day"}
+    with subprocess.Popen([sys.executable, program], env=environment, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout
+        port = int(running.stdout.readline().rpartition(" ")[2])
+        answers = []
+        for path in ("/healthz", "/", "/other"):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            answers.append((answer.status, json.loads(answer.read())))
+            connection.close()
+        running.terminate()
+        assert (running.stdout.read(), running.wait()) == ("stopped\n", 0)
+    assert [status for status, _ in answers] == [200, 200, 404]
+    assert (answers[0][1], answers[1][1]["greeting"]) == ({"status": "ok"}, "good day")
+
+
 @pytest.mark.parametrize(
     ("kind", "rendezvous", "message"),
     [
-        ("Jobset", None, "--kind Jobset: expected MPIJob or JobSet"),
+        ("Jobset", None, "--kind Jobset: expected MPIJob, JobSet or Deployment"),
         ("MPIJob", "torch", "--rendezvous is for --kind JobSet"),
         ("JobSet", "pytorch", "--rendezvous pytorch: expected one of torch, dmlc, jax, xgboost, none"),
     ],
