@@ -29,6 +29,7 @@ _PLURALS = {
     "Event": "events",
     "HorizontalPodAutoscaler": "horizontalpodautoscalers",
     "Ingress": "ingresses",
+    "IngressClass": "ingressclasses",
     "Job": "jobs",
     "Lease": "leases",
     "JobSet": "jobsets",

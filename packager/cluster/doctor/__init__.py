@@ -5,6 +5,7 @@ permission  the namespace, what the user may do, admission
 quota       the namespace's quotas
 nodes       room on the nodes
 reference   claims, secrets, names, and the server's own dry run
+beside      what the objects need that options put beside a workload
 results     whether results outlive the pods
 """
 
@@ -17,7 +18,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, MlpackError, ToolError, UnreachableError
-from packager.cluster.doctor import image, nodes, permission, quota, reference, results, software
+from packager.cluster.doctor import beside, image, nodes, permission, quota, reference, results, software
 from packager.cluster.doctor.case import unknown
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ CHECKS: dict[str, Check] = {
     "image": image.images,
     "claims": reference.claims,
     "references": reference.references,
+    "beside": beside.beside,
     "names": reference.names,
     "apply": reference.dry_run,
     "results": results.results,
