@@ -35,7 +35,7 @@ UrlPath = Annotated[
 ]
 
 PROBE_PERIOD = 2
-"""Seconds from one question to the next, until a pod is ready for the first time."""
+"""Seconds from one question to the next, whether a pod is ready."""
 
 DRAIN_SECONDS = 5
 """Seconds until all clients know that a pod gets no more requests (kubernetes/kubernetes#106476)."""

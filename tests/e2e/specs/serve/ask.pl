@@ -1,6 +1,6 @@
 #!/usr/bin/perl -w
 # Asks ADDRESS RATE times a second for SECONDS, in twenty processes, and ends with a line of JSON: which answers came how
-# often, and what was lost, and why.
+# often, and what was lost, why, and in which second of the machine's uptime.
 use strict;
 use IO::Socket::INET;
 
@@ -32,13 +32,18 @@ sub now {
     return (split ' ', <$file>)[0];
 }
 
+sub lost {
+    my ($why) = @_;
+    return "lost: $why, at " . int now();
+}
+
 sub ask {
     my $socket = IO::Socket::INET->new(PeerAddr => $ENV{ADDRESS}, PeerPort => 8080, Timeout => 5)
-        or return 'lost: ' . ($@ || $!) =~ s/^.*?: //r;
+        or return lost(($@ || $!) =~ s/^.*?: //r);
     local $SIG{ALRM} = sub { close $socket };
     alarm 10;
     print $socket "GET / HTTP/1.0\r\n\r\n";
     my @lines = <$socket>;
     alarm 0;
-    return @lines && $lines[0] =~ / 200 / ? "version $lines[-1]" =~ s/\s+$//r : 'lost: no answer';
+    return @lines && $lines[0] =~ / 200 / ? "version $lines[-1]" =~ s/\s+$//r : lost('no answer');
 }
