@@ -13,7 +13,7 @@ from packager.base.errors import ClusterError, ConflictError, UnreachableError
 from packager.cluster.differences import Difference, differences
 from packager.cluster.labels import DEPLOYED_BY, RENDERED
 from packager.cluster.manifests import as_list
-from packager.cluster.ownership import FIELD_MANAGER, foreign_objects, key, look_up, refuse_foreign
+from packager.cluster.ownership import FIELD_MANAGER, foreign_objects, key, look_up, refuse_foreign, sets
 from packager.cluster.removal import remove
 from packager.kubectl.refusals import explained_error
 from packager.kubectl.sentences import NO_KIND
@@ -32,8 +32,11 @@ if TYPE_CHECKING:
 
 _SURPLUS_SECONDS = 60
 
-_SET_BY_AUTOSCALER = frozenset({("kube-controller-manager", ".spec.replicas")})
-"""The field that an autoscaler sets, as the message of a conflict names it and its manager."""
+_KEPT = f"{FIELD_MANAGER}-replicas"
+"""Who sets the number of replicas from the deploy that hands it over to an autoscaler until that sets it first."""
+
+_SET_BY_AUTOSCALER = frozenset({("kube-controller-manager", ".spec.replicas"), (_KEPT, ".spec.replicas")})
+"""The field that an autoscaler sets, as the message of a conflict names it and its managers."""
 
 _AS_JSON = ("--output=json", "--show-managed-fields")
 
@@ -151,13 +154,16 @@ def apply_all(  # noqa: PLR0913 - what is there, what comes and what goes
         planned = _objects(apply_stamped(dry_run="server", force_conflicts=force_conflicts))
     except ConflictError as error:
         is_autoscaled = any(item["kind"] == "HorizontalPodAutoscaler" for item in surplus)
-        if not is_autoscaled or error.fields != _SET_BY_AUTOSCALER:
+        if not is_autoscaled or not error.fields <= _SET_BY_AUTOSCALER:
             raise
         force_conflicts = True
         planned = _objects(apply_stamped(dry_run="server", force_conflicts=True))
     refuse_foreign(foreign_objects(planned, live))
     if surplus:
         remove(kubectl, surplus, timeout=_SURPLUS_SECONDS)
+    if kept := list(_handed_over(manifests, live)):
+        # Of two such flags, the later counts; and kubectl would miss the other fields of what is there already.
+        apply(kubectl, as_list(kept), flags=(f"--field-manager={_KEPT}", "--validate=false"))
     try:
         applied = _objects(apply_stamped(force_conflicts=force_conflicts))
     except UnreachableError as error:
@@ -173,6 +179,25 @@ def apply_all(  # noqa: PLR0913 - what is there, what comes and what goes
     if taken := foreign_objects(applied, live):
         _release_fields(kubectl, taken)
         refuse_foreign(taken)
+
+
+def _handed_over(manifests: Manifests, live: Mapping[Key, Object]) -> Iterator[Object]:
+    """Yield the number of replicas, to be applied, of what an autoscaler decides about from now on.
+
+    A field without a manager gets its default, which is 1: what serves would go down to that
+    (https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#migrating-deployments-and-statefulsets-to-horizontal-autoscaling).
+    """
+    targets = [
+        item["spec"]["scaleTargetRef"] for item in manifests.objects if item["kind"] == "HorizontalPodAutoscaler"
+    ]
+    for workload in manifests.workloads:
+        before = live.get(key(workload))
+        is_target = any((target.get("kind"), target.get("name")) == key(workload) for target in targets)
+        if before is None or not is_target or "replicas" in workload["spec"] or not sets(before, "replicas"):
+            continue
+        metadata = {"name": workload["metadata"]["name"]}
+        spec = {"replicas": before["spec"]["replicas"]}
+        yield {"apiVersion": workload["apiVersion"], "kind": workload["kind"], "metadata": metadata, "spec": spec}
 
 
 def _release_fields(kubectl: Kubectl, taken: list[Object]) -> None:

@@ -112,6 +112,12 @@ def managers(item: Object) -> set[str]:
     return {entry["manager"] for entry in _entries(item)} - {_NO_MANAGER}
 
 
+def sets(item: Object, field: str) -> bool:
+    """Whether mlpack's last deploy has set a field of an object's spec."""
+    ours = (entry for entry in _entries(item) if entry["manager"] == FIELD_MANAGER)
+    return any(f"f:{field}" in ((entry.get("fieldsV1") or {}).get("f:spec") or {}) for entry in ours)
+
+
 def described(items: Sequence[tuple[Object, str]]) -> str:
     """Return objects and their owners as a list in a sentence."""
     return ", ".join(f"{shown(item)} ({whose})" for item, whose in items)

@@ -278,3 +278,59 @@ def test_replicas_that_somebody_else_has_set_are_a_conflict(mlpack: Mlpack, swit
     switched.objects = [obj for obj in switched.objects if obj["kind"] != "HorizontalPodAutoscaler"]
     switched.refused["apply"] = conflict("kube-controller-manager", ".spec.replicas")
     assert mlpack(*DEPLOY).code == 7
+
+
+@pytest.fixture
+def autoscaled(served: Life) -> Life:
+    """What serves with three replicas of the package's, and an overlay that leaves their number to an autoscaler."""
+    served.served |= {api: [kind] for kind, api in APIS.items() if "/" in api}
+    live = served.find("Deployment", SERVER)
+    live["spec"]["replicas"] = 3
+    live["metadata"]["managedFields"] = [
+        {"manager": "mlpack", "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+    ]
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": SERVER}
+    metadata = {"name": SERVER, "labels": LABELS}
+    autoscaler = {**beside("HorizontalPodAutoscaler"), "metadata": metadata, "spec": {"scaleTargetRef": target}}
+    del served.overlays["multi-node"][-1]["spec"]["replicas"]
+    served.overlays["multi-node"].append(autoscaler)
+    served.moments = [lambda: report(served, 2)]
+    return served
+
+
+def kept_replicas(life: Life) -> int:
+    """Return how often the number of replicas was applied by itself."""
+    return sum("--field-manager=mlpack-replicas" in call for call in life.calls)
+
+
+def test_replicas_are_handed_over_to_an_autoscaler(mlpack: Mlpack, autoscaled: Life) -> None:
+    mlpack(*DEPLOY, "--no-wait")
+    assert kept_replicas(autoscaled) == 1
+
+
+def test_replicas_that_an_autoscaler_has_set_are_left_to_it(mlpack: Mlpack, autoscaled: Life) -> None:
+    autoscaled.find("Deployment", SERVER)["metadata"]["managedFields"] = [
+        {"manager": "mlpack", "operation": "Apply", "fieldsV1": {"f:spec": {"f:template": {}}}},
+        {"manager": "kube-controller-manager", "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
+    ]
+    mlpack(*DEPLOY, "--no-wait")
+    assert kept_replicas(autoscaled) == 0
+
+
+def test_replicas_are_not_handed_over_to_nobody(mlpack: Mlpack, autoscaled: Life) -> None:
+    autoscaled.overlays["multi-node"][-1]["spec"]["scaleTargetRef"]["name"] = "another"
+    mlpack(*DEPLOY, "--no-wait")
+    assert kept_replicas(autoscaled) == 0
+
+
+def test_status_says_what_is_beside_it(mlpack: Mlpack, switched: Life) -> None:
+    switched.find("Service", SERVER)["spec"] = {"ports": [{"name": "http", "port": 8080}]}
+    done = mlpack("status", *WHERE)
+    assert (done.code, done.stdout.splitlines()[-1]) == (0, f"service/{SERVER}  ClusterIP: http 8080")
+    answer = mlpack("status", *WHERE, "-o", "json").json
+    assert answer["beside"] == [{"object": f"service/{SERVER}", "state": "ClusterIP: http 8080"}]
+
+
+def test_status_without_what_may_not_be_seen(mlpack: Mlpack, switched: Life) -> None:
+    switched.denied.add("get services")
+    assert mlpack("status", *WHERE, "-o", "json").json["beside"] == []
