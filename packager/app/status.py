@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from packager.cluster.beside import Beside, beside
 from packager.cluster.diagnosis import diagnose
 from packager.cluster.labels import DEPLOYED_BY, DIGEST
 from packager.cluster.logs import with_log_end
@@ -74,6 +75,7 @@ class Status:
         deployed_by: Who deployed it.
         pods: The main one, then the workers.
         unseen: Why findings may be missing, when the user may not see all that there is.
+        beside: The objects beside a workload that serves, such as its Service.
     """
 
     workload: str
@@ -84,6 +86,7 @@ class Status:
     deployed_by: str | None = None
     pods: tuple[PodStatus, ...] = ()
     unseen: str | None = None
+    beside: tuple[Beside, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the status for `-o json`."""
@@ -98,6 +101,7 @@ class Status:
             "pods": [pod.as_json() for pod in self.pods],
             "findings": [finding.as_json() for finding in self.verdict.findings],
             "unseen": self.unseen,
+            "beside": [item.as_json() for item in self.beside],
         }
 
 
@@ -116,7 +120,8 @@ def status(target: Target) -> Status:
     snapshot = target.observe()
     if snapshot is None:
         return Status(target.shown, absent(target.kubectl, _NOT_DEPLOYED))
-    return status_from(target, snapshot, diagnose(target.manifests.kind, snapshot))
+    answer = status_from(target, snapshot, diagnose(target.manifests.kind, snapshot))
+    return replace(answer, beside=beside(target.kubectl, target.manifests))
 
 
 def status_from(target: Target, snapshot: Snapshot | None, verdict: Verdict) -> Status:

@@ -81,6 +81,8 @@ def _show(target: Target, status: Status) -> None:
         emit(f"note: {status.note}")
     if status.pods:
         emit_table([("POD", "STATE", "RESTARTS"), *rows(status.pods)], gap="  ")
+    for item in status.beside:
+        emit(f"{item.shown}  {item.state}")
     for finding in status.verdict.findings:
         for line in lines(with_logs(target, finding)):
             emit(line)

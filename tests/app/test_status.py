@@ -29,6 +29,7 @@ def test_a_missing_workload_is_absent(target: Target) -> None:
         "pods": [],
         "findings": [],
         "unseen": None,
+        "beside": [],
     }
 
 

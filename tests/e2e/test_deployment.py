@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -80,7 +80,11 @@ def all_serve(site: Site) -> bool:
     return [counts.get(field) for field in ("replicas", "updatedReplicas", "availableReplicas")] == [2, 2, 2]
 
 
-def test_it_serves_and_everything_of_it_is_deleted(site: Site, package: Path) -> None:
+def configure(site: Site, package: Path, *options: str) -> None:
+    site.run(" ".join(["mlpack configure", str(package), "--overlay server", *options]))
+
+
+def test_it_serves_with_options_and_everything_of_it_is_deleted(site: Site, package: Path) -> None:
     done = deploy(site, package)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert f"{SHOWN} serves: 2 of 2 replicas serve\n" in done.stderr
@@ -88,11 +92,53 @@ def test_it_serves_and_everything_of_it_is_deleted(site: Site, package: Path) ->
     assert status.startswith(f"{SHOWN}  serving: 2 of 2 replicas serve\n")
     assert site.run(f"mlpack logs {package} --overlay server") == "version 1 serves /etc/hostname\n"
     assert site.run(f"mlpack exec {package} --overlay server -- id -u") == "12345\n"
+
+    configure(site, package, "--with autoscale --set AUTOSCALE_MAX=5 --with expose --set EXPOSE=NodePort")
     edit(package, "server", VERSION=2)
-    assert deploy(site, package).returncode == 0
+    done = deploy(site, package)
+    assert f"{SHOWN} serves: 2 of 2 replicas serve\n" in done.stderr, "an autoscaler takes over what there is"
     assert len(site.run("kubectl get configmaps -o name --selector=app.kubernetes.io/name=serve").split()) == 4
-    site.run(f"mlpack delete {package} --overlay server -y")
-    site.until(lambda: not site.left(), "everything to be gone")
+    scaling = site.get("hpa/serve-server")["spec"]
+    assert scaling["scaleTargetRef"] == {"apiVersion": "apps/v1", "kind": "Deployment", "name": "serve-server"}
+    assert (scaling["minReplicas"], scaling["maxReplicas"]) == (2, 5)
+    assert scaling["metrics"][0]["resource"]["target"] == {"averageUtilization": 80, "type": "Utilization"}
+    ports = exposed(site, "NodePort")
+    assert ports[0]["nodePort"] >= 30_000
+
+    configure(site, package, "--set EXPOSE=Ingress --set EXPOSE_HOST=a.example.org --set EXPOSE_CLASS=ours")
+    found = site.shell(f"mlpack doctor {package} --overlay server").stdout
+    assert "ingress/serve-server refers to the IngressClass ours, which does not exist" in found
+    assert "horizontalpodautoscaler/serve-server needs metrics.k8s.io, which the cluster does not serve" in found
+    assert deploy(site, package).returncode == 0
+    status = site.run(f"mlpack status {package} --overlay server")
+    assert "service/serve-server  ClusterIP: http 8080\n" in status
+    assert "ingress/serve-server  a.example.org; class ours; no address yet\n" in status
+    assert "nodePort" not in exposed(site, "ClusterIP")[0]
+    ingress = site.get("ingress/serve-server")["spec"]
+    [rule] = ingress["rules"]
+    backend = {"service": {"name": "serve-server", "port": {"name": "http"}}}
+    assert (ingress["ingressClassName"], rule["host"]) == ("ours", "a.example.org")
+    assert rule["http"]["paths"] == [{"backend": backend, "path": "/", "pathType": "Prefix"}]
+
+    configure(site, package, "--set EXPOSE=LoadBalancer --without autoscale")
+    done = deploy(site, package)
+    for gone in ("ingress/serve-server", "horizontalpodautoscaler/serve-server"):
+        assert f"{gone} is deleted: the overlay does not contain it any more\n" in done.stderr
+    assert (done.returncode, exposed(site, "LoadBalancer")[0]["name"]) == (0, "http")
+
+    configure(site, package, "--with autoscale --without expose")
+    assert deploy(site, package).returncode == 0
+    exposed(site, "ClusterIP")
+    configure(site, package, "--without autoscale")
+    site.run(f"mlpack delete {package} --overlay server -y")  # what the option has left goes, too
+    site.until(lambda: not site.left() and not site.run("kubectl get hpa,ingress,pdb -o name"), "everything to be gone")
+
+
+def exposed(site: Site, kind: str) -> list[dict[str, Any]]:
+    """Return the ports of the Service, which has to be of this kind."""
+    spec = site.get("service/serve-server")["spec"]
+    assert spec["type"] == kind
+    return list(spec["ports"])
 
 
 def test_a_bad_edit_leaves_the_old_replicas_and_is_told(site: Site, package: Path) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.e2e.site import commands, last_json
+from tests.e2e.test_components import claim, node, volumes  # noqa: F401 - the fixtures
 from tests.e2e.test_mpi import become
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.e2e.site import Site
 
 SMALL = "--set environment.IMAGE_SIZE=64"
@@ -79,3 +83,47 @@ def test_every_other_variant(site: Site, precision: str, mode: str, overlay: str
         assert site.end_of_pod(name) == "Succeeded", site.log(name)
         result = last_json(site.log(name))
     assert (result["precision"], result["mode"]) == (precision, mode)
+
+
+ASK = """
+import json, socket, urllib.request
+server = f"http://{socket.gethostbyname(socket.gethostname())}:8501/v1/models/resnet50"
+[version] = json.load(urllib.request.urlopen(server))["model_version_status"]
+body = json.dumps({"instances": [[[[0.5, 0.5, 0.5]] * 64] * 64]}).encode()
+[prediction] = json.load(urllib.request.urlopen(server + ":predict", body))["predictions"]
+print(json.dumps({**version, "classes": len(prediction), "sum": sum(prediction)}))
+"""
+
+
+def test_what_was_trained_is_served_from_the_claim(site: Site, volumes: str) -> None:  # noqa: F811 - the fixture
+    """Fresh weights are served where there are none, and it is said so; then those that a training has written."""
+    for name in ("results", "dataset"):
+        claim(site, name, volumes)
+    training = site.build("resnet50", SMALL, "--set environment.STEPS=1 --with pvc", claims("results", "dataset"))
+    serving = site.build("resnet50", SMALL, "--mode serving --set overlays.serving.replicas=1")
+    for package in (training, serving):
+        become(package, 12345, 12346, 12347)
+    site.run(f"mlpack deploy {training} --overlay single-node --no-wait -y")
+    assert serve(site, serving) == ("0", "RANDOM: there is no checkpoint in DATASET_DIR or OUTPUT_DIR")
+    assert "*** WEIGHTS ARE RANDOM" in site.run(f"mlpack logs {serving}")
+
+    pod = f"{training.name}-single-node"
+    assert site.end_of_pod(pod) == "Succeeded", site.log(pod)
+    site.run(f"mlpack configure {serving} --storage pvc --set OUTPUT_CLAIM=dataset --set DATASET_CLAIM=results")
+    site.run(f"mlpack configure {serving} --set REQUIRE_WEIGHTS=1")
+    assert serve(site, serving) == ("1", "/weights/checkpoint.npz, 1 steps")
+    assert "weights: /weights/checkpoint.npz, 1 steps\n" in site.run(f"mlpack logs {serving}")
+
+
+def claims(output: str, dataset: str) -> str:
+    return f"--site OUTPUT_CLAIM={output} --site DATASET_CLAIM={dataset}"
+
+
+def serve(site: Site, package: Path) -> tuple[str, str]:
+    """Deploy a package that serves, and ask it; return which version of which weights it says that it is."""
+    served = site.shell(f"mlpack deploy {package}")
+    assert served.returncode == 0, served.stderr
+    answer = last_json(site.run(f"mlpack exec {package} -- python3 -c {shlex.quote(ASK)}"))
+    assert (answer["state"], answer["classes"]) == ("AVAILABLE", 1000)
+    assert answer["sum"] == pytest.approx(1, abs=1e-3)
+    return answer["version"], answer["weights"]

@@ -1,0 +1,117 @@
+"""Reads the state of the objects beside a workload that serves: how it is reached, and what scales it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from packager.base.errors import ClusterError
+from packager.cluster.ownership import key, look_up
+from packager.kubectl.refusals import is_forbidden
+from packager.kubernetes.manifest import listing, mapping
+from packager.kubernetes.objects import condition, name, sentence, shown, status
+from packager.workloads.structures import structures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.cluster.manifests import Manifests
+    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.objects import Object
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """An object beside a workload.
+
+    Attributes:
+        shown: As kubectl takes it: `service/name`.
+        state: What it is at, in a few words.
+    """
+
+    shown: str
+    state: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for `-o json`."""
+        return {"object": self.shown, "state": self.state}
+
+
+def beside(kubectl: Kubectl, manifests: Manifests) -> tuple[Beside, ...]:
+    """Return what is beside the main workload, in the order of the manifests; empty when the user may not see it.
+
+    Raises:
+        ClusterError: The cluster cannot say.
+    """
+    workload = manifests.workload
+    kinds = structures()[workload["kind"]].companion_kinds
+    sought = [
+        item
+        for item in manifests.objects
+        if (item["apiVersion"], item["kind"]) in kinds and name(item) == name(workload)
+    ]
+    if not sought:
+        return ()
+    try:
+        live = look_up(kubectl, sought)
+    except ClusterError as error:
+        if not is_forbidden(error):
+            raise
+        return ()
+    return tuple(Beside(shown(item), state(live.get(key(item)))) for item in sought)
+
+
+def state(item: Object | None) -> str:
+    """Return what an object is at, in a few words; None is one that is not there."""
+    if item is None:
+        return "not found"
+    match item["kind"]:
+        case "Service":
+            return _service(item)
+        case "Ingress":
+            return _ingress(item)
+        case "HorizontalPodAutoscaler":
+            return _autoscaler(item)
+        case "PodDisruptionBudget":
+            count = status(item).get("disruptionsAllowed", 0)
+            return f"{count} pod{'' if count == 1 else 's'} may be evicted now"
+    return "exists"
+
+
+def _service(service: Object) -> str:
+    spec = service["spec"]
+    kind = str(spec.get("type", "ClusterIP"))
+    ports = []
+    for port in listing(spec.get("ports")):
+        text = f"{port.get('name', 'port')} {port.get('port')}"
+        ports.append(f"{text}, {port['nodePort']} of each node" if port.get("nodePort") else text)
+    text = f"{kind}: {'; '.join(ports)}"
+    return f"{text}; {_addresses(service)}" if kind == "LoadBalancer" else text
+
+
+def _ingress(ingress: Object) -> str:
+    hosts = [str(rule.get("host", "any host")) for rule in listing(ingress["spec"].get("rules"))]
+    ingress_class = ingress["spec"].get("ingressClassName", "by default")
+    return f"{', '.join(hosts)}; class {ingress_class}; {_addresses(ingress)}"
+
+
+def _addresses(item: Object) -> str:
+    """Return at which addresses a cloud, or a controller, takes requests for it."""
+    entries = listing(mapping(status(item).get("loadBalancer")).get("ingress"))
+    addresses = [str(entry.get("ip") or entry.get("hostname")) for entry in entries]
+    return f"at {', '.join(addresses)}" if addresses else "no address yet"
+
+
+def _autoscaler(autoscaler: Object) -> str:
+    spec, counts = autoscaler["spec"], status(autoscaler)
+    limits = f"{spec.get('minReplicas', 1)} to {spec.get('maxReplicas')} pods"
+    text = f"{limits}, {counts.get('desiredReplicas', 0)} are needed"
+    return "; ".join([text, *_troubles(autoscaler)])
+
+
+def _troubles(autoscaler: Object) -> Iterator[str]:
+    """Yield why it does not scale."""
+    for kind in ("AbleToScale", "ScalingActive"):
+        ability = condition(autoscaler, kind) or {}
+        if ability.get("status") == "False":
+            yield sentence(ability)
