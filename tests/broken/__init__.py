@@ -1,4 +1,4 @@
-"""Forty-one packages with one fault each, made from a good one: `python -m tests.broken DIR` writes them.
+"""Sixty-one packages with one fault each, made from good ones: `python -m tests.broken DIR` writes them.
 
 `python -m tests.broken.compare` asks other tools about them, and writes the table of docs/comparison.md.
 """
@@ -6,26 +6,35 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packager.build.plan import Options, choose, plan
 from packager.build.render import render
 from packager.package import tree
 from packager.package.layout import INVENTORY
-from packager.package.opened import Package, opened
+from packager.package.opened import opened
 from packager.spec.catalog import bundled
 from packager.spec.load import load
-from tests.broken.faults import FAULTS, Fault
+from tests.broken.faults import FAULTS as FAULTS_OF_HELLO
+from tests.broken.faults import Fault
+from tests.broken.faults_of_kinds import FAULTS_OF_KINDS, MODEL
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from packager.package.opened import Package
 
-__all__ = ["FAULTS", "Fault", "build", "make", "seal"]
+__all__ = ["FAULTS", "MODELS", "Fault", "build", "make", "seal"]
+
+FAULTS = (*FAULTS_OF_HELLO, *FAULTS_OF_KINDS)
+
+MODELS = ("hello-mpi", MODEL)
+"""The models whose good packages the others are made from."""
 
 
 def build(folder: Path, model: str = "hello-mpi") -> Path:
-    """Write the good package that the others are made from into the new `folder`, and return it."""
-    loaded = load(bundled() / model / "spec.yaml")
+    """Write a good package that others are made from into the new `folder`, and return it."""
+    spec = Path(__file__).with_name("model") if model == MODEL else bundled() / model
+    loaded = load(spec / "spec.yaml")
     folder.mkdir(parents=True)
     tree.write(render(plan(loaded, choose(loaded.spec, None, None), Options())), folder)
     return folder

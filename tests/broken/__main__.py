@@ -1,13 +1,13 @@
-"""`python -m tests.broken DIR`: the good package, and the broken ones beside it."""
+"""`python -m tests.broken DIR`: the good packages, and the broken ones beside them."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from tests.broken import FAULTS, build, make
+from tests.broken import FAULTS, MODELS, build, make
 
 destination = Path(sys.argv[1])
-good = build(destination / "good")
+good = {model: build(destination / "good" / model, model) for model in MODELS}
 for fault in FAULTS:
-    print(make(fault, good, destination / fault.name))  # noqa: T201 - the paths are what it is asked for
+    print(make(fault, good[fault.model], destination / fault.name))  # noqa: T201 - the paths are what it is asked for

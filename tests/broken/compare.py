@@ -1,10 +1,11 @@
 """Asks other tools about the broken packages, and writes the table of docs/comparison.md.
 
-    python -m tests.broken.compare --kubeconform PROGRAM --schemas WHEEL --crd YAML --context NAME -n NAMESPACE >TABLE
+    python -m tests.broken.compare --kubeconform PROGRAM --schemas WHEEL --crd YAML... -n NAMESPACE >TABLE
 
 PROGRAM is `go install github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0`; WHEEL is that of kubernetes-validate, and
-YAML mpi-operator's `manifests/base/kubeflow.org_mpijobs.yaml`: kubeconform reads schemas made from both, and downloads
-none. The cluster has to serve MPIJob. kubectl and helm are those of `tests.kubectls`.
+YAML mpi-operator's `manifests/base/kubeflow.org_mpijobs.yaml` or JobSet's release `manifests.yaml`: kubeconform reads
+schemas made from these, and downloads none. The cluster has to serve MPIJob and JobSet, whose controllers run. kubectl
+and helm are those of `tests.kubectls`.
 """
 
 from __future__ import annotations
@@ -24,14 +25,19 @@ import yaml
 from packager.package.opened import opened
 from packager.verify import Checks, verify
 from tests import kubectls
-from tests.broken import FAULTS, Fault, build, make
+from tests.broken import FAULTS, MODELS, Fault, build, make
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from packager.base.problems import Problem
 
 VERSION = kubectls.DEFAULT
 KINDS = {
     "Pod": "pod-v1",
+    "Job": "job-batch-v1",
+    "Deployment": "deployment-apps-v1",
+    "PodDisruptionBudget": "poddisruptionbudget-policy-v1",
     "ConfigMap": "configmap-v1",
     "Service": "service-v1",
     "ClusterRoleBinding": "clusterrolebinding-rbac-v1",
@@ -66,7 +72,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.broken.compare")
     parser.add_argument("--kubeconform", required=True)
     parser.add_argument("--schemas", type=Path, required=True)
-    parser.add_argument("--crd", type=Path, required=True)
+    parser.add_argument("--crd", type=Path, nargs="+", required=True)
     parser.add_argument("--context")
     parser.add_argument("-n", "--namespace", required=True)
     asked = parser.parse_args()
@@ -75,13 +81,14 @@ def main() -> int:
         _write_schemas(asked.schemas, asked.crd, work / "schemas")
         cluster = ["-n", asked.namespace, *([f"--context={asked.context}"] if asked.context else [])]
         tools = Tools(kubectls.kubectl(), kubectls.helm(), asked.kubeconform, work / "schemas", cluster)
-        good = build(work / "good")
-        nothing = Fault("good", "", lambda _: None, "", "")
-        baseline = _row(nothing, make(nothing, good, work / "copy"), tools, work)
-        if any((baseline.verify, baseline.kustomize, baseline.kubeconform, baseline.server, baseline.helm)):
-            sys.stderr.write(f"a tool refuses the good package: {baseline}\n")
-            return 1
-        rows = [_row(fault, make(fault, good, work / fault.name), tools, work) for fault in FAULTS]
+        good = {model: build(work / "good" / model, model) for model in MODELS}
+        for model, package in good.items():
+            nothing = Fault("good", "", lambda _: None, "", "", model=model)
+            baseline = _row(nothing, make(nothing, package, work / f"copy-of-{model}"), tools, work)
+            if any((baseline.verify, baseline.kustomize, baseline.kubeconform, baseline.server, baseline.helm)):
+                sys.stderr.write(f"a tool refuses a good package: {baseline}\n")
+                return 1
+        rows = [_row(fault, make(fault, good[fault.model], work / fault.name), tools, work) for fault in FAULTS]
     sys.stdout.write(_table(rows))
     return 0 if all(row.verify for row in rows) else 1
 
@@ -141,7 +148,7 @@ def _run(*argv: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
 
 
-def _write_schemas(wheel: Path, crd: Path, folder: Path) -> None:
+def _write_schemas(wheel: Path, crds: Sequence[Path], folder: Path) -> None:
     """Write one strict JSON schema for each kind that the packages hold."""
     folder.mkdir()
     root = f"kubernetes_validate/kubernetes-json-schema/v{VERSION}.0-local-strict"
@@ -150,10 +157,11 @@ def _write_schemas(wheel: Path, crd: Path, folder: Path) -> None:
         for kind, name in KINDS.items():
             schema = json.loads(_local(archive.read(f"{root}/{name}.json")))
             (folder / f"{kind.lower()}.json").write_text(json.dumps({**schema, "$defs": definitions["$defs"]}))
-    served = next(yaml.load_all(crd.read_bytes(), Loader=yaml.CSafeLoader))["spec"]["versions"][0]
-    schema = _closed(served["schema"]["openAPIV3Schema"])
-    schema["properties"]["metadata"] = {"type": "object"}
-    (folder / "mpijob.json").write_text(json.dumps(schema))
+    manifests = [manifest for crd in crds for manifest in yaml.load_all(crd.read_bytes(), Loader=yaml.CSafeLoader)]
+    for crd in (manifest["spec"] for manifest in manifests if manifest["kind"] == "CustomResourceDefinition"):
+        schema = _closed(crd["versions"][0]["schema"]["openAPIV3Schema"])
+        schema["properties"]["metadata"] = {"type": "object"}
+        (folder / f"{crd['names']['kind'].lower()}.json").write_text(json.dumps(schema))
 
 
 def _local(schema: bytes) -> bytes:

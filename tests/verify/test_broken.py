@@ -1,4 +1,4 @@
-"""Each of the forty-one broken packages is found out, and the finding points at the line with the fault."""
+"""Each of the sixty-one broken packages is found out, and the finding points at the line with the fault."""
 
 from __future__ import annotations
 
@@ -9,35 +9,38 @@ import pytest
 
 from packager.package.opened import opened
 from packager.verify import Checks, verify
-from tests.broken import FAULTS, Fault, build, make
+from tests.broken import FAULTS, MODELS, Fault, build, make
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 @pytest.fixture(scope="session")
-def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("good") / "hello-mpi")
+def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("good")
+    return {model: build(folder / model, model) for model in MODELS}
 
 
-def test_there_are_forty_one() -> None:
-    assert len({fault.name for fault in FAULTS}) == 41
+def test_there_are_sixty_one() -> None:
+    assert len({fault.name for fault in FAULTS}) == 61
 
 
-def test_the_package_that_they_are_made_from_is_good(good: Path) -> None:
-    with opened(good) as package:
+@pytest.mark.parametrize(
+    ("model", "overlays"),
+    [("hello-mpi", ["multi-node", "single-node"]), ("every-kind", ["parameter-server", "serving", "shards"])],
+)
+def test_the_packages_that_they_are_made_from_are_good(good: dict[str, Path], model: str, overlays: list[str]) -> None:
+    with opened(good[model]) as package:
         report = verify(package, Checks())
     assert report.problems == ()
     assert report.unchecked == ()
-    assert [(security.overlay, str(security.level)) for security in report.security] == [
-        ("multi-node", "restricted"),
-        ("single-node", "restricted"),
-    ]
+    levels = [(security.overlay, str(security.level)) for security in report.security]
+    assert levels == [(overlay, "restricted") for overlay in overlays]
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_the_finding_points_at_the_fault(fault: Fault, good: Path, tmp_path: Path) -> None:
-    folder = make(fault, good, tmp_path / "package")
+def test_the_finding_points_at_the_fault(fault: Fault, good: dict[str, Path], tmp_path: Path) -> None:
+    folder = make(fault, good[fault.model], tmp_path / "package")
     with opened(folder) as package:
         report = verify(package, Checks())
     assert report.problems, f"{fault.name} was not found"
