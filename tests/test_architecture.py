@@ -87,6 +87,7 @@ TESTS_OF_MANY = {
     "cli/test_no_temporary_folder.py": "all verbs",
     "cli/test_opening.py": "all verbs",
     "cli/test_serving.py": "all verbs, of a workload that serves",
+    "cli/test_session.py": "docs/session.md, which shows several verbs",
     "cli/test_several.py": "all verbs, of an overlay with two workloads",
     "cli/test_terminal.py": "the command as a program of its own",
     "cli/test_usage_messages.py": "the arguments of all verbs",
