@@ -71,6 +71,7 @@ class Sources:
         self._read = reader.read
         self._bytes = 0
         self._yaml = 0
+        self._modes: dict[str, int] = {}
         self._env_files: dict[str, tuple[list[tuple[Weight, Problem]], dict[str, Position]]] = {}
 
     def is_file(self, path: str) -> bool:
@@ -163,16 +164,25 @@ class Sources:
 
     def _mode(self, path: str) -> int:
         """Return the type and permissions of what is at `path`; 0 when nothing is, a link's where one is on the way."""
-        mode = 0
-        here = self._root
         if path.partition("/")[0] in IGNORED_NAMES:
             return 0
-        try:
-            for part in ("", *path.split("/")):
-                here = here / part
-                mode = here.stat().st_mode if part == "" else here.lstat().st_mode
-                if stat.S_ISLNK(mode):
-                    break
-        except (OSError, ValueError):  # nothing there, or a name that the system would not look for
-            return 0
-        return mode
+        parts = [part for part in path.split("/") if part not in ("", ".")]
+        for depth in range(len(parts)):
+            mode = self._mode_at("/".join(parts[:depth]))
+            if not stat.S_ISDIR(mode):
+                return mode if stat.S_ISLNK(mode) else 0
+        return self._mode_at("/".join(parts))
+
+    def _mode_at(self, path: str) -> int:
+        """Return the type and permissions of what is at `path`, below folders only; 0 when nothing is.
+
+        The system is asked once: an overlay asks for a hundred files in the same few folders. Who reads a file opens it
+        in a way that follows no link, whatever has become of it.
+        """
+        if path not in self._modes:
+            place = self._root / path
+            try:
+                self._modes[path] = (place.lstat() if path else place.stat()).st_mode
+            except (OSError, ValueError):  # nothing there, or a name that the system would not look for
+                self._modes[path] = 0
+        return self._modes[path]
