@@ -284,7 +284,7 @@ def test_a_list_of_files_that_no_pod_can_hold(mlpack: Mlpack, tmp_path: Path) ->
     listed = ", ".join(["train.sh", *names])
     spec = demo.write(tmp_path / "demo", demo.changed(f"[train.sh] => [{listed}]"), dict.fromkeys(names, "#!/bin/sh\n"))
     done = mlpack("lint", spec)
-    message = "the list of files in folders takes 232 KiB in a pod; the limit is 200 KiB"
+    message = "the list of files in folders takes 232 KiB in the manifest of a pod; the limit is 200 KiB"
     assert done.code == 3
     assert f"{spec}:5:1: {message} (pack them into one archive, or list them under `assets`)\n" in done.stdout
 
