@@ -148,12 +148,15 @@ class Site:
         raise AssertionError(f"no end of {workload} within {timeout:g} s; it was last {status_line!r}")
 
     def until(self, condition: Any, what: str, timeout: float = 120) -> Any:
-        """Return the first true value of `condition()`; fail, with the state of the namespace, after `timeout`."""
+        """Return the first true value of `condition()`; fail after `timeout`.
+
+        To ask takes a processor from what is waited for: no more than a third of the time.
+        """
         deadline = time.monotonic() + timeout
         while (begin := time.monotonic()) < deadline:
             if value := condition():
                 return value
-            time.sleep(max(0.4, time.monotonic() - begin))
+            time.sleep(max(0.4, 2 * (time.monotonic() - begin)))
         raise AssertionError(f"waited {timeout:g} s for {what}")
 
     def until_both_ranks_say(self, word: str) -> None:

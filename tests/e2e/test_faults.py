@@ -76,7 +76,7 @@ def test_an_image_that_does_not_exist(site: Site, overlay: str) -> None:
     package = faulty(site, "none", "image.tag=nope", overlay=overlay)
     failed = package.run("deploy")
     assert failed.code == 7
-    assert failed.seen_after("the image docker.io/mpioperator/mpi-pi:nope cannot be pulled") <= 12
+    assert failed.seen_after("the image docker.io/mpioperator/mpi-pi:nope cannot be pulled") <= 20
     assert failed.seconds < 60
     package.delete()
 
@@ -86,7 +86,7 @@ def test_a_node_that_is_too_small(site: Site, overlay: str) -> None:
     package = faulty(site, "none", f"overlays.{overlay}.resources.requests.cpu=999", overlay=overlay)
     failed = package.run("deploy", "--patience", "5s")
     assert failed.code == 7
-    assert failed.seen_after("Insufficient cpu") <= 8
+    assert failed.seen_after("Insufficient cpu") <= 20
     package.delete()
 
 
@@ -104,7 +104,7 @@ def test_a_full_quota_keeps_an_mpijob_waiting_until_there_is_room(site: Site) ->
     package = faulty(site, "none")
     failed = package.run("deploy", "--patience", "5s")
     assert failed.code == 7
-    assert failed.seen_after("the quota full of the namespace does not allow another pod") <= 8
+    assert failed.seen_after("the quota full of the namespace does not allow another pod") <= 20
     site.run("kubectl delete quota full")
     assert package.run("deploy").code == 0
     package.delete()
@@ -131,7 +131,7 @@ def test_a_job_that_the_operator_rejects_in_an_event_only(site: Site) -> None:
     assert failed.code == 7
     assert "mpi-operator rejects the job" in failed.err
     assert "Sometimes" in failed.err
-    assert failed.seconds < 20
+    assert failed.seconds < 30
     package.delete()
 
 

@@ -12,9 +12,8 @@ from tests.e2e.site import commands, last_json
 if TYPE_CHECKING:
     from tests.e2e.site import Site
 
-pytestmark = pytest.mark.alone  # half a minute is half a minute of a machine that does nothing else
 
-
+@pytest.mark.alone  # half a minute is half a minute of a machine that does nothing else
 def test_every_rank_says_who_and_where_it_is_in_half_a_minute(site: Site, mpi_image: str) -> None:
     assert mpi_image == "docker.io/mpioperator/mpi-pi:openmpi"
     package = site.build("hello-mpi")
