@@ -3,6 +3,7 @@
 PYTHON ?= python3
 CONTEXT ?=
 N ?= 10000
+SEED ?=
 
 PACKAGE := resnet50v1-5-fp32-training
 VENV := .venv/.made
@@ -25,6 +26,7 @@ export GOGC ?= 400
 WITH_KUBECTL = kubectl="$$(python -m tests.kubectls)" && PATH="$${kubectl%/*}:$$PATH"
 # The tests use the test cluster, unless CONTEXT names one of the user's own contexts.
 WITH_CLUSTER = $(if $(CONTEXT),MLPACK_E2E_CONTEXT="$(CONTEXT)")
+WITH_SEED = $(if $(SEED),--seed "$(SEED)")
 
 .PHONY: help setup package test lint types fmt golden quickstart docs kubectls matrix cluster cluster-down e2e bench fuzz check lock
 
@@ -90,10 +92,10 @@ e2e: setup ## run packages on the cluster of `make cluster`, or on the cluster o
 bench: setup ## measure the time and memory of builds
 	python -m benchmarks
 
-fuzz: setup ## try N=10000 damaged specs, packages and archives; compare archive readers
-	python -m tests.fuzz specs archives -n $(N)
-	python -m tests.fuzz packages -n $$(($(N) / 10)) # each takes ten times as long
-	python -m tests.fuzz.differential -n $$(($(N) / 10)) # the same: four programs read each
+fuzz: setup ## try N=10000 damaged specs, packages and archives; compare archive readers; SEED=x makes the same again
+	python -m tests.fuzz specs archives -n $(N) $(WITH_SEED)
+	python -m tests.fuzz packages -n $$(($(N) / 10)) $(WITH_SEED) # each takes ten times as long
+	python -m tests.fuzz.differential -n $$(($(N) / 10)) $(WITH_SEED) # the same: four programs read each
 
 check: lint types test matrix fuzz e2e ## everything that CI runs
 
