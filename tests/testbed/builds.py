@@ -58,8 +58,7 @@ OPERATORS = Build(
     "about 2 minutes",
     manifests=(
         ("github.com/kubeflow/mpi-operator", "manifests/base/kubeflow.org_mpijobs.yaml"),
-        ("sigs.k8s.io/jobset", "config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml"),
-        ("sigs.k8s.io/jobset", "config/components/webhook"),
+        ("sigs.k8s.io/jobset", "config"),
     ),
 )
 # CoreDNS and Kueue are in the module of Kubernetes, so that what they have in common with it is compiled once.

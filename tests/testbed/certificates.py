@@ -9,9 +9,13 @@ from pathlib import Path
 
 import yaml
 
+from tests.testbed.node import API_PORT
 from tests.testbed.process import run
 
 CONTEXT = "mlpack-test"
+
+SERVICE = "10.96.0.1"
+"""Where pods find the API server: the first address of those for Services (`config/node.sh` names it too)."""
 
 _SUBJECTS = {
     "admin": "/O=system:masters/CN=admin",
@@ -32,7 +36,7 @@ def write_credentials(folder: Path, *, inside: str, outside: str) -> None:
     folder.chmod(0o700)
     (folder / "openssl.cnf").write_text("[req]\ndistinguished_name = subject\n[subject]\n")
     _certify(folder, "ca", "/CN=mlpack-test", "basicConstraints=critical,CA:TRUE")
-    addresses = f"IP:{inside},IP:{outside},IP:127.0.0.1"
+    addresses = f"IP:{inside},IP:{outside},IP:{SERVICE},IP:127.0.0.1"
     _certify(folder, "kube-apiserver", "/CN=kube-apiserver", f"subjectAltName={addresses},DNS:kubernetes.default.svc")
     for operator in ("jobset", "kueue"):
         (folder / operator).mkdir()
@@ -69,7 +73,7 @@ def kubeconfig(folder: Path, client: str, address: str) -> str:
     def inline(file: str) -> str:
         return base64.b64encode((folder / file).read_bytes()).decode()
 
-    cluster = {"server": f"https://{address}:6443", "certificate-authority-data": inline("ca.crt")}
+    cluster = {"server": f"https://{address}:{API_PORT}", "certificate-authority-data": inline("ca.crt")}
     user = {"client-certificate-data": inline(f"{client}.crt"), "client-key-data": inline(f"{client}.key")}
     context = {"cluster": CONTEXT, "user": client, "namespace": "default"}
     return yaml.safe_dump(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.testbed.errors import ClusterError, ToolError
 from tests.testbed.kubectl import kubectl
-from tests.testbed.node import ADDRESS, Node
+from tests.testbed.node import ADDRESS, API_PORT, Node
 from tests.testbed.places import NAME, RUN
 from tests.testbed.process import run
 
@@ -133,6 +133,10 @@ def _mpi_operator_leads(_: Node) -> bool:
     return bool(kubectl("get", "lease", "mpi-operator", "--namespace=mpi-operator"))
 
 
+def _jobset_leads(_: Node) -> bool:
+    return bool(kubectl("get", "lease", "6d4f6a47.jobset.x-k8s.io", "--namespace=jobset-system"))
+
+
 ETCD = Component(
     "etcd",
     (
@@ -162,10 +166,12 @@ API_SERVER = Component(
         "--authorization-mode=Node,RBAC",
         f"--client-ca-file={_CREDENTIALS}/ca.crt",
         "--enable-admission-plugins=NodeRestriction",
+        "--enable-aggregator-routing",  # to a webhook's pods: without kube-proxy, its Service leads nowhere
         "--etcd-servers=http://127.0.0.1:2379",
         f"--kubelet-client-certificate={_CREDENTIALS}/admin.crt",
         f"--kubelet-client-key={_CREDENTIALS}/admin.key",
         "--kubelet-preferred-address-types=InternalIP",  # or logs and exec look for a host called `node`
+        f"--secure-port={API_PORT}",
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         f"--service-account-key-file={_CREDENTIALS}/service-accounts.key",
         f"--service-account-signing-key-file={_CREDENTIALS}/service-accounts.key",
@@ -173,7 +179,7 @@ API_SERVER = Component(
         f"--tls-cert-file={_CREDENTIALS}/kube-apiserver.crt",
         f"--tls-private-key-file={_CREDENTIALS}/kube-apiserver.key",
     ),
-    port=6443,
+    port=API_PORT,
     ready=_api_server_is_ready,
 )
 CONTROLLER_MANAGER = Component(
@@ -217,6 +223,7 @@ JOBSET = Component(
     "jobset",
     (f"{_OPERATORS}/jobset", "--config=/run/config/jobset.yaml", f"--kubeconfig={_CREDENTIALS}/admin.conf"),
     port=9443,
+    ready=_jobset_leads,
 )
 KUEUE = Component(
     "kueue",

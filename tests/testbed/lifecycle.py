@@ -150,8 +150,9 @@ def _start_all(running: Node) -> None:
     if not operators.are_installed():
         with step("CRDs, webhooks"):  # while the others start
             operators.install()
-    if not MPI_OPERATOR.pid(running):
-        operators.release_lease()
+    for component in (MPI_OPERATOR, JOBSET):
+        if not component.pid(running):
+            operators.release_lease(component.name)
     _wait(running, [*started, *_start(running, MPI_OPERATOR, JOBSET, KUEUE)])
 
 

@@ -26,6 +26,9 @@ ADDRESS = "10.244.0.1"
 """The node's address among the pods. Nobody outside the node sees it, so it is the same in every cluster, and the
 files in `config/` name it too."""
 
+API_PORT = 443
+"""The API server's port: that of the Service `kubernetes`, whose address the node has too (`config/node.sh`)."""
+
 _PIDFILE = RUN / "node.pid"
 _ADDRESSFILE = RUN / "address"
 _LOG = RUN / "node.log"

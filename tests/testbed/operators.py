@@ -16,7 +16,13 @@ from tests.testbed.places import RUN
 QUEUES = "mlpack.test/queues"
 """The label of namespaces in which Kueue has a say: everybody else's pods do not wait for its webhooks."""
 
+LEASES = {"mpi-operator": ("mpi-operator", "mpi-operator"), "jobset": ("6d4f6a47.jobset.x-k8s.io", "jobset-system")}
+"""The lease of each operator that has one, and its namespace."""
+
 _PATIENCE = 30.0
+_STAGING = "us-central1-docker.pkg.dev/k8s-staging-images"
+"""Where images are before a release, which the module's source still names."""
+
 _JOBSET = "https://127.0.0.1:9443"
 _KUEUE = "https://127.0.0.1:9444"
 
@@ -31,7 +37,7 @@ def are_installed() -> bool:
 
 def install() -> None:
     """Applies the CRDs and webhooks out of the operators' own modules."""
-    own = ("kubeflow.org_mpijobs.yaml", "jobset.x-k8s.io_jobsets.yaml")
+    own = ("kubeflow.org_mpijobs.yaml", "config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml")
     crds = [yaml.safe_load((OPERATORS.entry / crd).read_text()) for crd in own]
     for crd in _rendered(KUBERNETES.entry / "crd"):
         if conversion := crd["spec"].get("conversion"):
@@ -39,13 +45,13 @@ def install() -> None:
         crds.append(crd)
     namespaces = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        for name in ("mpi-operator", "kueue-system")
+        for name in ("mpi-operator", "jobset-system", "kueue-system")
     ]
     # Server-side: MPIJob's CRD is larger than the annotation in which a client-side apply keeps a copy may be.
     kubectl(
         "apply", "--server-side", "--force-conflicts", "--filename=-", text=yaml.safe_dump_all([*crds, *namespaces])
     )
-    webhooks = _webhooks("jobset", OPERATORS.entry / "webhook", _JOBSET)
+    webhooks = _webhooks("jobset", OPERATORS.entry / "config/components/webhook", _JOBSET)
     queues = _webhooks("kueue", KUBERNETES.entry / "webhook", _KUEUE)
     for configuration in queues:
         for webhook in configuration["webhooks"]:
@@ -54,9 +60,29 @@ def install() -> None:
     _wait_until_established([f"crd/{crd['metadata']['name']}" for crd in crds])
 
 
-def release_lease() -> None:
-    """Deletes the lease of an mpi-operator that is no more, which its successor would wait for to run out."""
-    kubectl("delete", "lease", "mpi-operator", "--namespace=mpi-operator", "--ignore-not-found")
+def jobset_release() -> bytes:
+    """JobSet's manifest to the byte as it was released: rendered from the module, with the image of the release."""
+    rendered = kubectl("kustomize", str(OPERATORS.entry / "config/default"))
+    return rendered.replace(_STAGING, "registry.k8s.io").encode()
+
+
+def remove_jobset() -> None:
+    """Takes away all that JobSet has in the cluster, whoever installed it; `install` puts it back."""
+    objects = (
+        "mutatingwebhookconfiguration/jobset-mutating-webhook-configuration",
+        "validatingwebhookconfiguration/jobset-validating-webhook-configuration",
+        "namespace/jobset-system",
+        "crd/jobsets.jobset.x-k8s.io",
+        *(f"clusterrole/jobset-{role}" for role in ("manager-role", "metrics-reader", "proxy-role")),
+        *(f"clusterrolebinding/jobset-{role}-rolebinding" for role in ("manager", "metrics-reader", "proxy")),
+    )
+    kubectl("delete", "--ignore-not-found", *objects)
+
+
+def release_lease(operator: str) -> None:
+    """Deletes the lease of an operator that is no more, which its successor would wait for to run out."""
+    name, namespace = LEASES[operator]
+    kubectl("delete", "lease", name, f"--namespace={namespace}", "--ignore-not-found")
 
 
 def _webhooks(operator: str, kustomization: Path, address: str) -> list[dict[str, Any]]:

@@ -55,6 +55,7 @@ hostname node
 ip link set lo up
 ip link add cni0 type bridge
 ip address add 10.244.0.1/24 dev cni0
+ip address add 10.96.0.1/32 dev cni0 # of the Service `kubernetes`: there is no kube-proxy to lead pods to the API server
 ip link set cni0 up
 
 /sbin/rpcbind # tells NFS clients the server's ports
