@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
-from tests.e2e.faults import faulty
+from tests.e2e.faults import component, faulty
+from tests.e2e.test_jobset import peers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,23 +20,28 @@ if TYPE_CHECKING:
     from tests.e2e.site import Images, Site
 
 IMAGE = "docker.io/mpioperator/mpi-operator:0.8.0"
+JOBSET_IMAGE = "registry.k8s.io/jobset/jobset:v0.12.0"
 
 
 @pytest.fixture(scope="session")
 def operator_image(images: Images, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The operator that runs beside the cluster of `tests/testbed`, as an image."""
-    folder = tmp_path_factory.mktemp("operator")
+    return _image_of("mpi-operator", "/opt/mpi-operator", IMAGE, images, tmp_path_factory.mktemp("operator"))
+
+
+def _image_of(program: str, path: str, name: str, images: Images, folder: Path) -> str:
     if images.own_cluster:
         from tests.testbed.builds import OPERATORS
 
-        shutil.copy2(OPERATORS.entry / "mpi-operator", folder)
+        shutil.copy2(OPERATORS.entry / program, folder)
         lines = [
             "FROM docker.io/library/debian:trixie-slim",
-            "COPY mpi-operator /opt/",
-            'ENTRYPOINT ["/opt/mpi-operator"]',
+            f"COPY {program} {path}",
+            "USER 65532:65532",
+            f'ENTRYPOINT ["{path}"]',
         ]
         (folder / "Dockerfile").write_text("\n".join(lines) + "\n")
-    return images.build(folder, IMAGE)
+    return images.build(folder, name)
 
 
 @pytest.fixture
@@ -87,6 +94,53 @@ def test_it_is_not_removed_under_a_running_job(site: Site, mpi_image: str) -> No
     assert f"{site.namespace}/fault-multi-node" in done.stderr
     assert site.run("mlpack operator status mpi")
     package.run("delete")
+
+
+@pytest.fixture
+def jobset_release(images: Images, tmp_path: Path) -> Iterator[Path]:
+    """What JobSet's release consists of, in a cluster that has nothing of it; the cluster's own is back afterwards."""
+    from tests.testbed.operators import jobset_release, remove_jobset
+
+    _image_of("jobset", "/manager", JOBSET_IMAGE, images, tmp_path)
+    manifest = tmp_path / "manifests.yaml"
+    manifest.write_bytes(jobset_release())
+    component("stop", "jobset")
+    remove_jobset()
+    yield manifest
+    remove_jobset()
+    component("start", "jobset")
+
+
+@pytest.mark.alone
+@pytest.mark.usefixtures("mpi_image")
+@pytest.mark.skipif("MLPACK_E2E_CONTEXT" in os.environ, reason="another cluster's JobSet is not ours to remove")
+def test_the_release_of_jobset_is_missed_installed_and_removed(site: Site, jobset_release: Path) -> None:
+    """To the byte what is pinned, with its roles, its webhooks, and the certificate that it makes for them."""
+    package = peers(site, "none")
+    doctor = package.run("doctor")
+    missing = "JobSet is not served in jobset.x-k8s.io/v1alpha2; fix: mlpack operator install jobset"
+    assert (doctor.code, missing in doctor.out) == (1, True), doctor.out
+    deploy = package.run("deploy")
+    assert deploy.code == 7
+    assert "mlpack operator install jobset" in deploy.err
+    assert site.left() == []
+
+    install = site.shell(f"mlpack operator install jobset --from {jobset_release} --timeout 5m", timeout=330)
+    assert install.returncode == 0, install.stderr
+    assert "JobSet is installed and serves JobSet (v1alpha2)" in install.stderr
+    assert "differs from upstream's manifest" not in install.stderr
+    answer = json.loads(site.run("mlpack operator status jobset -o json"))
+    assert (answer["alive"], answer["served"], answer["image"]) == ("yes", ["v1alpha2"], JOBSET_IMAGE)
+    doctor = package.run("doctor")
+    assert doctor.code == 0, doctor.out
+    deploy = package.run("deploy")
+    assert deploy.code == 0, deploy.err
+
+    removed = site.shell("mlpack operator uninstall jobset -y")
+    assert removed.returncode == 0, removed.stderr
+    kinds = "crd,clusterrole,clusterrolebinding,mutatingwebhookconfiguration,validatingwebhookconfiguration,namespace"
+    assert "jobset" not in site.run(f"kubectl get {kinds} -o name | grep -v kueue")
+    assert site.shell("mlpack operator status jobset").returncode == 7
 
 
 def _objects(site: Site, own: str) -> list[dict[str, object]]:

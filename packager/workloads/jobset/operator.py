@@ -3,8 +3,9 @@
 from packager.workloads.operator import Operator
 
 # The manifest is what `kustomize build config/default` makes of the module sigs.k8s.io/jobset@v0.12.0, with the image
-# of the release. The controller makes the certificate of its webhooks itself (internalCertManagement). The name of its
-# lease is in api/config/v1alpha1/defaults.go there; how long it holds is controller-runtime's.
+# of the release: tests/e2e/test_operator.py renders it, to the byte, and installs it. The controller makes the
+# certificate of its webhooks itself (internalCertManagement). The name of its lease is in
+# api/config/v1alpha1/defaults.go there; how long it holds is controller-runtime's.
 JOBSET = Operator(
     short="jobset",
     name="JobSet",
