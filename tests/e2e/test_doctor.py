@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.e2e.faults import Faulty
+from tests.e2e.test_jobset import SPEC
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,6 +154,42 @@ def test_a_run_that_has_ended_stands_in_the_way(site: Site, mpi_image: str) -> N
     assert (code, troubles(by_check)) == (1, {"names"}), by_check
     site.run(by_check["names"][0]["fix"])
     assert examine(site, package)[0] == 0
+
+
+WRONG = {
+    "image": (
+        "--registry localhost --set image.tag=nobodys",
+        "localhost/mpioperator/mpi-pi:nobodys is on no node and has no registry to pull it from",
+        "the image localhost/mpioperator/mpi-pi:nobodys cannot be pulled",
+    ),
+    "nodes": (
+        "--set overlays.nodes.resources.requests.cpu=900 --set overlays.one-job.resources.requests.cpu=900",
+        "900 requested",
+        "Insufficient cpu",
+    ),
+}
+"""What is wrong, by the check that finds it: how it comes about, what the doctor says, and what a deploy says."""
+
+
+def test_what_is_wrong_with_the_pods_of_a_job_and_of_a_jobset_is_found_before_and_after(new_site: Any) -> None:
+    """Four packages that wait for the same seconds; each in a namespace of its own, since the names are the same."""
+    with ExitStack() as stack:
+        waiting = []
+        for check, (options, foretold, told) in WRONG.items():
+            for overlay in ("nodes", "one-job"):
+                site = new_site("restricted")
+                job = "--set overlays.one-job.kind=Job"
+                package = Faulty(site, site.build(str(SPEC), job, options), overlay)
+                code, by_check = examine(site, package.folder, f"--overlay={overlay}")
+                assert (code, troubles(by_check)) == (1, {check}), by_check
+                assert foretold in by_check[check][0]["message"]
+                running = stack.enter_context(package.running("deploy", "--patience", "5s"))
+                waiting.append((package, running, told))
+        for package, running, told in waiting:
+            _, stderr = running.communicate(timeout=120)
+            assert running.returncode == 7, stderr
+            assert f"error: {package.workload} cannot run: " in stderr
+            assert told in stderr
 
 
 def _as_service_account(site: Site, folder: Path, role: str) -> Path:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import kinds
+from tests.e2e.faults import Faulty
 from tests.e2e.site import commands
+from tests.e2e.test_jobset import SPEC
 from tests.testbed.operators import QUEUES
 
 if TYPE_CHECKING:
@@ -92,3 +94,17 @@ def test_a_job_is_suspended_until_its_queue_has_room(site: Site, queue: str) -> 
     open_queue(site, queue)
     site.run(commands(package, "one-job")[2], cwd=package)
     assert [pod_set["count"] for pod_set in workload(site)["spec"]["podSets"]] == [1]
+
+
+def test_a_jobset_is_suspended_until_its_queue_has_room_for_all_its_pods(site: Site, queue: str) -> None:
+    package = Faulty(site, site.build(str(SPEC), f"--with queue --site QUEUE={queue}"), "nodes")
+    with package.running("deploy") as deploy:
+        assert workload(site)["spec"]["queueName"] == queue
+        assert site.get("jobset peers-nodes")["spec"]["suspend"] is True
+        assert "suspended, by a queue or a user" in package.run("status").out
+        assert site.run("kubectl get pods -o name") == ""
+        open_queue(site, queue)
+        _, stderr = deploy.communicate(timeout=120)
+    assert deploy.returncode == 0, stderr
+    assert "jobset/peers-nodes has succeeded\n" in stderr
+    assert [(pod_set["name"], pod_set["count"]) for pod_set in workload(site)["spec"]["podSets"]] == [("node", 2)]
