@@ -16,6 +16,7 @@ import os
 import socket
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,13 +40,27 @@ class SettingsError(Exception):
 
 
 def main() -> int:
-    """Run the program; return 0 when done, 1 when refused."""
+    """Run the program; return 0 when done, 1 when refused or failed, or what another part of it has exited with."""
     try:
         train()
     except SettingsError as error:
         sys.stderr.write(f"ERROR: {error}\n")
         return 1
+    except SystemExit as exit_:
+        return exit_.code if isinstance(exit_.code, int) else 1
+    except Exception:  # noqa: BLE001 - whatever it is, the others have to hear of it
+        traceback.print_exc()
+        return 1
     return 0
+
+
+def leave(code: int) -> None:
+    """End the process, at once where it has failed: MXNet would wait for the other workers, and they for this one."""
+    if code == 0:
+        sys.exit()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def train() -> None:
@@ -211,4 +226,4 @@ def say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())
