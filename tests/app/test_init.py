@@ -54,7 +54,7 @@ def test_the_program_of_a_new_deployment_answers_until_it_is_told_to_stop(tmp_pa
         port = int(running.stdout.readline().rpartition(" ")[2])
         answers = []
         for path in ("/healthz", "/", "/other"):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
             connection.request("GET", path)
             answer = connection.getresponse()
             answers.append((answer.status, json.loads(answer.read())))

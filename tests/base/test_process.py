@@ -200,24 +200,24 @@ def test_a_helper_answers_line_by_line_without_an_environment(monkeypatch: pytes
     monkeypatch.setenv("SECRET", "x")
     echo = "import os, sys\nfor line in sys.stdin: print(line.strip()[::-1], os.environ.get('SECRET'), flush=True)"
     asked = helper(echo)
-    assert [asked.ask(b"abc", timeout=5), asked.ask(b"de", timeout=5)] == [b"cba None", b"ed None"]
+    assert [asked.ask(b"abc", timeout=300), asked.ask(b"de", timeout=300)] == [b"cba None", b"ed None"]
     asked.close()
-    assert asked.ask(b"fg", timeout=5) == b"gf None"
+    assert asked.ask(b"fg", timeout=300) == b"gf None"
     asked.close()
 
 
 def test_a_helper_that_fails_is_started_again() -> None:
     asked = helper("import sys\nline = sys.stdin.readline().strip()\nif line == 'ok': print(line, flush=True)")
     with pytest.raises(ToolError, match="has ended without an answer"):
-        asked.ask(b"fail", timeout=5)
-    assert asked.ask(b"ok", timeout=5) == b"ok"
+        asked.ask(b"fail", timeout=300)
+    assert asked.ask(b"ok", timeout=300) == b"ok"
     asked.close()
 
 
 def test_a_helper_that_hangs_or_talks_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_START_SECONDS", 0.0)
     with pytest.raises(HungError, match="did not answer within"):
-        helper("import time; time.sleep(60)").ask(b"x", timeout=0.1)
-    monkeypatch.setattr(process, "_START_SECONDS", 20.0)
+        helper("import time; time.sleep(600)").ask(b"x", timeout=0.1)
+    monkeypatch.setattr(process, "_START_SECONDS", 300.0)
     with pytest.raises(ToolError, match="answered more than 100 bytes"):
-        helper("print('x' * 1000, flush=True); import time; time.sleep(60)").ask(b"x", timeout=5, max_bytes=100)
+        helper("print('x' * 1000, flush=True); import time; time.sleep(600)").ask(b"x", timeout=300, max_bytes=100)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from packager.service import rendering
 from packager.service.rendering import Renderer
 
 if TYPE_CHECKING:
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def renderer() -> Iterator[Renderer]:
-    renderer = Renderer()
-    yield renderer
-    renderer.close()
+    """Fills in templates; on a machine that is busy with other things it may take its time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rendering, "_SECONDS", 300.0)
+        renderer = Renderer()
+        yield renderer
+        renderer.close()
