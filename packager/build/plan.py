@@ -82,6 +82,7 @@ class PlannedOverlay(Value, frozen=True):
         run: What it runs.
         program: What the container that computes starts.
         variables: Its mlops.env, in order.
+        init: What each of its pods runs before.
     """
 
     name: str
@@ -89,6 +90,7 @@ class PlannedOverlay(Value, frozen=True):
     run: Run
     program: Program
     variables: tuple[Variable, ...]
+    init: Program | None = None
 
     @property
     def folder(self) -> str | None:
@@ -155,6 +157,11 @@ class Plan(Value, frozen=True):
     def serves(self) -> bool:
         """Whether one of the overlays serves: what it shares with the others makes new pods when it changes."""
         return any(overlay.values.serves for overlay in self.overlays)
+
+    @property
+    def prepares(self) -> bool:
+        """Whether the pods of one of the overlays run something before their program."""
+        return any(overlay.init for overlay in self.overlays)
 
     @property
     def own_variables(self) -> dict[str, tuple[Variable, ...]]:
@@ -264,7 +271,8 @@ def _overlay(spec: Spec, variant: Variant, overlay: str, name: str, options: Opt
     values = spec.overlays[overlay]
     run = values.run(variant.run)
     variables = _variables(spec, spec.environments(variant, overlay), name, options, run)
-    return PlannedOverlay(overlay, values, run, values.program(run), variables)
+    init = run.init.program(run.workdir) if run.init else None
+    return PlannedOverlay(overlay, values, run, values.program(run), variables, init)
 
 
 def _common(runs: Sequence[Run]) -> Run:

@@ -83,4 +83,5 @@ def _place(pods: Pods) -> tuple[object, ...]:
         pods.workload_label,
         pods.port,
         pods.processes,
+        pods.prepares,
     )

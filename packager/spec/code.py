@@ -51,6 +51,8 @@ def _programs(spec: Spec) -> Iterator[tuple[Location, str]]:
             yield ("variants", index, "script"), variant.script
         for position, script in enumerate(variant.scripts or ()):
             yield ("variants", index, "scripts", position), script
+        if variant.init is not None and variant.init.script is not None:
+            yield ("variants", index, "init", "script"), variant.init.script
     for name, overlay in spec.overlays.items():
         for location, script in overlay.programs():
             yield ("overlays", name, *location), script

@@ -21,7 +21,7 @@ from packager.base.fields import (
 )
 from packager.base.values import Fields, Meta
 from packager.workloads import AnyOverlay
-from packager.workloads.program import Args, Run, Scripts, Workdir
+from packager.workloads.program import Args, Init, Run, Scripts, Workdir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,6 +57,7 @@ class Variant(Fields, frozen=True):
     scripts: Scripts = None
     args: Args = None
     workdir: Workdir = None
+    init: Annotated[Init | None, Meta(description="What each pod runs before its program.")] = None
     precision: Annotated[Tag | None, Meta(description="The value for --precision; part of the package's name.")] = None
     mode: Annotated[Tag | None, Meta(description="The value for --mode; part of the package's name.")] = None
     overlays: Annotated[
@@ -69,7 +70,7 @@ class Variant(Fields, frozen=True):
     def run(self) -> Run:
         """What it asks of its overlays."""
         scripts = (self.script,) if self.script is not None else tuple(self.scripts or ())
-        return Run(scripts, tuple(self.args or ()), self.workdir)
+        return Run(scripts, tuple(self.args or ()), self.workdir, self.init)
 
     @property
     def label(self) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Location
     from packager.spec.model import Spec, Variant
     from packager.workloads import AnyOverlay
+    from packager.workloads.program import Init
 
 _BYTES = 64 << 10
 """How much a command may take, of the 256 KiB that kubectl keeps of an object, which may name it once a role."""
@@ -73,15 +74,22 @@ def _scripts(spec: Spec) -> Iterator[Fault]:
     """Check that each variant and overlay names its scripts once, and that arguments are for one."""
     for index, variant in enumerate(spec.variants):
         yield from _names(variant, ("variants", index))
+        yield from _init(variant.init, ("variants", index, "init"))
         runs = [spec.overlays[name].run(variant.run) for number, name in spec.pairs() if number == index]
         if variant.args is not None and not any(run.scripts for run in runs):
             message = "there is no script that the arguments are for"
             yield Fault(("variants", index, "args"), message, "set `script`, or `args` in the overlay", at_key=True)
     for name, overlay in spec.overlays.items():
         yield from _names(overlay, ("overlays", name))
+        yield from _init(overlay.init, ("overlays", name, "init"))
         if overlay.command is not None and (overlay.script or overlay.scripts):
             message = "the overlay runs a script already"
             yield Fault(("overlays", name, "command"), message, "remove one of them", at_key=True)
+
+
+def _init(init: Init | None, place: Location) -> Iterator[Fault]:
+    if init is not None:
+        yield from (fault.below(place) for fault in init.faults())
 
 
 def _names(holder: Variant | AnyOverlay, place: Location) -> Iterator[Fault]:
@@ -107,9 +115,17 @@ def _lists(spec: Spec) -> Iterator[tuple[Location, Sequence[str]]]:
     """Yield each list of words of the spec, and its location."""
     for index, variant in enumerate(spec.variants):
         yield ("variants", index, "args"), variant.args or ()
+        yield from ((("variants", index, *location), words) for location, words in _of_init(variant.init))
     for name, overlay in spec.overlays.items():
         for location, words, _ in overlay.words():
             yield ("overlays", name, *location), words
+        yield from ((("overlays", name, *location), words) for location, words in _of_init(overlay.init))
+
+
+def _of_init(init: Init | None) -> Iterator[tuple[Location, Sequence[str]]]:
+    if init is not None:
+        yield ("init", "command"), init.command or ()
+        yield ("init", "args"), init.args or ()
 
 
 def _unknown(spec: Spec) -> Iterator[Fault]:
@@ -126,6 +142,9 @@ def _unknown(spec: Spec) -> Iterator[Fault]:
         if run.scripts and overlay.args is None:
             own_of_args = next(own for location, _, own in overlay.words() if location == ("args",))
             lists.append((("variants", index, "args"), variant.args or (), own_of_args))
+        for holder, init in ((("variants", index), variant.init), (("overlays", name), overlay.init)):
+            if init is run.init:
+                lists += [((*holder, *location), words, ()) for location, words in _of_init(init)]
         for location, words, own in lists:
             known = (*common, *own)
             for place, variable in _references(location, words):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from packager.base.fields import Environment, RelativePath, Resources, Word
 from packager.base.values import Fields, Meta
-from packager.workloads.program import Program, Run, Scripts, Workdir, directory, of_script
+from packager.workloads.program import Init, Program, Run, Scripts, Workdir, directory, of_script
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -43,6 +43,9 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         ),
     ] = None
     workdir: Workdir = None
+    init: Annotated[
+        Init | None, Meta(description="What each pod runs before its program, in place of the variant's `init`.")
+    ] = None
     environment: Annotated[
         Environment, Meta(description="More keys for this overlay's mlops.env only. They replace the variant's.")
     ] = {}
@@ -80,6 +83,8 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
             yield ("script",), self.script
         for index, script in enumerate(self.scripts or ()):
             yield ("scripts", index), script
+        if self.init is not None and self.init.script is not None:
+            yield ("init", "script"), self.init.script
 
     def workdirs(self) -> Iterator[tuple[Location, str]]:
         """Yield the folders in which programs start, and where the overlay names them."""
@@ -103,7 +108,7 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         else:
             scripts = tuple(self.scripts or variant.scripts)
         args = variant.args if self.args is None and scripts else tuple(self.args or ())
-        return Run(scripts, args, self.workdir or variant.workdir)
+        return Run(scripts, args, self.workdir or variant.workdir, self.init or variant.init)
 
     def program_faults(self, run: Run) -> Iterator[Fault]:  # noqa: ARG002 - for those that run anything
         """Yield why this overlay cannot run what it should: scripts, or what it runs instead."""

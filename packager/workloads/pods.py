@@ -101,6 +101,16 @@ class Pods(Value, frozen=True):
         return any(mapping(mount).get("name") == volume for mount in mounts)
 
     @property
+    def prepares(self) -> bool:
+        """Whether an init container runs something of the model, as a build writes it: the second one."""
+        return bool(at(self.spec, ("initContainers", 1, "name")) == "init")
+
+    @property
+    def init_in_package(self) -> bool:
+        """Whether that container starts in a folder of the package."""
+        return str(at(self.spec, ("initContainers", 1, "workingDir"))).startswith("/MODEL_DIR/")
+
+    @property
     def starts_in_package(self) -> bool:
         """Whether the main container starts in a folder of the package, as a build writes it: below MODEL_DIR."""
         return str(at(self.spec, ("containers", 0, "workingDir"))).startswith("/MODEL_DIR/")

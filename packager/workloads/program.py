@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated
 
+from packager.base.faults import Fault
 from packager.base.fields import Folder, RelativePath, Word
 from packager.base.problems import show, similar
-from packager.base.values import Meta, Value
+from packager.base.values import Fields, Meta, Value
 from packager.kubernetes.manifest import mapping
 from packager.package.layout import SCRIPTS
 
@@ -44,6 +45,30 @@ _SCRIPTS = "mlpack/scripts"
 """The annotation of pods that lists the scripts among which CHOICE chooses."""
 
 
+class Init(Fields, frozen=True):
+    """What each pod runs before its program, in a container of its own: with the same image, folders and variables."""
+
+    script: Annotated[RelativePath | None, Meta(description="One of `files`.")] = None
+    command: Annotated[
+        Annotated[list[Word], Meta(min_length=1)] | None,
+        Meta(description="A program of the image and its arguments, without a shell."),
+    ] = None
+    args: Args = None
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield what is wrong among its values."""
+        if (self.script is None) == (self.command is None):
+            kinds = "neither" if self.script is None else "both"
+            yield Fault((), f"expected either `script` or `command`, found {kinds}")
+
+    def program(self, workdir: str | None) -> Program:
+        """Return what the container starts, in the folder in which the pod's program starts too."""
+        args = tuple(self.args or ())
+        if self.script is not None:
+            return of_script(Run((self.script,), args, workdir))
+        return Program(tuple(self.command or ()), args, directory(workdir))
+
+
 IN_PACKAGE = f"/MODEL_DIR/{SCRIPTS}"
 """The folder of the code, in which a replacement fills in MODEL_DIR."""
 
@@ -55,12 +80,14 @@ class Run(Value, frozen=True):
         scripts: The files of which one runs: the first, unless the user chooses another. Without any, it is a command
             or the image's entrypoint.
         args: What it is given.
-        workdir: Where it starts; None where nothing is said of that.
+        workdir: Where it starts; None for the usual place.
+        init: What runs before it.
     """
 
     scripts: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     workdir: str | None = None
+    init: Init | None = None
 
     @property
     def is_choice(self) -> bool:

@@ -10,9 +10,12 @@ import yaml
 
 from packager.build.plan import Options, plan
 from packager.build.render import render
+from packager.build.selection import select
 from packager.kubectl.kustomize import kustomize
+from packager.kubernetes.manifest import Manifest
 from packager.package import tree
 from packager.spec.load import load
+from packager.workloads import structures
 from packager.workloads.program import references
 from tests import demo
 
@@ -281,3 +284,50 @@ def test_a_script_that_is_chosen_runs(mlpack: Mlpack, tmp_path: Path) -> None:
     assert mlpack("build", "./demo", "--format", "dir").code == 0
     assert mlpack("configure", "demo-fp32-training", "--set", "SCRIPT=src/other.sh").code == 0
     assert mlpack("verify", "demo-fp32-training").code == 0
+
+
+INITIAL = "script: train.sh => script: train.sh, workdir: ., init: {script: train.sh, args: [prepare, $(STEPS)]}"
+OVERLAYS_WITH_INIT = {
+    "single-node": "{kind: Pod}",
+    "job": "{kind: Job, init: {command: [mkdir, -p, $(OUTPUT_DIR)/x]}}",
+    "server": "{kind: Deployment, ports: {http: {port: 8080}}}",
+    "servers": "{kind: JobSet, rendezvous: none, success: [a], roles: {a: {}, b: {}}}",
+    "multi-node": "{kind: MPIJob, resources: {limits: {memory: 1Gi}}}",
+}
+
+
+@pytest.mark.parametrize("name", OVERLAYS_WITH_INIT)
+def test_an_init_container_is_like_the_program_s(rendered: Callable[..., Any], name: str) -> None:
+    other = "{kind: Pod} => {kind: Pod}\n" + "".join(
+        f"  {key}: {value}\n" for key, value in OVERLAYS_WITH_INIT.items() if key not in ("single-node", "multi-node")
+    )
+    mpi = "{kind: MPIJob} => " + OVERLAYS_WITH_INIT["multi-node"]
+    options = Options(root="/srv", site=select(["nfs"], ["NFS_SERVER=nfs.example.com"]))
+    objects = rendered(demo.changed(other, mpi, INITIAL, "environment: {STEPS: 3}"), name, options)
+    pods = [pods for item in objects.values() for pods in structures.pods(Manifest(item)) if pods.prepares]
+    assert len(pods) == (2 if name == "servers" else 1)
+    for pod in pods:
+        identity, init = pod.spec["initContainers"]
+        main = pod.spec["containers"][0]
+        assert (identity["name"], init["name"], init["image"]) == ("identity", "init", main["image"])
+        assert {mount["mountPath"] for mount in init["volumeMounts"]} == {
+            mount["mountPath"] for mount in main["volumeMounts"]
+        }
+        assert "/srv/demo-fp32-training" in {mount["mountPath"] for mount in init["volumeMounts"]}
+        assert (init["envFrom"], init["resources"]) == (main["envFrom"], main["resources"])
+        # What tells the pods of a JobSet from each other is for the program alone.
+        assert init["env"] == [entry for entry in main["env"] if entry["name"] != "JOBSET_NAME"]
+        assert init["envFrom"] == [{"configMapRef": {"name": init["envFrom"][0]["configMapRef"]["name"]}}]
+        assert f"ConfigMap/{init['envFrom'][0]['configMapRef']['name']}" in objects
+        assert init["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        assert init["workingDir"] == "//srv/demo-fp32-training/quickstart/scripts"
+        if name == "job":
+            assert init["command"] == ["mkdir", "-p", "$(OUTPUT_DIR)/x"]
+        else:
+            assert init["command"] == ["$(MODEL_DIR)/quickstart/scripts/train.sh"]
+            assert init["args"] == ["prepare", "$(STEPS)"]
+
+
+def test_without_init_there_is_one_init_container(rendered: Callable[..., Any]) -> None:
+    (pod,) = [item for item in rendered(demo.SPEC).values() if item["kind"] == "Pod"]
+    assert [init["name"] for init in pod["spec"]["initContainers"]] == ["identity"]

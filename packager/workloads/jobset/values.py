@@ -183,7 +183,7 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         scripts = () if own.command is not None else (own.script,) if own.script else run.scripts
         has_own_args = own.args is not None or own.command is not None
         args = tuple(own.args or ()) if has_own_args else run.args
-        return Run(scripts, args, own.workdir or run.workdir)
+        return Run(scripts, args, own.workdir or run.workdir, run.init)
 
     def program_of(self, role: str, run: Run) -> Program:
         """Return what a pod of a role starts, where the overlay runs `run`."""
