@@ -3,6 +3,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -63,6 +64,20 @@ def test_the_program_of_a_new_deployment_answers_until_it_is_told_to_stop(tmp_pa
         assert (running.stdout.read(), running.wait()) == ("stopped\n", 0)
     assert [status for status, _ in answers] == [200, 200, 404]
     assert (answers[0][1], answers[1][1]["greeting"]) == ({"status": "ok"}, "good day")
+
+
+def test_the_lines_of_two_processes_do_not_mix(tmp_path: Path) -> None:
+    """What a process writes at once, such a pipe keeps apart from what it writes next (pipe(2), O_DIRECT)."""
+    init("trial", tmp_path, "JobSet", "none")
+    reading, writing = os.pipe2(os.O_DIRECT)
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "JOB_COMPLETION_INDEX": "1"}
+    subprocess.run([sys.executable, tmp_path / "trial/train.py"], stdout=writing, env=environment, check=True)
+    os.close(writing)
+    written = list(iter(lambda: os.read(reading, 65_536), b""))
+    os.close(reading)
+    host = socket.gethostname()
+    steps = [f"rank 1 on {host}: step {step}\n".encode() for step in (1, 2, 3)]
+    assert written[1:] == [*steps, f'{{"rank": 1, "host": "{host}"}}\n'.encode()]
 
 
 @pytest.mark.parametrize(
