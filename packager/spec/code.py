@@ -39,7 +39,9 @@ def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
         if script not in known:
             hint = similar(script, known) or "add it to `files`"
             yield Fault(place, f"{script!r} is not one of `files`", hint, among=("files",))
-    yield from _first_lines({script for _, script in places}, sources.files)
+    runs = ((spec.overlays[name], spec.variants[index].run) for index, name in spec.pairs())
+    executed = {script for overlay, run in runs for script in overlay.executed(overlay.run(run))}
+    yield from _first_lines(executed, sources.files)
     yield from _folders(spec, sources.files)
     yield from _relative(spec, {file.name for file in sources.files})
 
@@ -184,7 +186,7 @@ def _kib(size: int) -> str:
 
 
 def _first_lines(programs: set[str], files: Sequence[SourceFile]) -> Iterator[Fault]:
-    """Check that what runs names its interpreter; any other file, a library of a shell too, may begin as it likes."""
+    """Check that what is started itself names its interpreter; any other file may begin as it likes."""
     for file in files:
         if file.size > configmap.CODE_BYTES or not (file.name.endswith(".sh") or file.name in programs):
             continue
@@ -194,4 +196,5 @@ def _first_lines(programs: set[str], files: Sequence[SourceFile]) -> Iterator[Fa
         if start.startswith(b"#!") and start.endswith(b"\r\n"):
             yield Fault(place, f"{file.name} has Windows line endings", "convert it with dos2unix")
         elif file.name in programs and not start.startswith((b"#!", b"\x7fELF")):
-            yield Fault(place, f"{file.name} has no #! line", "start it with #!/bin/sh")
+            interpreter = "/usr/bin/env python3" if file.name.endswith(".py") else "/bin/sh"
+            yield Fault(place, f"{file.name} has no #! line", f"start it with #!{interpreter}")

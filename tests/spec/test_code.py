@@ -49,6 +49,31 @@ def test_a_sourced_library_needs_no_interpreter_line(tmp_path: Path) -> None:
     assert names(tmp_path, "[train.sh, lib]", {"lib/utils.sh": "x=1\n"}) == ["train.sh", "lib/utils.sh"]
 
 
+@pytest.mark.parametrize(
+    ("overlay", "is_executed"),
+    [
+        ("{kind: JobSet, rendezvous: torch, roles: {node: {replicas: 2}}}", False),
+        ("{kind: Job, processes: 2}", False),
+        ("{kind: JobSet, rendezvous: jax, roles: {node: {replicas: 2}}}", True),
+        ("{kind: JobSet, rendezvous: torch, roles: {node: {script: train.sh}}}", False),
+        ("{kind: Job}", True),
+        ("{kind: MPIJob}", True),
+    ],
+)
+def test_only_what_is_started_itself_names_its_interpreter(tmp_path: Path, overlay: str, is_executed: bool) -> None:  # noqa: FBT001 - a case
+    spec = demo.changed(
+        "[train.sh] => [train.sh, train.py]",
+        "script: train.sh => script: train.py, overlays: [multi-node]",
+        f"{{kind: MPIJob}} => {overlay}",
+    )
+    files = {"train.py": "import torch\n"}
+    if is_executed:
+        problem = "spec.yaml:5:19: train.py has no #! line (start it with #!/usr/bin/env python3)"
+        assert messages(tmp_path, spec, files) == [problem]
+    else:
+        assert load(demo.write(tmp_path, spec, files)).spec.variants[0].script == "train.py"
+
+
 def test_a_script_may_stand_in_a_folder(tmp_path: Path) -> None:
     spec = demo.changed("[train.sh] => [src]", "script: train.sh => script: src/run.sh")
     assert load(demo.write(tmp_path, spec, {"src/run.sh": demo.SCRIPT})).spec.variants[0].script == "src/run.sh"
