@@ -10,12 +10,14 @@ import pytest
 from packager.base.errors import ClusterError
 from packager.cluster.doctor.beside import beside
 from packager.cluster.doctor.case import Case
+from packager.cluster.doctor.demand import demands
 from packager.kubectl.client import Kubectl
+from packager.kubernetes.manifest import Manifest
+from packager.verify.overlay import RenderedOverlay
 from tests.fake_cluster import FakeCluster, item
 
 if TYPE_CHECKING:
     from packager.cluster.manifests import Manifests
-    from packager.verify.overlay import RenderedOverlay
 
 INGRESS = item("Ingress", "a", spec={"ingressClassName": "nginx"})
 CPU = {"type": "Resource", "resource": {"name": "cpu"}}
@@ -29,7 +31,7 @@ def results(cluster: FakeCluster, *objects: dict[str, Any]) -> list[tuple[str, s
         Kubectl(runner=cluster),
         "team",
         cast("Manifests", SimpleNamespace(objects=objects)),
-        cast("RenderedOverlay", None),
+        cast("Any", None),
         cast("Any", None),
         (),
         cast("Any", None),
@@ -63,3 +65,13 @@ def test_metrics_that_an_autoscaler_decides_by() -> None:
 
 def test_an_autoscaler_that_decides_by_something_else() -> None:
     assert results(FakeCluster(), item("HorizontalPodAutoscaler", "a", spec={"metrics": [{"type": "External"}]})) == []
+
+
+@pytest.mark.parametrize(("target", "count"), [("a", 3), ("b", 1)])
+def test_room_is_looked_for_as_many_pods_as_an_autoscaler_keeps(target: str, count: int) -> None:
+    template = {"spec": {"containers": [{"name": "main", "image": "a:1"}]}}
+    deployment = {**item("Deployment", "a", spec={"template": template}), "apiVersion": "apps/v1"}
+    reference = {"kind": "Deployment", "name": target}
+    autoscaler = item("HorizontalPodAutoscaler", "a", spec={"minReplicas": 3, "scaleTargetRef": reference})
+    overlay = RenderedOverlay("serving", (Manifest(deployment), Manifest(autoscaler)), cast("Any", None))
+    assert [demand.count for demand in demands(overlay)] == [count]

@@ -7,12 +7,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from packager.base.quantity import parse
-from packager.kubernetes.manifest import listing, mapping
+from packager.kubernetes.manifest import integer, listing, mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from packager.verify.overlay import RenderedOverlay
+    from packager.workloads.pods import Pods
 
 Amounts = dict[str, Decimal]
 """How much of each resource."""
@@ -42,13 +43,25 @@ def demands(overlay: RenderedOverlay) -> tuple[Demand, ...]:
     return tuple(
         Demand(
             pods.name,
-            pods.count,
+            max(pods.count, _least(overlay, pods)),
             pods.spec,
             of_pod(pods.spec, "requests"),
             of_pod(pods.spec, "limits"),
         )
         for pods in overlay.pods
     )
+
+
+def _least(overlay: RenderedOverlay, pods: Pods) -> int:
+    """Return how many pods an autoscaler keeps at least; the manifest does not say it then."""
+    target = (pods.manifest.kind, pods.manifest.name)
+    scalers = [manifest.spec for manifest in overlay.manifests if manifest.kind == "HorizontalPodAutoscaler"]
+    references = [(mapping(spec.get("scaleTargetRef")), integer(spec.get("minReplicas"))) for spec in scalers]
+    return max((least or 1 for reference, least in references if _named(reference) == target), default=0)
+
+
+def _named(reference: Mapping[str, Any]) -> tuple[Any, Any]:
+    return reference.get("kind"), reference.get("name")
 
 
 def of_pod(spec: Mapping[str, Any], part: str) -> Amounts:
