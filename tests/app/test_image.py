@@ -46,6 +46,18 @@ def package(mlpack: Mlpack, tmp_path: Path) -> Path:
 IMAGE = "docker.io/mpioperator/mpi-pi:openmpi"
 
 
+def test_the_image_of_what_serves(mlpack: Mlpack, kubectl: Path, install: Install, tmp_path: Path) -> None:
+    install("docker")
+    assert mlpack("init", "trial", "--kind", "Deployment").code == 0
+    assert mlpack("build", "./trial", "--format", "dir").code == 0
+    image = "registry.example.com/team/trial:1.0"
+    assert mlpack("configure", "trial-serving", "--registry", "registry.example.com/team").code == 0
+    for verb, command in (("build", f"build --tag={image} -- trial-serving"), ("push", f"push -- {image}")):
+        done = mlpack("image", verb, "trial-serving", "--kubectl", kubectl)
+        assert (done.code, done.stdout) == (0, f"{image}\n"), done.stderr
+        assert (tmp_path / "docker.log").read_text().splitlines()[-1] == command
+
+
 def test_it_is_built_in_the_package_under_the_name_that_the_pods_call(
     mlpack: Mlpack, package: Path, kubectl: Path, install: Install, tmp_path: Path
 ) -> None:
