@@ -137,7 +137,7 @@ def test_what_a_pod_is_asked(tmp_path: Path, ready: str, handler: dict[str, Any]
     [main] = built(tmp_path, spec=spec)["deployment.yaml"]["spec"]["template"]["spec"]["containers"]
     assert {probe: main[probe] for probe in main if probe.endswith("Probe")} == {
         "startupProbe": {**handler, "periodSeconds": 2, "timeoutSeconds": 5, "failureThreshold": 31},
-        "readinessProbe": {**handler, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 2},
+        "readinessProbe": {**handler, "periodSeconds": 2, "timeoutSeconds": 5, "failureThreshold": 5},
         "livenessProbe": {**handler, "periodSeconds": 20, "timeoutSeconds": 10, "failureThreshold": 9},
     }
 
