@@ -13,6 +13,7 @@ from packager.cluster.past import Past
 from packager.kubernetes.objects import is_being_deleted, moment, shown
 from packager.kubernetes.pods import crashed, failure, state
 from packager.kubernetes.verdict import Finding, Phase, Verdict, grouped
+from packager.workloads.controllers import ignored_change
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,7 +43,8 @@ def diagnose(kind: Workload, snapshot: Snapshot, past: Past = _NO_PAST, *, patie
     ending = kind.ending(snapshot) or _unreported_end(kind, snapshot, past, patience)
     if ending is not None:
         return _ended(kind, snapshot, past, ending)
-    findings = grouped([*kind.findings(snapshot), *_pods(kind, snapshot), *_removal(snapshot, past)])
+    unnoticed = ignored_change(snapshot.workload, past.unnoticed_change)
+    findings = grouped([*unnoticed, *kind.findings(snapshot), *_pods(kind, snapshot), *_removal(snapshot, past)])
     lost = [] if kind.stops_its_pods(snapshot) else _losses(kind, snapshot, past)
     blocking = [finding for finding in findings if finding.blocks]
     findings = grouped([*findings, *lost])

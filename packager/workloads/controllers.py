@@ -10,6 +10,7 @@ from packager.kubernetes.verdict import Finding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
 
 CONTROLLER_SILENCE = 8.0
@@ -38,4 +39,12 @@ def ignored_by_controller(snapshot: Snapshot) -> Iterator[Finding]:
     if is_known or snapshot.age < CONTROLLER_SILENCE:
         return
     message = f"no controller has reacted: the {workload['kind']} controller is not running"
+    yield Finding("ControllerSilent", shown(workload), message, CONTROLLER_HINT)
+
+
+def ignored_change(workload: Object, seconds: float) -> Iterator[Finding]:
+    """Yield that the controller of the workload's kind has not acted on a change of it for `seconds`."""
+    if seconds < CONTROLLER_SILENCE:
+        return
+    message = f"the {workload['kind']} controller has not acted on the change for {seconds:.0f} s"
     yield Finding("ControllerSilent", shown(workload), message, CONTROLLER_HINT)

@@ -74,6 +74,10 @@ class Workload(ABC):
         """Whether all of what was deployed serves, as it was deployed last."""
         return False
 
+    def is_noticed(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - the same
+        """Whether the workload's controller has seen the newest change of it; true for a kind that takes none."""
+        return True
+
     def progress(self, snapshot: Snapshot) -> str | None:  # noqa: ARG002 - the same
         """Return in a few words how far the workload has got; None when its pods say enough."""
         return None

@@ -76,6 +76,10 @@ class Deployment(Workload):
         is_whole = updated == counts.get("availableReplicas", 0) == replicas
         return _is_seen(snapshot.workload) and is_whole and counts.get("replicas", updated) == updated
 
+    def is_noticed(self, snapshot: Snapshot) -> bool:
+        """Whether the status is about the newest spec; before there is any status, `findings` tells of it."""
+        return not status(snapshot.workload) or _is_seen(snapshot.workload)
+
     def progress(self, snapshot: Snapshot) -> str:
         """Return how many replicas serve, and of how many a rollout has yet to come."""
         counts, replicas = status(snapshot.workload), _replicas(snapshot.workload)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from packager.cluster.diagnosis import diagnose
-from packager.cluster.past import Past
+from packager.cluster.past import Memory, Past
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import NEVER, Finding, Phase, Verdict
 from packager.workloads.deployment.life import Deployment
@@ -175,6 +175,20 @@ def test_a_controller_that_is_away() -> None:
     [finding] = judged(deployment(seen=0), age=9).findings
     message = "no controller has reacted: the Deployment controller is not running"
     assert (finding.reason, finding.message) == ("ControllerSilent", message)
+
+
+def test_a_change_that_the_controller_does_not_notice_but_not_at_once() -> None:
+    changed = deployment(**ALL)
+    changed["metadata"]["generation"] = 2
+    snapshot = Snapshot(changed, (replica_set(1),), (pod(0), pod(1)), (), 500)
+    memory = Memory(KIND)
+    assert diagnose(KIND, snapshot, memory.add(snapshot, 100)).findings == ()
+    assert diagnose(KIND, snapshot, memory.add(snapshot, 107)).findings == ()
+    verdict = diagnose(KIND, snapshot, memory.add(snapshot, 109))
+    message = "the Deployment controller has not acted on the change for 9 s"
+    assert (verdict.phase, verdict.summary, verdict.findings[0].reason) == (Phase.STUCK, message, "ControllerSilent")
+    changed["status"]["observedGeneration"] = 2
+    assert diagnose(KIND, snapshot, memory.add(snapshot, 110)).phase is Phase.SERVING
 
 
 def test_a_controller_that_has_told_something_is_not_away() -> None:
