@@ -293,6 +293,21 @@ def test_an_image_that_only_this_machine_has(doctor: Doctor, cluster: FakeCluste
     assert ("image", "unknown") in doctor().not_ok()
 
 
+GPUS = ("--with", "gpu", "--set", "GPU_COUNT=2", "--set", "GPU_VENDOR=amd.com")
+
+
+def test_several_gpus_in_a_pod_need_more_shared_memory(doctor: Doctor, mlpack: Mlpack) -> None:
+    fix = "mlpack configure hello-mpi --with shared-memory --set SHM_SIZE=8Gi"
+    message = "each worker has 2 GPUs and 64 MiB in /dev/shm, which is too little for most data loaders and for NCCL"
+    assert doctor(*GPUS).of("memory") == [(message, fix)]
+    assert mlpack(*fix.split()[1:]).code == 0
+    assert doctor().of("memory") == []
+
+
+def test_one_gpu_in_a_pod_needs_no_more_shared_memory(doctor: Doctor) -> None:
+    assert doctor("--with", "gpu", "--set", "GPU_COUNT=1").of("memory") == []
+
+
 CLAIMS = ("--storage", "pvc", "--set", "OUTPUT_CLAIM=results", "--set", "DATASET_CLAIM=data")
 
 

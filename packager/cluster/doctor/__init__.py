@@ -6,6 +6,7 @@ quota       the namespace's quotas
 nodes       room on the nodes
 reference   claims, secrets, names, and the server's own dry run
 beside      what the objects need that options put beside a workload
+memory      whether the processes of a pod can share enough of it
 results     whether results outlive the pods
 """
 
@@ -18,7 +19,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, MlpackError, ToolError, UnreachableError
-from packager.cluster.doctor import beside, image, nodes, permission, quota, reference, results, software
+from packager.cluster.doctor import beside, image, memory, nodes, permission, quota, reference, results, software
 from packager.cluster.doctor.case import unknown
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ CHECKS: dict[str, Check] = {
     "beside": beside.beside,
     "names": reference.names,
     "apply": reference.dry_run,
+    "memory": memory.shared_memory,
     "results": results.results,
 }
 """In the order in which a person mends things. Each can be understood, and can fail, without the others."""
