@@ -8,13 +8,19 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import many, payload, scale, startup
+from benchmarks import imports, many, payload, scale, startup
 from hatch_build import compile_templates
 
 if TYPE_CHECKING:
     from benchmarks.measure import Result
 
-BENCHMARKS = {"startup": startup.measure, "many": many.measure, "payload": payload.measure, "scale": scale.measure}
+BENCHMARKS = {
+    "startup": startup.measure,
+    "many": many.measure,
+    "payload": payload.measure,
+    "scale": scale.measure,
+    "imports": imports.measure,
+}
 
 
 def main() -> None:

@@ -351,7 +351,11 @@ SAID_ONCE = {
     r"^(manifest\.json|spec\.yaml|mlops\.env|/?kustomization\.ya?ml|Kustomization|patch\.yaml|site)$": {
         "package/layout.py"
     },
-    r"^(quickstart/?|/scripts|/k8s/mlops|/common/\*/k8s/mlops)$|quickstart/(scripts|k8s|common)": {"package/layout.py"},
+    # The zoo's packages, from which ours descend, are laid out alike.
+    r"^(quickstart/?|/scripts|/k8s/mlops|/common/\*/k8s/mlops)$|quickstart/(scripts|k8s|common)": {
+        "importers/intel/read.py",
+        "package/layout.py",
+    },
 }
 
 
@@ -375,6 +379,8 @@ def texts(module: str) -> set[str]:
 WORDS_OF_MPI = {
     "app/init.py": {"mpi"},  # the kind that a new model has, unless it is to have another
     "base/fields.py": {"mpi"},  # the example of an image's name
+    "importers/intel/manifests.py": {"launcher", "mpi"},  # what others have written for the operator
+    "importers/intel/read.py": {"mpi"},  # scripts of others that start it themselves
     "kubernetes/environment.py": {"mpi"},  # a variable that would break mpirun is set by nobody, in any kind
     "options.py": {"launcher"},  # what people read of GPUs, before they know of which kind their workload is
     "workloads/__init__.py": {"mpi"},  # the table of kinds

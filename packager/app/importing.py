@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from packager.base import atomic, yamlio
-from packager.base.errors import SpecError, UsageError
+from packager.base import atomic, plain, yamlio
+from packager.base.errors import MlpackError, SpecError, UsageError
 from packager.base.problems import Problem, ordered
 from packager.package.layout import SPEC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from packager.importers.draft import Draft
@@ -98,6 +99,29 @@ def import_mlcube(path: Path, destination: ModelDestination, choices: Choices) -
     return _written(lambda: read(path, str(path), choices), destination)
 
 
+def import_intel(
+    path: Path, destination: ModelDestination, *, models: Path | None = None, image: str | None = None
+) -> Iterator[Imported | MlpackError]:
+    """Import the spec of Intel's Model Zoo at `path`, or all of a folder: each, or why it could not be.
+
+    Args:
+        path: The spec, or a folder of specs.
+        destination: Where the model folders are made.
+        models: The checkout of the zoo; found from the path of the spec when None.
+        image: The image, in place of the spec's.
+
+    Raises:
+        SpecError: There is no spec of a package.
+    """
+    from packager.importers.intel import read, spec_files
+
+    for file, name in spec_files(path, str(path)):
+        try:
+            yield _written(partial(read, file, name, models, image), destination)
+        except MlpackError as error:
+            yield error
+
+
 def mlcube_choices(**values: Any) -> Choices:
     """Return what the user chooses for the import of an MLCube; see `packager.importers.mlcube.Choices`."""
     from packager.importers.mlcube import Choices
@@ -124,7 +148,8 @@ def _written(read: Callable[[], Draft], destination: ModelDestination) -> Import
             if isinstance(file.content, bytes):
                 target.write_bytes(file.content)
             else:
-                shutil.copyfile(file.content, target)
+                with plain.open_below(file.content.parent, file.content.name) as source, target.open("wb") as stream:
+                    shutil.copyfileobj(source, stream)
             target.chmod(0o755 if file.executable else 0o644)
         _check(work, draft, text)
         work.chmod(0o755)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.cli.console import emit_data, emit_json, say
+from packager.base.errors import MlpackError
+from packager.cli.console import emit_data, emit_json, print_error, say
 
 if TYPE_CHECKING:
     from packager.app.importing import Imported, ModelDestination
@@ -33,7 +34,7 @@ Image = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the verbs to `app`."""
     group = typer.Typer(help="Turn a workload of another system into a model folder.", no_args_is_help=True)
-    for verb in (mxjob, mlcube):
+    for verb in (mxjob, mlcube, intel):
         group.command()(verb)
     app.add_typer(group, name="import")
 
@@ -92,6 +93,40 @@ def mlcube(
         gpus=gpus,
     )
     _print(import_mlcube(path, _destination(output, force=force), choices), output)
+
+
+def intel(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A spec in tools/docker/specs, or a folder of them.")],
+    output: Output = [],  # noqa: B006
+    models: Annotated[
+        Path | None,
+        typer.Option("--models-dir", metavar="DIR", help="The checkout of the zoo.", show_default="that of the spec"),
+    ] = None,
+    image: Image = None,
+    force: Force = False,
+) -> None:
+    """Import specs of Intel's Model Zoo, each package as a model of its own."""
+    from packager.app.importing import import_intel
+
+    outcomes: list[Imported | MlpackError] = []
+    for outcome in import_intel(path, _destination(output, force=force), models=models, image=image):
+        outcomes.append(outcome)
+        if isinstance(outcome, MlpackError):
+            print_error(outcome)
+        elif "json" not in output:
+            _print(outcome, output)
+    if "json" in output:
+        emit_json(
+            {
+                "imported": [item.as_json() for item in outcomes if not isinstance(item, MlpackError)],
+                "errors": [item.as_json() for item in outcomes if isinstance(item, MlpackError)],
+            }
+        )
+    failures = [item for item in outcomes if isinstance(item, MlpackError)]
+    if failures:
+        if len(outcomes) > 1:
+            say(f"{len(outcomes) - len(failures)} imported, {len(failures)} failed")
+        raise typer.Exit(max(failure.exit_code for failure in failures))
 
 
 def _destination(output: list[str], *, force: bool) -> ModelDestination:

@@ -22,6 +22,7 @@ _REFERENCES = re.compile(r"\$\$|\$\(([^)]*)\)")
 _GPU = re.compile(r"(?P<vendor>[a-z0-9.-]+)/(?:nvidia-)?gpu")
 _OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
 _LONGEST_KEY = 100
+_FOLDER = r"/|(/\.?[A-Za-z0-9_+@][-A-Za-z0-9._+@]*)+"
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where POSIX shared memory is mounted
 
 
@@ -42,7 +43,7 @@ class ForeignContainer(Value, frozen=True):
         environment: The variables.
         requests: The resources.
         limits: The same.
-        port: The entry of the number of a named port.
+        directory: Where it starts; None for the image's working directory.
     """
 
     image: ForeignValue | None
@@ -51,6 +52,7 @@ class ForeignContainer(Value, frozen=True):
     environment: dict[str, Given]
     requests: dict[str, Given]
     limits: dict[str, Given]
+    directory: Given | None = None
 
 
 def read(template: ForeignValue, name: str, sketch: Sketch, ports: set[str]) -> ForeignContainer | None:
@@ -188,9 +190,11 @@ def _container(main: ForeignValue, sketch: Sketch, ports: set[str], lost: dict[s
                 words[key] = Given(listed_words, entry.origin)
                 for position, word in enumerate(listed_words):
                     _needs(word, lost, entry.items()[position])
-    if directory := main.child("workingDir"):
-        hint = "the image's own is used: set WORKDIR in the image"
-        directory.leave("is not carried over: a spec has no working directory", hint)
+    directory = main.child("workingDir")
+    folder = directory.text() if directory else None
+    if directory and folder is not None and not re.fullmatch(_FOLDER, folder):
+        directory.leave("is not carried over: expected an absolute path", "set WORKDIR in the image")
+        folder = None
     listed = main.child("ports")
     for port in listed.items() if listed else ():
         if _name_of(port) in ports:
@@ -199,7 +203,8 @@ def _container(main: ForeignValue, sketch: Sketch, ports: set[str], lost: dict[s
             port.leave("is not carried over: only a Deployment has ports")
     requests, limits = _resources(main.child("resources"), sketch)
     image = main.child("image")
-    return ForeignContainer(image, words.get("command"), words.get("args"), environment, requests, limits)
+    start = Given(folder, directory.origin) if directory and folder is not None else None
+    return ForeignContainer(image, words.get("command"), words.get("args"), environment, requests, limits, start)
 
 
 def _needs(word: str, lost: dict[str, ForeignValue], entry: ForeignValue) -> None:

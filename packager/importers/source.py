@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Document, Location
 
 _UNPRINTABLE = re.compile(r"[^ -~]+")
-_LONGEST_COMMENT = 100
+_LONGEST_COMMENT = 160
 
 
 class ValueOrigin(Value, frozen=True):

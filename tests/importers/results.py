@@ -63,12 +63,15 @@ def imported(result: Imported, models: Path) -> dict[str, Any]:
     }
 
 
-def refused(run: Callable[[], Imported]) -> dict[str, Any]:
-    """Return the message and the problems of an import that is refused."""
+def refused(run: Callable[[], Imported], root: Path | None = None) -> dict[str, Any]:
+    """Return the message and the problems of an import that is refused; `root` is the folder of a test."""
     with pytest.raises(SpecError) as error:
         run()
     assert error.value.exit_code == 3
-    return {"message": str(error.value), "problems": [str(problem) for problem in error.value.problems]}
+    return {
+        "message": str(error.value),
+        "problems": [str(problem).replace(str(root), "ROOT") for problem in error.value.problems],
+    }
 
 
 def check_package(result: Imported, folder: Path, kubectl: Path) -> None:

@@ -324,6 +324,7 @@ class _Import:
         if mode != "local":
             for one in replicas:
                 self.sketch.put((*place, "roles", one.role), {}, one.entry.origin)
+        self._directory(place, replicas)
         self._environments(mode, replicas)
         if mode == "local":
             self.sketch.put((*place, "kind"), "Job", origin)
@@ -346,6 +347,19 @@ class _Import:
         if mode == "tune":
             self.sketch.put((*place, "success"), ["tuner"], decided("what the operator waited for"))
             self._tuning(place, replicas)
+
+    def _directory(self, place: Location, replicas: list[Replicas]) -> None:
+        """Put the folder in which programs start, if it is the same for all roles."""
+        folders = {_value(one.container.directory) for one in replicas}
+        for one in replicas:
+            if (given := one.container.directory) is None:
+                continue
+            if len(folders) == 1:
+                self.sketch.put((*place, "workdir"), given.value, given.origin)
+            else:
+                hint = "the image's own is used: set WORKDIR in the image"
+                message = "workingDir is not carried over: the roles start in different folders"
+                self.ledger.findings.append(given.origin.problem(message, hint))
 
     def _shared(self, place: Location, mode: str, replicas: list[Replicas]) -> bool:
         """Put the program into the overlay if all roles run the same; return whether they do."""

@@ -1,0 +1,295 @@
+"""Reads the Kubernetes manifests of a package: Pods, MPIJobs, Deployments, and the containers of Argo's Workflows.
+
+IntelAI/models, k8s/<use case>/<framework>/<model>/<mode>/<precision>/mlops/<use>/<storage>/.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from packager.base import yamlio
+from packager.base.problems import Problem, show
+from packager.importers.container import complaint_about
+from packager.importers.draft import Sketch, named
+from packager.importers.intel.code import plain_path
+from packager.importers.source import ForeignValue, Ledger, Source, ValueOrigin, decided, read_bytes
+from packager.package.layout import KUSTOMIZATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from packager.base.yamlio import Location
+
+_STORAGES = ("user-mounted-nfs", "user-allocated-pvc")
+_MOST_FILES = 50
+_CONTAINERS = {
+    "Pod": ("spec", "containers"),
+    "MPIJob": ("spec", "mpiReplicaSpecs", "Launcher", "template", "spec", "containers"),
+    "Deployment": ("spec", "template", "spec", "containers"),
+}
+"""Where the containers of each kind are, in the order in which their image becomes that of the package."""
+# Values that the package sets by other means.
+_IDS = ("USER_ID", "GROUP_ID", "FS_ID", "USER_NAME", "GROUP_NAME")
+_START = 'MODEL_DIR="$0" && export MODEL_DIR && cd "$0" && exec "$@"'
+"""Starts a program in a folder of the image, which it finds in MODEL_DIR: a spec has neither."""
+
+
+def image(folder: str, root: Path) -> ForeignValue | None:
+    """Return the image that the manifests of a folder run: of a Pod or an MPIJob, else of a Deployment; or None."""
+    images: dict[str, ForeignValue] = {}
+    for source in _sources(folder, root, Ledger()):
+        kind = source.root.child("kind")
+        path = _CONTAINERS.get(str(kind.value)) if kind else None
+        listed = source.root.at(*path) if path else None
+        if kind and listed and isinstance(listed.value, list) and listed.value:
+            entry = listed.items()[0].at("image")
+            if entry:
+                images.setdefault(str(kind.value), entry)
+    return next((images[kind] for kind in _CONTAINERS if kind in images), None)
+
+
+def put(sketch: Sketch, folder: str, root: Path, ledger: Ledger, own: ForeignValue) -> None:
+    """Put an overlay for each use below `folder`; adds a problem when no manifest makes one."""
+    top = plain_path(root, folder)
+    uses = sorted(path.name for path in top.iterdir() if path.is_dir() and not path.is_symlink()) if top else []
+    for use in uses:
+        below = f"{folder}/{use}"
+        storages = [storage for storage in _STORAGES if plain_path(root, f"{below}/{storage}")]
+        chosen = f"{below}/{storages[0]}" if storages else below
+        for other in storages[1:]:
+            message = "is not carried over: storage is an option of a site"
+            ledger.findings.append(Problem(f"{below}/{other}", 0, 0, message, "--with nfs, or --with pvc"))
+        reader = _Use(sketch, use, ledger)
+        for source in _sources(chosen, root, ledger):
+            reader.add(source)
+        reader.finish()
+    if "overlays" not in sketch.data and not ledger.problems:
+        own.refuse(f"expected a Pod, an MPIJob or a Deployment below {folder}, found none", at_key=True)
+
+
+def _sources(folder: str, root: Path, ledger: Ledger) -> Iterator[Source]:
+    """Yield the documents of the manifests in a folder, deepest first by name."""
+    top = plain_path(root, folder)
+    if top is None:
+        return
+    paths = sorted(path for path in top.rglob("*.yaml") if not path.is_symlink() and path.is_file())
+    for path in [path for path in paths if path.name not in KUSTOMIZATIONS][:_MOST_FILES]:
+        shown = path.relative_to(root).as_posix()
+        documents, problems = yamlio.load_all(read_bytes(path, shown), shown)
+        ledger.problems.extend(problems)
+        for document in documents:
+            if isinstance(document.data, dict):
+                yield Source(document, ledger, shown)
+
+
+class _Use:
+    """The manifests of one use."""
+
+    def __init__(self, sketch: Sketch, use: str, ledger: Ledger) -> None:
+        self.sketch = sketch
+        self.use = use
+        self.ledger = ledger
+        self.variables: dict[str, tuple[str, ValueOrigin]] = {}
+        self.overlays: list[str] = []
+
+    def add(self, source: Source) -> None:
+        """Take over one manifest."""
+        root = source.root
+        kind_entry = root.child("kind")
+        kind = kind_entry.value if kind_entry else None
+        readers = {
+            "ConfigMap": self._config_map,
+            "Pod": self._pod,
+            "MPIJob": self._mpi_job,
+            "Deployment": self._deployment,
+            "Workflow": self._workflow,
+        }
+        if kind in readers:
+            readers[str(kind)](root)
+        elif kind == "Service":
+            self._leave(root, "is not carried over: a Deployment has one", "--with expose opens it to the outside")
+        else:
+            self._leave(root, f"({show(kind)}) is not carried over")
+
+    def finish(self) -> None:
+        """Give the overlays the variables of the use."""
+        for overlay in self.overlays:
+            for name, (value, origin) in self.variables.items():
+                self.sketch.put(("overlays", overlay, "environment", name), value, origin)
+
+    def _leave(self, entry: ForeignValue, message: str, hint: str | None = None) -> None:
+        self.ledger.findings.append(entry.problem(message if entry.path == "" else f"{entry.path} {message}", hint))
+
+    def _config_map(self, root: ForeignValue) -> None:
+        data = root.at("data")
+        for entry in data.children() if data else ():
+            text = entry.text()
+            if text is None:
+                continue
+            if entry.key in _IDS:
+                self._leave(entry, "is not carried over", "mlpack configure --uid, --gid")
+            elif entry.key in ("LD_LIBRARY_PATH", "MODEL_DIR"):
+                self._leave(entry, "is not carried over: the image and the command have it")
+            elif complaint := complaint_about(entry.key, text):
+                self._leave(entry, f"is not carried over: {complaint}")
+            else:
+                shortened = re.sub(rf":\$\{{?{re.escape(entry.key)}\}}?$", "", text)
+                if shortened != text:
+                    self._leave(entry, f"loses ':${entry.key}', which nothing expands")
+                self.variables[entry.key] = (shortened, entry.origin)
+                if entry.key == "CHECKPOINT_DIR":
+                    self._leave(entry, "has to be below OUTPUT_DIR, where the program may write")
+
+    def _overlay(self, name: str, kind: str, origin: ValueOrigin) -> Location:
+        overlay = named(name, prefix="use", longest=20).name
+        self.overlays.append(overlay)
+        self.sketch.put(("overlays", overlay, "kind"), kind, origin)
+        return ("overlays", overlay)
+
+    def _pod(self, root: ForeignValue) -> None:
+        spec = root.at("spec")
+        listed = spec.at("containers") if spec else None
+        containers = listed.items() if listed else []
+        if spec is None or not containers:
+            root.refuse("expected spec.containers")
+            return
+        for key in ("initContainers", "restartPolicy", "serviceAccountName"):
+            if entry := spec.child(key):
+                self._leave(
+                    entry, "is not carried over", "results go to OUTPUT_DIR, which exists" if key[0] == "i" else None
+                )
+        if self._is_other_image(containers[0]):
+            return
+        place = self._overlay(self.use, "Pod", spec.origin)
+        self._program(place, containers[0])
+
+    def _program(self, place: Location, container: ForeignValue) -> None:
+        """Put the command of a container, which starts in a folder of the image."""
+        words = [word for key in ("command", "args") for word in self._words(container, key)]
+        directory = container.at("workingDir")
+        folder = directory.text() if directory else None
+        if folder and words:
+            words = ["/bin/sh", "-c", _START, folder, *words]
+        elif folder:
+            self._leave(container, f"starts in the image's own working directory, not in {show(folder)}")
+        if words:
+            self.sketch.put((*place, "command"), words, container.origin)
+
+    def _words(self, container: ForeignValue, key: str) -> list[str]:
+        entry = container.at(key)
+        return (entry.words() or []) if entry else []
+
+    def _is_other_image(self, container: ForeignValue) -> bool:
+        """Whether a container runs another image than the package's; adds a finding when it does."""
+        entry = container.at("image")
+        text = ((entry.text() if entry else None) or "").removeprefix("docker.io/")
+        own = self.sketch.data.get("image", {})
+        is_own = not text or text == f"{own.get('name')}:{own.get('tag')}"
+        if not is_own:
+            message = f"runs another image than the package, {show(text)}: it is not carried over"
+            self._leave(container, message, "import it as a model of its own")
+        return not is_own
+
+    def _mpi_job(self, root: ForeignValue) -> None:
+        spec = root.at("spec")
+        roles = spec.at("mpiReplicaSpecs") if spec else None
+        listed = roles.at("Launcher", "template", "spec", "containers") if roles else None
+        containers = listed.items() if listed else []
+        if spec is None or roles is None or not containers:
+            root.refuse("expected spec.mpiReplicaSpecs.Launcher.template.spec.containers")
+            return
+        if self._is_other_image(containers[0]):
+            return
+        place = self._overlay(self.use, "MPIJob", spec.origin)
+        workers = roles.at("Worker", "replicas")
+        count = workers.whole(1, 10_000) if workers else 1
+        if workers:
+            self.sketch.put((*place, "workers"), count, workers.origin)
+        slots = spec.at("slotsPerWorker")
+        if slots and (number := slots.whole(1, 1_000)):
+            self.sketch.put((*place, "slots_per_worker"), number, slots.origin)
+        container = containers[0]
+        words = [word for key in ("command", "args") for word in self._words(container, key)]
+        rest = self._mpirun(place, words, container)
+        directory = container.at("workingDir")
+        folder = directory.text() if directory else None
+        if folder and rest:
+            rest = ["/bin/sh", "-c", _START, folder, *rest]
+        self.sketch.put((*place, "command"), rest, container.origin)
+
+    def _mpirun(self, place: Location, words: list[str], entry: ForeignValue) -> list[str]:
+        """Take the options of mpirun off the words, and return the program that each rank runs."""
+        rest = words[1:] if words[:1] == ["mpirun"] else list(words)
+        if words[:1] != ["mpirun"]:
+            return rest
+        while rest and rest[0].startswith("-"):
+            option = rest.pop(0)
+            name = option.lstrip("-")
+            if name == "allow-run-as-root":
+                continue
+            value = rest.pop(0) if rest else ""
+            if name in ("np", "n") and value.isdigit():
+                self.sketch.put((*place, "processes"), int(value), entry.origin)
+            elif name == "mca" and rest:
+                self.sketch.put((*place, "environment", f"OMPI_MCA_{value}"), rest.pop(0), entry.origin)
+            elif name not in ("x", "bind-to"):
+                self._leave(entry, f"of mpirun, {option} {value} is not carried over")
+        return rest
+
+    def _deployment(self, root: ForeignValue) -> None:
+        spec = root.at("spec")
+        listed = spec.at("template", "spec", "containers") if spec else None
+        containers = listed.items() if listed else []
+        if spec is None or not containers:
+            root.refuse("expected spec.template.spec.containers")
+            return
+        if self._is_other_image(containers[0]):
+            return
+        place = self._overlay(self.use, "Deployment", spec.origin)
+        replicas = spec.at("replicas")
+        if replicas and (count := replicas.whole(1, 1_000)):
+            self.sketch.put((*place, "replicas"), count, replicas.origin)
+        ports = containers[0].at("ports")
+        numbers = [port.at("containerPort") for port in ports.items()] if ports else []
+        entries = [number for number in numbers if number is not None]
+        for index, entry in enumerate(entries[:10]):
+            if port_number := entry.whole(1024, 65_535):
+                name = "grpc" if port_number == 8500 else "http" if index == 0 else f"port-{index}"
+                self.sketch.put((*place, "ports", name, "port"), port_number, entry.origin)
+                if name == "grpc":
+                    self.sketch.put((*place, "ports", name, "protocol"), "grpc", entry.origin)
+        if not entries:
+            self.sketch.put(
+                (*place, "ports", "grpc"), {"port": 8500, "protocol": "grpc"}, decided("TensorFlow Serving's")
+            )
+        pod = spec.at("template", "spec")
+        if pod and (volumes := pod.child("volumes")):
+            self._leave(volumes, "are not carried over: put the model into the image, or use a storage option")
+        self._program(place, containers[0])
+
+    def _workflow(self, root: ForeignValue) -> None:
+        """Each container of a Workflow becomes a Job; what makes objects of Kubernetes is left out."""
+        templates = root.at("spec", "templates")
+        made: list[str] = []
+        for template in templates.items() if templates else ():
+            name_entry = template.at("name")
+            name = (name_entry.text() if name_entry else None) or "step"
+            container = template.at("container")
+            if container is None:
+                if "steps" in (template.value or {}):
+                    continue
+                self._leave(template, f"({show(name)}) is not carried over: a package makes its own objects")
+                continue
+            if self._is_other_image(container):
+                continue
+            short = "train" if "train" in name else "accuracy" if "accuracy" in name else name
+            place = self._overlay(short, "Job", template.origin)
+            made.append(short)
+            limit = template.at("retryStrategy", "limit")
+            if limit and (retries := limit.whole(0, 100)) is not None:
+                self.sketch.put((*place, "retries"), retries, limit.origin)
+            self._program(place, container)
+        steps = f"deploy these overlays one after the other: {', '.join(made)}" if made else None
+        self._leave(root, "the order of its steps is not carried over", steps)

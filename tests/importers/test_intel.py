@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from packager.app.importing import Imported, ModelDestination, import_intel
+from packager.base.errors import MlpackError, SpecError
+from tests.importers.results import SCALARS, TEXTS, check_outcome, check_package, imported, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_golden.plugin import GoldenTestFixture
+
+    from tests.conftest import Outcome
+
+SPECS = "tools/docker/specs"
+
+
+def write(root: Path, tree: dict[str, str]) -> Path:
+    for name, content in tree.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+        path.chmod(0o755 if content.startswith("#!") else 0o644)
+    return root
+
+
+def one(path: Path, models: Path) -> Imported:
+    (outcome,) = import_intel(path, ModelDestination(models))
+    if isinstance(outcome, MlpackError):
+        raise outcome
+    return outcome
+
+
+@pytest.mark.golden_test("../golden/import/intel/zoo.yml")
+def test_what_becomes_of_a_zoo(
+    golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kubectl: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    zoo = write(tmp_path / "zoo", golden["tree"])
+    outcomes = list(import_intel((zoo / SPECS).relative_to(tmp_path), ModelDestination(tmp_path / "models")))
+    made = [outcome for outcome in outcomes if isinstance(outcome, Imported)]
+    assert len(made) == len(outcomes)
+    results = {result.folder.name: imported(result, tmp_path / "models") for result in made}
+    assert results == golden.out["models"]
+    for result in made:
+        packages = tmp_path / "packages" / result.folder.name
+        check_package(result, packages, kubectl)
+        assert [path.name for path in packages.iterdir()] == [f"{result.folder.name}.tar.gz"]
+
+
+@pytest.mark.golden_test("../golden/import/intel/refused.yml")
+def test_what_is_no_spec(golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is read outside of the checkout, and no link is followed in it."""
+    monkeypatch.chdir(tmp_path)
+    root = write(
+        tmp_path / "zoo", {"good": "", "with-link/a": "", "with-folder-link/a": "", f"{SPECS}/x/y_spec.yml": ""}
+    )
+    (tmp_path / "secret").write_text("secret", encoding="utf-8")
+    for link, target in (("link", "../secret"), ("linked", ".."), ("with-link/b", "../../secret")):
+        (root / link).symlink_to(target)
+    (root / "with-folder-link/b").symlink_to("../..")
+    os.mkfifo(root / "pipe")
+    path = root / SPECS / "x/y_spec.yml"
+    messages = {}
+    for case, text in golden["cases"].items():
+        path.write_text(text, encoding="utf-8")
+        messages[case] = refused(lambda: one(path.relative_to(tmp_path), tmp_path / "models"), root)
+        assert not (tmp_path / "models").exists() or not any((tmp_path / "models").iterdir())
+    assert messages == golden.out["problems"]
+
+
+SMALL = {
+    "quickstart/a.sh": '#!/bin/sh\necho "$PWD|$MODEL_DIR|$*"\n',
+    f"{SPECS}/tensorflow/small_spec.yml": """\
+releases: {v: {tag_specs: ["{small}"]}}
+slice_sets:
+  small:
+    - args: [PACKAGE_NAME=small-fp32-training]
+      documentation: {text_replace: {<docker image>: "example/small:1"}}
+      files: [{source: quickstart, destination: quickstart}]
+""",
+}
+
+
+def test_a_script_starts_in_the_folder_of_the_code(tmp_path: Path) -> None:
+    zoo = write(tmp_path / "zoo", SMALL)
+    result = one(zoo / SPECS / "tensorflow/small_spec.yml", tmp_path / "models")
+    code = result.folder
+    done = subprocess.run(
+        [str(code / "run/a.sh")],
+        env={"PATH": os.environ["PATH"], "MODEL_DIR": "/x", "SCRIPT_ARGS": "--steps 3"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{code}|{code}|--steps 3\n"
+
+
+def test_code_that_is_too_large_runs_from_the_image(tmp_path: Path, kubectl: Path) -> None:
+    zoo = write(tmp_path / "zoo", SMALL | {"quickstart/data.txt": "x" * 300_000})
+    result = one(zoo / SPECS / "tensorflow/small_spec.yml", tmp_path / "models")
+    spec = yaml.safe_load((result.folder / "spec.yaml").read_text(encoding="utf-8"))
+    assert (spec["files"], spec["assets"]) == (["run"], ["quickstart"])
+    assert spec["environment"]["CODE_DIR"] == "/workspace/small-fp32-training"
+    assert any("does not fit into ConfigMaps" in finding.message for finding in result.findings)
+    check_package(result, tmp_path / "packages", kubectl)
+
+
+def test_what_the_command_prints(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    write(tmp_path / "zoo", SMALL | {f"{SPECS}/tensorflow/wrong_spec.yml": "PACKAGE_NAME=: ["})
+    done = mlpack("import", "intel", f"zoo/{SPECS}", "-o", "models")
+    assert (done.code, done.stdout.splitlines()[-1]) == (3, "models/small-fp32-training/spec.yaml")
+    assert done.stderr.endswith("1 imported, 1 failed\n")
+    again = mlpack("import", "intel", f"zoo/{SPECS}", "-o", "models", "-o", "json", "--force")
+    assert [item["folder"] for item in again.json["imported"]] == ["models/small-fp32-training"]
+    assert [item["exit_code"] for item in again.json["errors"]] == [3]
+    outside = tmp_path / "alone_spec.yml"
+    outside.write_text(SMALL[f"{SPECS}/tensorflow/small_spec.yml"], encoding="utf-8")
+    alone = mlpack("import", "intel", outside)
+    assert (alone.code, "--models-dir names the checkout of the zoo" in alone.stderr) == (3, True)
+    assert mlpack("import", "intel", outside, "--models-dir", "zoo").code == 0
+    assert mlpack("import", "intel", tmp_path / "models").code == 3
+
+
+def test_the_same_zoo_gives_the_same_bytes_wherever_it_is(tmp_path: Path) -> None:
+    texts = set()
+    for name in ("one", "two"):
+        zoo = write(tmp_path / name / "zoo", SMALL)
+        result = one(zoo / SPECS / "tensorflow/small_spec.yml", tmp_path / name / "models")
+        texts.add((result.folder / "spec.yaml").read_bytes())
+    assert len(texts) == 1
+
+
+def test_a_spec_that_is_a_link_is_left_out_of_a_folder(tmp_path: Path) -> None:
+    zoo = write(tmp_path / "zoo", SMALL)
+    (zoo / SPECS / "tensorflow/link_spec.yml").symlink_to("small_spec.yml")
+    assert len(list(import_intel(zoo / SPECS, ModelDestination(tmp_path / "models")))) == 1
+    (zoo / SPECS / "tensorflow/small_spec.yml").unlink()
+    with pytest.raises(SpecError):
+        list(import_intel(zoo / SPECS, ModelDestination(tmp_path / "models")))
+
+
+DOCUMENTS = st.fixed_dictionaries({"name": TEXTS, "uri": st.just("models/note") | TEXTS})
+SLICES = st.fixed_dictionaries(
+    {
+        "args": st.just(["PACKAGE_NAME=net-fp32-training"])
+        | st.builds(lambda name: [f"PACKAGE_NAME={name}"], st.just("other") | TEXTS),
+        "files": st.just([{"source": "quickstart", "destination": "quickstart"}])
+        | st.lists(st.fixed_dictionaries({"source": st.just("quickstart") | TEXTS, "destination": TEXTS}), max_size=2),
+    },
+    optional={
+        "documentation": st.fixed_dictionaries(
+            {},
+            optional={
+                "text_replace": st.dictionaries(
+                    st.sampled_from(["<docker image>", "<model name>", "<use case>"]), st.just("a/b:1") | SCALARS
+                ),
+                "docs": st.lists(
+                    st.fixed_dictionaries({"name": TEXTS, "uri": st.just("models/note") | TEXTS}), max_size=2
+                ),
+            },
+        )
+        | SCALARS,
+        "downloads": st.lists(st.dictionaries(st.sampled_from(["source", "destination"]), SCALARS), max_size=2),
+        "partials": SCALARS,
+        "other": st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=2), max_leaves=3),
+    },
+)
+
+
+def test_any_spec_is_imported_or_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
+    zoo = write(tmp_path_factory.mktemp("zoo"), SMALL | {"note": "Note.\x07"})
+    path = zoo / SPECS / "tensorflow/small_spec.yml"
+    made: list[Imported] = []
+
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+    @given(entry=SLICES)
+    def check(entry: dict[str, object]) -> None:
+        spec = {"releases": {"v": {"tag_specs": ["{small}"]}}, "slice_sets": {"small": [entry]}}
+        path.write_text(yaml.safe_dump(spec), encoding="utf-8")
+        models = tmp_path_factory.mktemp("models")
+        result = check_outcome(lambda: one(path, models), models)
+        made.extend([result] if result else [])
+
+    check()
+    assert len(made) > 5
