@@ -82,6 +82,7 @@ def parsed(module: str, package: Path = PACKAGE) -> ast.Module:
 # What is tested of more than one module: of a folder as a whole, or of all verbs.
 TESTS_OF_MANY = {
     "build/test_determinism.py": "a whole build",
+    "build/test_everything.py": "the package of a model with every key for code",
     "build/test_packages.py": "the packages of the bundled models, built and rendered",
     "cli/test_elsewhere.py": "all verbs",
     "cli/test_no_temporary_folder.py": "all verbs",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from packager.package import tree
 from packager.package.layout import OVERLAYS as FOLDER
 from packager.spec import catalog, load
 from packager.spec.settings import parse_setting
-from tests import demo, kinds, kubectls
+from tests import demo, everything, kinds, kubectls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -193,3 +194,19 @@ def test_the_words_of_a_command(tmp_path: Path) -> None:
     manifests = [document.data for document in yamlio.load_all(rendered.encode(), "")[0]]
     [manifest] = [item for item in manifests if item["kind"] == "Job"]
     assert manifest["spec"]["template"]["spec"]["containers"][0]["args"] == WORDS
+
+
+def test_every_key_for_code(tmp_path: Path) -> None:
+    """Code in three ConfigMaps, scripts to choose from, a folder to start in, init: in an overlay of every kind."""
+    loaded = load.load(everything.write(tmp_path / "model"))
+    site = Options(root="/srv", site=select(["nfs"], ["NFS_SERVER=nfs.example.com"]))
+    package = tmp_path / "package"
+    package.mkdir()
+    tree.write(render.render(plan(loaded, loaded.spec.variants[0], site)), package)
+    write(tmp_path, *(f"package/{FOLDER}/{overlay}" for overlay in everything.OVERLAYS), prefix="alice-")
+    rendered = assert_alike(tmp_path)
+    for overlay in everything.OVERLAYS:
+        assert f"name: alice-everything-{overlay}\n" in rendered
+    names = set(re.findall(r"name: (\S*everything-scripts\S*)", rendered))
+    assert len(names) == 3 * len(everything.OVERLAYS)
+    assert all(name.startswith("alice-") for name in names)

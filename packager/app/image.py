@@ -17,8 +17,10 @@ from packager.base.paths import argument
 from packager.build.plan import Options, check_options
 from packager.cluster import manifests
 from packager.configure.settings import Files, value
+from packager.kubernetes.manifest import Manifest, mapping
 from packager.package.opened import opened
 from packager.verify import rendering
+from packager.workloads import structures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -149,6 +151,7 @@ def build(request: ImageRequest) -> Iterator[Build]:
     with opened(request.package) as package:
         dockerfile(package)
         images = names(package, chosen_overlays(package, request.overlay), request)
+        _check_own(package, images)
         tool = builder(request.program, request.runner)
         command = tool.build(images.own, package.folder, request.arguments)
         shown = tuple(word.replace(str(package.folder), str(package.source)) for word in command)
@@ -161,11 +164,18 @@ def push(request: ImageRequest) -> Push:
     check_options(Options(registry=request.registry))
     with opened(request.package) as package:
         images = names(package, chosen_overlays(package, request.overlay), request)
+        _check_own(package, images)
     for image in images.own:
         check_pushable(image)
     tool = builder(request.program, request.runner)
     commands = {image: tuple(tool.push(image, request.arguments)) for image in images.own}
     return Push(commands, images.others, tool)
+
+
+def _check_own(package: Package, images: Images) -> None:
+    if not images.own:
+        message = f"{package.source}: the image is built elsewhere: {', '.join(images.others)}"
+        raise UsageError(message, hint="choose another overlay")
 
 
 def _manual_command(package: Package, command: Callable[[Path], list[str]]) -> str:
@@ -226,6 +236,9 @@ def names(package: Package, overlays: Sequence[str], request: ImageRequest) -> I
         applied = manifests.load(rendered.manifests, f"{package.source}, {overlay}", f"{package.name}-{overlay}")
         image, *further = [_image(one) for one in applied.per_workload]
         users = [one.shown for one in applied.per_workload[1:]]
+        if _is_built_elsewhere(applied):
+            others[image] = applied.per_workload[0].shown
+            continue
         others |= {other: user for other, user in zip(further, users, strict=True) if other != image}
         if request.registry is not None:
             prefix = f"{value(Files(package), overlay, 'REGISTRY')}/"
@@ -239,6 +252,12 @@ def names(package: Package, overlays: Sequence[str], request: ImageRequest) -> I
 def _image(applied: Manifests) -> str:
     """Return the image of the pods in which the main workload computes."""
     return str(applied.kind.pod_template(applied.workload)["containers"][0]["image"])
+
+
+def _is_built_elsewhere(applied: Manifests) -> bool:
+    """Whether the main workload has an image that is not the package's, as its overlay says."""
+    annotations = (mapping(pods.metadata.get("annotations")) for pods in structures.pods(Manifest(applied.workload)))
+    return any("mlpack/image" in those for those in annotations)
 
 
 def dockerfile(package: Package) -> Path:
@@ -259,6 +278,8 @@ def check_pushable(image: str) -> None:
     Raises:
         UsageError: The image has no registry but this machine.
     """
+    if "@" in image:
+        raise UsageError(f"{image} has a digest: it is in its registry already", hint="nothing has to be pushed")
     host = image.partition("/")[0]
     if host == "localhost":
         raise UsageError(

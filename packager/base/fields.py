@@ -137,6 +137,14 @@ ImageTag = Annotated[
         examples=["1.0.0"],
     ),
 ]
+Digest = Annotated[
+    str,
+    Meta(
+        pattern=anchored(r"sha256:[0-9a-f]{64}"),
+        title="sha256: and 64 hexadecimal digits",
+        examples=[f"sha256:{'0' * 64}"],
+    ),
+]
 Registry = Annotated[
     str,
     Meta(

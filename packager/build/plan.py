@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from packager import __version__
 from packager.base.errors import UsageError
-from packager.base.fields import Parameter, text
+from packager.base.fields import Parameter, Resources, text
 from packager.base.names import REGISTRY
 from packager.base.problems import similar
-from packager.base.values import Value, field
+from packager.base.values import Value, field, replace
 from packager.build.selection import Selection
 from packager.kubernetes import configmap
 from packager.kubernetes.mountpath import ROOT
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from packager.base.fields import Environment
     from packager.spec.files import SourceFile
     from packager.spec.load import LoadedSpec
-    from packager.spec.model import Spec, Variant
+    from packager.spec.model import Image, Spec, Variant
     from packager.workloads import AnyOverlay
+    from packager.workloads.overlay import OverlayImage
     from packager.workloads.program import Program
 
 
@@ -83,6 +84,7 @@ class PlannedOverlay(Value, frozen=True):
         program: What the container that computes starts.
         variables: Its mlops.env, in order.
         init: What each of its pods runs before.
+        image: Its image without the registry.
     """
 
     name: str
@@ -91,11 +93,17 @@ class PlannedOverlay(Value, frozen=True):
     program: Program
     variables: tuple[Variable, ...]
     init: Program | None = None
+    image: str = ""
 
     @property
     def folder(self) -> str | None:
         """Where the program starts, for people; None where the spec says nothing of it."""
         return f"`{directory(self.run.workdir)}`".replace("/MODEL_DIR", "MODEL_DIR") if self.run.workdir else None
+
+    @property
+    def repository(self) -> str:
+        """The image without its registry, tag and digest."""
+        return self.image.partition("@")[0].partition(":")[0]
 
     @property
     def below_root(self) -> tuple[str, ...]:
@@ -217,7 +225,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
         name=name,
         spec=spec,
         variant=variant,
-        image=f"{spec.image.name}:{spec.image.tag}",
+        image=_reference(spec.image),
         variables=_variables(spec, (spec.environment, variant.environment), name, options, _common(runs)),
         code=tuple(_code(sources.files)),
         overlays=tuple(_overlay(spec, variant, overlay, name, options) for overlay in overlays),
@@ -269,10 +277,22 @@ def _code(files: Sequence[SourceFile]) -> Iterator[CodePart]:
 
 def _overlay(spec: Spec, variant: Variant, overlay: str, name: str, options: Options) -> PlannedOverlay:
     values = spec.overlays[overlay]
+    if variant.resources != Resources():
+        values = replace(values, resources=spec.resources(variant, overlay))
+    if values.image and values.image.registry and options.registry is None:
+        options = replace(options, registry=values.image.registry)
     run = values.run(variant.run)
     variables = _variables(spec, spec.environments(variant, overlay), name, options, run)
     init = run.init.program(run.workdir) if run.init else None
-    return PlannedOverlay(overlay, values, run, values.program(run), variables, init)
+    return PlannedOverlay(
+        overlay, values, run, values.program(run), variables, init, _reference(values.image or spec.image)
+    )
+
+
+def _reference(image: Image | OverlayImage) -> str:
+    """Return what an image is called behind its registry."""
+    tag, digest = (f":{image.tag}" if image.tag else ""), (f"@{image.digest}" if image.digest else "")
+    return f"{image.name}{tag}{digest}"
 
 
 def _common(runs: Sequence[Run]) -> Run:

@@ -88,5 +88,7 @@ def show(
             parameters.append((key, text(parameter.value), parameter.description))
         emit_table(parameters)
     emit("")
-    emit(f"image {spec.image.registry}/{spec.image.name}:{spec.image.tag}")
+    tag, digest = spec.image.tag, spec.image.digest
+    reference = f"{spec.image.name}{f':{tag}' if tag else ''}{f'@{digest}' if digest else ''}"
+    emit(f"image {spec.image.registry}/{reference}")
     emit(f"spec  {answer.path}")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packager.base.faults import Fault
-from packager.base.fields import text
+from packager.base.fields import Resources, text
 from packager.base.problems import similar
 from packager.base.yamlio import MISREAD
 from packager.kubernetes import resources
@@ -18,10 +18,10 @@ from packager.spec import code, environments, programs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from packager.base.fields import Resources
     from packager.base.yamlio import Location
     from packager.spec.files import SourceFile, SpecFiles
-    from packager.spec.model import Spec
+    from packager.spec.model import Image, Spec
+    from packager.workloads.overlay import OverlayImage
 
 
 def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
@@ -30,6 +30,7 @@ def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     if spec.name in spec.aliases:
         alias = ("aliases", spec.aliases.index(spec.name))
         yield Fault(alias, f"{spec.name!r} is already the model's name", "remove it", needs=(alias, ("name",)))
+    yield from _images(spec)
     yield from _variants(spec)
     yield from _names(spec)
     yield from _duplicates(spec.files, ("files",))
@@ -38,6 +39,7 @@ def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     yield from _assets(spec.assets, sources.assets, longest)
     yield from environments.check(spec)
     yield from programs.check(spec)
+    yield from _merged_resources(spec)
     for name, overlay in spec.overlays.items():
         place = ("overlays", name)
         for fault in overlay.faults():
@@ -50,6 +52,17 @@ def _duplicates(names: Sequence[str], place: Location) -> Iterator[Fault]:
     for index, name in enumerate(names):
         if name in names[:index]:
             yield Fault((*place, index), f"duplicate entry {name!r}", "remove one of them")
+
+
+def _images(spec: Spec) -> Iterator[Fault]:
+    images: list[tuple[Location, Image | OverlayImage]] = [(("image",), spec.image)]
+    images += [(("overlays", name, "image"), overlay.image) for name, overlay in spec.overlays.items() if overlay.image]
+    for place, image in images:
+        if image.tag is None and image.digest is None:
+            yield Fault(place, "the key 'tag' is missing (the image's tag; quote one that looks like a number)")
+    if spec.image.digest is not None and spec.image.dockerfile is not None:
+        message = "an image that is built from `dockerfile` has another digest each time"
+        yield Fault(("image", "digest"), message, "remove one of them", at_key=True)
 
 
 def _variants(spec: Spec) -> Iterator[Fault]:
@@ -65,6 +78,7 @@ def _variants(spec: Spec) -> Iterator[Fault]:
         if package in MISREAD:
             message = f"some YAML parsers read the package name {package!r} as {MISREAD[package]}"
             yield Fault(place, message, "give it a precision or a mode", needs=_name_locations(index))
+        yield from _resources(variant.resources, (*place, "resources"))
         yield from _duplicates(variant.overlays or (), (*place, "overlays"))
         for position, name in enumerate(variant.overlays or ()):
             if name not in spec.overlays:
@@ -102,6 +116,22 @@ def _assets(names: Sequence[str], files: Sequence[SourceFile], package: str) -> 
             tarheader.of_file(normalized(f"{package}/{path}"), file.size, 0o644, 0)
         except ContentError as error:
             yield Fault(("assets", file.entry), str(error), "rename it" if file.size < DEFAULT.size else None)
+
+
+def _merged_resources(spec: Spec) -> Iterator[Fault]:
+    """Check what the resources of a variant and of an overlay are together."""
+    seen: set[Location] = set()
+    for index, name in spec.pairs():
+        variant, overlay = spec.variants[index], spec.overlays[name]
+        if variant.resources != Resources() and overlay.resources != Resources():
+            apart = [*_resources(variant.resources, ()), *_resources(overlay.resources, ())]
+            place: Location = ("overlays", name, "resources")
+            for fault in _resources(spec.resources(variant, name), ()):
+                if fault.message not in [known.message for known in apart] and place not in seen:
+                    seen.add(place)
+                    message = f"with the resources of the variant {variant.label!r}: {fault.message}"
+                    needs = (place, ("variants", index, "resources"))
+                    yield Fault(place, message, fault.hint, at_key=True, needs=needs)
 
 
 def _resources(container_resources: Resources, place: Location) -> Iterator[Fault]:

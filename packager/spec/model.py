@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from packager.base.fields import (
     AssetPath,
+    Digest,
     Environment,
     FilePattern,
     ImageName,
@@ -14,6 +15,7 @@ from packager.base.fields import (
     OneLine,
     Registry,
     RelativePath,
+    Resources,
     Secrets,
     Tag,
     Text,
@@ -31,7 +33,17 @@ class Image(Fields, frozen=True):
     """The container image that the workload runs in."""
 
     name: Annotated[ImageName, Meta(description="The image's repository, without its registry.")]
-    tag: Annotated[ImageTag, Meta(description="The image's tag; quote one that looks like a number.")]
+    tag: Annotated[
+        ImageTag | None,
+        Meta(
+            description="The image's tag; quote one that looks like a number. It may be left out where there is a "
+            "`digest`."
+        ),
+    ] = None
+    digest: Annotated[
+        Digest | None,
+        Meta(description="The digest of the image's manifest: no other is pulled. Not for a `dockerfile`'s image."),
+    ] = None
     registry: Annotated[Registry, Meta(description="The registry to pull it from; becomes REGISTRY in mlops.env.")] = (
         "docker.io"
     )
@@ -65,6 +77,10 @@ class Variant(Fields, frozen=True):
         Meta(description="The overlays of this variant; all, if it is not set."),
     ] = None
     environment: Environment = {}
+    resources: Annotated[
+        Resources,
+        Meta(description="The resources of the container that computes. Those that an overlay sets replace them."),
+    ] = Resources()
 
     @property
     def run(self) -> Run:
@@ -143,6 +159,14 @@ class Spec(Fields, frozen=True):
             key: value for key, value in values.defaults.items() if not any(key in entered for entered in given)
         }
         return (*given, own)
+
+    def resources(self, variant: Variant, overlay: str) -> Resources:
+        """Return the resources of the container that computes: what the overlay sets, and else the variant."""
+        own = self.overlays[overlay].resources
+        return Resources(
+            requests={**variant.resources.requests, **own.requests},
+            limits={**variant.resources.limits, **own.limits},
+        )
 
     def package_name(self, variant: Variant) -> str:
         """Return the name of `variant`'s package: `resnet50v1-5-fp32-training`."""

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from packager.base.fields import Environment, RelativePath, Resources, Word
+from packager.base import names
+from packager.base.fields import (
+    Digest,
+    Environment,
+    ImageName,
+    ImageTag,
+    Registry,
+    RelativePath,
+    Resources,
+    Word,
+    anchored,
+)
 from packager.base.values import Fields, Meta
 from packager.workloads.program import Init, Program, Run, Scripts, Workdir, directory, of_script
 
@@ -14,6 +25,31 @@ if TYPE_CHECKING:
     from packager.base.faults import Fault
     from packager.base.fields import Parameter
     from packager.base.yamlio import Location
+
+
+PriorityClass = Annotated[
+    str,
+    Meta(
+        pattern=anchored(names.SUBDOMAIN),
+        max_length=names.SUBDOMAIN_LENGTH,
+        title="a name of lower-case letters, digits, '-' and '.'",
+        examples=["batch-low"],
+    ),
+]
+
+
+class OverlayImage(Fields, frozen=True):
+    """An image that an overlay runs in instead of the model's. It is built elsewhere."""
+
+    name: Annotated[ImageName, Meta(description="The image's repository, without its registry.")]
+    tag: Annotated[
+        ImageTag | None, Meta(description="The image's tag; it may be left out where there is a `digest`.")
+    ] = None
+    digest: Annotated[Digest | None, Meta(description="The digest of the image's manifest: no other is pulled.")] = None
+    registry: Annotated[
+        Registry | None,
+        Meta(description="REGISTRY in this overlay's mlops.env; without it, that of the model's image."),
+    ] = None
 
 
 class OverlaySpec(Fields, frozen=True, tag_field="kind"):
@@ -45,6 +81,11 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     workdir: Workdir = None
     init: Annotated[
         Init | None, Meta(description="What each pod runs before its program, in place of the variant's `init`.")
+    ] = None
+    image: Annotated[OverlayImage | None, Meta(description="The image, in place of the model's.")] = None
+    priority_class: Annotated[
+        PriorityClass | None,
+        Meta(description="The PriorityClass of its pods, which must exist in the cluster (priorityClassName)."),
     ] = None
     environment: Annotated[
         Environment, Meta(description="More keys for this overlay's mlops.env only. They replace the variant's.")

@@ -9,6 +9,7 @@ import pytest
 from packager.app import image
 from packager.base.runner import SYSTEM
 from packager.cli.printable import printable
+from tests import demo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -271,3 +272,38 @@ def test_what_builds_and_pushes_is_a_value(package: Path, kubectl: Path, install
         command = ("docker", "build", f"--tag={IMAGE}", "--pull", "--", str(package))
         assert (plan.images, plan.command, plan.shown) == ((IMAGE,), command, command)
     assert image.push(request).commands == {IMAGE: ("docker", "push", "--pull", "--", IMAGE)}
+
+
+@pytest.fixture
+def two_images(mlpack: Mlpack, tmp_path: Path) -> Path:
+    """A package in which one overlay has an image of its own."""
+    other = "{kind: Pod} => {kind: Pod, image: {name: team/other, tag: v1, registry: ghcr.io}}"
+    spec = demo.changed('{name: demo, tag: "1.0"} => {name: demo, tag: "1.0", dockerfile: Dockerfile}', other)
+    demo.write(tmp_path / "demo", spec, {"Dockerfile": "FROM x\n"})
+    assert mlpack("build", "./demo", "--format", "dir", "-d", "out").code == 0
+    return tmp_path / "out/demo-fp32-training"
+
+
+def test_an_overlay_s_own_image_is_neither_built_nor_pushed(
+    mlpack: Mlpack, two_images: Path, kubectl: Path, install: Install, tmp_path: Path
+) -> None:
+    install("docker")
+    for verb in ("build", "push"):
+        done = mlpack("image", verb, two_images, "--kubectl", kubectl)
+        assert (done.code, done.stdout) == (0, "docker.io/demo:1.0\n")
+    assert "other" not in (tmp_path / "docker.log").read_text()
+    done = mlpack("image", "push", two_images, "--overlay", "single-node", "--kubectl", kubectl)
+    assert (done.code, done.stderr) == (
+        2,
+        f"error: {two_images}: the image is built elsewhere: ghcr.io/team/other:v1\nhint: choose another overlay\n",
+    )
+
+
+def test_an_image_with_a_digest_is_not_pushed(mlpack: Mlpack, kubectl: Path, install: Install, tmp_path: Path) -> None:
+    install("docker")
+    digest = f"sha256:{'0' * 64}"
+    demo.write(tmp_path / "demo", demo.changed(f'tag: "1.0" => digest: "{digest}"'))
+    assert mlpack("build", "./demo", "--format", "dir").code == 0
+    done = mlpack("image", "push", "demo-fp32-training", "--kubectl", kubectl)
+    message = f"error: docker.io/demo@{digest} has a digest: it is in its registry already\n"
+    assert (done.code, done.stderr) == (2, f"{message}hint: nothing has to be pushed\n")
