@@ -1,6 +1,6 @@
 #!/usr/bin/perl -w
-# Asks ADDRESS RATE times a second for SECONDS, in twenty processes, and ends with a line of JSON: which answers came how
-# often, and what was lost, why, and in which second of the machine's uptime.
+# Asks ADDRESS RATE times a second, for SECONDS and until there is a file `enough` in OUTPUT_DIR, in twenty processes. It
+# ends with a line of JSON: which answers came how often, and what was lost, why, and in which second of the uptime.
 use strict;
 use IO::Socket::INET;
 
@@ -11,7 +11,7 @@ for my $index (0 .. $processes - 1) {
     pipe(my $reader, my $writer) or die "$!\n";
     if (fork // die "$!\n") { push @pipes, $reader; next }
     my ($begin, $sent, %count) = (now() + $index * $pause / $processes, 0);
-    while ((my $due = $begin + $sent * $pause) < $begin + $ENV{SECONDS}) {
+    while ((my $due = $begin + $sent * $pause) < $begin + $ENV{SECONDS} or not -e "$ENV{OUTPUT_DIR}/enough") {
         my $early = $due - now();
         select undef, undef, undef, $early if $early > 0;
         $count{ask()}++;
