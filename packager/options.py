@@ -9,7 +9,7 @@ the option that reads it.
 from __future__ import annotations
 
 import re
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 from packager.base.faults import Fault
@@ -18,10 +18,10 @@ from packager.base.values import Value
 from packager.kubernetes.podsecurity import Level
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 STORAGE_LABEL = "mlpack/storage"
-"""The label that a storage option puts on the workload: its name."""
+"""The label that an option of storage puts on the workload if it gives several folders a place: its name."""
 
 
 CLAIMS_ANNOTATION = "mlpack/claims"
@@ -42,6 +42,7 @@ COUNT = Form("[1-9][0-9]{0,3}", "a whole number from 1")
 LABEL_KEY = Form(KEY, "a label's key")
 PERCENT = Form("[1-9][0-9]?|100", "a whole number from 1 to 100")
 DOMAIN = Form(SUBDOMAIN, "a domain such as model.team.example")
+FOLDER = Form(r"/(?!.*(^|/)\.\.(/|$))[^:\x00-\x1f\x7f]*", "an absolute path without ':' and '..'")
 EXPOSURE = Form("NodePort|LoadBalancer|Ingress", "NodePort, LoadBalancer or Ingress")
 VENDOR = Form(SUBDOMAIN, "a domain such as nvidia.com")
 RESOURCE = Form(LABEL_VALUE, "a resource's name without its vendor, such as gpu")
@@ -58,6 +59,7 @@ class Key(Value, frozen=True):
         form: What its value looks like.
         example: A value that would do.
         usual: Whether the example is also its default value; else only the site knows one.
+        only: The trait without which a package does not need it.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Key(Value, frozen=True):
     form: Form
     example: str
     usual: bool = False
+    only: str | None = None
 
     def complaint(self, value: str) -> str | None:
         """Return what is wrong with `value`; None when nothing is."""
@@ -79,42 +82,107 @@ class Option(Value, frozen=True):
         summary: What it does, in half a line.
         keys: What it reads in `site.env`.
         level: The Pod Security level that a workload reaches at best with it.
-        storage: Whether it decides where results are stored; there can be one such option.
-        dataset: Whether it mounts the dataset, which is never writable.
+        places: The folders of the container that it gives a place: keys of `PLACES`. Each has one place only.
         paths: The keys of `mlops.env` that name folders outside of the container too.
-        needs: The option that it adds to.
-        serves: Whether it is for workloads that serve, and for no others.
+        needs: The options one of which it adds to.
+        only: The trait without which a package does not have it: a key of `TRAITS`.
     """
 
     name: str
     summary: str
     keys: tuple[Key, ...] = ()
     level: Level = Level.restricted
-    storage: bool = False
-    dataset: bool = False
+    places: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
-    needs: str | None = None
-    serves: bool = False
+    needs: tuple[str, ...] = ()
+    only: str | None = None
+
+    @property
+    def storage(self) -> bool:
+        """Whether it says where results go."""
+        return "output" in self.places
+
+    @property
+    def serves(self) -> bool:
+        """Whether it is for workloads that serve, and for no others."""
+        return self.only == "serves"
+
+
+PLACES = {
+    "output": "where results go",
+    "dataset": "where the dataset is",
+    "checkpoint": "where checkpoints go",
+    "model": "where the package is",
+}
+"""The folders of a container that options of storage give a place, as the rest of a sentence."""
+
+TRAITS = {
+    "serves": "it is for a workload that serves, and {} has none",
+    "dataset": "it is for a dataset, and {} has none",
+    "checkpoint": "it is for checkpoints, and {} has no CHECKPOINT_DIR",
+    "assets": "it is for assets, and {} has none",
+}
+"""What a package may have that some options are for, and what to say of one that does not have it."""
+
+_VARIABLES = {"dataset": "DATASET_DIR", "checkpoint": "CHECKPOINT_DIR"}
+"""The key of `mlops.env` by which a package has a trait."""
 
 
 _RESERVED_DOMAIN = "model.example.com"
 """A reserved domain (RFC 2606)."""
 
-_FOLDERS = ("MODEL_DIR", "OUTPUT_DIR", "DATASET_DIR")
+_FOLDERS = ("MODEL_DIR", "OUTPUT_DIR", "DATASET_DIR", "CHECKPOINT_DIR")
+
+_OUTPUT_CLAIM = Key("OUTPUT_CLAIM", "The claim to mount at OUTPUT_DIR.", NAME, "results")
+_DATASET_CLAIM = Key("DATASET_CLAIM", "The claim to mount at DATASET_DIR, read-only.", NAME, "dataset", only="dataset")
+_CHECKPOINT_CLAIM = Key(
+    "CHECKPOINT_CLAIM", "The claim to mount at CHECKPOINT_DIR.", NAME, "checkpoints", only="checkpoint"
+)
+_MODEL_CLAIM = Key("MODEL_CLAIM", "The claim with the files of this package, to mount at MODEL_DIR.", NAME, "model")
+
+
+def _apart(place: str, what: str, claim: Key, only: str | None = None) -> tuple[Option, ...]:
+    """Return the options that give one folder a place by itself; `what` is in that folder."""
+    name = place.upper()
+    example = f"/srv/{claim.example}"
+    return (
+        Option(
+            f"{place}-host-path",
+            f"{what} alone: a folder that exists on every node, at any path",
+            (Key(f"{name}_HOST_PATH", f"The folder on the nodes, for {name}_DIR.", FOLDER, example),),
+            level=Level.privileged,
+            places=(place,),
+            only=only,
+        ),
+        Option(
+            f"{place}-nfs",
+            f"{what} alone: a folder on an NFS server, at any path",
+            (
+                Key(
+                    f"{name}_NFS_SERVER", f"The server of {name}_DIR, as the nodes resolve it.", HOST, "nfs.example.com"
+                ),
+                Key(f"{name}_NFS_PATH", f"The folder on it, for {name}_DIR.", FOLDER, example),
+            ),
+            level=Level.baseline,
+            places=(place,),
+            only=only,
+        ),
+        Option(f"{place}-pvc", f"{what} alone: a persistent volume claim", (claim,), places=(place,), only=only),
+    )
+
 
 OPTIONS: tuple[Option, ...] = (
     Option(
         "scratch",
         "a scratch volume, as without any option, but with a size limit; results are deleted with the pod",
         (Key("SCRATCH_SIZE", "The most that a pod may write before it is evicted.", SIZE, "10Gi", usual=True),),
-        storage=True,
+        places=("output",),
     ),
     Option(
         "host-path",
         "folders that exist on every node at the same paths, such as a share that all nodes mount",
         level=Level.privileged,
-        storage=True,
-        dataset=True,
+        places=("output", "dataset", "checkpoint", "model"),
         paths=_FOLDERS,
     ),
     Option(
@@ -122,20 +190,19 @@ OPTIONS: tuple[Option, ...] = (
         "folders on an NFS server, with the same paths on the server and in the container",
         (Key("NFS_SERVER", "The server's name or address, as the nodes resolve it.", HOST, "nfs.example.com"),),
         level=Level.baseline,
-        storage=True,
-        dataset=True,
+        places=("output", "dataset", "checkpoint", "model"),
         paths=_FOLDERS,
     ),
     Option(
         "pvc",
         "persistent volume claims: one for results, one for the dataset",
-        (
-            Key("OUTPUT_CLAIM", "The claim to mount at OUTPUT_DIR.", NAME, "results"),
-            Key("DATASET_CLAIM", "The claim to mount at DATASET_DIR, read-only.", NAME, "dataset"),
-        ),
-        storage=True,
-        dataset=True,
+        (_OUTPUT_CLAIM, _DATASET_CLAIM, _CHECKPOINT_CLAIM),
+        places=("output", "dataset", "checkpoint"),
     ),
+    *_apart("output", "results", _OUTPUT_CLAIM),
+    *_apart("dataset", "the dataset", _DATASET_CLAIM, only="dataset"),
+    *_apart("checkpoint", "checkpoints", _CHECKPOINT_CLAIM, only="checkpoint"),
+    *_apart("model", "this package with its assets", _MODEL_CLAIM, only="assets"),
     Option(
         "pvc-create",
         "creates the claim for results; `delete` deletes it, and the results with it",
@@ -150,7 +217,7 @@ OPTIONS: tuple[Option, ...] = (
                 usual=True,
             ),
         ),
-        needs="pvc",
+        needs=("pvc", "output-pvc"),
     ),
     Option("root", "allows user 0, with the capabilities that root usually has in a container", level=Level.baseline),
     Option(
@@ -216,7 +283,7 @@ OPTIONS: tuple[Option, ...] = (
             Key("EXPOSE_HOST", "With Ingress: the domain at which it is asked.", DOMAIN, _RESERVED_DOMAIN, usual=True),
             Key("EXPOSE_CLASS", "With Ingress: one of `kubectl get ingressclass`.", NAME, "nginx", usual=True),
         ),
-        serves=True,
+        only="serves",
     ),
     Option(
         "autoscale",
@@ -232,7 +299,7 @@ OPTIONS: tuple[Option, ...] = (
                 usual=True,
             ),
         ),
-        serves=True,
+        only="serves",
     ),
     Option("host-network", "the node's network, for fabrics that pods cannot reach otherwise", level=Level.privileged),
 )
@@ -260,13 +327,14 @@ def conflicts(names: Iterable[str]) -> list[Fault]:
     selected = set(names)
     chosen = [option for option in OPTIONS if option.name in selected]
     conflicting = []
-    for one, other in combinations([option for option in chosen if option.storage], 2):
-        message = f"{one.name} and {other.name} cannot be combined: each sets where results go"
-        conflicting.append(_conflict(message, "keep one of them", one, other))
+    for one, other in combinations(chosen, 2):
+        if common := [place for place in one.places if place in other.places]:
+            message = f"{one.name} and {other.name} cannot be combined: each sets {PLACES[common[0]]}"
+            conflicting.append(_conflict(message, "keep one of them", one, other))
     for option in chosen:
-        if option.needs and option.needs not in selected:
-            message = f"{option.name} needs {option.needs}, which is off"
-            conflicting.append(_conflict(message, f"switch {option.needs} on as well", option))
+        if option.needs and not selected & set(option.needs):
+            message = f"{option.name} needs {' or '.join(option.needs)}, which is off"
+            conflicting.append(_conflict(message, f"switch {option.needs[0]} on as well", option))
     return conflicting
 
 
@@ -295,28 +363,47 @@ def faults(
     selected = set(names)
     for option in KNOWN.values():
         if option.name in selected:
-            for fault in (*_unfit(option, site), *_misplaced(option, environment)):
+            for fault in (*_unfit(option, site, environment), *_misplaced(option, environment)):
                 yield option.name, fault
 
 
-def offered(*, serving: bool) -> tuple[Option, ...]:
-    """Return the options that a workload has, or a package with such a workload."""
-    return tuple(option for option in OPTIONS if serving or not option.serves)
+def offered(traits: Collection[str]) -> tuple[Option, ...]:
+    """Return the options of a package, or of one of its workloads, that has these of `TRAITS`."""
+    return tuple(option for option in OPTIONS if option.only is None or option.only in traits)
 
 
 def possible_combinations() -> Iterator[tuple[str, ...]]:
-    """Yield every option, and every two of them that go together; each with the option that it adds to."""
+    """Yield every option, and every two of them that go together; each with the option that it adds to.
+
+    Of the options that give one folder a place, every two for different folders are together in one of nine sets.
+    """
+    apart = [
+        tuple(
+            option.name
+            for option in OPTIONS
+            if option.places == (place,) and option.keys[0].name.startswith(place.upper())
+        )
+        for place in PLACES
+    ]
+    names = {name for options in apart for name in options}
     chosen: dict[tuple[str, ...], None] = {}
     for size in (1, 2):
-        for picked in combinations(OPTIONS, size):
-            selected = {option.name for option in picked} | {option.needs for option in picked if option.needs}
+        for picked in combinations([option for option in OPTIONS if size == 1 or option.name not in names], size):
+            selected = {option.name for option in picked}
+            selected |= {option.needs[0] for option in picked if option.needs and not selected & set(option.needs)}
             if not conflicts(selected):
                 chosen[tuple(option.name for option in OPTIONS if option.name in selected)] = None
+    # An orthogonal array: each two of its four columns have every pair of the three ways.
+    for one, other in product(range(3), repeat=2):
+        ways = (one, other, (one + other) % 3, (one + 2 * other) % 3)
+        chosen[tuple(options[way] for options, way in zip(apart, ways, strict=True))] = None
     yield from chosen
 
 
-def _unfit(option: Option, site: Mapping[str, str]) -> Iterator[Fault]:
+def _unfit(option: Option, site: Mapping[str, str], environment: Mapping[str, str]) -> Iterator[Fault]:
     for key in option.keys:
+        if key.only in _VARIABLES and _VARIABLES[key.only] not in environment:
+            continue
         value = site.get(key.name)
         if not value:
             yield Fault((key.name,), f"{option.name} needs {key.name}, such as {key.example}")
@@ -330,10 +417,14 @@ def _unfit(option: Option, site: Mapping[str, str]) -> Iterator[Fault]:
 
 def _misplaced(option: Option, environment: Mapping[str, str]) -> Iterator[Fault]:
     for name in option.paths:
+        if name not in environment and name in _VARIABLES.values():
+            continue
         path = environment.get(name, "")
         if not path.startswith("/"):
             yield Fault((name,), f"{option.name} needs {name} as an absolute path, found {path!r}")
-    if option.dataset and _within(environment.get("DATASET_DIR", ""), environment.get("OUTPUT_DIR", "")):
+    if {"dataset", "output"} <= set(option.places) and _within(
+        environment.get("DATASET_DIR", ""), environment.get("OUTPUT_DIR", "")
+    ):
         yield Fault(("DATASET_DIR",), "the dataset is inside OUTPUT_DIR and would be writable there")
 
 

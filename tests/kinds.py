@@ -18,6 +18,9 @@ SET = (
 )
 """What `--set` takes for it."""
 
+FOLDERS = ("environment.CHECKPOINT_DIR=/checkpoints", "assets.0=hello.sh")
+"""What `--set` takes for it to have all folders that options give a place."""
+
 SETTINGS = tuple(parse_setting(argument) for argument in SET)
 
 OVERLAYS = ("single-node", "one-job", "servers", "multi-node", "server")

@@ -48,10 +48,10 @@ SITES = {"-".join(options): options for options in possible_combinations()}
 ALL = {
     f"all-on-{storage.name}": (
         storage.name,
-        *(option.name for option in OPTIONS if not option.storage and not option.needs),
+        *(option.name for option in OPTIONS if not option.places and not option.needs),
     )
     for storage in OPTIONS
-    if storage.storage
+    if storage.storage and storage.name != f"output-{storage.name.partition('-')[2]}"
 }
 NAMES = [*SITES, *ALL]
 BATCHES = [NAMES[start : start + 17] for start in range(0, len(NAMES), 17)]
@@ -147,8 +147,8 @@ def test_the_options_of_a_site(tmp_path: Path, names: list[str]) -> None:
         # Two packages below one kustomization must not create the same claim.
         given = values | {"OUTPUT_CLAIM": f"{name}-results"}
         site = Options(root="/srv", site=select(options, [f"{key}={value}" for key, value in given.items()]))
-        secrets = ["secrets.HF_TOKEN.description=A token.", "secrets.no.description="] if name in ALL else []
-        settings = [parse_setting(setting) for setting in (f"name={name}", *secrets)]
+        secrets = ["secrets.HF_TOKEN.description=A token.", "secrets.no.description=x"] if name in ALL else []
+        settings = [parse_setting(setting) for setting in (f"name={name}", *secrets, *kinds.FOLDERS)]
         loaded = load.load(model, [*settings, *kinds.SETTINGS])
         (tmp_path / name).mkdir()
         tree.write(render.render(plan(loaded, choose(loaded.spec, None, None), site)), tmp_path / name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import shutil
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from packager.base import yamlio
 from packager.build.plan import Options, plan
 from packager.build.render import render
 from packager.kubectl.kustomize import kustomize
+from packager.kubernetes.manifest import Manifest
 from packager.kubernetes.podsecurity import Level
 from packager.options import BY_NAME, KEYS, OPTIONS, Key, conflicts, faults, level, offered, possible_combinations
 from packager.package import tree
@@ -21,7 +23,9 @@ from packager.package.layout import OVERLAYS, SITE
 from packager.package.opened import opened
 from packager.spec.catalog import bundled
 from packager.spec.load import load
+from packager.spec.settings import parse_setting
 from packager.verify import Checks, verify
+from packager.workloads import structures
 from tests import kinds, kubectls
 from tests.files import replace
 from tests.test_matrix import assert_alike
@@ -34,7 +38,8 @@ if TYPE_CHECKING:
     from tests.conftest import Outcome
 
 BOTH_ENDS = (kubectls.VERSIONS[0], kubectls.VERSIONS[-1])
-REST = [option.name for option in offered(serving=False) if not option.storage and not option.needs]
+SET = (*kinds.SET, *kinds.FOLDERS)
+REST = [option.name for option in offered(()) if not option.places and not option.needs]
 
 
 @pytest.fixture
@@ -45,7 +50,7 @@ def build(mlpack: Callable[..., Outcome], tmp_path: Path) -> Callable[..., Path]
         switched = [word for name in names for word in ("--with", name)]
         examples = [f"{key.name}={key.example}" for name in names if name in BY_NAME for key in BY_NAME[name].keys]
         values = [word for example in examples for word in ("--site", example)]
-        switched += [f"--set={argument}" for argument in kinds.SET]
+        switched += [f"--set={argument}" for argument in SET]
         done = mlpack("build", "hello-mpi", "--format", "dir", "--force", "--root", root, *switched, *values)
         assert (done.code, done.stderr) == (0, "")
         return tmp_path / done.stdout.strip()
@@ -60,7 +65,7 @@ def overlays(package: Path) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def without(tmp_path_factory: pytest.TempPathFactory, kubectl: Path) -> dict[str, str]:
     """What the overlays are rendered to when all options are off."""
-    loaded = load(bundled() / "hello-mpi" / "spec.yaml", kinds.SETTINGS)
+    loaded = load(bundled() / "hello-mpi" / "spec.yaml", [parse_setting(argument) for argument in SET])
     folder = tmp_path_factory.mktemp("without")
     tree.write(render(plan(loaded, loaded.spec.variants[0], Options(root="/srv"))), folder)
     return {overlay.name: rendered(overlay, kubectl) for overlay in overlays(folder)}
@@ -90,8 +95,7 @@ def test_each_option_has_a_golden() -> None:
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_an_option_is_sound_and_reaches_its_level(build: Callable[..., Path], kubectl: Path, name: str) -> None:
-    needed = BY_NAME[name].needs
-    with opened(build(*([needed] if needed else []), name)) as package:
+    with opened(build(*BY_NAME[name].needs[:1], name)) as package:
         report = verify(package, Checks(kubectls=(str(kubectl),)))
     assert report.problems == ()
     assert {str(security.level) for security in report.security} == {BY_NAME[name].level}
@@ -172,6 +176,65 @@ def test_un_commenting_a_line_is_as_good_as_building_with_it(
     assert [file.read_text() for file in files] == edited
 
 
+def test_the_dataset_and_results_have_places_of_their_own(
+    build: Callable[..., Path], mlpack: Callable[..., Outcome], kubectl: Path
+) -> None:
+    """The mount's path is that of mlops.env, whatever the path is where the files are."""
+    package = build("output-nfs", "dataset-host-path", "checkpoint-pvc")
+    values = ("OUTPUT_NFS_PATH=/export/a b", "DATASET_HOST_PATH=/disk/imagenet", "DATASET_DIR=/data", "OUTPUT_DIR=/out")
+    assert mlpack("configure", package, *(f"--set={value}" for value in values)).code == 0
+    assert mlpack("verify", package, "--kubectl", kubectl).code == 0
+    for overlay in overlays(package):
+        documents, _ = yamlio.load_all(rendered(overlay, kubectl).encode(), "")
+        pods = [
+            pods
+            for document in documents
+            for pods in structures.pods(Manifest(document.data))
+            if pods.stores and pods.mounts("mlpack-results")
+        ]
+        assert pods
+        for spec in (pod.spec for pod in pods):
+            volumes = {volume["name"]: volume for volume in spec["volumes"]}
+            mounts = {mount["name"]: mount for mount in spec["containers"][0]["volumeMounts"] if "subPath" not in mount}
+            assert volumes["mlpack-results"]["nfs"] == {"server": "nfs.example.com", "path": "/export/a b"}
+            assert volumes["mlpack-data"]["hostPath"] == {"path": "/disk/imagenet", "type": "Directory"}
+            assert volumes["mlpack-saves"]["persistentVolumeClaim"] == {"claimName": "checkpoints"}
+            assert (mounts["mlpack-results"]["mountPath"], mounts["mlpack-saves"]["mountPath"]) == (
+                "/out",
+                "/checkpoints",
+            )
+            assert (mounts["mlpack-data"]["mountPath"], mounts["mlpack-data"]["readOnly"]) == ("/data", True)
+            assert not {"model", "mlpack-package"} & set(mounts)
+
+
+def test_without_a_dataset_no_claim_is_asked_for(mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path) -> None:
+    options = ("--with", "pvc", "--site", "OUTPUT_CLAIM=results")
+    done = mlpack("build", "hello-mpi", "--format", "dir", "--set", "dataset=false", *options)
+    assert (done.code, done.stderr) == (0, "")
+    package = tmp_path / "hello-mpi"
+    assert mlpack("verify", package, "--kubectl", kubectl).code == 0
+    assert not [path for path in package.rglob("*.env") if b"DATASET" in path.read_bytes()]
+    assert "dataset" not in rendered(package / OVERLAYS / "multi-node", kubectl)
+    done = mlpack("build", "hello-mpi", "--format", "dir", "--force", *options)
+    assert "note: pvc does not render until DATASET_CLAIM is set" in done.stderr
+    assert "CHECKPOINT_CLAIM" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("folder", "expected"),
+    [("/out/checkpoints", False), ("/out", False), ("/out-of-this", True), ("/checkpoints", True)],
+)
+def test_checkpoints_in_the_results_have_no_volume(
+    mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path, folder: str, *, expected: bool
+) -> None:
+    settings = ("--set", f"environment.CHECKPOINT_DIR={folder}", "--set", "environment.OUTPUT_DIR=/out")
+    assert mlpack("build", "hello-mpi", "--format", "dir", *settings).code == 0
+    package = tmp_path / "hello-mpi"
+    assert mlpack("verify", package, "--kubectl", kubectl).code == 0
+    assert ("name: checkpoint\n" in rendered(package / OVERLAYS / "single-node", kubectl)) is expected
+    assert (package / "quickstart/common/mpi/k8s/mlops/checkpoint-nfs").exists() is expected
+
+
 @pytest.mark.parametrize("version", BOTH_ENDS)
 def test_two_storages_do_not_render(build: Callable[..., Path], version: str) -> None:
     package = build("nfs")
@@ -189,7 +252,8 @@ def test_a_value_that_only_the_site_knows_is_asked_for(
     mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path, key: Key
 ) -> None:
     option = next(option for option in OPTIONS if key in option.keys)
-    needed = ["--with", option.needs] if option.needs else []
+    needed = [word for other in option.needs[:1] for word in ("--with", other)]
+    needed += [f"--set={argument}" for argument in kinds.FOLDERS]
     values = [f"--site={name}={other.example}" for name, other in KEYS.items() if other != key]
     done = mlpack("build", "hello-mpi", "--format", "dir", *needed, "--with", option.name, *values)
     assert done.code == 0
@@ -216,6 +280,9 @@ def test_the_level_is_the_lowest_of_all() -> None:
     assert level(["host-network", "root"]) == "privileged"
 
 
+WAYS = ("host-path", "nfs", "pvc")
+
+
 def test_every_two_options_are_tried_once() -> None:
     combinations = list(possible_combinations())
     assert len(combinations) == len(set(combinations))
@@ -223,6 +290,10 @@ def test_every_two_options_are_tried_once() -> None:
     assert ("gpu", "queue") in combinations
     assert ("pvc", "pvc-create", "gpu") in combinations
     assert ("pvc", "pvc-create", "root") in combinations
+    for pair in product([f"output-{way}" for way in WAYS], [f"dataset-{way}" for way in WAYS]):
+        assert any(set(pair) <= set(names) for names in combinations)
+    for one, other in ((f"checkpoint-{way}", f"model-{other}") for way in WAYS for other in WAYS):
+        assert any({one, other} <= set(names) for names in combinations)
     assert not any(conflicts(names) for names in combinations)
 
 
@@ -291,7 +362,23 @@ def test_the_example_values_are_valid(key: Key) -> None:
     [
         (["--with", "nsf"], "--with nsf: unknown option"),
         (["--with", "nfs", "--with", "pvc"], "nfs and pvc cannot be combined: each sets where results go"),
-        (["--with", "pvc-create"], "pvc-create needs pvc, which is off"),
+        (["--with", "pvc-create"], "pvc-create needs pvc or output-pvc, which is off"),
+        (
+            ["--with", "nfs", "--with", "dataset-pvc"],
+            "nfs and dataset-pvc cannot be combined: each sets where the dataset is",
+        ),
+        (
+            ["--with", "output-nfs", "--with", "output-pvc"],
+            "output-nfs and output-pvc cannot be combined: each sets where",
+        ),
+        (["--with", "checkpoint-pvc"], "checkpoint-pvc: it is for checkpoints, and hello-mpi has no CHECKPOINT_DIR"),
+        (["--with", "model-nfs"], "--with model-nfs: it is for assets, and hello-mpi has none"),
+        (["--with", "dataset-nfs", "--set", "dataset=false"], "it is for a dataset, and hello-mpi has none"),
+        (["--with", "output-nfs", "--site", "OUTPUT_NFS_PATH=srv"], "expected an absolute path without ':' and '..'"),
+        (
+            ["--with", "output-nfs", "--site", "OUTPUT_NFS_PATH=/a/../b"],
+            "expected an absolute path without ':' and '..'",
+        ),
         (["--site", "NFS_SERVER"], "--site NFS_SERVER: expected KEY=VALUE"),
         (["--site", "NFS_SEVER=x"], "no option reads 'NFS_SEVER'"),
         (["--site", "GPU_COUNT=many"], "--site GPU_COUNT: expected a whole number from 1, found 'many'"),

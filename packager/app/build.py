@@ -125,7 +125,7 @@ def build(
         raise UsageError("--all builds every variant: it takes no --precision or --mode")
     if request.model is None and not request.every:
         raise UsageError("no model given", hint="`mlpack list` shows the models; --all builds all of them")
-    options = _options(request, tell)
+    options = _options(request)
     settings = [parse_setting(setting) for setting in request.settings]
     if request.model is not None:
         specs = [catalog.find(request.model, request.folders)]
@@ -165,13 +165,9 @@ def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) ->
             return rendering.kubectl(package, overlay, rendering.read(package, overlay), kubectl, runner)
 
 
-def _options(request: BuildRequest, tell: Tell | None = None) -> Options:
-    """Return what is added to the spec; `tell` receives the values that a switched-on option still lacks."""
-    selection = select(request.components, request.site)
-    if tell is not None:
-        for option, key in selection.missing_values:
-            tell(f"note: {option} does not render until {key} is set in site.env: set it now with --site {key}=VALUE")
-    options = Options(root=request.root, registry=request.registry, site=selection)
+def _options(request: BuildRequest) -> Options:
+    """Return what is added to the spec."""
+    options = Options(root=request.root, registry=request.registry, site=select(request.components, request.site))
     check_options(options)
     return options
 
@@ -208,10 +204,14 @@ class _Writer:
         self._progress = progress
         self._exists_hint = None if destination.force else "--force replaces it"
         self._specs: dict[str, Path] = {}
+        self._noted: set[str] = set()
 
     def write(self, loaded: LoadedSpec, variant: Variant) -> Built:
         """Write the package of one variant."""
-        package = render_plan(plan(loaded, variant, self._options))
+        planned = plan(loaded, variant, self._options)
+        for option, key in planned.site.missing_values(planned.traits):
+            self._note(f"{option} does not render until {key} is set in site.env: set it now with --site {key}=VALUE")
+        package = render_plan(planned)
         as_folder = self._destination.as_folder
         path = self._destination.folder / f"{package.name}{'' if as_folder else '.tar.gz'}"
         other = self._specs.setdefault(package.name, loaded.path)
@@ -227,6 +227,12 @@ class _Writer:
             variant.mode,
             len(package.entries) + 1,
         )
+
+    def _note(self, note: str) -> None:
+        """Tell something once, of however many packages it is true."""
+        if note not in self._noted:
+            self._noted.add(note)
+            self._tell(f"note: {note}")
 
     def _folder(self, package: Tree, path: Path) -> Entry:
         from packager.package.opened import check_replaceable

@@ -15,7 +15,7 @@ from packager.base.values import Value, field, replace
 from packager.build.selection import Selection
 from packager.kubernetes import configmap
 from packager.kubernetes.mountpath import ROOT
-from packager.options import offered
+from packager.options import BY_NAME, TRAITS, offered
 from packager.package.contents import shown
 from packager.package.layout import SCRIPTS
 from packager.spec import code
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from packager.workloads import AnyOverlay
     from packager.workloads.overlay import OverlayImage
     from packager.workloads.program import Program
+
+
+_DESCRIBED = {"CHECKPOINT_DIR": "Where checkpoints go, as the container sees it."}
 
 
 class Options(Value, frozen=True):
@@ -172,6 +175,33 @@ class Plan(Value, frozen=True):
         return any(overlay.init for overlay in self.overlays)
 
     @property
+    def traits(self) -> frozenset[str]:
+        """What the package has that some options are for: of `packager.options.TRAITS`."""
+        having = {
+            "serves": self.serves,
+            "dataset": self.spec.dataset,
+            "checkpoint": self.checkpoints,
+            "assets": bool(self.spec.assets),
+        }
+        return frozenset(trait for trait, has in having.items() if has)
+
+    def has(self, trait: str | None) -> bool:
+        """Whether the package has `trait`; what is for every package has none."""
+        return trait is None or trait in self.traits
+
+    @property
+    def checkpoints(self) -> bool:
+        """Whether CHECKPOINT_DIR is a volume of its own: the spec sets it, and not to a folder in OUTPUT_DIR."""
+        values = {variable.key: variable.value for variable in self.variables}
+        folder, results = values.get("CHECKPOINT_DIR"), values["OUTPUT_DIR"].rstrip("/")
+        return folder is not None and not f"{folder.rstrip('/')}/".startswith(f"{results}/")
+
+    @property
+    def model_dir(self) -> str:
+        """Where the package is, as the container sees it."""
+        return next(variable.value for variable in self.variables if variable.key == "MODEL_DIR")
+
+    @property
     def own_variables(self) -> dict[str, tuple[Variable, ...]]:
         """By overlay, the entries that only its own mlops.env has, or that differ from those of the others."""
         own = {
@@ -211,17 +241,12 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
     name = spec.package_name(variant)
     sources = loaded.sources
     overlays = variant.overlays or list(spec.overlays)
-    unfit = set(options.site.options) - {
-        option.name for option in offered(serving=any(spec.overlays[overlay].serves for overlay in overlays))
-    }
-    if unfit:
-        raise UsageError(f"--with {min(unfit)}: it is for a workload that serves, and {name} has none")
     runs = [spec.overlays[overlay].run(variant.run) for overlay in overlays]
     payload = [(f"{SCRIPTS}/{file.name}", file, True) for file in sources.files]
     payload += [(f"assets/{file.name}", file, file.executable) for file in sources.assets]
     if sources.dockerfile:
         payload.append(("Dockerfile", sources.dockerfile, False))
-    return Plan(
+    planned = Plan(
         name=name,
         spec=spec,
         variant=variant,
@@ -248,6 +273,10 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
             },
         },
     )
+    offered_names = {option.name for option in offered(planned.traits)}
+    for option in (BY_NAME[name] for name in options.site.options if name not in offered_names):
+        raise UsageError(f"--with {option.name}: {TRAITS[str(option.only)].format(name)}")
+    return planned
 
 
 def check_options(options: Options) -> None:
@@ -303,7 +332,7 @@ def _common(runs: Sequence[Run]) -> Run:
 def _variables(
     spec: Spec, environments: Iterable[Environment], name: str, options: Options, run: Run
 ) -> tuple[Variable, ...]:
-    """mlops.env: the four that every package has, then those of `environments`; of one key, the last value counts."""
+    """mlops.env: the four that packages have, then those of `environments`; of one key, the last value counts."""
     model_dir = f"{(options.root or ROOT).rstrip('/')}/{name}"
     known = {
         "REGISTRY": Parameter(
@@ -314,11 +343,13 @@ def _variables(
         "MODEL_DIR": Parameter(value=model_dir, description="Where this package is, as the container sees it."),
         "OUTPUT_DIR": Parameter(value=f"{model_dir}/output", description="Where results and checkpoints go."),
     }
+    if not spec.dataset:
+        del known["DATASET_DIR"]
     if run.is_choice:
         description = f"The script that runs: {', '.join(run.scripts[:-1])} or {run.scripts[-1]}."
         known[CHOICE] = Parameter(value=run.scripts[0], description=description)
     for key, entered in itertools.chain(*(environment.items() for environment in environments)):
-        described = known[key].description if key in known else ""
+        described = known[key].description if key in known else _DESCRIBED.get(key, "")
         entry = entered if isinstance(entered, Parameter) else Parameter(value=entered)
         known[key] = entry if entry.description else Parameter(value=entry.value, description=described)
     variables = []

@@ -29,7 +29,7 @@ from packager.base.values import Value, replace
 from packager.base.yamlio import MISREAD
 from packager.build.targets import pods_in, targets
 from packager.build.templating import Templates, roots
-from packager.options import SECRETS, offered
+from packager.options import OPTIONS, SECRETS, offered
 from packager.package import layout, tree
 from packager.package.contents import ContentError
 from packager.package.limits import DEFAULT
@@ -73,13 +73,14 @@ def render(plan: Plan) -> Tree:
     kinds = list(dict.fromkeys(workload.kind for workload in workloads))
     base = _base(kinds)
     for template, path in _in_package(plan, kinds):
-        context = {"base": base, "kinds": kinds, "workloads": workloads, "options": offered(serving=plan.serves)}
+        context = {"base": base, "kinds": kinds, "workloads": workloads, "options": offered(plan.traits)}
         _add(entries, path, _fill(template, plan=plan, **context))
     labelled = {workload.overlay for workload in workloads}
     for overlay in plan.overlays:
         for template, path in _in_overlay(plan, overlay):
             label = overlay.name if overlay.name in labelled else None
-            options = offered(serving=overlay.values.serves)
+            serving = {"serves"} if overlay.values.serves else set()
+            options = offered(plan.traits - {"serves"} | serving)
             context = {"overlay": overlay, "label": label, "pods": pods[overlay.name], "options": options}
             _add(entries, path, _fill(template, plan=plan, **context))
     for component in plan.site.own:
@@ -149,7 +150,7 @@ def _add(entries: dict[str, Entry], path: str, content: str) -> None:
 
 
 def _in_package(plan: Plan, kinds: list[str]) -> Iterator[tuple[str, str]]:
-    withheld = set(offered(serving=True)) - set(offered(serving=plan.serves))
+    withheld = set(OPTIONS) - set(offered(plan.traits))
     unused = tuple(f"{layout.common('FRAMEWORK')}/{option.name}/" for option in withheld)
     for root in ("package", *map(_folder, kinds)):
         for path in _files(root):

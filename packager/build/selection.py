@@ -18,7 +18,7 @@ from packager.package.layout import KUSTOMIZATIONS, SITE
 from packager.package.limits import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 # A component is a few lines of YAML; this leaves room for scripts.
 _LIMITS = Limits(size=1 << 20, files=100)
@@ -50,11 +50,14 @@ class Selection(Value, frozen=True):
         """Every component that is on."""
         return (*self.options, *(component.name for component in self.own))
 
-    @property
-    def missing_values(self) -> tuple[tuple[str, str], ...]:
-        """Options that are on, each with a key that has no value yet."""
+    def missing_values(self, traits: Collection[str]) -> tuple[tuple[str, str], ...]:
+        """Return the options that are on, each with a key that has no value yet and that a package needs."""
         keys = [(name, key) for name in self.options for key in BY_NAME[name].keys]
-        return tuple((name, key.name) for name, key in keys if not key.usual and key.name not in self.values)
+        return tuple(
+            (name, key.name)
+            for name, key in keys
+            if not key.usual and key.name not in self.values and (key.only is None or key.only in traits)
+        )
 
 
 def select(given: Sequence[str], settings: Sequence[str] = ()) -> Selection:

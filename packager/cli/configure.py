@@ -55,9 +55,14 @@ def configure(
         ),
     ] = [],  # noqa: B006 - typer copies it
     storage: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Where results go: scratch, host-path, nfs or pvc.", show_default=False),
-    ] = None,
+        list[str],
+        typer.Option(
+            metavar="NAME",
+            help="Where all folders are: scratch, host-path, nfs or pvc; or where one is: output-nfs, dataset-pvc, ... "
+            "Repeatable.",
+            show_default=False,
+        ),
+    ] = [],  # noqa: B006
     switch_on: Annotated[
         list[str],
         typer.Option("--with", metavar="OPTION", help="Switch a site option on. Repeatable.", show_default=False),
@@ -96,7 +101,7 @@ def configure(
         settings=tuple(_setting(setting) for setting in settings),
         switch_on=tuple(switch_on),
         switch_off=tuple(switch_off),
-        storage=storage,
+        storage=tuple(storage),
     )
     use_case.check_answers(answers)
     if check:

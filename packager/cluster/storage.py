@@ -31,6 +31,6 @@ def lost_with_pods(manifests: Manifests) -> str | None:
 
 def lasting_storage(package: Path | str) -> str:
     """Return the command that puts the results of a package, as the user named it, on storage that stays."""
-    first, *others = (option.name for option in OPTIONS if option.storage and option.dataset)
+    first, *others = (option.name for option in OPTIONS if {"output", "dataset"} <= set(option.places))
     command = shlex.join(["mlpack", "configure", argument(Path(package)), "--storage", first])
     return f"{command} (or {', '.join(others)})"

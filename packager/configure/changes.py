@@ -41,14 +41,15 @@ from packager.workloads.program import CHOICE, choices, wrong_choice
 from packager.workloads.structures import reserved
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from packager.package.opened import Package
 
-_STORAGES = tuple(option.name for option in OPTIONS if option.storage)
+_STORAGES = tuple(option.name for option in OPTIONS if option.places)
+_SHORT = frozenset(("scratch", "host-path", "nfs", "pvc"))
+"""The options of storage that take the place of all others."""
 
 _VALUE_BYTES = 32 << 10
-_MOUNTED = ("DATASET_DIR", "OUTPUT_DIR")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Answers:
         settings: Other values, by key.
         switch_on: Site options.
         switch_off: Site options.
-        storage: The one storage option.
+        storage: The options of storage that take the place of those that are on.
     """
 
     root: str | None = None
@@ -75,7 +76,7 @@ class Answers:
     settings: tuple[tuple[str, str], ...] = ()
     switch_on: tuple[str, ...] = ()
     switch_off: tuple[str, ...] = ()
-    storage: str | None = None
+    storage: tuple[str, ...] = ()
 
     @property
     def ids(self) -> dict[str, int]:
@@ -188,13 +189,9 @@ def _set_ids(files: Files, overlay: str, new: Mapping[str, int]) -> None:
 def _switch_options(files: Files, overlay: str, answers: Answers) -> None:
     before = options(files, overlay)
     switches = dict.fromkeys(answers.switch_on, True) | dict.fromkeys(answers.switch_off, False)
-    if answers.storage is not None:
-        if answers.storage not in _STORAGES:
-            hint = similar(answers.storage, _STORAGES)
-            raise UsageError(f"--storage {answers.storage}: expected one of {', '.join(_STORAGES)}", hint=hint)
-        others = [option.name for option in OPTIONS if option.storage or option.needs in _STORAGES]
-        off = {name: False for name in others if name in before and BY_NAME[name].needs != answers.storage}
-        switches = off | switches | {answers.storage: True}
+    if answers.storage:
+        off = {name: False for name in _replaced(answers.storage, before) if name in before}
+        switches = off | switches | dict.fromkeys(answers.storage, True)
     for name in switches:
         if name not in before:
             listed = ", ".join(before) or "none"
@@ -212,9 +209,30 @@ def _switch_options(files: Files, overlay: str, answers: Answers) -> None:
             raise UsageError(message, hint=f"leave it out in {place.file}:{place.line}")
 
 
+def _replaced(storage: Sequence[str], listed: Collection[str]) -> list[str]:
+    """Return the options that are switched off when those of `storage` are switched on.
+
+    A short form, such as nfs, replaces all others; one for a single folder those for the same folder alone.
+
+    Raises:
+        UsageError: One of them is no option of storage.
+    """
+    for name in storage:
+        if name not in _STORAGES:
+            hint = similar(name, _STORAGES)
+            names = ", ".join(option for option in _STORAGES if option in listed)
+            raise UsageError(f"--storage {name}: expected one of {names}", hint=hint)
+    places = {place for name in storage for place in BY_NAME[name].places}
+    others = [BY_NAME[name] for name in _STORAGES if name not in storage]
+    if not _SHORT & set(storage):
+        others = [option for option in others if places >= set(option.places)]
+    needing = [option.name for option in OPTIONS if option.needs and not set(option.needs) & set(storage)]
+    return [option.name for option in others] + (needing if "output" in places else [])
+
+
 def _check_overlay(files: Files, overlay: str, answers: Answers) -> None:
     """Refuse answers with which the overlay could not run."""
-    requested = {*answers.switch_on, answers.storage}
+    requested = {*answers.switch_on, *answers.storage}
     problems = [problem for option, problem in option_problems(files, overlay) if option in requested]
     if problems:
         raise UsageError("an option has no value; nothing was changed", problems=problems)
@@ -254,7 +272,7 @@ def _check_setting(package: Package, key: str, value: str) -> None:
     if key in declared.secrets(package):
         hint = "`mlpack secret create` puts it into a Secret of the namespace"
         raise UsageError(f"--set {key}: it is a secret, and anyone can read what is in the package", hint=hint)
-    if key in _MOUNTED and (complaint := mountpath.complaint(value)):
+    if key in mountpath.MOUNTED and (complaint := mountpath.complaint(value)):
         raise UsageError(f"--set {key}: {complaint}")
     if envfile.is_quoted(value) and (key, value) not in declared.values(package):
         message = f"--set {key}: the quotes would be part of the value"

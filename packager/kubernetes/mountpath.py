@@ -15,6 +15,9 @@ _SYSTEM = frozenset(
 _PACKAGE_FOLDERS = frozenset(("/etc/mlpack", "/etc/mlpack/env", "/etc/mlpack/runtime", "/run/mlpack", "/home/mlpack"))
 _KERNEL_FOLDERS = ("/proc", "/sys")
 
+MOUNTED = ("DATASET_DIR", "OUTPUT_DIR", "CHECKPOINT_DIR")
+"""The keys of mlops.env that a volume is mounted at as they are."""
+
 ROOT = "ROOT"
 """The placeholder in mlops.env for the folder that contains the package."""
 

@@ -32,6 +32,7 @@ def check(spec: Spec) -> Iterator[Fault]:
         yield from _environment(environment, (*holder, "environment"))
     yield from _reserved(spec)
     yield from _sizes(spec)
+    yield from _folders(spec, holders)
     yield from _secrets(spec, holders)
 
 
@@ -56,12 +57,27 @@ def _holders(spec: Spec) -> list[tuple[Location, Environment]]:
     ]
 
 
+def _folders(spec: Spec, holders: list[tuple[Location, Environment]]) -> Iterator[Fault]:
+    """A dataset that there is not, and a folder that only some of a package's overlays have."""
+    for holder, environment in holders:
+        place = (*holder, "environment", "DATASET_DIR")
+        if "DATASET_DIR" in environment and not spec.dataset:
+            message = "DATASET_DIR is set, but `dataset` is false"
+            yield Fault(place, message, "remove one of them", at_key=True, needs=(place, ("dataset",)))
+    for index, name in spec.pairs():
+        above = {**spec.environment, **spec.variants[index].environment}
+        place = ("overlays", name, "environment", "CHECKPOINT_DIR")
+        if "CHECKPOINT_DIR" in spec.overlays[name].environment and "CHECKPOINT_DIR" not in above:
+            message = "CHECKPOINT_DIR is set for an overlay, but not for the whole package"
+            yield Fault(place, message, "set it in the spec's or in the variant's environment", at_key=True)
+
+
 def _secrets(spec: Spec, holders: list[tuple[Location, Environment]]) -> Iterator[Fault]:
     """Names of secrets that are taken, and secrets that have a value in the spec."""
     for key in spec.secrets:
         place = ("secrets", key)
         reason = refusal_reason(key) or RESERVED.get(key)
-        if key in ("DATASET_DIR", "OUTPUT_DIR"):
+        if key in mountpath.MOUNTED:
             reason = "it names a folder: list it under `environment`"
         if reason:
             yield Fault(place, f"{key} cannot be a secret", reason, at_key=True)
@@ -87,7 +103,7 @@ def _environment(environment: Environment, place: Location) -> Iterator[Fault]:
         if size > envfile.LINE_BYTES:
             message = f"the value takes {size / 1024:.0f} KiB, but kustomize ignores a line of 64 KiB and all after it"
             yield Fault(location, message, "put it into a file")
-        if key in ("DATASET_DIR", "OUTPUT_DIR"):
+        if key in mountpath.MOUNTED:
             complaint = mountpath.complaint(value)
             if complaint:
                 yield Fault(location, complaint)

@@ -135,6 +135,13 @@ class Spec(Fields, frozen=True):
         Meta(description="The purpose, such as image_recognition; becomes a label of the workload."),
     ] = None
     environment: Environment = {}
+    dataset: Annotated[
+        bool,
+        Meta(
+            description="Whether the model reads a dataset. If it is false, there is no DATASET_DIR, and no option "
+            "needs to know where a dataset is."
+        ),
+    ] = True
     secrets: Secrets = {}
     assets: Annotated[
         list[AssetPath],

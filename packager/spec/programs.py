@@ -24,7 +24,7 @@ _BYTES = 64 << 10
 
 _KEYS = ("command", "args")
 
-_GIVEN = ("REGISTRY", "DATASET_DIR", "MODEL_DIR", "OUTPUT_DIR", "HOME")
+_GIVEN = ("REGISTRY", "MODEL_DIR", "OUTPUT_DIR", "HOME")
 """What every container finds in its environment."""
 
 _KUBERNETES = ("KUBERNETES_", "MLPACK_")
@@ -137,7 +137,8 @@ def _unknown(spec: Spec) -> Iterator[Fault]:
     for index, name in spec.pairs():
         overlay, variant = spec.overlays[name], spec.variants[index]
         run = overlay.run(variant.run)
-        common = (*_GIVEN, *itertools.chain(*spec.environments(variant, name)), *((CHOICE,) if run.is_choice else ()))
+        optional = (*(("DATASET_DIR",) if spec.dataset else ()), *((CHOICE,) if run.is_choice else ()))
+        common = (*_GIVEN, *optional, *spec.secrets, *itertools.chain(*spec.environments(variant, name)))
         lists = [(("overlays", name, *location), words, own) for location, words, own in overlay.words()]
         if run.scripts and overlay.args is None:
             own_of_args = next(own for location, _, own in overlay.words() if location == ("args",))

@@ -11,7 +11,7 @@ from packager.base.problems import similar
 from packager.kubernetes import mountpath
 from packager.kubernetes.manifest import listing, mapping, text
 from packager.kubernetes.objects import DEFAULT_CONTAINER
-from packager.options import CLAIMS_ANNOTATION, STORAGE_LABEL
+from packager.options import CLAIMS_ANNOTATION, PLACES, STORAGE_LABEL
 from packager.workloads.structures import added_variables
 
 if TYPE_CHECKING:
@@ -75,10 +75,12 @@ def _duplicate_paths(overlay: RenderedOverlay, pods: Pods, location: Location, s
 
 
 def _is_site_claim(pods: Pods, claim: object) -> bool:
-    """Whether a claim need not be in the overlay: the option `pvc` is on, or the spec names it as one of the site."""
+    """Whether a claim need not be in the overlay: an option or the spec says that it is one of the site."""
     metadata = mapping(pods.manifest.data.get("metadata"))
+    labels = mapping(metadata.get("labels"))
     named = text(mapping(metadata.get("annotations")).get(CLAIMS_ANNOTATION)) or ""
-    return mapping(metadata.get("labels")).get(STORAGE_LABEL) == "pvc" or claim in named.split()
+    by_option = "pvc" in (labels.get(STORAGE_LABEL), *(labels.get(f"mlpack/{place}") for place in PLACES))
+    return by_option or claim in named.split()
 
 
 def _environment(

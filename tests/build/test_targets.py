@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Build = Callable[..., dict[str, dict[str, Any]]]
 
-REST = [option.name for option in offered(serving=False) if not option.storage and not option.needs]
+REST = [option.name for option in offered(()) if not option.storage and not option.needs]
 STORAGE = [option.name for option in OPTIONS if option.storage]
 
 

@@ -151,7 +151,7 @@ def test_values_are_written_unchanged(mlpack: Mlpack, package: Path, kubectl: Pa
         (("--with", "gpus"), "did you mean 'gpu'?"),
         (("--storage", "gpu"), "expected one of scratch, host-path, nfs, pvc"),
         (("--storage", "nfs", "--with", "scratch"), "scratch and nfs cannot be combined"),
-        (("--with", "pvc-create"), "pvc-create needs pvc, which is off"),
+        (("--with", "pvc-create"), "pvc-create needs pvc or output-pvc, which is off"),
         (
             ("--storage", "nfs", "--root", "/x"),
             "nfs needs NFS_SERVER, such as nfs.example.com (--set NFS_SERVER=VALUE)",
@@ -181,6 +181,37 @@ def test_only_one_storage_can_be_on(mlpack: Mlpack, package: Path, kubectl: Path
         item["persistentVolumeClaim"]["claimName"] for item in pod["spec"]["volumes"] if "persistentVolumeClaim" in item
     ]
     assert sorted(claimed) == ["data", "results"]
+
+
+def on(package: Path) -> list[str]:
+    """Return the options that are on in multi-node."""
+    listed = yaml.safe_load((package / OVERLAYS / "multi-node/kustomization.yaml").read_text())["components"] or []
+    return [path.rpartition("/")[2] for path in listed]
+
+
+def test_a_folder_can_have_a_place_of_its_own(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
+    results = ("--storage", "output-nfs", "--set", "OUTPUT_NFS_SERVER=nfs.example", "--set", "OUTPUT_NFS_PATH=/export")
+    dataset = ("--storage", "dataset-host-path", "--set", "DATASET_HOST_PATH=/disk")
+    assert mlpack("configure", package, *results, *dataset).code == 0
+    assert on(package) == ["output-nfs", "dataset-host-path"]
+    claim = ("--storage", "output-pvc", "--with", "pvc-create", "--set", "CLAIM_CLASS=fast")
+    assert mlpack("configure", package, *claim, "--set", "OUTPUT_CLAIM=results").code == 0
+    assert on(package) == ["output-pvc", "dataset-host-path", "pvc-create"]
+    assert mlpack("verify", package, "--kubectl", kubectl).code == 0
+    pod = next(item for item in rendered(kubectl, package, "single-node") if item["kind"] == "Pod")
+    volumes = {item["name"]: item for item in pod["spec"]["volumes"]}
+    assert volumes["mlpack-results"]["persistentVolumeClaim"] == {"claimName": "results-single-node"}
+    assert volumes["mlpack-data"]["hostPath"] == {"path": "/disk", "type": "Directory"}
+    assert mlpack("configure", package, "--storage", "scratch").code == 0
+    assert on(package) == ["scratch"]
+
+
+def test_a_folder_leaves_no_short_form_halfway(mlpack: Mlpack, package: Path) -> None:
+    nfs = ("--storage", "nfs", "--set", "NFS_SERVER=nfs.example", "--root", "/x")
+    assert mlpack("configure", package, *nfs).code == 0
+    done = mlpack("configure", package, "--storage", "dataset-pvc", "--set", "DATASET_CLAIM=d")
+    assert (done.code, on(package)) == (2, ["nfs"])
+    assert "nfs and dataset-pvc cannot be combined: each sets where the dataset is" in done.stderr
 
 
 def test_an_option_switched_on_and_off_leaves_no_trace(mlpack: Mlpack, package: Path) -> None:
