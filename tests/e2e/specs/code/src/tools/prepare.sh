@@ -1,0 +1,2 @@
+#!/bin/sh
+echo "prepared with $# ($*) in ${PWD##*/}" >"$OUTPUT_DIR/prepared"
