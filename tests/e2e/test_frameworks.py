@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.e2e.faults import Faulty
 from tests.e2e.site import CHECKOUT, Images, last_json
+from tests.e2e.storage import NodeFolder
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
     from typing import Any
 
     from tests.e2e.site import Site
@@ -16,7 +24,17 @@ if TYPE_CHECKING:
 SMALL = (
     "--set environment.STEPS.value=4",
     "--set environment.BATCH_SIZE.value=2",
-    "--set environment.IMAGE_SIZE.value=64",
+    "--set environment.IMAGE_SIZE.value=32",
+)
+TINY = (
+    "--set environment.BATCHES.value=5",
+    "--set environment.BATCH_SIZE.value=4",
+    "--set overlays.multi-node.resources.requests.cpu=50m",
+    "--set overlays.multi-node.resources.requests.memory=256Mi",
+)
+THREE = (
+    "--set overlays.multi-node.roles.server.replicas=2",
+    "--set overlays.multi-node.roles.worker.replicas=3",
 )
 
 
@@ -28,6 +46,62 @@ def pytorch(images: Images) -> str:
 @pytest.fixture(scope="module")
 def mxnet(images: Images) -> str:
     return images.build(CHECKOUT / "model_specs/cifar10-mxnet", "localhost/mxnet:1.9.1")
+
+
+@pytest.fixture
+def claims(site: Site, new_site: Callable[[str], Site], mpi_image: str) -> Iterator[str]:
+    """Claims on a folder of the node, for results that outlive the pods; returns the options that take them."""
+    assert mpi_image
+    folder = NodeFolder(new_site("privileged"), "/tmp")
+    folder.run(f"mkdir -p {folder.path}/results {folder.path}/dataset\nchmod 777 {folder.path}/results")
+    names = ("results", "dataset")
+    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    for name in names:
+        volume = {"hostPath": {"path": f"{folder.path}/{name}"}, "capacity": {"storage": "1Gi"}}
+        asked = {"volumeName": f"{name}-{site.namespace}", "resources": {"requests": {"storage": "1Gi"}}}
+        site.apply(
+            _object("PersistentVolume", f"{name}-{site.namespace}", {**common, **volume}),
+            _object("PersistentVolumeClaim", name, {**common, **asked}),
+        )
+    yield "--with pvc --site OUTPUT_CLAIM=results --site DATASET_CLAIM=dataset"
+    site.run("kubectl delete pv --wait=false " + " ".join(f"{name}-{site.namespace}" for name in names))
+    folder.run(f"rm -r {folder.path}")
+
+
+def _object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def changed(site: Site, model: str, before: str, more: str) -> Path:
+    """Return a copy of a bundled model whose program has further lines below one of its own."""
+    folder = site.folder / "models" / model
+    shutil.copytree(CHECKOUT / "model_specs" / model, folder)
+    program = folder / "train.py"
+    text = program.read_text(encoding="utf-8")
+    assert text.count(before) == 1
+    program.write_text(text.replace(before, before + more), encoding="utf-8")
+    return folder
+
+
+def raising(site: Site) -> Path:
+    """Return ResNet-50 for PyTorch, whose rank 1 raises in step 2 of a run that has begun with step 1."""
+    fault = "            if (ranks.rank, self.step, uncounted) == (1, 2, 0):\n"
+    fault += '                raise ValueError(f"no image 7 at {time.time():.1f}")\n'
+    return changed(site, "resnet50-pytorch", "            self.step += 1\n", fault)
+
+
+def several(site: Site, model: str | Path, *options: str) -> Faulty:
+    """Build a model's package for a user whom no image knows; its overlay `multi-node` is meant."""
+    package = site.build(str(model), *options)
+    site.run(f"mlpack configure {package} --overlay multi-node --uid 12345 --gid 12346")
+    return Faulty(site, package, "multi-node")
+
+
+def seconds_since(stderr: str, words: str) -> float:
+    """Return how long ago a program wrote `words`, with the time behind them."""
+    said = re.search(rf"{words} at ([0-9.]+)", stderr)
+    assert said, stderr
+    return time.time() - float(said[1])
 
 
 def trained(site: Site, overlay: str, model: str, *options: str) -> dict[str, Any]:
@@ -43,18 +117,102 @@ def trained(site: Site, overlay: str, model: str, *options: str) -> dict[str, An
 
 
 @pytest.mark.usefixtures("pytorch")
-@pytest.mark.parametrize(
-    ("overlay", "precision", "hosts"),
-    [("single-node", "fp32", 1), ("single-node", "bf16", 1), ("multi-node", "fp32", 2)],
-)
-def test_pytorch_ends_with_equal_weights_on_both_ranks(site: Site, overlay: str, precision: str, hosts: int) -> None:
-    result = trained(site, overlay, "resnet50-pytorch", f"--precision {precision}", *SMALL)
-    assert (result["ranks"], len(result["hosts"]), result["steps"]) == (2, hosts, 4)
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_pytorch_ends_with_equal_weights_on_both_ranks_of_a_node(site: Site, precision: str) -> None:
+    result = trained(site, "single-node", "resnet50-pytorch", f"--precision {precision}", *SMALL)
+    assert (result["ranks"], len(result["hosts"]), result["steps"]) == (2, 1, 4)
     assert result["weights_digest"].startswith("sha256:")  # every rank's, or the run had refused
 
 
+@pytest.mark.usefixtures("pytorch")
+def test_pytorch_on_two_nodes_goes_on_from_its_checkpoint_when_one_has_failed(site: Site, claims: str) -> None:
+    options = ("--set environment.CHECKPOINT_EVERY.value=1", "--set overlays.multi-node.retries=1")
+    package = several(site, raising(site), *SMALL, *options, claims)
+    deploy = package.run("deploy", "--timeout", "5m", timeout=400)
+    assert deploy.code == 0, deploy.err
+    assert ": attempt 1 of 2" in deploy.err
+    result = last_json(package.run("logs").out)
+    hosts = [f"resnet50v1-5-pytorch-fp32-training-multi-node-node-0-{index}" for index in (0, 1)]
+    assert (result["ranks"], result["hosts"], result["uid"]) == (2, hosts, 12345)
+    assert (result["resumed_from"], result["steps"]) == (1, 4)
+    assert result["weights_digest"].startswith("sha256:")
+    assert package.run("delete").code == 0
+
+
+@pytest.mark.usefixtures("pytorch")
+def test_pytorch_says_which_node_has_raised_and_not_which_has_lost_it(site: Site) -> None:
+    package = several(site, raising(site), *SMALL)
+    deploy = package.run("deploy", "--timeout", "5m", timeout=400)
+    assert seconds_since(deploy.err, "ValueError: no image 7") <= 15
+    assert deploy.code == 7
+    shown = "jobset/resnet50v1-5-pytorch-fp32-training-multi-node"
+    assert f"error: {shown} has failed: node 1: container node ended with exit code 1\n" in deploy.err
+    first, _, other = deploy.err.partition("node 0: container node ended with exit code 1")
+    assert '  |     raise ValueError(f"no image 7 at {time.time():.1f}")\n  | ValueError: no image 7 at ' in first
+    assert "Connection closed by peer" not in first
+    assert "Connection closed by peer" in other
+    package.delete()
+
+
+@pytest.mark.usefixtures("pytorch")
+def test_pytorch_does_not_wait_for_a_node_that_was_deleted(site: Site) -> None:
+    package = several(
+        site, "resnet50-pytorch", *SMALL[1:], "--set environment.STEPS.value=5000 --set environment.LOG_EVERY=1"
+    )
+    with package.running("deploy") as deploy:
+        site.until(lambda: "step 2/" in package.run("logs").out, "the training to have begun")
+        begin = time.monotonic()
+        site.run("kubectl delete --wait=false pod --selector=batch.kubernetes.io/job-completion-index=1")
+        _, stderr = deploy.communicate(timeout=120)
+    assert time.monotonic() - begin <= 30, stderr
+    assert deploy.returncode == 7
+    shown = "jobset/resnet50v1-5-pytorch-fp32-training-multi-node"
+    assert f"error: {shown} has failed: node 1: it was deleted, which stopped it\n" in stderr
+    package.delete()
+
+
 @pytest.mark.usefixtures("mxnet")
-@pytest.mark.parametrize(("overlay", "workers"), [("single-node", 1), ("multi-node", 2)])
-def test_mxnet_trains_with_its_parameter_server(site: Site, overlay: str, workers: int) -> None:
-    result = trained(site, overlay, "cifar10-mxnet", "--set environment.BATCH_SIZE.value=8")
-    assert (result["workers"], result["epochs"]) == (workers, 1)
+def test_mxnet_trains_on_one_node(site: Site) -> None:
+    result = trained(site, "single-node", "cifar10-mxnet", *TINY)
+    assert (result["workers"], result["epochs"]) == (1, 1)
+
+
+@pytest.mark.usefixtures("mxnet")
+def test_mxnet_trains_with_two_parameter_servers_twice_side_by_side(site: Site) -> None:
+    """The second time under another name, which an overlay of one's own gives it."""
+    package = several(site, "cifar10-mxnet", *TINY, *THREE)
+    overlay = site.folder / "own"
+    overlay.mkdir()
+    theirs = f"../{package.folder.name}/quickstart/k8s/mlops/multi-node"
+    (overlay / "kustomization.yaml").write_text(json.dumps({"nameSuffix": "-two", "resources": [theirs]}))
+    site.run("kubectl apply -k own")
+    deploy = package.run("deploy", "--timeout", "5m", timeout=400)
+    assert deploy.code == 0, deploy.err
+    site.run("kubectl wait --for=condition=Completed --timeout=200s jobset/cifar10-mxnet-training-multi-node-two")
+    for name in ("cifar10-mxnet-training-multi-node", "cifar10-mxnet-training-multi-node-two"):
+        pods = f"--selector=jobset.sigs.k8s.io/jobset-name={name},jobset.sigs.k8s.io/replicatedjob-name=worker"
+        lines = site.run(f"kubectl logs {pods} --tail=-1").splitlines()
+        results = [json.loads(line) for line in lines if line.startswith("{")]
+        assert sorted((result["rank"], result["workers"]) for result in results) == [(0, 3), (1, 3), (2, 3)]
+        assert {result["host"] for result in results} == {f"{name}-worker-0-{index}" for index in range(3)}
+        assert {result["uid"] for result in results} == {12345}
+        assert len({result["weights_digest"] for result in results}) == 1
+    site.run("kubectl delete -k own")
+    package.delete()
+
+
+@pytest.mark.usefixtures("mxnet")
+def test_mxnet_does_not_wait_for_a_worker_that_has_failed(site: Site) -> None:
+    fault = '            if (os.environ.get("DMLC_WORKER_ID"), number) == ("1", 2):\n'
+    fault += '                say(f"no records at {time.time():.1f}")\n                sys.exit(3)\n'
+    each = "        for number, (images, labels) in enumerate(data.epoch(epoch), start=1):\n"
+    package = several(site, changed(site, "cifar10-mxnet", each, fault), *TINY, "--set environment.BATCHES.value=5000")
+    deploy = package.run("deploy", "--timeout", "5m", timeout=400)
+    assert seconds_since(deploy.err, "no records") <= 15
+    assert deploy.code == 7
+    shown = "jobset/cifar10-mxnet-training-multi-node"
+    assert f"error: {shown} has failed: worker 1: container worker ended with exit code 3\n" in deploy.err
+    first, _, other = deploy.err.partition("worker 0 was stopped; its last lines:\n")
+    assert "  | no records at " in first
+    assert "  | training 1 epochs of 5000 batches with 4 images each, on synthetic data\n" in other
+    package.delete()
