@@ -46,5 +46,5 @@ def ignored_change(workload: Object, seconds: float) -> Iterator[Finding]:
     """Yield that the controller of the workload's kind has not acted on a change of it for `seconds`."""
     if seconds < CONTROLLER_SILENCE:
         return
-    message = f"the {workload['kind']} controller has not acted on the change for {seconds:.0f} s"
+    message = f"the {workload['kind']} controller has not acted on the change for more than {CONTROLLER_SILENCE:g} s"
     yield Finding("ControllerSilent", shown(workload), message, CONTROLLER_HINT)

@@ -77,8 +77,12 @@ class Deployment(Workload):
         return _is_seen(snapshot.workload) and is_whole and counts.get("replicas", updated) == updated
 
     def is_noticed(self, snapshot: Snapshot) -> bool:
-        """Whether the status is about the newest spec; before there is any status, `findings` tells of it."""
-        return not status(snapshot.workload) or _is_seen(snapshot.workload)
+        """Whether the status is about the newest spec, or tells why it is not; a controller that is away tells nothing.
+
+        Before there is any status, `findings` yields that it is away.
+        """
+        deployment = snapshot.workload
+        return not status(deployment) or _is_seen(deployment) or _unmade(deployment) is not None
 
     def progress(self, snapshot: Snapshot) -> str:
         """Return how many replicas serve, and of how many a rollout has yet to come."""
@@ -95,11 +99,11 @@ class Deployment(Workload):
         if deployment["spec"].get("paused"):
             hint = f"kubectl rollout resume {quote(shown(deployment))}"
             yield Finding("Paused", shown(deployment), "its rollout is paused", hint)
-        progress = condition(deployment, "Progressing") or {}
-        if progress.get("status") == "False" and progress.get("reason") == _UNMADE:
-            yield _refusal(deployment, progress)
+        if (refused := _unmade(deployment)) is not None:
+            yield _refusal(deployment, refused)
         if not _is_seen(deployment):
             return
+        progress = condition(deployment, "Progressing") or {}
         if progress.get("status") == "False" and progress.get("reason") == _LATE:
             seconds = deployment["spec"].get("progressDeadlineSeconds", 600)
             message = f"no pod of the newest rollout has become ready for {seconds} s, its progressDeadlineSeconds"
@@ -117,6 +121,12 @@ class Deployment(Workload):
         """Return the other pods, the newest first."""
         main = self.main(pods)
         return sorted((pod for pod in pods if pod is not main), key=created, reverse=True)
+
+
+def _unmade(deployment: Object) -> Object | None:
+    """Return the condition that the cluster has refused the newest ReplicaSet."""
+    progress = condition(deployment, "Progressing") or {}
+    return progress if (progress.get("status"), progress.get("reason")) == ("False", _UNMADE) else None
 
 
 def _refusal(deployment: Object, refused: Object) -> Finding:

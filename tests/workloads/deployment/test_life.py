@@ -160,6 +160,7 @@ def test_a_replica_set_that_may_not_be_made() -> None:
     workload["metadata"]["generation"] = 2
     verdict = judged(workload, pod(0), pod(1))
     assert (verdict.phase, verdict.findings[0].reason) == (Phase.STUCK, "QuotaExceeded")
+    assert KIND.is_noticed(Snapshot(workload))
 
 
 def test_a_rollout_that_is_paused() -> None:
@@ -185,7 +186,7 @@ def test_a_change_that_the_controller_does_not_notice_but_not_at_once() -> None:
     assert diagnose(KIND, snapshot, memory.add(snapshot, 100)).findings == ()
     assert diagnose(KIND, snapshot, memory.add(snapshot, 107)).findings == ()
     verdict = diagnose(KIND, snapshot, memory.add(snapshot, 109))
-    message = "the Deployment controller has not acted on the change for 9 s"
+    message = "the Deployment controller has not acted on the change for more than 8 s"
     assert (verdict.phase, verdict.summary, verdict.findings[0].reason) == (Phase.STUCK, message, "ControllerSilent")
     changed["status"]["observedGeneration"] = 2
     assert diagnose(KIND, snapshot, memory.add(snapshot, 110)).phase is Phase.SERVING
