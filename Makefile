@@ -101,6 +101,6 @@ check: lint types test matrix fuzz e2e ## everything that CI runs
 
 lock: setup ## update requirements-dev.lock; UPGRADE=--upgrade upgrades all dependencies
 	python -m pip --quiet install uv
-	uv --no-config pip compile pyproject.toml --group dev --extra fast --universal --python-version 3.11 \
+	uv --no-config pip compile pyproject.toml --group dev --extra fast --extra service --universal --python-version 3.11 \
 		--generate-hashes --no-annotate --custom-compile-command "make lock" $(UPGRADE) \
 		--quiet --output-file requirements-dev.lock

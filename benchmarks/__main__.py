@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import imports, many, payload, scale, startup
+from benchmarks import imports, many, payload, scale, service, startup
 from hatch_build import compile_templates
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ BENCHMARKS = {
     "payload": payload.measure,
     "scale": scale.measure,
     "imports": imports.measure,
+    "service": service.measure,
 }
 
 

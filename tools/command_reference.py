@@ -39,6 +39,8 @@ def _commands() -> Iterator[tuple[str, TyperCommand]]:
         if subcommands is None:
             yield verb, command
         else:
+            if command.params and getattr(command, "invoke_without_command", False):
+                yield verb, command
             yield from ((f"{verb} {name}", subcommand) for name, subcommand in subcommands.items())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from packager.base.names import LABEL_VALUE
 from packager.base.values import Fields, Meta
@@ -41,3 +41,11 @@ def as_flag(value: Any) -> bool | None:
     """Return what `append_uuid` means: 0, 1, true, false, or one of these as text; None for anything else."""
     words = {"0": False, "1": True, "false": False, "true": True, "": False}
     return words.get(str(value).lower())
+
+
+class TokenBody(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A token to create."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=63, pattern=rf"^{LABEL_VALUE}$")]
+    role: Literal["viewer", "user", "developer", "admin"]
+    days: Annotated[int, Meta(ge=1, le=3650)] | None = None

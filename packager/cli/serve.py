@@ -1,0 +1,149 @@
+"""`mlpack serve`: serves the REST API by which jobs are created from templates, definitions and filled values."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from packager.base.errors import ToolError, UsageError
+from packager.cli.console import emit, say
+
+if TYPE_CHECKING:
+    from packager.service.config import ServerConfig
+    from packager.service.store.store import Store
+
+
+class Role(StrEnum):
+    """What the owner of a token may do."""
+
+    viewer = "viewer"
+    user = "user"
+    developer = "developer"
+    admin = "admin"
+
+
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="The configuration, server.yaml.", show_default=False)
+]
+Database = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="The database; by default mlpack/server.db in ~/.local/share.", show_default=False
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to `app`."""
+    group = typer.Typer(invoke_without_command=True)
+    group.callback()(serve)
+    for verb in (token, backup, migrate, check):
+        group.command()(verb)
+    app.add_typer(group, name="serve")
+
+
+def serve(
+    ctx: typer.Context,
+    config: ConfigFile = None,
+    database: Database = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Where to listen; 127.0.0.1:8080 by default.", show_default=False),
+    ] = None,
+    insecure_no_auth: Annotated[
+        bool, typer.Option("--insecure-no-auth", help="Ask for no token; only on a loopback address.")
+    ] = False,
+) -> None:
+    """Serve the REST API of the task service until stopped, with the cluster of the current kubeconfig."""
+    if ctx.invoked_subcommand is not None:
+        if config or database or listen or insecure_no_auth:
+            raise UsageError(f"options of `mlpack serve` come after {ctx.invoked_subcommand}, if it has them")
+        return
+    settings = _settings(config, database, listen)
+    from packager.service.config import address, is_loopback
+
+    if insecure_no_auth and not is_loopback(address(settings.listen)[0]):
+        raise UsageError(
+            f"--insecure-no-auth needs a loopback address, found {settings.listen}", hint="create tokens instead"
+        )
+    start = _service().start
+    start(settings, is_open=insecure_no_auth, emit=say, tell=say)
+
+
+def token(
+    name: Annotated[str, typer.Argument(help="Who the token is for.", show_default=False)],
+    role: Annotated[Role, typer.Option(help="What they may do.")] = Role.user,
+    days: Annotated[
+        int | None,
+        typer.Option(min=1, max=3650, help="How long it is valid; without end by default.", show_default=False),
+    ] = None,
+    config: ConfigFile = None,
+    database: Database = None,
+) -> None:
+    """Create a token, and print it. It is not shown again: the database holds its digest only."""
+    from packager.base.names import is_label_value
+
+    if not is_label_value(name) or not name:
+        raise UsageError(f"invalid name {name!r}: use at most 63 letters, digits and '-_.'")
+    store = _store(config, database)
+    from packager.service import tokens
+
+    _, text = tokens.create(store, name, role.value, days)
+    emit(text)
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(help="The file to write; it must not exist.", show_default=False)],
+    config: ConfigFile = None,
+    database: Database = None,
+) -> None:
+    """Write a copy of the database, as of one moment; the server may be running."""
+    store = _store(config, database)
+    store.backup(file)
+    emit(str(file))
+
+
+def migrate(config: ConfigFile = None, database: Database = None) -> None:
+    """Bring the database to the schema of this mlpack, as a server does when it starts."""
+    store = _store(config, database)
+    emit(f"{store.path}: {'migrated' if store.was_migrated else 'up to date'}")
+
+
+def check(config: ConfigFile = None, database: Database = None) -> None:
+    """Check the configuration and the database; exit code 6 if a row is damaged."""
+    store = _store(config, database)
+    problems = store.check()
+    for problem in problems:
+        emit(f"{store.path}: {problem}")
+    if problems:
+        raise ToolError(f"the database {store.path} is damaged", hint="restore a backup")
+    emit(f"{store.path}: ok, {sum(store.counts().values())} jobs")
+
+
+def _settings(config: Path | None, database: Path | None, listen: str | None = None) -> ServerConfig:
+    from packager.base.values import replace
+    from packager.service.config import read
+
+    settings = read(config)
+    if database:
+        settings = replace(settings, database=str(database))
+    return replace(settings, listen=listen) if listen else settings
+
+
+def _store(config: Path | None, database: Path | None) -> Store:
+    settings = _settings(config, database)
+    store: Store = _service().open_store(settings)
+    return store
+
+
+def _service() -> Any:
+    """Return the module that needs everything that the extra brings."""
+    try:
+        from packager.service import serving
+    except ModuleNotFoundError as error:
+        message = f"mlpack serve needs the Python package {error.name}, which is not installed"
+        raise ToolError(message, hint="pip install 'mlpack-kubernetes[service]'") from None
+    return serving

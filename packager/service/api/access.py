@@ -1,0 +1,126 @@
+"""Who makes a request, what they may do, and requests that are made once."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+from litestar import MediaType, Request, Response
+from litestar.params import HeaderParameter
+
+from packager.service import tokens
+from packager.service.config import is_loopback
+from packager.service.failures import Failure
+from packager.service.store.store import as_json
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from litestar.datastructures import State
+
+    from packager.service.server import Server
+    from packager.service.store.store import Row
+    from packager.service.tokens import Caller
+
+_LONGEST_KEY = 255
+
+AnyRequest = Request[Any, Any, Any]
+"""A request."""
+
+IfMatch = Annotated[str | None, HeaderParameter(name="If-Match", description="The revision that is to be changed.")]
+IdempotencyKey = Annotated[
+    str | None,
+    HeaderParameter(name="Idempotency-Key", description="The same key and body get the same answer, for 24 h."),
+]
+
+
+def server_of(state: State) -> Server:
+    """Return the server whose application this is."""
+    server: Server = state.server
+    return server
+
+
+async def caller_of(request: AnyRequest, role: str) -> Caller:
+    """Return who makes a request, who must have a role. Raises Failure."""
+    server = server_of(request.app.state)
+    if server.trusted is not None:
+        if not is_loopback(request.url.hostname or ""):  # a page whose name server answers with this address
+            raise Failure("forbidden", "without tokens, the server answers requests to this machine only")
+        return server.trusted
+    scheme, _, text = request.headers.get("authorization", "").partition(" ")
+    text = text.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
+    caller = await asyncio.to_thread(tokens.caller, server.store, text) if text else None
+    if caller is None:
+        raise Failure("unauthenticated", "expected a valid token, as Authorization: Bearer or as x-api-key")
+    if not caller.may(role):
+        raise Failure("forbidden", f"expected the role {role}, found {caller.role}")
+    request.scope["mlpack_caller"] = caller.name  # type: ignore[typeddict-unknown-key]
+    return caller
+
+
+def expected_revision(if_match: str | None) -> int | None:
+    """Return the revision in If-Match; None for any. Raises Failure."""
+    text = (if_match or "").strip().removeprefix("W/").strip('"')
+    if text in ("", "*"):
+        return None
+    if not text.isdecimal() or len(text) > 9:
+        raise Failure("revision-mismatch", 'If-Match: expected a revision, such as "3"')
+    return int(text)
+
+
+async def once(
+    request: AnyRequest,
+    caller: Caller,
+    key: str | None,
+    make: Callable[[Row | None], Awaitable[tuple[int, Any, str | None]]],
+) -> Response[Any]:
+    """Answer a request, or repeat the answer to an earlier one of the same key.
+
+    Args:
+        request: The request.
+        caller: Who makes it.
+        key: Its idempotency key.
+        make: Makes what is asked for, and returns status, body and location; it is passed the row to store the answer
+            in, to be completed and stored together with what it makes.
+    """
+    store = server_of(request.app.state).store
+    if key is None:
+        status, body, location = await make(None)
+        return _created(status, body, location)
+    if not 0 < len(key) <= _LONGEST_KEY:
+        raise Failure("invalid-query", f"Idempotency-Key: expected at most {_LONGEST_KEY} characters")
+    row: Row = {
+        "caller": caller.name,
+        "path": f"{request.method} {request.url.path}?{request.url.query}",
+        "key": key,
+        "digest": hashlib.sha256(await request.body()).hexdigest(),
+    }
+    earlier = await asyncio.to_thread(store.begin, row)
+    if earlier is not None:
+        if earlier["digest"] != row["digest"]:
+            raise Failure("idempotency-mismatch", "the key was used with another body")
+        if earlier["status"] is None:
+            raise Failure("conflict", "the first request with this key is still at work")
+        response = _created(earlier["status"], json.loads(earlier["body"]), earlier["location"])
+        response.headers["Idempotency-Replayed"] = "true"
+        return response
+    try:
+        status, body, location = await make(row)
+    except BaseException:
+        await asyncio.to_thread(store.forget, row)
+        raise
+    row |= {"status": status, "body": as_json(body), "location": location}
+    await asyncio.to_thread(store.finish, row)
+    return _created(status, body, location)
+
+
+def _created(status: int, body: Any, location: str | None) -> Response[Any]:
+    headers = {"Location": location} if location else {}
+    return Response(body, status_code=status, headers=headers, media_type=MediaType.JSON)
+
+
+def tagged(body: Any, revision: int) -> Response[Any]:
+    """Return an answer whose ETag is a revision."""
+    return Response(body, headers={"ETag": f'"{revision}"'})

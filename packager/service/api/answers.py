@@ -1,0 +1,207 @@
+"""The bodies that the API answers with, as types: the OpenAPI document is made from them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from packager.base.values import Fields
+
+if TYPE_CHECKING:
+    from packager.service.store.store import Row
+
+
+class Revision(Fields, frozen=True, kw_only=True):
+    """Which revision of a template or a definition."""
+
+    name: str
+    revision: int
+
+
+class RegisteredTemplate(Fields, frozen=True, kw_only=True):
+    """A template, as registered."""
+
+    name: str
+    revision: int
+    template: str
+    description: str
+    deprecated: bool
+    created: str
+    author: str
+
+
+class RegisteredDefinition(Fields, frozen=True, kw_only=True):
+    """A definition, as registered."""
+
+    name: str
+    revision: int
+    task_template_name: str
+    user_values_description: str
+    user_values_example: str
+    system_values: str
+    creator: str
+    description: str
+    application: str
+    append_uuid: bool | int | str
+    created: str
+    author: str
+    warnings: list[str] = []
+
+
+class WorkloadName(Fields, frozen=True, kw_only=True):
+    """The object that runs a job."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+class Job(Fields, frozen=True, kw_only=True):
+    """A job."""
+
+    release: str
+    status: str
+    reason: str | None
+    message: str | None
+    hint: str | None
+    definition: Revision
+    template: Revision
+    application: str
+    creator: str
+    values: dict[str, Any]
+    workload: WorkloadName
+    created: str
+    started: str | None
+    ended: str | None
+    pods: list[dict[str, Any]]
+    findings: list[dict[str, Any]]
+
+
+class JobPreview(Fields, frozen=True, kw_only=True):
+    """What a job would create."""
+
+    release: str
+    manifests: list[dict[str, Any]]
+    warnings: list[str]
+
+
+class JobEvent(Fields, frozen=True, kw_only=True):
+    """A change of a job's status or reason."""
+
+    id: int
+    release: str
+    sequence: int
+    status: str
+    reason: str | None
+    message: str | None
+    actor: str | None
+    time: str
+
+
+class Token(Fields, frozen=True, kw_only=True):
+    """A token, without its text."""
+
+    id: str
+    name: str
+    role: str
+    created: str
+    expires: str | None
+    last_used: str | None
+
+
+class NewToken(Fields, frozen=True, kw_only=True):
+    """A token that was created now, with its text, which is not shown again."""
+
+    id: str
+    name: str
+    role: str
+    created: str
+    expires: str | None
+    last_used: str | None
+    token: str
+
+
+class WhoAmI(Fields, frozen=True, kw_only=True):
+    """The caller."""
+
+    name: str
+    role: str
+
+
+class Health(Fields, frozen=True, kw_only=True):
+    """Whether the server works, and what does not."""
+
+    status: str
+    problems: list[str] = []
+
+
+class TemplateList(Fields, frozen=True, kw_only=True):
+    """A list of templates."""
+
+    items: list[RegisteredTemplate]
+    next: str | None = None
+
+
+class DefinitionList(Fields, frozen=True, kw_only=True):
+    """A list of definitions."""
+
+    items: list[RegisteredDefinition]
+    next: str | None = None
+
+
+class JobList(Fields, frozen=True, kw_only=True):
+    """A page of jobs."""
+
+    items: list[Job]
+    next: str | None = None
+
+
+class EventList(Fields, frozen=True, kw_only=True):
+    """A list of events."""
+
+    items: list[JobEvent]
+    next: str | None = None
+
+
+class TokenList(Fields, frozen=True, kw_only=True):
+    """A list of tokens."""
+
+    items: list[Token]
+    next: str | None = None
+
+
+def template(row: Row) -> RegisteredTemplate:
+    """Return the template in a row."""
+    return RegisteredTemplate(**json.loads(row["body"]), **_revision(row))
+
+
+def definition(row: Row, warnings: list[str] | None = None) -> RegisteredDefinition:
+    """Return the definition in a row."""
+    return RegisteredDefinition(**json.loads(row["body"]), **_revision(row), warnings=warnings or [])
+
+
+def _revision(row: Row) -> dict[str, Any]:
+    return {key: row[key] for key in ("revision", "created", "author")}
+
+
+def job(row: Row) -> Job:
+    """Return the job in a row."""
+    return Job(
+        **{key: row[key] for key in ("release", "status", "reason", "message", "hint", "application", "creator")},
+        **{key: row[key] for key in ("created", "started", "ended")},
+        definition=Revision(name=row["definition"], revision=row["definition_revision"]),
+        template=Revision(name=row["template"], revision=row["template_revision"]),
+        values=json.loads(row["filled"]),
+        workload=WorkloadName(
+            kind=row["kind"],
+            namespace=row["namespace"],
+            name=json.loads(row["manifests"])[-1]["metadata"]["name"],
+        ),
+        pods=json.loads(row["pods"]),
+        findings=json.loads(row["findings"]),
+    )
+
+
+def token(row: Row) -> Token:
+    """Return the token in a row."""
+    return Token(**{key: row[key] for key in ("id", "name", "role", "created", "expires", "last_used")})

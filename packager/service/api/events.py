@@ -1,0 +1,80 @@
+"""The routes of events, as lists and as streams."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+from litestar import Response, get
+from litestar.datastructures import State
+from litestar.params import FromPath, QueryParameter
+from litestar.response import Stream
+
+from packager.service.api.access import AnyRequest, caller_of, server_of
+from packager.service.api.answers import (
+    EventList,
+    JobEvent,
+)
+from packager.service.store.store import FINAL, as_json
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from packager.service.server import Server
+
+After = Annotated[int, QueryParameter(ge=0, description="The id of the last event that is known.")]
+
+_SILENCE = 15.0
+"""Seconds after which a stream of events has a comment, so that proxies keep it open."""
+
+# events
+
+
+@get("/v1/jobs/{release:str}/events")
+async def job_events(
+    request: AnyRequest, state: State, release: FromPath[str], after: After = 0
+) -> Response[Any] | Stream:
+    """List the events of a job, the oldest first; with `Accept: text/event-stream`, follow them."""
+    await caller_of(request, "viewer")
+    await server_of(state).tasks.job(release)
+    return await _listed(request, release, after)
+
+
+@get("/v1/events")
+async def all_events(request: AnyRequest, after: After = 0) -> Response[Any] | Stream:
+    """List the events of all jobs, the oldest first; with `Accept: text/event-stream`, follow them."""
+    await caller_of(request, "viewer")
+    return await _listed(request, None, after)
+
+
+async def _listed(request: AnyRequest, release: str | None, after: int) -> Response[Any] | Stream:
+    server = server_of(request.app.state)
+    if "text/event-stream" in request.headers.get("accept", ""):
+        last = request.headers.get("last-event-id", "")
+        start = int(last) if last.isdecimal() and len(last) < 18 else after
+        return Stream(
+            _followed(server, release, start), media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
+        )
+    rows = await asyncio.to_thread(server.store.events, release, after, 1000)
+    following = str(rows[-1]["id"]) if len(rows) == 1000 else None
+    return Response(EventList(items=[JobEvent(**row) for row in rows], next=following))
+
+
+async def _followed(server: Server, release: str | None, after: int) -> AsyncIterator[str]:
+    """Yield events as a stream of text/event-stream; that of a job ends with the job."""
+    while True:
+        generation = server.follower.generation
+        rows = await asyncio.to_thread(server.store.events, release, after, 1000)
+        for row in rows:
+            after = row["id"]
+            yield f"id: {row['id']}\nevent: status\ndata: {as_json(row)}\n\n"
+        if release is not None:
+            job = await asyncio.to_thread(server.store.job, release)
+            if not rows and (job is None or job["status"] in FINAL):
+                return
+        if not rows and not await server.follower.wait_for_change(generation, _SILENCE):
+            yield ": nothing has changed\n\n"
+
+
+HANDLERS = (job_events, all_events)
+"""The routes."""

@@ -1,0 +1,247 @@
+"""The routes of jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+from litestar import Response, delete, get, post
+from litestar.datastructures import MultiDict, State
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+from litestar.response import Stream
+
+from packager.base.errors import ClusterError
+from packager.base.values import as_plain
+from packager.service import policy, records
+from packager.service.api import answers
+from packager.service.api.access import AnyRequest, IdempotencyKey, caller_of, once, server_of
+from packager.service.api.answers import (
+    Job,
+    JobList,
+    JobPreview,
+)
+from packager.service.failures import Failure
+from packager.service.kube import RefusedError
+from packager.service.store.store import Filters, as_json
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from packager.service.server import Server
+    from packager.service.store.store import Row
+    from packager.service.tokens import Caller
+
+Limit = Annotated[int, QueryParameter(ge=1, le=200, description="How many at most.")]
+Cursor = Annotated[str | None, QueryParameter(description="The `next` of the page before.")]
+# jobs
+
+
+@post("/v1/jobs", status_code=201)
+async def create_job(
+    request: AnyRequest,
+    state: State,
+    data: JSONBody[dict[str, Any]],
+    dry_run: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
+    idempotency_key: IdempotencyKey = None,
+) -> Response[Job | JobPreview]:
+    """Create a job from filled values; with `dry_run`, return what it would create."""
+    caller = await caller_of(request, "user")
+    if dry_run:
+        prepared = await server_of(state).tasks.prepare(data, caller, dry_run=True)
+        shown = records.redacted(prepared.objects)
+        answer = JobPreview(release=prepared.row["release"], manifests=shown, warnings=list(prepared.warnings))
+        return Response(answer, status_code=200)
+
+    async def make(row: Row | None) -> tuple[int, Any, str]:
+        return await _new_job(server_of(state), data, caller, row)
+
+    return await once(request, caller, idempotency_key, make)
+
+
+async def _new_job(
+    server: Server, filled: Any, caller: Caller, row: Row | None, revisions: tuple[int, int] | None = None
+) -> tuple[int, Any, str]:
+    prepared = await server.tasks.prepare(filled, caller, dry_run=False, revisions=revisions)
+    location = f"/v1/jobs/{prepared.row['release']}"
+
+    def answer(job: Row) -> Row | None:
+        body = as_json(as_plain(answers.job(job)))
+        return row and {**row, "status": 201, "body": body, "location": location}
+
+    job = await server.tasks.create(prepared, caller, answer)
+    return 201, as_plain(answers.job(job)), location
+
+
+@get("/v1/jobs")
+async def list_jobs(  # noqa: PLR0913, PLR0917 - the parameters of the query
+    request: AnyRequest,
+    state: State,
+    status: FromQuery[str | None] = None,
+    definition: FromQuery[str | None] = None,
+    creator: FromQuery[str | None] = None,
+    application: FromQuery[str | None] = None,
+    since: FromQuery[str | None] = None,
+    until: FromQuery[str | None] = None,
+    q: FromQuery[str | None] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response[JobList]:
+    """List jobs, the newest first; `q` is a part of the release."""
+    await caller_of(request, "viewer")
+    filters = Filters(status, definition, creator, application, since, until, q)
+    rows = await asyncio.to_thread(server_of(state).store.jobs, filters, limit + 1, _decoded(cursor))
+    following = _encoded(rows[limit - 1]) if len(rows) > limit else None
+    page = JobList(items=[answers.job(row) for row in rows[:limit]], next=following)
+    link = {}
+    if following:
+        query = MultiDict({**dict(request.query_params), "cursor": following})
+        link = {"Link": f'<{request.url.with_replacements(query=query)}>; rel="next"'}
+    return Response(page, headers=link)
+
+
+def _encoded(row: Row) -> str:
+    return base64.urlsafe_b64encode(json.dumps([row["created"], row["release"]]).encode()).decode().rstrip("=")
+
+
+def _decoded(cursor: str | None) -> tuple[str, str] | None:
+    if cursor is None:
+        return None
+    try:
+        created, release = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        if isinstance(created, str) and isinstance(release, str):
+            return created, release
+    except (binascii.Error, ValueError, TypeError, RecursionError):
+        pass
+    raise Failure("invalid-query", "cursor: expected the `next` of a page")
+
+
+@get("/v1/jobs/{release:str}")
+async def get_job(request: AnyRequest, state: State, release: FromPath[str]) -> Job:
+    """Return a job."""
+    await caller_of(request, "viewer")
+    return answers.job(await server_of(state).tasks.job(release))
+
+
+@get("/v1/jobs/{release:str}/manifests")
+async def job_manifests(request: AnyRequest, state: State, release: FromPath[str]) -> list[dict[str, Any]]:
+    """Return the objects of a job as they were applied, without secrets."""
+    await caller_of(request, "viewer")
+    row = await server_of(state).tasks.job(release)
+    return records.redacted(json.loads(row["manifests"]))
+
+
+@post("/v1/jobs/{release:str}/cancel", status_code=202)
+async def cancel_job(request: AnyRequest, state: State, release: FromPath[str]) -> Job:
+    """Stop a job; its record and its claims stay."""
+    caller = await caller_of(request, "user")
+    job_tasks = server_of(state).tasks
+    return answers.job(await job_tasks.cancel(await job_tasks.job(release), caller))
+
+
+@delete("/v1/jobs/{release:str}", status_code=202)
+async def delete_job(
+    request: AnyRequest, state: State, release: FromPath[str], storage: FromQuery[str] = "keep"
+) -> Job:
+    """Stop a job, and delete its objects and its record; its claims only with `storage=delete`."""
+    caller = await caller_of(request, "user")
+    if storage not in ("keep", "delete"):
+        raise Failure("invalid-query", "storage: expected keep or delete")
+    job_tasks = server_of(state).tasks
+    row = await job_tasks.job(release)
+    return answers.job(await job_tasks.delete(row, caller, with_storage=storage == "delete"))
+
+
+@post("/v1/jobs/{release:str}/rerun", status_code=201)
+async def rerun_job(
+    request: AnyRequest,
+    state: State,
+    release: FromPath[str],
+    pinned: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
+    idempotency_key: IdempotencyKey = None,
+) -> Response[Job]:
+    """Create a job from the values of another; with `pinned`, from its revisions too."""
+    caller = await caller_of(request, "user")
+    job_tasks = server_of(state).tasks
+    row = await job_tasks.job(release)
+    filled = await job_tasks.filled_values(row)
+    revisions = (row["definition_revision"], row["template_revision"]) if pinned else None
+
+    async def make(answer: Row | None) -> tuple[int, Any, str]:
+        return await _new_job(server_of(state), filled, caller, answer, revisions)
+
+    return await once(request, caller, idempotency_key, make)
+
+
+@get("/v1/jobs/{release:str}/logs")
+async def job_logs(  # noqa: PLR0913, PLR0917 - the parameters of the query
+    request: AnyRequest,
+    state: State,
+    release: FromPath[str],
+    pod: FromQuery[str | None] = None,
+    container: FromQuery[str | None] = None,
+    tail: Annotated[int | None, QueryParameter(ge=0, le=1_000_000)] = None,
+    follow: FromQuery[bool] = False,  # noqa: FBT002
+) -> Stream:
+    """Return the log of a job's pods; with several, each line begins with its pod's name."""
+    caller = await caller_of(request, "viewer")
+    server = server_of(state)
+    row = await server.tasks.job(release)
+    if row["creator"] != caller.name and not caller.acts_for_others:
+        raise Failure("forbidden", f"the job belongs to {row['creator']}: only developers read the logs of others")
+    chosen = await _pods(server, row, pod)
+    if follow and len(chosen) > 1:
+        raise Failure("conflict", f"follow needs one pod: the pods are {', '.join(chosen)}")
+
+    def lines(name: str) -> AsyncIterator[str]:
+        return server.cluster.log(name, row["namespace"], container, tail=tail, follow=follow)
+
+    streams = [(name, lines(name)) for name in chosen]
+    first = await _first(streams[0][1])  # an error of the first pod is an answer
+
+    async def text() -> AsyncIterator[str]:
+        for number, (name, stream) in enumerate(streams):
+            prefix = f"{name}: " if len(streams) > 1 else ""
+            if number == 0 and first is not None:
+                yield prefix + first
+            try:
+                async for line in stream:
+                    yield prefix + line
+            except ClusterError as error:
+                yield f"{prefix}[{error}]\n"
+
+    return Stream(text(), media_type="text/plain")
+
+
+async def _pods(server: Server, row: Row, pod: str | None) -> list[str]:
+    """Return the names of a job's pods, or the one that is asked for. Raises Failure."""
+    selector = {policy.JOB: row["release"], policy.SERVER: server.name}
+    items, _ = await server.cluster.list("Pod", row["namespace"], selector)
+    pods = sorted(item["metadata"]["name"] for item in items)
+    if not pods:
+        raise Failure("conflict", "the job has no pod: it has not started, or its pods were deleted")
+    if pod is not None and pod not in pods:
+        raise Failure("not-found", f"pod {pod!r} not found: the pods are {', '.join(pods)}")
+    return pods if pod is None else [pod]
+
+
+async def _first(stream: AsyncIterator[str]) -> str | None:
+    try:
+        return await anext(stream, None)
+    except RefusedError as error:
+        raise Failure("conflict", str(error)) from None
+
+
+HANDLERS = (
+    create_job,
+    list_jobs,
+    get_job,
+    job_manifests,
+    cancel_job,
+    delete_job,
+    rerun_job,
+    job_logs,
+)
+"""The routes."""

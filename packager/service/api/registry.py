@@ -1,0 +1,216 @@
+"""The routes of templates and definitions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from litestar import Response, delete, get, post, put
+from litestar.datastructures import State
+from litestar.params import FromPath, JSONBody
+
+from packager.base.values import as_plain
+from packager.service.api import answers
+from packager.service.api.access import (
+    AnyRequest,
+    IdempotencyKey,
+    IfMatch,
+    caller_of,
+    expected_revision,
+    once,
+    server_of,
+    tagged,
+)
+from packager.service.api.answers import (
+    DefinitionList,
+    RegisteredDefinition,
+    RegisteredTemplate,
+    TemplateList,
+)
+from packager.service.bodies import DefinitionBody, TemplateBody
+from packager.service.catalog import read_definition
+from packager.service.failures import Failure
+
+if TYPE_CHECKING:
+    from packager.service.store.store import Row
+
+# templates
+
+
+@get("/v1/templates")
+async def list_templates(request: AnyRequest, state: State) -> TemplateList:
+    """List the current revision of each template."""
+    await caller_of(request, "viewer")
+    return TemplateList(
+        items=[answers.template(row) for row in await asyncio.to_thread(server_of(state).store.templates)]
+    )
+
+
+@post("/v1/templates", status_code=201)
+async def add_template(
+    request: AnyRequest, state: State, data: JSONBody[TemplateBody], idempotency_key: IdempotencyKey = None
+) -> Response[RegisteredTemplate]:
+    """Register a template."""
+    caller = await caller_of(request, "admin")
+
+    async def make(_row: Row | None) -> tuple[int, Any, str]:
+        row = await asyncio.to_thread(server_of(state).catalog.add_template, data, caller.name)
+        return 201, as_plain(answers.template(row)), f"/v1/templates/{row['name']}"
+
+    return await once(request, caller, idempotency_key, make)
+
+
+@get("/v1/templates/{name:str}")
+async def get_template(request: AnyRequest, state: State, name: FromPath[str]) -> Response[RegisteredTemplate]:
+    """Return the current revision of a template."""
+    await caller_of(request, "viewer")
+    row = await asyncio.to_thread(server_of(state).catalog.template, name)
+    return tagged(answers.template(row), row["revision"])
+
+
+@put("/v1/templates/{name:str}")
+async def change_template(
+    request: AnyRequest,
+    state: State,
+    name: FromPath[str],
+    data: JSONBody[TemplateBody],
+    if_match: IfMatch = None,
+) -> Response[RegisteredTemplate]:
+    """Register the next revision of a template."""
+    caller = await caller_of(request, "admin")
+    expected = expected_revision(if_match)
+    row = await asyncio.to_thread(server_of(state).catalog.change_template, name, data, caller.name, expected)
+    return tagged(answers.template(row), row["revision"])
+
+
+@delete("/v1/templates/{name:str}")
+async def remove_template(request: AnyRequest, state: State, name: FromPath[str]) -> None:
+    """Remove a template that no definition uses."""
+    await caller_of(request, "admin")
+    await asyncio.to_thread(server_of(state).catalog.remove_template, name)
+
+
+@get("/v1/templates/{name:str}/revisions")
+async def template_revisions(request: AnyRequest, state: State, name: FromPath[str]) -> TemplateList:
+    """List all revisions of a template, the newest first."""
+    await caller_of(request, "viewer")
+    rows = await asyncio.to_thread(server_of(state).store.template_revisions, name)
+    if not rows:
+        raise Failure("not-found", f"template {name!r} not found")
+    return TemplateList(items=[answers.template(row) for row in rows])
+
+
+@get("/v1/templates/{name:str}/revisions/{number:int}")
+async def template_revision(
+    request: AnyRequest, state: State, name: FromPath[str], number: FromPath[int]
+) -> RegisteredTemplate:
+    """Return a revision of a template."""
+    await caller_of(request, "viewer")
+    return answers.template(await asyncio.to_thread(server_of(state).catalog.template, name, number))
+
+
+# definitions
+
+
+@get("/v1/definitions")
+async def list_definitions(request: AnyRequest, state: State) -> DefinitionList:
+    """List the current revision of each definition."""
+    await caller_of(request, "viewer")
+    rows = await asyncio.to_thread(server_of(state).store.definitions)
+    return DefinitionList(items=[answers.definition(row) for row in rows])
+
+
+@post("/v1/definitions", status_code=201)
+async def add_definition(
+    request: AnyRequest,
+    state: State,
+    data: JSONBody[DefinitionBody],
+    idempotency_key: IdempotencyKey = None,
+) -> Response[RegisteredDefinition]:
+    """Register a definition, whose example is filled in as a trial."""
+    caller = await caller_of(request, "developer")
+
+    async def make(_row: Row | None) -> tuple[int, Any, str]:
+        server = server_of(state)
+        row, trial = await asyncio.to_thread(server.catalog.add_definition, data, caller.name)
+        warnings = await server.tasks.warnings(trial.objects)
+        return 201, as_plain(answers.definition(row, warnings)), f"/v1/definitions/{row['name']}"
+
+    return await once(request, caller, idempotency_key, make)
+
+
+@get("/v1/definitions/{name:str}")
+async def get_definition(request: AnyRequest, state: State, name: FromPath[str]) -> Response[RegisteredDefinition]:
+    """Return the current revision of a definition."""
+    await caller_of(request, "viewer")
+    row = await asyncio.to_thread(server_of(state).catalog.definition, name)
+    return tagged(answers.definition(row), row["revision"])
+
+
+@put("/v1/definitions/{name:str}")
+async def change_definition(
+    request: AnyRequest,
+    state: State,
+    name: FromPath[str],
+    data: JSONBody[DefinitionBody],
+    if_match: IfMatch = None,
+) -> Response[RegisteredDefinition]:
+    """Register the next revision of a definition."""
+    caller = await caller_of(request, "developer")
+    server, expected = server_of(state), expected_revision(if_match)
+    row, trial = await asyncio.to_thread(server.catalog.change_definition, name, data, caller.name, expected)
+    return tagged(answers.definition(row, await server.tasks.warnings(trial.objects)), row["revision"])
+
+
+@delete("/v1/definitions/{name:str}")
+async def remove_definition(request: AnyRequest, state: State, name: FromPath[str]) -> None:
+    """Remove a definition; jobs that were made with it stay."""
+    await caller_of(request, "developer")
+    await asyncio.to_thread(server_of(state).catalog.remove_definition, name)
+
+
+@get("/v1/definitions/{name:str}/revisions")
+async def definition_revisions(request: AnyRequest, state: State, name: FromPath[str]) -> DefinitionList:
+    """List all revisions of a definition, the newest first."""
+    await caller_of(request, "viewer")
+    rows = await asyncio.to_thread(server_of(state).store.definition_revisions, name)
+    if not rows:
+        raise Failure("not-found", f"definition {name!r} not found")
+    return DefinitionList(items=[answers.definition(row) for row in rows])
+
+
+@get("/v1/definitions/{name:str}/revisions/{number:int}")
+async def definition_revision(
+    request: AnyRequest, state: State, name: FromPath[str], number: FromPath[int]
+) -> RegisteredDefinition:
+    """Return a revision of a definition."""
+    await caller_of(request, "viewer")
+    return answers.definition(await asyncio.to_thread(server_of(state).catalog.definition, name, number))
+
+
+@get("/v1/definitions/{name:str}/schema")
+async def definition_schema(request: AnyRequest, state: State, name: FromPath[str]) -> dict[str, Any]:
+    """Return the JSON Schema of the values that users fill in."""
+    await caller_of(request, "viewer")
+    row = await asyncio.to_thread(server_of(state).catalog.definition, name)
+    return read_definition(row).json_schema
+
+
+HANDLERS = (
+    list_templates,
+    add_template,
+    get_template,
+    change_template,
+    remove_template,
+    template_revisions,
+    template_revision,
+    list_definitions,
+    add_definition,
+    get_definition,
+    change_definition,
+    remove_definition,
+    definition_revisions,
+    definition_revision,
+    definition_schema,
+)
+"""The routes."""

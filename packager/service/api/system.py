@@ -1,0 +1,80 @@
+"""The routes of tokens, and of the server itself."""
+
+from __future__ import annotations
+
+import asyncio
+
+from litestar import Response, delete, get, post
+from litestar.datastructures import State
+from litestar.params import FromPath, JSONBody
+
+from packager.base.values import as_plain
+from packager.service import tokens
+from packager.service.api import answers
+from packager.service.api.access import AnyRequest, caller_of, server_of
+from packager.service.api.answers import (
+    Health,
+    NewToken,
+    TokenList,
+    WhoAmI,
+)
+from packager.service.bodies import TokenBody
+from packager.service.failures import Failure
+
+# tokens, and the server itself
+
+
+@get("/v1/tokens")
+async def list_tokens(request: AnyRequest, state: State) -> TokenList:
+    """List all tokens, without their texts."""
+    await caller_of(request, "admin")
+    return TokenList(items=[answers.token(row) for row in await asyncio.to_thread(server_of(state).store.tokens)])
+
+
+@post("/v1/tokens", status_code=201)
+async def add_token(request: AnyRequest, state: State, data: JSONBody[TokenBody]) -> NewToken:
+    """Create a token; its text is in this answer only."""
+    await caller_of(request, "admin")
+    row, text = await asyncio.to_thread(tokens.create, server_of(state).store, data.name, data.role, data.days)
+    return NewToken(**as_plain(answers.token(row)), token=text)
+
+
+@delete("/v1/tokens/{identifier:str}")
+async def remove_token(request: AnyRequest, state: State, identifier: FromPath[str]) -> None:
+    """Remove a token, which is refused from now on."""
+    await caller_of(request, "admin")
+    if not await asyncio.to_thread(server_of(state).store.remove_token, identifier):
+        raise Failure("not-found", f"token {identifier!r} not found")
+
+
+@get("/v1/whoami")
+async def whoami(request: AnyRequest) -> WhoAmI:
+    """Return who the caller is."""
+    caller = await caller_of(request, "viewer")
+    return WhoAmI(name=caller.name, role=caller.role)
+
+
+@get("/healthz")
+async def healthz() -> Health:
+    """Return that the server answers."""
+    return Health(status="ok")
+
+
+@get("/readyz")
+async def readyz(state: State) -> Response[Health]:
+    """Return whether the database and the cluster answer."""
+    problems = await server_of(state).problems()
+    return Response(
+        Health(status="not ready" if problems else "ok", problems=problems), status_code=503 if problems else 200
+    )
+
+
+HANDLERS = (
+    list_tokens,
+    add_token,
+    remove_token,
+    whoami,
+    healthz,
+    readyz,
+)
+"""The routes."""

@@ -1,0 +1,74 @@
+"""Reads server.yaml: how a server listens, what it stores where, and what the site has decided about jobs."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from pathlib import Path
+from typing import Annotated
+
+from packager.base import yamlio
+from packager.base.errors import UsageError, unreadable
+from packager.base.names import LABEL, LABEL_VALUE
+from packager.base.values import Fields, FieldsError, Meta, convert
+from packager.kubernetes.podsecurity import Level
+
+DEFAULT_LISTEN = "127.0.0.1:8080"
+
+
+class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The configuration of a server."""
+
+    listen: str = DEFAULT_LISTEN
+    database: str | None = None
+    name: Annotated[str, Meta(max_length=63, pattern=rf"^{LABEL_VALUE}$")] = "default"
+    context: str | None = None
+    namespace: Annotated[str, Meta(max_length=63, pattern=rf"^{LABEL}$")] | None = None
+    pod_security: Level = Level.restricted
+    storage_classes: dict[str, str] = {}
+    node_selectors: dict[str, dict[str, str]] = {}
+
+
+def read(path: Path | None) -> ServerConfig:
+    """Return the configuration in a file, or the default one.
+
+    Raises:
+        ToolError: The file cannot be read.
+        UsageError: It is not valid.
+    """
+    if path is None:
+        return ServerConfig()
+    try:
+        document, problems = yamlio.read(path)
+    except OSError as error:
+        raise unreadable(path, error) from None
+    if problems:
+        raise UsageError(f"{path} is not valid", problems=problems)
+    try:
+        return convert(document.data or {}, ServerConfig)
+    except FieldsError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def default_database() -> Path:
+    """Return where a server keeps its database if nothing else is asked for (XDG Base Directory Specification)."""
+    home = os.environ.get("XDG_DATA_HOME", "")
+    folder = Path(home) if home.startswith("/") else Path.home() / ".local/share"
+    return folder / "mlpack/server.db"
+
+
+def address(listen: str) -> tuple[str, int]:
+    """Return the host and the port of `127.0.0.1:8080` or `[::1]:8080`. Raises UsageError."""
+    host, colon, port = listen.rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not (colon and host and port.isascii() and port.isdecimal() and int(port) < 65_536) or "/" in host:
+        raise UsageError(f"invalid address {listen!r}: expected HOST:PORT, such as {DEFAULT_LISTEN}")
+    return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, as only its own programs reach it."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"

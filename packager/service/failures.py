@@ -1,0 +1,73 @@
+"""Failure: a request that is refused, as a problem of RFC 9457."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from packager.base.errors import MlpackError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from packager.service.complaints import Complaint
+
+TITLES: dict[str, tuple[int, str]] = {
+    "invalid-json": (400, "The body is not valid JSON"),
+    "invalid-query": (400, "A parameter is not valid"),
+    "unauthenticated": (401, "A token is needed"),
+    "forbidden": (403, "The caller may not do this"),
+    "not-found": (404, "Not found"),
+    "method-not-allowed": (405, "The method is not allowed here"),
+    "exists": (409, "It already exists"),
+    "conflict": (409, "The request does not fit the state"),
+    "revision-mismatch": (412, "It has another revision"),
+    "too-large": (413, "The body is too large"),
+    "not-json": (415, "The body is not JSON"),
+    "invalid-template": (422, "The template is not valid"),
+    "invalid-definition": (422, "The definition is not valid"),
+    "invalid-values": (422, "The filled values are not valid"),
+    "invalid-body": (422, "The body is not valid"),
+    "policy": (422, "The policy refuses the objects"),
+    "cluster-refused": (422, "The cluster refuses the objects"),
+    "idempotency-mismatch": (422, "The key was used for another request"),
+    "internal": (500, "The server has failed"),
+    "cluster-unreachable": (503, "The cluster does not answer"),
+}
+"""Each type of problem, with its status and title."""
+
+RETRY_SECONDS = 5
+
+
+class Failure(MlpackError):  # noqa: N818 - it is an answer
+    """A request is refused.
+
+    Args:
+        kind: One of TITLES.
+        detail: What is wrong.
+        complaints: Where in the body, and what.
+    """
+
+    def __init__(self, kind: str, detail: str, complaints: Sequence[Complaint] = ()) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.complaints = tuple(complaints)
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return TITLES[self.kind][0]
+
+    def as_problem(self, instance: str) -> dict[str, Any]:
+        """Return the body of the answer."""
+        status, title = TITLES[self.kind]
+        return {
+            "type": f"urn:mlpack:problem:{self.kind}",
+            "title": title,
+            "status": status,
+            "detail": str(self),
+            "instance": instance,
+            "errors": [
+                {"pointer": item.pointer, "detail": item.detail, **({"hint": item.hint} if item.hint else {})}
+                for item in self.complaints
+            ],
+        }

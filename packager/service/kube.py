@@ -1,0 +1,185 @@
+"""The cluster, through lightkube: plain dicts in and out, errors as ours."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+from lightkube import AsyncClient
+from lightkube.config.kubeconfig import KubeConfig
+from lightkube.core.exceptions import ApiError, ConfigError
+from lightkube.generic_resource import create_global_resource, create_namespaced_resource
+from lightkube.types import CascadeType
+
+from packager.base.errors import ClusterError, UnreachableError
+from packager.service.policy import WORKLOADS
+from packager.workloads.kinds import kinds
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from packager.kubernetes.objects import Object
+
+MANAGER = "mlpack-server"
+"""The field manager of what is applied."""
+
+_CORE = {
+    "ConfigMap": "configmaps",
+    "Event": "events",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
+    "Secret": "secrets",
+    "Service": "services",
+}
+_RESOURCES = {
+    **{kind: create_namespaced_resource("", "v1", kind, plural) for kind, plural in _CORE.items()},
+    **{
+        kind: create_namespaced_resource(
+            api.rpartition("/")[0], api.rpartition("/")[2], kind, kinds()[kind].resource.partition(".")[0]
+        )
+        for api, kind in WORKLOADS
+    },
+}
+_GLOBAL = {
+    "Namespace": create_global_resource("", "v1", "Namespace", "namespaces"),
+    "Node": create_global_resource("", "v1", "Node", "nodes"),
+    "StorageClass": create_global_resource("storage.k8s.io", "v1", "StorageClass", "storageclasses"),
+}
+
+
+class RefusedError(ClusterError):
+    """The API server has refused a request.
+
+    Args:
+        message: What it says.
+        code: The HTTP status.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ExpiredError(ClusterError):
+    """A watch has to begin again with a list: what it would continue from is too old."""
+
+
+class Cluster:
+    """One cluster."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client: Any = client  # its overloads do not know that generic resources have namespaces
+        self.namespace = str(client.namespace)
+
+    @classmethod
+    def connect(cls, context: str | None = None) -> Cluster:
+        """Return the cluster of the kubeconfig (KUBECONFIG, ~/.kube/config, or that of the pod that this runs in).
+
+        Raises:
+            ClusterError: There is no such configuration, or no such context.
+        """
+        try:
+            config = KubeConfig.from_env().get(context_name=context)
+            if config is None:
+                raise ClusterError(
+                    f"context {context!r} not found in the kubeconfig", hint="kubectl config get-contexts"
+                )
+            return cls(AsyncClient(config=config, field_manager=MANAGER))
+        except ConfigError as error:
+            raise ClusterError(f"no cluster is configured: {error}", hint="kubectl config get-contexts") from None
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
+
+    async def apply(self, item: Object, namespace: str, *, dry_run: bool = False) -> Object:
+        """Apply an object on the server's side, and return it. Raises RefusedError or UnreachableError."""
+        resource = _RESOURCES[str(item["kind"])]
+        async with _translated():
+            applied = await self._client.apply(
+                resource.from_dict(item), namespace=namespace, force=True, dry_run=dry_run
+            )
+            return _plain(applied)
+
+    async def get(self, kind: str, name: str, namespace: str | None = None) -> Object | None:
+        """Return an object, or None. Raises as `apply`."""
+        try:
+            async with _translated():
+                if namespace is None:
+                    return _plain(await self._client.get(_GLOBAL[kind], name))
+                return _plain(await self._client.get(_RESOURCES[kind], name, namespace=namespace))
+        except RefusedError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def delete(self, kind: str, name: str, namespace: str) -> None:
+        """Delete an object with what belongs to it; that there is none is no error. Raises as `apply`."""
+        try:
+            async with _translated():
+                await self._client.delete(_RESOURCES[kind], name, namespace=namespace, cascade=CascadeType.BACKGROUND)
+        except RefusedError as error:
+            if error.code != 404:
+                raise
+
+    async def list(
+        self, kind: str, namespace: str | None = None, labels: Mapping[str, str] | None = None
+    ) -> tuple[list[Object], str]:
+        """Return all objects of a kind, and the version from which a watch continues. Raises as `apply`."""
+        async with _translated():
+            if namespace is None:
+                listed: Any = self._client.list(_GLOBAL[kind], labels=dict(labels or {}) or None)
+            else:
+                listed = self._client.list(
+                    _RESOURCES[kind], namespace=namespace, labels=dict(labels or {}) or None, chunk_size=500
+                )
+            items = [_plain(item) async for item in listed]
+            return items, str(listed.resourceVersion)
+
+    async def watch(
+        self, kind: str, namespace: str, version: str, labels: Mapping[str, str] | None = None
+    ) -> AsyncIterator[tuple[str, Object]]:
+        """Yield each change after `version`, as ADDED, MODIFIED or DELETED and the object.
+
+        Raises:
+            ExpiredError: The version is too old.
+            RefusedError, UnreachableError: As `apply`.
+        """
+        try:
+            async with _translated():
+                async for word, item in self._client.watch(
+                    _RESOURCES[kind],
+                    namespace=namespace,
+                    labels=dict(labels or {}) or None,
+                    resource_version=version,
+                    server_timeout=300,
+                ):
+                    yield word, _plain(item)
+        except RefusedError as error:
+            if error.code == 410:
+                raise ExpiredError(str(error)) from None
+            raise
+
+    async def log(
+        self, pod: str, namespace: str, container: str | None, *, tail: int | None, follow: bool = False
+    ) -> AsyncIterator[str]:
+        """Yield the lines of a container's log. Raises as `apply`."""
+        async with _translated():
+            async for line in self._client.log(
+                pod, namespace=namespace, container=container, tail_lines=tail, follow=follow
+            ):
+                yield line
+
+
+def _plain(item: Any) -> Object:
+    return dict(item.to_dict())
+
+
+@asynccontextmanager
+async def _translated() -> AsyncIterator[None]:
+    try:
+        yield
+    except ApiError as error:
+        raise RefusedError(str(error.status.message or error), int(error.status.code or 0)) from None
+    except (httpx2.HTTPError, OSError) as error:
+        raise UnreachableError(f"the cluster does not answer: {str(error) or type(error).__name__}") from None

@@ -1,0 +1,74 @@
+"""Reads what the database holds of a job: its filled values and objects, with the secrets that are stored apart."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from packager.service import values
+from packager.service.store.store import as_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from packager.kubernetes.objects import Object
+    from packager.service.sealing import Sealer
+    from packager.service.store.store import Row
+
+ENDPOINTS = "dataset.json"
+"""The key of the Secret `<release>-endpoints`."""
+
+
+def headers(filled: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the headers of each endpoint, by its index."""
+    endpoints = filled.get("endpoints")
+    return {
+        str(index): item["headers"]
+        for index, item in enumerate(endpoints if isinstance(endpoints, list) else ())
+        if isinstance(item, dict) and isinstance(item.get("headers"), dict)
+    }
+
+
+def filled_values(row: Row, sealer: Sealer) -> dict[str, Any]:
+    """Return the filled values of a job, with the headers. Raises ToolError if the key is another one."""
+    sealed = sealer.open(row["secrets"], row["release"])
+    return values.replaced_headers(json.loads(row["filled"]), lambda index, _: sealed[str(index)])
+
+
+def endpoint_secret(filled: Mapping[str, Any]) -> str | None:
+    """Return what the Secret `<release>-endpoints` holds; None if no endpoint of data has headers."""
+    endpoints = values.dataset_headers(filled)
+    return as_json(endpoints) if endpoints else None
+
+
+def objects(row: Row, sealer: Sealer) -> list[Object]:
+    """Return the objects of a job as they are applied, the workload last. Raises as `filled_values`."""
+    items: list[Object] = json.loads(row["manifests"])
+    for item in items:
+        if item["kind"] == "Secret" and item["metadata"]["name"] == f"{row['release']}-endpoints":
+            item["stringData"] = {ENDPOINTS: endpoint_secret(filled_values(row, sealer))}
+    return items
+
+
+def stored(items: Sequence[Object], release: str) -> list[Object]:
+    """Return objects as the database holds them: without the headers of endpoints."""
+    own = f"{release}-endpoints"
+    return [
+        {**item, "stringData": {}} if item["kind"] == "Secret" and item["metadata"]["name"] == own else item
+        for item in items
+    ]
+
+
+def redacted(items: Sequence[Object]) -> list[Object]:
+    """Return objects as they may be shown: with *** in place of each value of a Secret."""
+    return [
+        {
+            key: dict.fromkeys(value, values.MASK)
+            if key in ("data", "stringData") and isinstance(value, dict)
+            else value
+            for key, value in item.items()
+        }
+        if item["kind"] == "Secret"
+        else item
+        for item in items
+    ]

@@ -1,0 +1,74 @@
+"""Encrypts the headers of endpoints, which are secrets, for the database (AES-256-GCM)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from packager.base.errors import ToolError, UsageError, reason
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VARIABLE = "MLPACK_SECRET_KEY"
+"""The environment variable with the key: 32 bytes in base64."""
+
+_NONCE = 12
+
+
+def key_from(text: str) -> bytes:
+    """Return the key that a text holds. Raises UsageError."""
+    try:
+        key = base64.b64decode(text.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != 32:
+        raise UsageError(f"{VARIABLE}: expected 32 bytes in base64", hint="head -c 32 /dev/urandom | base64")
+    return key
+
+
+def key_beside(database: Path) -> tuple[bytes, Path | None]:
+    """Return the key in the file `secret.key` beside the database, and the file if it was created now.
+
+    Raises:
+        ToolError: The file cannot be read or created.
+        UsageError: It holds no key.
+    """
+    path = database.with_name("secret.key")
+    try:
+        try:
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        except FileExistsError:
+            return key_from(path.read_text(encoding="ascii", errors="replace")), None
+        key = secrets.token_bytes(32)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(base64.b64encode(key) + b"\n")
+    except OSError as error:
+        raise ToolError(f"{path} cannot be used: {reason(error)}") from None
+    return key, path
+
+
+class Sealer:
+    """Encrypts and decrypts values; what was encrypted for one job cannot be read as that of another."""
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher = AESGCM(key)
+
+    def seal(self, value: Any, release: str) -> bytes:
+        """Return a value, encrypted."""
+        nonce = secrets.token_bytes(_NONCE)
+        return nonce + self._cipher.encrypt(nonce, json.dumps(value).encode(), release.encode())
+
+    def open(self, sealed: bytes, release: str) -> Any:
+        """Return what was encrypted. Raises ToolError if the key is another one."""
+        try:
+            return json.loads(self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], release.encode()))
+        except InvalidTag:
+            raise ToolError("the headers of a job cannot be decrypted: the secret key is another one") from None

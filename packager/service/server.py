@@ -1,0 +1,118 @@
+"""Server: connects the parts of the task service, starts and stops them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import traceback
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from packager.base.errors import ClusterError, ToolError
+from packager.service import config
+from packager.service.catalog import Catalog
+from packager.service.follower import Follower
+from packager.service.policy import Site
+from packager.service.rendering import Renderer
+from packager.service.store.store import Store, now
+from packager.service.tasks import Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from packager.service.config import ServerConfig
+    from packager.service.kube import Cluster
+    from packager.service.sealing import Sealer
+    from packager.service.tokens import Caller
+
+_RESTART_SECONDS = 5.0
+
+
+class Server:
+    """One task service.
+
+    Attributes:
+        name: By which it knows its objects in the cluster.
+        trusted: Who every caller is, when no token is asked for; None otherwise.
+    """
+
+    def __init__(  # noqa: PLR0913 - what it connects
+        self,
+        settings: ServerConfig,
+        store: Store,
+        cluster: Cluster,
+        sealer: Sealer,
+        *,
+        emit: Callable[[str], None],
+        trusted: Caller | None = None,
+    ) -> None:
+        self.name = settings.name
+        self.store = store
+        self.cluster = cluster
+        self.trusted = trusted
+        self.namespace = settings.namespace or cluster.namespace
+        self._emit = emit
+        site = Site(settings.name, settings.pod_security, settings.storage_classes, settings.node_selectors)
+        self._renderer = Renderer()
+        self.catalog = Catalog(store, self._renderer, site)
+        self.follower = Follower(cluster, store, sealer, settings.name, self.namespace, self.log)
+        self.tasks = Tasks(self.catalog, cluster, self.follower, sealer, self.namespace)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Follow the jobs for as long as the block runs."""
+        await asyncio.to_thread(self.catalog.add_bundled)
+        await asyncio.to_thread(self.store.forget_unfinished)
+        loop = asyncio.create_task(self._follow())
+        try:
+            yield
+        finally:
+            loop.cancel()
+            with suppress(asyncio.CancelledError):
+                await loop
+            await self.cluster.close()
+            self.close()
+
+    def close(self) -> None:
+        """End the child process that fills in templates, and close the database."""
+        self._renderer.close()
+        self.store.close()
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                await self.follower.run()
+            except Exception as error:  # noqa: BLE001 - jobs are followed for as long as the server runs
+                self.log_bug(error)
+            await asyncio.sleep(_RESTART_SECONDS)
+
+    async def problems(self) -> list[str]:
+        """Return why the server is not ready: the database or the cluster does not answer."""
+        problems = []
+        try:
+            await asyncio.to_thread(self.store.ping)
+        except ToolError as error:
+            problems.append(str(error))
+        try:
+            await self.cluster.list("Pod", self.namespace, {"mlpack.dev/job": "none"})
+        except ClusterError as error:
+            problems.append(str(error))
+        return problems
+
+    def log(self, message: str) -> None:
+        """Write a line of JSON to the log."""
+        self._emit(json.dumps({"time": now(), "message": message}, ensure_ascii=False))
+
+    def log_bug(self, error: BaseException) -> None:
+        """Write an unexpected error to the log, with where it was raised."""
+        self.log("".join(traceback.format_exception(error)))
+
+
+def open_store(settings: ServerConfig) -> Store:
+    """Return the database of a configuration. Raises ToolError."""
+    return Store(_database(settings))
+
+
+def _database(settings: ServerConfig) -> Path:
+    return Path(settings.database).expanduser() if settings.database else config.default_database()

@@ -1,0 +1,78 @@
+"""Runs a server until the process is asked to stop: the only importer of uvicorn."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from packager.base.errors import ToolError
+from packager.service import config, sealing
+from packager.service.api import app
+from packager.service.kube import Cluster
+from packager.service.sealing import Sealer
+from packager.service.server import Server, open_store
+from packager.service.tokens import Caller
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from packager.service.config import ServerConfig
+
+_STOP_SECONDS = 10
+
+
+def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None], tell: Callable[[str], None]) -> None:
+    """Serve until the process is asked to stop.
+
+    Args:
+        settings: The configuration.
+        is_open: Whether no token is asked for.
+        emit: Writes a line of the log.
+        tell: Writes a line for the person who has started it.
+
+    Raises:
+        UsageError: The address is not valid.
+        ToolError: The database or the address cannot be used.
+        ClusterError: No cluster is configured.
+    """
+    host, port = config.address(settings.listen)
+    store = open_store(settings)
+    variable = os.environ.get(sealing.VARIABLE)
+    if variable:
+        key = sealing.key_from(variable)
+    else:
+        key, created = sealing.key_beside(store.path)
+        if created:
+            tell(f"created {created}, the key to the secrets in the database: keep a copy")
+    trusted = Caller("anonymous", "admin", is_trusted=True) if is_open else None
+
+    async def serve() -> bool:
+        cluster = Cluster.connect(settings.context)
+        server = Server(settings, store, cluster, Sealer(key), emit=emit, trusted=trusted)
+        shown = f"[{host}]" if ":" in host else host
+        tell(f"serving http://{shown}:{port}, jobs in the namespace {server.namespace}, database {store.path}")
+        if not is_open and not store.tokens():
+            tell("no token exists yet: `mlpack serve token NAME --role admin` creates one")
+        runner = uvicorn.Server(
+            uvicorn.Config(
+                app.make(server),
+                host=host,
+                port=port,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                lifespan="on",
+                timeout_graceful_shutdown=_STOP_SECONDS,
+            )
+        )
+        await runner.serve()
+        return runner.started
+
+    try:
+        if not asyncio.run(serve()):
+            raise ToolError(f"the server could not listen on {settings.listen}", hint="is the address in use?")
+    except SystemExit:  # uvicorn's, when it cannot listen
+        raise ToolError(f"the server could not listen on {settings.listen}", hint="is the address in use?") from None

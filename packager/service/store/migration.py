@@ -1,0 +1,51 @@
+"""Brings a database to the newest schema, and refuses one that a newer mlpack has written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from packager.base.errors import ToolError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+_FOLDER = Path(__file__).resolve().parent / "migrations"
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(_FOLDER))
+    return config
+
+
+def newest() -> str:
+    """Return the newest version of the schema."""
+    return str(ScriptDirectory.from_config(_config()).get_current_head())
+
+
+def current(connection: Connection) -> str | None:
+    """Return the version of a database's schema; None for an empty database."""
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def upgrade(connection: Connection) -> bool:
+    """Bring the database to the newest schema; return whether it was another one.
+
+    Raises:
+        ToolError: A newer mlpack has written the database.
+    """
+    config = _config()
+    version = current(connection)
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if version is not None and version not in known:
+        message = f"the database has the schema {version}, which a newer mlpack has written"
+        raise ToolError(message, hint="use that mlpack, or a backup of the database")
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+    return version != newest()

@@ -1,0 +1,470 @@
+"""All statements on the database. Each method is one transaction; a method returns plain values."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import create_engine, event, insert, select, text, tuple_, update
+from sqlalchemy import delete as delete_from
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.pool import QueuePool
+
+from packager.base.errors import MlpackError, ToolError, reason
+from packager.base.values import Value
+from packager.service.store import migration
+from packager.service.store.tables import definitions, events, jobs, meta, requests, templates, tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from sqlalchemy import Connection, Table
+
+Row = dict[str, Any]
+"""A row of a table, by the names of its columns."""
+
+KEPT_REQUESTS = timedelta(hours=24)
+"""How long the answer to a request with an idempotency key is kept."""
+
+FINAL = ("succeeded", "failed", "deleted")
+"""The statuses that a job ends in."""
+
+
+class ExistsError(MlpackError):
+    """Something of this name already exists."""
+
+
+class MismatchError(MlpackError):
+    """The object is not of the revision that the caller expects."""
+
+
+class InUseError(MlpackError):
+    """The object is used by others."""
+
+
+class Filters(Value, frozen=True):
+    """Which jobs are listed; None for all."""
+
+    status: str | None = None
+    definition: str | None = None
+    creator: str | None = None
+    application: str | None = None
+    since: str | None = None
+    until: str | None = None
+    q: str | None = None
+
+
+def now() -> str:
+    """Return the time in RFC 3339, UTC."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _prepare(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # we begin transactions ourselves
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=10000"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+class Store:
+    """The database of one server: a file of SQLite, readable by its owner only."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the database, create it if it does not exist, and bring it to the newest schema.
+
+        Raises:
+            ToolError: The file cannot be opened, is no database, or is one of a newer mlpack.
+        """
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600))
+        except OSError as error:
+            raise ToolError(f"the database {path} cannot be opened: {reason(error)}") from None
+        self._engine = create_engine(f"sqlite:///{path}", poolclass=QueuePool, pool_size=8, max_overflow=8)
+        event.listen(self._engine, "connect", _prepare)
+        try:
+            with self._writing() as connection:
+                self.was_migrated = migration.upgrade(connection)
+        except DBAPIError as error:
+            raise ToolError(f"the database {path} cannot be used: {error.orig}") from None
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        with self._engine.connect() as connection:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                connection.exec_driver_sql("ROLLBACK")
+                raise
+            connection.exec_driver_sql("COMMIT")
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with self._engine.connect() as connection:
+            yield connection
+
+    def _rows(self, statement: Any) -> list[Row]:
+        with self._reading() as connection:
+            return [dict(row) for row in connection.execute(statement).mappings()]
+
+    def _row(self, statement: Any) -> Row | None:
+        rows = self._rows(statement.limit(1))
+        return rows[0] if rows else None
+
+    def ping(self) -> None:
+        """Raise ToolError unless the database answers."""
+        try:
+            with self._reading() as connection:
+                connection.execute(text("SELECT 1"))
+        except DBAPIError as error:
+            raise ToolError(f"the database does not answer: {error.orig}") from None
+
+    def check(self) -> list[str]:
+        """Return what SQLite finds wrong with the file."""
+        with self._reading() as connection:
+            found_problems = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check")]
+            found_problems += [
+                f"a row of {row[0]} refers to a row of {row[2]} that does not exist"
+                for row in connection.exec_driver_sql("PRAGMA foreign_key_check")
+            ]
+        return [problem for problem in found_problems if problem != "ok"]
+
+    def backup(self, file: Path) -> None:
+        """Write a copy of the database, as of one moment. Raises ToolError; an existing file is not replaced."""
+        try:
+            descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            os.close(descriptor)
+        except OSError as error:
+            raise ToolError(f"{file} cannot be written: {reason(error)}") from None
+        try:
+            source, target = sqlite3.connect(self.path), sqlite3.connect(file)
+            with target:
+                source.backup(target)
+            source.close()
+            target.close()
+        except sqlite3.Error as error:
+            file.unlink(missing_ok=True)
+            raise ToolError(f"the backup failed: {error}") from None
+
+    def setting(self, key: str, default: Callable[[], str]) -> str:
+        """Return a value that the database keeps, and on its first use the default."""
+        with self._writing() as connection:
+            value = connection.execute(select(meta.c.value).where(meta.c.key == key)).scalar()
+            if value is None:
+                value = default()
+                connection.execute(insert(meta).values(key=key, value=value))
+            return str(value)
+
+    # tokens
+
+    def add_token(self, row: Row) -> None:
+        """Store a token."""
+        with self._writing() as connection:
+            connection.execute(insert(tokens).values(**row))
+
+    def tokens(self) -> list[Row]:
+        """Return all tokens, the oldest first."""
+        return self._rows(select(tokens).order_by(tokens.c.created))
+
+    def token(self, digest: str) -> Row | None:
+        """Return the token of a digest."""
+        return self._row(select(tokens).where(tokens.c.digest == digest))
+
+    def use_token(self, identifier: str) -> None:
+        """Note that a token was used."""
+        with self._writing() as connection:
+            connection.execute(update(tokens).where(tokens.c.id == identifier).values(last_used=now()))
+
+    def remove_token(self, identifier: str) -> bool:
+        """Remove a token; return whether there was one."""
+        with self._writing() as connection:
+            return bool(connection.execute(delete_from(tokens).where(tokens.c.id == identifier)).rowcount)
+
+    # templates and definitions, which are stored alike
+
+    def add_template(self, name: str, body: str, author: str) -> Row:
+        """Store the first revision of a template. Raises ExistsError."""
+        return self._add(templates, {"name": name, "body": body, "author": author})
+
+    def add_definition(self, name: str, template: str, body: str, author: str) -> Row:
+        """Store the first revision of a definition. Raises ExistsError."""
+        return self._add(definitions, {"name": name, "template": template, "body": body, "author": author})
+
+    def _add(self, table: Table, row: Row) -> Row:
+        with self._writing() as connection:
+            revision = self._last(connection, table, row["name"])
+            if revision is not None and revision["is_current"]:
+                raise ExistsError(f"{row['name']!r} already exists")
+            number = revision["revision"] + 1 if revision else 1
+            return self._insert_revision(connection, table, {**row, "revision": number})
+
+    def change_template(self, name: str, body: str, author: str, expected: int | None) -> Row | None:
+        """Store the next revision of a template; None if there is none. Raises MismatchError."""
+        return self._change(templates, {"name": name, "body": body, "author": author}, expected)
+
+    def change_definition(self, row: Row, expected: int | None) -> Row | None:
+        """Store the next revision of a definition; None if there is none. Raises MismatchError."""
+        return self._change(definitions, row, expected)
+
+    def _change(self, table: Table, row: Row, expected: int | None) -> Row | None:
+        with self._writing() as connection:
+            last = self._last(connection, table, row["name"])
+            if last is None or not last["is_current"]:
+                return None
+            if expected is not None and expected != last["revision"]:
+                raise MismatchError(f"expected revision {expected}, found {last['revision']}")
+            connection.execute(update(table).where(table.c.name == row["name"]).values(is_current=False))
+            return self._insert_revision(connection, table, {**row, "revision": last["revision"] + 1})
+
+    @staticmethod
+    def _last(connection: Connection, table: Table, name: str) -> Row | None:
+        statement = select(table).where(table.c.name == name).order_by(table.c.revision.desc()).limit(1)
+        row = connection.execute(statement).mappings().first()
+        return dict(row) if row else None
+
+    @staticmethod
+    def _insert_revision(connection: Connection, table: Table, row: Row) -> Row:
+        whole = {**row, "is_current": True, "created": now()}
+        connection.execute(insert(table).values(**whole))
+        return whole
+
+    def templates(self) -> list[Row]:
+        """Return the current revision of each template, by name."""
+        return self._rows(select(templates).where(templates.c.is_current).order_by(templates.c.name))
+
+    def definitions(self) -> list[Row]:
+        """Return the current revision of each definition, by name."""
+        return self._rows(select(definitions).where(definitions.c.is_current).order_by(definitions.c.name))
+
+    def template(self, name: str, revision: int | None = None) -> Row | None:
+        """Return a revision of a template, or the current one."""
+        return self._revision(templates, name, revision)
+
+    def definition(self, name: str, revision: int | None = None) -> Row | None:
+        """Return a revision of a definition, or the current one."""
+        return self._revision(definitions, name, revision)
+
+    def _revision(self, table: Table, name: str, revision: int | None) -> Row | None:
+        which = table.c.is_current if revision is None else table.c.revision == revision
+        return self._row(select(table).where(table.c.name == name, which))
+
+    def template_revisions(self, name: str) -> list[Row]:
+        """Return all revisions of a template, the newest first."""
+        return self._rows(select(templates).where(templates.c.name == name).order_by(templates.c.revision.desc()))
+
+    def definition_revisions(self, name: str) -> list[Row]:
+        """Return all revisions of a definition, the newest first."""
+        return self._rows(select(definitions).where(definitions.c.name == name).order_by(definitions.c.revision.desc()))
+
+    def remove_template(self, name: str) -> bool:
+        """Remove a template, but not from the jobs that were made with it. Raises InUseError for a definition's."""
+        with self._writing() as connection:
+            users = select(definitions.c.name).where(definitions.c.template == name, definitions.c.is_current)
+            names = [str(row[0]) for row in connection.execute(users.limit(5))]
+            if names:
+                raise InUseError(f"the template {name!r} is used by the definitions {', '.join(names)}")
+            return self._retire(connection, templates, name)
+
+    def remove_definition(self, name: str) -> bool:
+        """Remove a definition, but not from the jobs that were made with it."""
+        with self._writing() as connection:
+            return self._retire(connection, definitions, name)
+
+    @staticmethod
+    def _retire(connection: Connection, table: Table, name: str) -> bool:
+        statement = update(table).where(table.c.name == name, table.c.is_current).values(is_current=False)
+        return bool(connection.execute(statement).rowcount)
+
+    # jobs
+
+    def add_job(self, row: Row, actor: str, answer: Callable[[Row], Row | None]) -> Row:
+        """Store a job, its first event, and the answer to the request that asks for it, together.
+
+        Args:
+            row: The job.
+            actor: Who has asked for it.
+            answer: Returns the answer to the request, if it has an idempotency key, from the whole job.
+        """
+        whole = {
+            "reason": None,
+            "message": None,
+            "hint": None,
+            "started": None,
+            "ended": None,
+            "goal": "run",
+            "applied": False,
+            "status": "pending",
+            "pods": "[]",
+            "findings": "[]",
+            "created": now(),
+            **row,
+        }
+        with self._writing() as connection:
+            connection.execute(insert(jobs).values(**whole))
+            first = {"status": whole["status"], "reason": "Created", "actor": actor}
+            self._add_event(connection, str(row["release"]), first)
+            if request := answer(whole):
+                self._finish(connection, request)
+        return whole
+
+    @staticmethod
+    def _add_event(connection: Connection, release: str, fields: Row) -> None:
+        last = connection.execute(
+            select(events.c.sequence).where(events.c.release == release).order_by(events.c.sequence.desc()).limit(1)
+        ).scalar()
+        connection.execute(insert(events).values(release=release, sequence=(last or 0) + 1, time=now(), **fields))
+
+    def job(self, release: str) -> Row | None:
+        """Return a job."""
+        return self._row(select(jobs).where(jobs.c.release == release))
+
+    def jobs(self, filters: Filters, limit: int, after: tuple[str, str] | None = None) -> list[Row]:
+        """Return jobs, the newest first.
+
+        Args:
+            filters: Which.
+            limit: How many at most.
+            after: Creation and release of the last job of the page before.
+        """
+        statement = select(jobs).order_by(jobs.c.created.desc(), jobs.c.release.desc()).limit(limit)
+        for key in ("status", "definition", "creator", "application"):
+            value = getattr(filters, key)
+            if value is not None:
+                statement = statement.where(jobs.c[key] == value)
+        if filters.since is not None:
+            statement = statement.where(jobs.c.created >= filters.since)
+        if filters.until is not None:
+            statement = statement.where(jobs.c.created < filters.until)
+        if filters.q is not None:
+            statement = statement.where(jobs.c.release.contains(filters.q, autoescape=True))
+        if after is not None:
+            statement = statement.where(tuple_(jobs.c.created, jobs.c.release) < tuple_(*after))
+        return self._rows(statement)
+
+    def unfinished(self) -> list[Row]:
+        """Return the jobs that the control loop has to look after: that have not ended, or are to be deleted."""
+        return self._rows(select(jobs).where(jobs.c.status.not_in(FINAL) | (jobs.c.goal != "run")))
+
+    def mark_applied(self, release: str) -> None:
+        """Note that the objects of a job were applied."""
+        with self._writing() as connection:
+            connection.execute(update(jobs).where(jobs.c.release == release).values(applied=True))
+
+    def want(self, release: str, goal: str, actor: str) -> Row | None:
+        """Note what is to become of a job; return it, or None if there is none."""
+        with self._writing() as connection:
+            changed = connection.execute(update(jobs).where(jobs.c.release == release).values(goal=goal)).rowcount
+            if changed:
+                row = connection.execute(select(jobs).where(jobs.c.release == release)).mappings().one()
+                word = "Cancelling" if goal == "cancel" else "Deleting"
+                self._add_event(connection, release, {"status": row["status"], "reason": word, "actor": actor})
+                return dict(row)
+        return None
+
+    def change_job(self, release: str, fields: Mapping[str, Any]) -> bool:
+        """Store what has become of a job; return whether its status is another one, which is an event."""
+        with self._writing() as connection:
+            before = connection.execute(select(jobs).where(jobs.c.release == release)).mappings().first()
+            if before is None or before["status"] in FINAL:
+                return False
+            changes = {key: value for key, value in fields.items() if before[key] != value}
+            if changes:
+                connection.execute(update(jobs).where(jobs.c.release == release).values(**changes))
+            is_event = bool({"status", "reason"} & changes.keys())
+            if is_event:
+                self._add_event(
+                    connection,
+                    release,
+                    {key: fields.get(key, before[key]) for key in ("status", "reason", "message")},
+                )
+            return is_event
+
+    def settle(self, release: str) -> None:
+        """Note that nothing is left to do about a job that was cancelled."""
+        with self._writing() as connection:
+            connection.execute(update(jobs).where(jobs.c.release == release).values(goal="run"))
+
+    def remove_job(self, release: str) -> None:
+        """Remove a job and its events."""
+        with self._writing() as connection:
+            connection.execute(delete_from(jobs).where(jobs.c.release == release))
+
+    def events(self, release: str | None, after: int = 0, limit: int = 1000) -> list[Row]:
+        """Return the events of a job, or of all jobs, the oldest first; those after the id `after`."""
+        statement = select(events).where(events.c.id > after).order_by(events.c.id).limit(limit)
+        return self._rows(statement if release is None else statement.where(events.c.release == release))
+
+    def counts(self) -> dict[str, int]:
+        """Return how many jobs have each status."""
+        with self._reading() as connection:
+            rows = connection.exec_driver_sql("SELECT status, count(*) FROM jobs GROUP BY status")
+            return {str(status): int(count) for status, count in rows}
+
+    # requests with an idempotency key
+
+    def begin(self, request: Row) -> Row | None:
+        """Note that a request is at work; return the earlier one of the same caller, path and key, if there is one."""
+        old = (datetime.now(UTC) - KEPT_REQUESTS).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        key = (
+            requests.c.caller == request["caller"],
+            requests.c.path == request["path"],
+            requests.c.key == request["key"],
+        )
+        try:
+            with self._writing() as connection:
+                connection.execute(delete_from(requests).where(requests.c.created < old))
+                connection.execute(insert(requests).values(**request, created=now()))
+        except IntegrityError:
+            return self._row(select(requests).where(*key))
+        return None
+
+    def finish(self, request: Row) -> None:
+        """Store the answer to a request."""
+        with self._writing() as connection:
+            self._finish(connection, request)
+
+    @staticmethod
+    def _finish(connection: Connection, request: Row) -> None:
+        connection.execute(
+            update(requests)
+            .where(
+                requests.c.caller == request["caller"],
+                requests.c.path == request["path"],
+                requests.c.key == request["key"],
+            )
+            .values(status=request["status"], body=request["body"], location=request["location"])
+        )
+
+    def forget(self, request: Row) -> None:
+        """Remove a request that has failed, so that it can be made again."""
+        with self._writing() as connection:
+            connection.execute(
+                delete_from(requests).where(
+                    requests.c.caller == request["caller"],
+                    requests.c.path == request["path"],
+                    requests.c.key == request["key"],
+                    requests.c.status.is_(None),
+                )
+            )
+
+    def forget_unfinished(self) -> None:
+        """Remove the requests that were at work when the server ended: none of them has made a job."""
+        with self._writing() as connection:
+            connection.execute(delete_from(requests).where(requests.c.status.is_(None)))
+
+
+def as_json(value: Any) -> str:
+    """Return a value as compact JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

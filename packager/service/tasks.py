@@ -1,0 +1,204 @@
+"""Creates jobs from filled values, and changes what becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from packager.base.errors import ClusterError, UnreachableError
+from packager.base.values import Value
+from packager.kubernetes.manifest import mapping
+from packager.service import definitions, policy, records, values
+from packager.service.catalog import read_definition, template_text
+from packager.service.complaints import Complaint
+from packager.service.failures import Failure
+from packager.service.kube import RefusedError
+from packager.service.store.store import FINAL, as_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from packager.kubernetes.objects import Object
+    from packager.service.catalog import Catalog
+    from packager.service.follower import Follower
+    from packager.service.kube import Cluster
+    from packager.service.sealing import Sealer
+    from packager.service.store.store import Row
+    from packager.service.tokens import Caller
+
+
+class Prepared(Value, frozen=True):
+    """A job that can be stored.
+
+    Attributes:
+        row: The job.
+        objects: What is applied, with secrets.
+        warnings: What this cluster lacks.
+    """
+
+    row: Row
+    objects: tuple[Object, ...]
+    warnings: tuple[str, ...] = ()
+
+
+class Tasks:
+    """The jobs of a server."""
+
+    def __init__(self, catalog: Catalog, cluster: Cluster, follower: Follower, sealer: Sealer, namespace: str) -> None:
+        self._catalog = catalog
+        self._store = catalog.store
+        self._cluster = cluster
+        self._follower = follower
+        self._sealer = sealer
+        self._namespace = namespace
+
+    async def prepare(
+        self, filled: Any, caller: Caller, *, dry_run: bool, revisions: tuple[int, int] | None = None
+    ) -> Prepared:
+        """Check filled values, here and with a dry run on the cluster, and return the job.
+
+        Args:
+            filled: What the user has filled in.
+            caller: Who.
+            dry_run: Whether what this cluster lacks is a warning, not a refusal.
+            revisions: Those of definition and template, to be used instead of the current ones.
+
+        Raises:
+            Failure: The values, the template, the policy or the cluster are against it, or the cluster is away.
+        """
+        prepared = await asyncio.to_thread(self._prepared, filled, caller, revisions)
+        try:
+            warnings = await self._lacks(prepared.objects)
+            if warnings and not dry_run:
+                complaints = [Complaint("", warning) for warning in warnings]
+                raise Failure("cluster-refused", "the cluster lacks what the job needs", complaints)
+            for item in prepared.objects:
+                await self._cluster.apply(item, self._namespace, dry_run=True)
+        except RefusedError as error:
+            raise Failure("cluster-refused", str(error)) from None
+        except UnreachableError as error:
+            raise Failure("cluster-unreachable", str(error)) from None
+        return Prepared(prepared.row, prepared.objects, tuple(warnings))
+
+    def _prepared(self, filled: Any, caller: Caller, revisions: tuple[int, int] | None) -> Prepared:
+        if not isinstance(filled, dict):
+            raise Failure("invalid-values", "expected a mapping", [Complaint("", "expected a mapping")])
+        name = filled.get("taskDef")
+        if not isinstance(name, str):
+            complaint = Complaint("/taskDef", "is missing: name of the task definition")
+            raise Failure("invalid-values", "the task definition is missing", [complaint])
+        row = self._store.definition(name, revisions[0] if revisions else None)
+        if row is None:
+            complaint = Complaint("/taskDef", f"definition {name!r} not found")
+            raise Failure("invalid-values", f"definition {name!r} not found", [complaint])
+        definition = read_definition(row)
+        creator = str(filled.get("creator") or caller.name)
+        complaints = definitions.value_complaints(definition, filled)
+        if creator != caller.name and not caller.acts_for_others:
+            complaints.append(Complaint("/creator", f"expected {caller.name!r}: only developers act for others"))
+        if complaints:
+            raise Failure("invalid-values", f"{len(complaints)} problems in the filled values", complaints)
+        template = self._catalog.template(row["template"], revisions[1] if revisions else None)
+        application = str(filled.get("name") or definition.body.application or "")
+        release = values.release_name(name, application)
+        request = definitions.Request(filled, creator, release)
+        accepted, complaints = definitions.objects(
+            definition, template_text(template), request, self._catalog.renderer, self._catalog.site
+        )
+        if complaints:
+            raise Failure("policy", "the template and the values make objects that are refused", complaints)
+        objects = self._with_secret(accepted.objects, release, filled, application)
+        job = {
+            "release": release,
+            "definition": name,
+            "definition_revision": row["revision"],
+            "template": template["name"],
+            "template_revision": template["revision"],
+            "application": application,
+            "creator": creator,
+            "namespace": self._namespace,
+            "kind": accepted.workload["kind"],
+            "filled": as_json(values.masked(filled)),
+            "secrets": self._sealer.seal(records.headers(filled), release),
+            "manifests": as_json(records.stored(objects, release)),
+        }
+        return Prepared(job, tuple(objects))
+
+    def _with_secret(
+        self, objects: Sequence[Object], release: str, filled: Mapping[str, Any], application: str
+    ) -> list[Object]:
+        content = records.endpoint_secret(filled)
+        if content is None:
+            return list(objects)
+        label = mapping(objects[-1]["metadata"]["labels"]).get(policy.APPLICATION) or application
+        return [policy.secret(release, content, label, self._catalog.site), *objects]
+
+    async def warnings(self, objects: Sequence[Object]) -> list[str]:
+        """Return what this cluster lacks for objects; why that is not known, if it does not answer."""
+        try:
+            return await self._lacks(objects)
+        except ClusterError as error:
+            return [f"not checked against the cluster: {error}"]
+
+    async def _lacks(self, objects: Sequence[Object]) -> list[str]:
+        """Return which storage classes and nodes that the objects need this cluster does not have."""
+        lacks = [
+            f"the cluster has no storage class {name!r}: map it in storage_classes of the server"
+            for name in policy.storage_classes(objects)
+            if await self._unless_hidden("StorageClass", name) == []
+        ]
+        selectors = policy.node_selectors(objects)
+        nodes = await self._unless_hidden("Node") if selectors else None
+        for selector in selectors if nodes is not None else ():
+            if not any(selector.items() <= mapping(node["metadata"].get("labels")).items() for node in nodes or ()):
+                words = ", ".join(f"{key}={value}" for key, value in selector.items())
+                lacks.append(f"no node has the labels {words}: map them in node_selectors of the server")
+        return lacks
+
+    async def _unless_hidden(self, kind: str, name: str | None = None) -> list[Object] | None:
+        """Return the objects of a kind, or the one of a name; None if the server may not see them."""
+        try:
+            if name is None:
+                return (await self._cluster.list(kind))[0]
+            item = await self._cluster.get(kind, name)
+        except RefusedError as error:
+            if error.code == 403:
+                return None
+            raise
+        return [] if item is None else [item]
+
+    async def create(self, prepared: Prepared, caller: Caller, answer: Callable[[Row], Row | None]) -> Row:
+        """Store a job, which is applied soon, together with the answer to the request (`Store.add_job`)."""
+        row = await asyncio.to_thread(self._store.add_job, prepared.row, caller.name, answer)
+        self._follower.created(prepared.row["release"])
+        return row
+
+    async def filled_values(self, row: Row) -> dict[str, Any]:
+        """Return the filled values of a job, with the headers."""
+        return await asyncio.to_thread(records.filled_values, row, self._sealer)
+
+    async def job(self, release: str) -> Row:
+        """Return a job. Raises Failure."""
+        row = await asyncio.to_thread(self._store.job, release)
+        if row is None:
+            raise Failure("not-found", f"job {release!r} not found")
+        return row
+
+    async def cancel(self, row: Row, caller: Caller) -> Row:
+        """Stop a job; its record and its claims stay. Raises Failure."""
+        if row["status"] in FINAL:
+            raise Failure("conflict", f"the job has ended: it is {row['status']}")
+        return await self._want(row, "cancel", caller)
+
+    async def delete(self, row: Row, caller: Caller, *, with_storage: bool) -> Row:
+        """Stop a job, and delete its objects and its record; its claims on request. Raises Failure."""
+        return await self._want(row, "delete-storage" if with_storage else "delete", caller)
+
+    async def _want(self, row: Row, goal: str, caller: Caller) -> Row:
+        if row["creator"] != caller.name and not caller.acts_for_others:
+            raise Failure("forbidden", f"the job belongs to {row['creator']}: only developers change jobs of others")
+        changed = await asyncio.to_thread(self._store.want, row["release"], goal, caller.name)
+        if changed is None:
+            raise Failure("not-found", f"job {row['release']!r} not found")
+        self._follower.created(row["release"])
+        return changed

@@ -1,0 +1,89 @@
+"""Tokens and roles: who calls, and what they may do."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from packager.base.values import Value
+from packager.service.store.store import now
+
+if TYPE_CHECKING:
+    from packager.service.store.store import Row, Store
+
+ROLES = ("viewer", "user", "developer", "admin")
+"""From the weakest; each may do what those before it may."""
+
+_PREFIX = "mlp_"
+_USE_SECONDS = 60
+
+
+class Caller(Value, frozen=True):
+    """Who makes a request.
+
+    Attributes:
+        name: Their name.
+        role: One of ROLES.
+        is_trusted: Whether they may act for others whatever their role: the server asks for no token.
+    """
+
+    name: str
+    role: str
+    is_trusted: bool = False
+
+    def may(self, role: str) -> bool:
+        """Whether they may do what a role may."""
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+    @property
+    def acts_for_others(self) -> bool:
+        """Whether they may create jobs for others, and change those of others."""
+        return self.is_trusted or self.may("developer")
+
+
+def create(store: Store, name: str, role: str, days: int | None) -> tuple[Row, str]:
+    """Store a new token; return it, and its text, which is not stored.
+
+    Args:
+        store: Where.
+        name: Who it is for.
+        role: What they may do.
+        days: How long it is valid; None for no limit.
+    """
+    text = _PREFIX + secrets.token_urlsafe(32)
+    expires = None
+    if days is not None:
+        end = datetime.now(UTC) + timedelta(days=days)
+        expires = end.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    row = {
+        "id": secrets.token_hex(6),
+        "digest": _digest(text),
+        "name": name,
+        "role": role,
+        "created": now(),
+        "expires": expires,
+        "last_used": None,
+    }
+    store.add_token(row)
+    return row, text
+
+
+def caller(store: Store, text: str) -> Caller | None:
+    """Return who a token belongs to; None if there is no such token, or it has expired."""
+    row = store.token(_digest(text)) if text.startswith(_PREFIX) else None
+    time = now()
+    if row is None or (row["expires"] is not None and row["expires"] <= time):
+        return None
+    if row["last_used"] is None or _seconds_between(row["last_used"], time) > _USE_SECONDS:
+        store.use_token(row["id"])
+    return Caller(row["name"], row["role"])
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def _seconds_between(earlier: str, later: str) -> float:
+    return (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds()

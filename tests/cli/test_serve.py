@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: none
+contexts: [{name: none, context: {cluster: none, user: none, namespace: jobs}}]
+clusters: [{name: none, cluster: {server: "http://127.0.0.1:9"}}]
+users: [{name: none, user: {}}]
+"""
+
+
+def test_a_token_is_printed_once(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    done = mlpack("serve", "token", "ada", "--role", "admin", "--database", tmp_path / "s.db")
+    assert done.code == 0
+    assert done.stdout.startswith("mlp_")
+    assert mlpack("serve", "check", "--database", tmp_path / "s.db").stdout == f"{tmp_path}/s.db: ok, 0 jobs\n"
+    assert mlpack("serve", "migrate", "--database", tmp_path / "s.db").stdout == f"{tmp_path}/s.db: up to date\n"
+    assert mlpack("serve", "backup", tmp_path / "b.db", "--database", tmp_path / "s.db").code == 0
+    again = mlpack("serve", "backup", tmp_path / "b.db", "--database", tmp_path / "s.db")
+    assert (again.code, again.stderr) == (6, f"error: {tmp_path}/b.db cannot be written: file exists\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("--insecure-no-auth", "--listen", "0.0.0.0:80"),
+            "--insecure-no-auth needs a loopback address, found 0.0.0.0:80",
+        ),
+        (("--listen", "x"), "invalid address 'x': expected HOST:PORT"),
+        (("--listen", "x:1", "token", "ada"), "options of `mlpack serve` come after token"),
+        (("token", "a b"), "invalid name 'a b'"),
+    ],
+)
+def test_invalid_usage_of_serve(mlpack: Callable[..., Outcome], arguments: tuple[str, ...], message: str) -> None:
+    done = mlpack("serve", *arguments)
+    assert done.code == 2
+    assert message in done.stderr
+
+
+def test_it_serves_until_it_is_stopped_though_the_cluster_is_away(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (tmp_path / "kubeconfig").write_text(KUBECONFIG, encoding="utf-8")
+    argv = [
+        sys.executable,
+        "-m",
+        "packager",
+        "serve",
+        "--insecure-no-auth",
+        f"--listen=127.0.0.1:{port}",
+        "--database=s.db",
+    ]
+    environment = {"KUBECONFIG": str(tmp_path / "kubeconfig"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    with subprocess.Popen(argv, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            templates = _answer(f"http://127.0.0.1:{port}/v1/templates")
+            assert templates["items"][0]["name"] == "countdown-task"
+        finally:
+            server.terminate()
+        assert server.stderr
+        errors = server.stderr.read()
+    assert server.returncode in (0, 143, -15)
+    assert f"serving http://127.0.0.1:{port}, jobs in the namespace jobs, database s.db\n" in errors
+    assert "created secret.key" in errors
+    assert (tmp_path / "s.db").exists()
+
+
+def _answer(url: str) -> dict[str, list[dict[str, str]]]:
+    end = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - of this machine
+                value: dict[str, list[dict[str, str]]] = json.load(answer)
+                return value
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.2)
+
+
+def test_the_command_line_does_not_import_the_server(mlpack: Callable[..., Outcome]) -> None:
+    code = """
+import sys
+from packager.cli import main
+sys.argv = ["mlpack", "--help"]
+try:
+    main()
+except SystemExit:
+    pass
+print([name for name in ("litestar", "sqlalchemy", "lightkube", "packager.service") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert mlpack("--help").code == 0

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from litestar.testing import TestClient
+
+from packager.service.api import app
+from packager.service.config import ServerConfig
+from packager.service.sealing import Sealer
+from packager.service.server import Server
+from packager.service.store.store import Store
+from packager.service.tokens import Caller, create
+from tests.service import bodies
+from tests.service.fake import FakeCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+COUNTDOWN = {
+    "name": "countdown",
+    "task_template_name": "countdown-task",
+    "user_values_description": "process:\n  train:\n    number: (Required:integer) Where to start\n",
+    "user_values_example": "taskDef: countdown\nprocess:\n  train:\n    number: 5\n",
+    "system_values": "image:\n  repository: registry.example.com/busybox\n  tag: '1'\n",
+}
+FILLED = {"taskDef": "countdown", "process": {"train": {"number": 3}}}
+
+
+class Service:
+    """A server with a cluster in memory, its client, and a token for each role."""
+
+    def __init__(self, path: Path, *, trusted: bool = False) -> None:
+        self.path = path
+        self.cluster = FakeCluster()
+        self.log: list[str] = []
+        store = Store(path)
+        self.tokens = {role: create(store, role, role, None)[1] for role in ("viewer", "user", "developer", "admin")}
+        settings = ServerConfig(
+            storage_classes={"aws-efs": "shared"}, node_selectors={"kops.k8s.io/ml-instance=true": {}}
+        )
+        caller = Caller("anonymous", "admin", is_trusted=True) if trusted else None
+        cluster: Any = self.cluster
+        self.server = Server(settings, store, cluster, Sealer(b"k" * 32), emit=self.log.append, trusted=caller)
+        base = "http://127.0.0.1" if trusted else "http://testserver.local"
+        self.client = TestClient(app.make(self.server), base_url=base)
+
+    def call(self, method: str, path: str, role: str | None = "admin", **options: Any) -> Any:
+        headers = dict(options.pop("headers", {}))
+        if role:
+            headers.setdefault("Authorization", f"Bearer {self.tokens[role]}")
+        return self.client.request(method, path, headers=headers, **options)
+
+    def get(self, path: str, role: str | None = "admin", **options: Any) -> Any:
+        return self.call("GET", path, role, **options)
+
+    def post(self, path: str, body: Any = None, role: str | None = "admin", **options: Any) -> Any:
+        return self.call("POST", path, role, **({} if body is None else {"json": body}), **options)
+
+    def until(self, condition: Callable[[], Any], what: str) -> Any:
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            if value := condition():
+                return value
+            time.sleep(0.02)
+        raise AssertionError(f"not within 20 s: {what}\n" + "\n".join(self.log))
+
+    def status(self, release: str, status: str) -> dict[str, Any]:
+        """Wait until a job has a status, and return it."""
+        path = f"/v1/jobs/{release}"
+        job: dict[str, Any] = self.until(
+            lambda: (found := self.get(path).json()).get("status") == status and found, f"{release} {status}"
+        )
+        return job
+
+    def created(self, **changes: Any) -> str:
+        """Create a job, wait until it is applied, and return its release."""
+        answer = self.post("/v1/jobs", {**FILLED, **changes})
+        assert answer.status_code == 201, answer.text
+        release = str(answer.json()["release"])
+        self.until(lambda: ("Job", release) in self.cluster.objects, "the Job")
+        return release
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    service = Service(tmp_path / "server.db")
+    with service.client:
+        assert service.post("/v1/definitions", COUNTDOWN).status_code == 201
+        yield service
+
+
+@pytest.fixture
+def digits(service: Service) -> Service:
+    """The same, with the template and the definition of `bodies`."""
+    assert service.post("/v1/templates", {"name": "digits-task", "template": bodies.TEMPLATE}).status_code == 201
+    answer = service.post("/v1/definitions", bodies.definition())
+    assert answer.status_code == 201, answer.text
+    return service
+
+
+@pytest.fixture(autouse=True)
+def _no_kubeconfig(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", os.devnull)

@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.errors import UnreachableError
+from tests.service import bodies
+from tests.service.api.conftest import FILLED, Service
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_job_is_created_followed_and_ends(service: Service) -> None:
+    answer = service.post("/v1/jobs", FILLED, "user")
+    assert answer.status_code == 201, answer.text
+    release = answer.json()["release"]
+    assert answer.headers["location"] == f"/v1/jobs/{release}"
+    service.until(lambda: ("Job", release) in service.cluster.objects, "the Job")
+    service.cluster.pod(release, "Running")
+    job = service.status(release, "running")
+    assert (job["creator"], job["definition"]) == ("user", {"name": "countdown", "revision": 1})
+    assert job["pods"] == [{"name": f"{release}-x2x9p", "state": "Running", "restarts": 0, "node": "n3"}]
+    service.cluster.pod(release, "Succeeded", exit_code=0)
+    service.cluster.end(release, "Complete")
+    job = service.status(release, "succeeded")
+    assert job["started"] <= job["ended"]
+    assert job["message"] == "the pod has succeeded"
+    events = service.get(f"/v1/jobs/{release}/events").json()["items"]
+    assert [(event["sequence"], event["status"], event["actor"]) for event in events] == [
+        (1, "pending", "user"),
+        (2, "running", None),
+        (3, "succeeded", None),
+    ]
+
+
+def test_why_a_job_has_failed_is_told(service: Service) -> None:
+    release = service.created()
+    service.cluster.pod(release, "Failed", exit_code=137, reason="OOMKilled")
+    service.cluster.end(release, "Failed")
+    job = service.status(release, "failed")
+    assert job["ended"] is not None
+    assert "OOMKilled" in json.dumps(job["findings"]) or job["message"]
+
+
+def test_the_whole_set_of_objects_is_applied_and_owned_and_no_header_is_shown(digits: Service) -> None:
+    endpoints = [
+        {"endpoint": "s3://b/x", "type": "dataset", "headers": {"x-key": "dataset-secret"}},
+        {"endpoint": "https://h.example/cb", "type": "event", "headers": {"x-api-key": "event-secret"}},
+    ]
+    answer = digits.post("/v1/jobs", bodies.filled(endpoints=endpoints), "developer")
+    assert answer.status_code == 201, answer.text
+    release = answer.json()["release"]
+    digits.until(lambda: digits.cluster.applied.count(f"Secret/{release}-endpoints") == 2, "the owner of the Secret")
+    secret = digits.cluster.objects["Secret", f"{release}-endpoints"]
+    assert json.loads(secret["stringData"]["dataset.json"]) == endpoints[:1]
+    owner = digits.cluster.objects["Job", release]["metadata"]["uid"]
+    for kind, name in (("Secret", f"{release}-endpoints"), ("ConfigMap", release)):
+        assert digits.cluster.objects[kind, name]["metadata"]["ownerReferences"][0]["uid"] == owner
+    assert "ownerReferences" not in digits.cluster.objects["PersistentVolumeClaim", release]["metadata"]
+    assert answer.json()["values"]["endpoints"][1]["headers"] == {"x-api-key": "***"}
+    shown = answer.text + digits.get(f"/v1/jobs/{release}/manifests").text + digits.get("/v1/jobs").text
+    shown += digits.post("/v1/jobs?dry_run=true", bodies.filled(endpoints=endpoints)).text + "\n".join(digits.log)
+    stored = b"".join(path.read_bytes() for path in digits.path.parent.glob("server.db*"))
+    for secret_word in ("dataset-secret", "event-secret"):
+        assert secret_word not in shown
+        assert secret_word.encode() not in stored
+    again = digits.post(f"/v1/jobs/{release}/rerun", role="developer")
+    assert again.status_code == 201, again.text
+    other = again.json()["release"]
+    digits.until(lambda: ("Secret", f"{other}-endpoints") in digits.cluster.objects, "the Secret of the other")
+    content = digits.cluster.objects["Secret", f"{other}-endpoints"]["stringData"]["dataset.json"]
+    assert json.loads(content) == endpoints[:1]
+
+
+def test_a_dry_run_creates_nothing(service: Service) -> None:
+    answer = service.post("/v1/jobs?dry_run=true", FILLED, "user")
+    assert answer.status_code == 200
+    assert [item["kind"] for item in answer.json()["manifests"]] == ["Job"]
+    assert service.get("/v1/jobs").json() == {"items": [], "next": None}
+    assert service.cluster.objects == {}
+
+
+def test_what_the_cluster_lacks_is_a_warning_and_then_a_refusal(digits: Service) -> None:
+    digits.cluster.storage_classes.clear()
+    message = "the cluster has no storage class 'shared': map it in storage_classes of the server"
+    dry_run = digits.post("/v1/jobs?dry_run=true", bodies.filled(creator="admin"))
+    assert (dry_run.status_code, dry_run.json()["warnings"]) == (200, [message])
+    refused = digits.post("/v1/jobs", bodies.filled(creator="admin"))
+    assert (refused.status_code, refused.json()["errors"]) == (422, [{"pointer": "", "detail": message}])
+    again = digits.post("/v1/definitions", bodies.definition(name="digits-2"))
+    assert (again.status_code, again.json()["warnings"]) == (201, [message])
+
+
+def test_all_faults_of_filled_values_are_told_with_pointers(digits: Service) -> None:
+    answer = digits.post("/v1/jobs", bodies.filled(process={"train": {"maxSteps": 1}}), "user")
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert problem["type"] == "urn:mlpack:problem:invalid-values"
+    assert [error["pointer"] for error in problem["errors"]] == [
+        "/process/train/maxSteps",
+        "/process/train/saveStep",
+        "/process/export/signatureMap",
+        "/creator",
+    ]
+    assert problem["errors"][0]["hint"] == "did you mean 'maxStep'?"
+    assert problem["errors"][3]["detail"] == "expected 'user': only developers act for others"
+
+
+@pytest.mark.parametrize(
+    ("filled", "detail"),
+    [
+        ({"taskDef": "nothing"}, "definition 'nothing' not found"),
+        ({}, "is missing: name of the task definition"),
+        ({**FILLED, "image": {"tag": "x"}}, "is set by the definition, in system_values"),
+    ],
+)
+def test_faulty_values_are_refused(service: Service, filled: dict[str, object], detail: str) -> None:
+    answer = service.post("/v1/jobs", filled)
+    assert (answer.status_code, answer.json()["errors"][0]["detail"]) == (422, detail)
+
+
+def test_a_refusal_of_the_cluster_is_told_and_nothing_is_stored(service: Service) -> None:
+    service.cluster.refused = {"Job": "admission webhook denied the request: no budget"}
+    answer = service.post("/v1/jobs", FILLED)
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:mlpack:problem:cluster-refused")
+    assert answer.json()["detail"] == "admission webhook denied the request: no budget"
+    assert service.get("/v1/jobs").json()["items"] == []
+
+
+def test_a_cluster_that_is_away_is_told_and_the_list_works(service: Service) -> None:
+    release = service.created()
+    service.cluster.error = UnreachableError("the cluster does not answer: connection refused")
+    answer = service.post("/v1/jobs", FILLED)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert service.get(f"/v1/jobs/{release}").status_code == 200
+    assert service.get("/readyz").status_code == 503
+    assert service.get("/healthz").status_code == 200
+    service.cluster.error = None
+    service.cluster.pod(release, "Running")
+    service.status(release, "running")
+
+
+def test_the_same_key_makes_one_job(service: Service) -> None:
+    headers = {"Idempotency-Key": "one"}
+    first = service.post("/v1/jobs", FILLED, headers=headers)
+    again = service.post("/v1/jobs", FILLED, headers=headers)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.json() == again.json()
+    assert again.headers["idempotency-replayed"] == "true"
+    assert again.headers["location"] == first.headers["location"]
+    other = service.post("/v1/jobs", {**FILLED, "description": "x"}, headers=headers)
+    assert (other.status_code, other.json()["type"]) == (422, "urn:mlpack:problem:idempotency-mismatch")
+    assert len(service.get("/v1/jobs").json()["items"]) == 1
+    refused = service.post("/v1/jobs", {"taskDef": "no"}, headers={"Idempotency-Key": "two"})
+    assert refused.status_code == 422
+    assert service.post("/v1/jobs", FILLED, headers={"Idempotency-Key": "two"}).status_code == 201
+
+
+def test_jobs_are_listed_by_pages_and_filters(service: Service) -> None:
+    releases = [service.created(name=f"app-{number % 2}") for number in range(5)]
+    path, listed = "/v1/jobs?limit=2", []
+    while path:
+        answer = service.get(path)
+        page = answer.json()
+        listed += [job["release"] for job in page["items"]]
+        path = f"/v1/jobs?limit=2&cursor={page['next']}" if page["next"] else ""
+        assert ("link" in answer.headers) == bool(path)
+    assert listed == releases[::-1]
+    found = service.get("/v1/jobs?application=app-1").json()["items"]
+    assert [job["release"] for job in found] == [releases[3], releases[1]]
+    assert service.get("/v1/jobs?status=failed").json()["items"] == []
+    assert service.get(f"/v1/jobs?q={releases[2][-6:]}").json()["items"][0]["release"] == releases[2]
+    assert service.get("/v1/jobs?cursor=%5B").status_code == 400
+    assert service.get("/v1/jobs?limit=201").status_code == 400
+
+
+def test_a_job_is_cancelled_once_by_its_creator_or_a_developer(service: Service) -> None:
+    release = service.created()
+    assert service.post(f"/v1/jobs/{release}/cancel", role="user").status_code == 403
+    assert service.post(f"/v1/jobs/{release}/cancel", role="developer").status_code == 202
+    job = service.status(release, "deleted")
+    assert job["reason"] == "Cancelled"
+    assert ("Job", release) not in service.cluster.objects
+    assert service.post(f"/v1/jobs/{release}/cancel", role="developer").status_code == 409
+
+
+@pytest.mark.parametrize(("query", "kept"), [("", True), ("?storage=keep", True), ("?storage=delete", False)])
+def test_a_deleted_job_leaves_its_claim_unless_asked(digits: Service, query: str, *, kept: bool) -> None:
+    release = digits.post("/v1/jobs", bodies.filled(creator="admin")).json()["release"]
+    digits.until(lambda: ("Job", release) in digits.cluster.objects, "the Job")
+    assert digits.call("DELETE", f"/v1/jobs/{release}{query}").status_code == 202
+    digits.until(lambda: digits.get(f"/v1/jobs/{release}").status_code == 404, "the end of the record")
+    assert {kind for kind, _ in digits.cluster.objects} == ({"PersistentVolumeClaim"} if kept else set())
+
+
+def test_a_job_that_is_deleted_in_the_cluster_is_deleted(service: Service) -> None:
+    release = service.created()
+    service.cluster.pod(release, "Running")
+    service.status(release, "running")
+    for key in list(service.cluster.objects):
+        asyncio.run(service.cluster.delete(*key, "tests"))
+    assert service.status(release, "deleted")["reason"] == "DeletedInCluster"
+
+
+def test_a_job_is_run_again_with_the_revisions_of_then_or_of_now(service: Service) -> None:
+    release = service.created()
+    changed = {**service.get("/v1/definitions/countdown").json(), "description": "new"}
+    body = {key: changed[key] for key in changed if key not in ("revision", "created", "author", "warnings")}
+    assert service.call("PUT", "/v1/definitions/countdown", json=body).status_code == 200
+    now = service.post(f"/v1/jobs/{release}/rerun").json()
+    then = service.post(f"/v1/jobs/{release}/rerun?pinned=true").json()
+    assert (now["definition"]["revision"], then["definition"]["revision"]) == (2, 1)
+    assert now["values"] == then["values"] == FILLED
+
+
+def test_logs_are_read_by_their_owner_and_developers(service: Service) -> None:
+    release = service.post("/v1/jobs", FILLED, "user").json()["release"]
+    service.until(lambda: ("Job", release) in service.cluster.objects, "the Job")
+    path = f"/v1/jobs/{release}/logs"
+    assert service.get(path, "user").status_code == 409
+    service.cluster.pod(release, "Running")
+    assert service.get(path, "user").status_code == 409
+    service.cluster.logs = {f"{release}-x2x9p": ["3\n", "2\n", "1\n"]}
+    answer = service.get(path, "user")
+    assert (answer.status_code, answer.text) == (200, "3\n2\n1\n")
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert service.get(f"{path}?tail=1", "developer").text == "1\n"
+    assert service.get(path, "viewer").status_code == 403
+    assert service.get(f"{path}?pod=other", "user").status_code == 404
+
+
+def test_after_a_restart_nothing_is_lost_and_nothing_doubled(service: Service, tmp_path: Path) -> None:
+    applied = service.created()
+    service.cluster.error = UnreachableError("away")
+    store = service.server.store
+    row = store.job(applied)
+    assert row
+    missed = "countdown-0badc0"
+    manifests = row["manifests"].replace(applied, missed)
+    store.add_job({**row, "release": missed, "manifests": manifests, "applied": False}, "x", lambda _: None)
+    store.begin({"caller": "admin", "path": "POST /v1/jobs?", "key": "k", "digest": "d"})
+    service.client.__exit__(None, None, None)
+    again = Service(tmp_path / "server.db")
+    again.cluster.objects = service.cluster.objects
+    with again.client:
+        again.until(lambda: ("Job", missed) in again.cluster.objects, "the Job that was not applied")
+        assert [item for item in again.cluster.applied if item.startswith("Job/")] == [f"Job/{missed}"]
+        assert len(again.get("/v1/jobs").json()["items"]) == 2
+        assert again.post("/v1/jobs", FILLED, headers={"Idempotency-Key": "k"}).status_code == 201
+    service.client.__enter__()

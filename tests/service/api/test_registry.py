@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.service import bodies
+from tests.service.api.conftest import COUNTDOWN
+
+if TYPE_CHECKING:
+    from tests.service.api.conftest import Service
+
+TEMPLATE = {"name": "own", "template": "kind: {{ global.release }}"}
+
+
+def test_templates_have_revisions(service: Service) -> None:
+    names = [item["name"] for item in service.get("/v1/templates", "viewer").json()["items"]]
+    assert names == ["countdown-task", "non-distributed-task", "single-gpu-task"]
+    added = service.post("/v1/templates", TEMPLATE)
+    assert (added.status_code, added.headers["location"], added.json()["revision"]) == (201, "/v1/templates/own", 1)
+    assert service.post("/v1/templates", TEMPLATE).status_code == 409
+    shown = service.get("/v1/templates/own", "viewer")
+    assert shown.headers["etag"] == '"1"'
+    changed = {**TEMPLATE, "description": "new"}
+    put = service.call("PUT", "/v1/templates/own", json=changed, headers={"If-Match": '"1"'})
+    assert (put.status_code, put.json()["revision"]) == (200, 2)
+    assert service.call("PUT", "/v1/templates/own", json=changed, headers={"If-Match": '"1"'}).status_code == 412
+    assert service.call("PUT", "/v1/templates/other", json=changed).status_code == 422
+    assert service.call("PUT", "/v1/templates/no", json={**TEMPLATE, "name": "no"}).status_code == 404
+    revisions = service.get("/v1/templates/own/revisions").json()["items"]
+    assert [item["revision"] for item in revisions] == [2, 1]
+    assert service.get("/v1/templates/own/revisions/1").json()["description"] == ""
+    assert service.get("/v1/templates/own/revisions/3").status_code == 404
+    assert service.call("DELETE", "/v1/templates/own").status_code == 204
+    assert service.get("/v1/templates/own").status_code == 404
+    assert service.call("DELETE", "/v1/templates/own").status_code == 404
+    assert service.post("/v1/templates", TEMPLATE).json()["revision"] == 3
+
+
+def test_a_template_is_checked_when_it_is_registered(service: Service) -> None:
+    answer = service.post("/v1/templates", {"name": "own", "template": "a: 1\n{% include 'x' %}"})
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:mlpack:problem:invalid-template")
+    assert answer.json()["errors"] == [
+        {"pointer": "/template", "detail": "line 2, column 1: include cannot be used in a template"}
+    ]
+
+
+def test_definitions_have_revisions_a_schema_and_a_template_that_stays(digits: Service) -> None:
+    shown = digits.get("/v1/definitions/digits", "viewer").json()
+    assert shown["user_values_description"] == bodies.definition()["user_values_description"]
+    assert (shown["revision"], shown["creator"], shown["warnings"]) == (1, "admin", [])
+    schema = digits.get("/v1/definitions/digits/schema", "viewer").json()
+    assert schema["properties"]["process"]["properties"]["train"]["required"] == ["saveStep"]
+    assert digits.call("DELETE", "/v1/templates/digits-task").status_code == 409
+    put = digits.call("PUT", "/v1/definitions/digits", "developer", json=bodies.definition(description="new"))
+    assert (put.status_code, put.json()["revision"]) == (200, 2)
+    assert len(digits.get("/v1/definitions/digits/revisions").json()["items"]) == 2
+    assert digits.get("/v1/definitions/digits/revisions/1").json()["description"] == "Digits on CPUs"
+    assert digits.call("DELETE", "/v1/definitions/digits", "developer").status_code == 204
+    assert digits.call("DELETE", "/v1/templates/digits-task").status_code == 204
+    assert digits.post("/v1/jobs", bodies.filled()).status_code == 422
+
+
+def test_a_definition_gets_a_unique_name_on_request(service: Service) -> None:
+    names = {service.post("/v1/definitions", {**COUNTDOWN, "append_uuid": 1}).json()["name"] for _ in range(2)}
+    assert len(names) == 2
+    assert all(name.startswith("countdown-") and len(name) == 18 for name in names)
+    assert service.post("/v1/jobs", {"taskDef": names.pop(), "process": {"train": {"number": 1}}}).status_code == 201
+
+
+def test_everything_that_is_wrong_with_a_definition_is_told(service: Service) -> None:
+    body = {**COUNTDOWN, "task_template_name": "no", "user_values_description": "x: y"}
+    answer = service.post("/v1/definitions", body)
+    assert answer.status_code == 422
+    assert [error["pointer"] for error in answer.json()["errors"]] == [
+        "/user_values_description",
+        "/task_template_name",
+    ]
+    answer = service.post("/v1/definitions", {**COUNTDOWN, "name": "x", "system_values": ""})
+    assert answer.json()["errors"][0]["detail"].startswith("with the example filled in: template, line ")
+
+
+def test_the_same_key_registers_once(service: Service) -> None:
+    headers = {"Idempotency-Key": "k"}
+    answers = [service.post("/v1/templates", TEMPLATE, headers=headers) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [201, 201]
+    assert answers[1].headers["idempotency-replayed"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "role"),
+    [
+        ("GET", "/v1/templates", "viewer"),
+        ("POST", "/v1/templates", "admin"),
+        ("PUT", "/v1/templates/own", "admin"),
+        ("DELETE", "/v1/templates/own", "admin"),
+        ("GET", "/v1/definitions", "viewer"),
+        ("POST", "/v1/definitions", "developer"),
+        ("PUT", "/v1/definitions/digits", "developer"),
+        ("DELETE", "/v1/definitions/digits", "developer"),
+        ("POST", "/v1/jobs", "user"),
+        ("GET", "/v1/jobs", "viewer"),
+        ("GET", "/v1/jobs/x", "viewer"),
+        ("POST", "/v1/jobs/x/cancel", "user"),
+        ("POST", "/v1/jobs/x/rerun", "user"),
+        ("DELETE", "/v1/jobs/x", "user"),
+        ("GET", "/v1/events", "viewer"),
+        ("GET", "/v1/tokens", "admin"),
+        ("POST", "/v1/tokens", "admin"),
+        ("DELETE", "/v1/tokens/x", "admin"),
+        ("GET", "/v1/whoami", "viewer"),
+    ],
+)
+def test_each_route_asks_for_its_role(service: Service, method: str, path: str, role: str) -> None:
+    body = {"PUT": TEMPLATE, "POST": TEMPLATE}.get(method)
+    if path.startswith("/v1/definitions"):
+        body = body and bodies.definition()
+    if path == "/v1/tokens":
+        body = body and {"name": "x", "role": "user"}
+    options = {"json": body} if body else {}
+    roles = ("viewer", "user", "developer", "admin")
+    assert service.call(method, path, None, **options).status_code == 401
+    for weaker in roles[: roles.index(role)]:
+        assert service.call(method, path, weaker, **options).status_code == 403
+    assert service.call(method, path, role, **options).status_code not in (401, 403, 500)

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.service.api.conftest import FILLED, Service
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_tokens_are_created_used_and_removed(service: Service) -> None:
+    made = service.post("/v1/tokens", {"name": "ada", "role": "user", "days": 1})
+    assert made.status_code == 201
+    text, identifier = made.json()["token"], made.json()["id"]
+    assert text.startswith("mlp_")
+    for headers in ({"Authorization": f"Bearer {text}"}, {"x-api-key": text}):
+        assert service.get("/v1/whoami", None, headers=headers).json() == {"name": "ada", "role": "user"}
+    listed = service.get("/v1/tokens")
+    assert text not in listed.text
+    assert next(item for item in listed.json()["items"] if item["id"] == identifier)["last_used"] is not None
+    assert service.call("DELETE", f"/v1/tokens/{identifier}").status_code == 204
+    assert service.get("/v1/whoami", None, headers={"x-api-key": text}).status_code == 401
+    assert service.call("DELETE", f"/v1/tokens/{identifier}").status_code == 404
+    assert text.encode() not in service.path.read_bytes()
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Bearer mlp_x", "Basic x", "Bearer \u00ff"])
+def test_a_faulty_token_is_refused(service: Service, header: str) -> None:
+    answer = service.get("/v1/whoami", None, headers={"Authorization": header.encode("latin-1")})
+    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "kind"),
+    [
+        ({"content": b"{", "headers": {"Content-Type": "application/json"}}, 400, "invalid-json"),
+        ({"content": b"[1]", "headers": {"Content-Type": "application/json"}}, 422, "invalid-body"),
+        ({"content": b"a=1", "headers": {"Content-Type": "application/x-www-form-urlencoded"}}, 415, "not-json"),
+        ({"json": {"name": "x"}}, 422, "invalid-body"),
+        ({"json": {"name": "a b", "template": "a: 1"}}, 422, "invalid-body"),
+        ({"json": {"name": "x", "template": "a: 1", "more": 1}}, 422, "invalid-body"),
+        ({"json": {"name": "x", "template": "y" * 600_000}}, 413, "too-large"),
+        ({"json": {"name": "x", "template": "y" * 70_000}}, 422, "invalid-body"),
+    ],
+)
+def test_faulty_bodies_are_refused_as_problems(
+    service: Service, options: dict[str, Any], status: int, kind: str
+) -> None:
+    answer = service.call("POST", "/v1/templates", **options)
+    assert (answer.status_code, answer.json()["type"]) == (status, f"urn:mlpack:problem:{kind}"), answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json().keys() == {"type", "title", "status", "detail", "instance", "errors"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/", 404), ("GET", "/v1/nothing", 404), ("PATCH", "/v1/jobs", 405), ("GET", "/v1/jobs/%2e%2e/x", 404)],
+)
+def test_unknown_paths_and_methods_are_problems(service: Service, method: str, path: str, status: int) -> None:
+    answer = service.call(method, path)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+
+
+def test_a_bug_is_told_without_its_inside(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("a secret of the inside")
+
+    monkeypatch.setattr(service.server.store, "templates", fail)
+    answer = service.get("/v1/templates")
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+    assert any("a secret of the inside" in line for line in service.log)
+
+
+def test_the_openapi_document_lists_every_route(service: Service) -> None:
+    document = service.get("/openapi.json", None).json()
+    assert document["openapi"].startswith("3.1")
+    routes = {f"{method.upper()} {path}" for path, item in document["paths"].items() for method in item}
+    assert {"POST /v1/jobs", "GET /v1/jobs/{release}/events", "DELETE /v1/tokens/{identifier}"} <= routes
+    assert len(routes) >= 30
+    body = document["components"]["schemas"]
+    assert any(name.endswith("TemplateBody") for name in body)
+
+
+def test_without_tokens_only_this_machine_is_served(tmp_path: Path) -> None:
+    service = Service(tmp_path / "open.db", trusted=True)
+    with service.client:
+        assert service.get("/v1/whoami", None).json() == {"name": "anonymous", "role": "admin"}
+        answer = service.get("/v1/whoami", None, headers={"Host": "evil.example"})
+        assert answer.status_code == 403
+
+
+def test_events_are_streamed_from_where_the_reader_was(service: Service) -> None:
+    release = service.created()
+    assert service.post(f"/v1/jobs/{release}/cancel").status_code == 202
+    service.status(release, "deleted")
+    headers = {"Accept": "text/event-stream"}
+    stream = service.get(f"/v1/jobs/{release}/events", headers=headers)
+    assert stream.headers["content-type"].startswith("text/event-stream")
+    blocks = stream.text.strip().split("\n\n")
+    assert [block.split("\n")[0] for block in blocks] == ["id: 1", "id: 2", "id: 3"]
+    assert '"status":"deleted"' in blocks[-1]
+    rest = service.get(f"/v1/jobs/{release}/events", headers={**headers, "Last-Event-ID": "2"})
+    assert rest.text.startswith("id: 3\n")
+    assert [event["id"] for event in service.get("/v1/events?after=1").json()["items"]] == [2, 3]
+    assert service.get("/v1/jobs/no/events").status_code == 404
+
+
+def test_hostile_values_reach_nothing(service: Service) -> None:
+    for text in ("a\r\nb", "{{ 7*7 }}", "\x00", "../../etc", "x" * 5000, "${jndi:x}", "'; DROP TABLE jobs; --"):
+        answer = service.post("/v1/jobs", {**FILLED, "creator": text})
+        assert answer.status_code == 422, text
+        assert service.get("/v1/jobs", params={"q": text, "creator": text}).json()["items"] == []

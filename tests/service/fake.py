@@ -1,0 +1,149 @@
+"""A cluster in memory, with the methods of `packager.service.kube.Cluster`."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from packager.service.kube import RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from packager.base.errors import ClusterError
+
+Object = dict[str, Any]
+
+
+class FakeCluster:
+    """Attributes to set: what the next requests raise, and the storage classes that there are."""
+
+    def __init__(self) -> None:
+        self.namespace = "tests"
+        self.objects: dict[tuple[str, str], Object] = {}
+        self.error: ClusterError | None = None
+        self.refused: dict[str, str] = {}
+        self.storage_classes = {"shared"}
+        self.logs: dict[str, list[str]] = {}
+        self.applied: list[str] = []
+        self._numbers = itertools.count(1)
+        self._changes: list[tuple[str, str, Object]] = []
+
+    def _answer(self) -> None:
+        if self.error:
+            raise self.error
+
+    async def close(self) -> None:
+        return
+
+    async def apply(self, item: Object, namespace: str, *, dry_run: bool = False) -> Object:
+        assert namespace == self.namespace
+        self._answer()
+        if message := self.refused.get(item["kind"]):
+            raise RefusedError(message, 403)
+        key = (item["kind"], item["metadata"]["name"])
+        if dry_run:
+            return item
+        self.applied.append("/".join(key))
+        before = self.objects.get(key, {})
+        stored = copy.deepcopy({**before, **item})
+        stored["metadata"] |= {
+            "uid": before.get("metadata", {}).get("uid") or f"uid-{next(self._numbers)}",
+            "creationTimestamp": "2026-11-22T10:00:00Z",
+        }
+        self.put(stored)
+        return stored
+
+    def put(self, item: Object) -> None:
+        """Store an object, as a controller does."""
+        key = (item["kind"], item["metadata"]["name"])
+        word = "MODIFIED" if key in self.objects else "ADDED"
+        item["metadata"]["resourceVersion"] = str(next(self._numbers))
+        self.objects[key] = item
+        self._changes.append((item["kind"], word, copy.deepcopy(item)))
+
+    async def get(self, kind: str, name: str, namespace: str | None = None) -> Object | None:
+        self._answer()
+        if namespace is None:
+            return {"metadata": {"name": name}} if name in self.storage_classes else None
+        return copy.deepcopy(self.objects.get((kind, name)))
+
+    async def delete(self, kind: str, name: str, namespace: str) -> None:
+        assert namespace == self.namespace
+        self._answer()
+        if item := self.objects.pop((kind, name), None):
+            self._changes.append((kind, "DELETED", item))
+
+    async def list(
+        self, kind: str, namespace: str | None = None, labels: Mapping[str, str] | None = None
+    ) -> tuple[list[Object], str]:
+        self._answer()
+        if namespace is None:
+            return [], "0"
+        items = [
+            copy.deepcopy(item)
+            for (known, _), item in self.objects.items()
+            if known == kind and (labels or {}).items() <= item["metadata"].get("labels", {}).items()
+        ]
+        return items, str(len(self._changes))
+
+    async def watch(
+        self, kind: str, namespace: str, version: str, labels: Mapping[str, str] | None = None
+    ) -> AsyncIterator[tuple[str, Object]]:
+        assert version
+        assert namespace == self.namespace
+        position = len(self._changes)
+        while True:
+            self._answer()
+            for known, word, item in self._changes[position:]:
+                if known == kind and (labels or {}).items() <= item["metadata"].get("labels", {}).items():
+                    yield word, copy.deepcopy(item)
+            position = len(self._changes)
+            await asyncio.sleep(0.01)
+
+    async def log(
+        self, pod: str, namespace: str, container: str | None, *, tail: int | None, follow: bool = False
+    ) -> AsyncIterator[str]:
+        assert container is None
+        assert namespace == self.namespace
+        assert not follow
+        if pod not in self.logs:
+            raise RefusedError(f'container "main" in pod "{pod}" is waiting to start', 400)
+        for line in self.logs[pod][-tail if tail else 0 :]:
+            yield line
+
+    # what controllers do
+
+    def pod(self, job: str, phase: str, *, exit_code: int | None = None, reason: str = "Error") -> None:
+        """Put a pod of a Job into the cluster."""
+        owner = self.objects["Job", job]
+        state: Object = {"running": {}}
+        if exit_code is not None:
+            state = {"terminated": {"exitCode": exit_code, "reason": "Completed" if exit_code == 0 else reason}}
+        template = owner["spec"]["template"]
+        self.put(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": f"{job}-x2x9p",
+                    "uid": f"pod-{job}",
+                    "labels": {**template["metadata"]["labels"], "job-name": job},
+                    "creationTimestamp": "2026-11-22T10:00:01Z",
+                    "ownerReferences": [{"uid": owner["metadata"]["uid"]}],
+                },
+                "spec": {**template["spec"], "nodeName": "n3"},
+                "status": {
+                    "phase": phase,
+                    "containerStatuses": [{"name": "counter", "state": state, "restartCount": 0, "image": "x:1"}],
+                },
+            }
+        )
+
+    def end(self, job: str, condition: str) -> None:
+        """Set how a Job has ended."""
+        item = copy.deepcopy(self.objects["Job", job])
+        item["status"] = {"conditions": [{"type": condition, "status": "True", "reason": "BackoffLimitExceeded"}]}
+        self.put(item)

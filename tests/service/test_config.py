@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.errors import MlpackError
+from packager.service import config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("listn: x", "unknown field `listn`"),
+        ("pod_security: none", "Invalid enum value 'none'"),
+        ("namespace: A", "Expected `str` matching regex"),
+        ("storage_classes: [a]", "Expected `object`, got `array`"),
+        ("- a", "Expected `object`, got `array`"),
+        ("a: [", "is not valid"),
+    ],
+)
+def test_a_faulty_configuration_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "server.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(MlpackError) as raised:
+        config.read(path)
+    assert message in str(raised.value)
+
+
+def test_a_configuration_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "server.yaml"
+    text = "namespace: ml\npod_security: baseline\nnode_selectors: {a=b: {c: d}}\nstorage_classes: {x: y}\n"
+    path.write_text(text, encoding="utf-8")
+    settings = config.read(path)
+    assert (settings.namespace, settings.pod_security, settings.listen) == ("ml", "baseline", "127.0.0.1:8080")
+    assert settings.node_selectors == {"a=b": {"c": "d"}}
+
+
+@pytest.mark.parametrize(
+    ("listen", "address"), [("127.0.0.1:80", ("127.0.0.1", 80)), ("[::1]:8080", ("::1", 8080)), ("h:0", ("h", 0))]
+)
+def test_addresses(listen: str, address: tuple[str, int]) -> None:
+    assert config.address(listen) == address
+
+
+@pytest.mark.parametrize("listen", ["", "80", ":80", "h:", "h:x", "h:70000", "http://h:80"])
+def test_faulty_addresses(listen: str) -> None:
+    with pytest.raises(MlpackError, match="expected HOST:PORT"):
+        config.address(listen)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("127.0.0.1", True), ("127.9.9.9", True), ("[::1]", True), ("localhost", True), ("0.0.0.0", False), ("h", False)],  # noqa: S104
+)
+def test_loopback(host: str, *, expected: bool) -> None:
+    assert config.is_loopback(host) is expected
