@@ -217,7 +217,7 @@ def test_another_deploy_over_it_ends_it() -> None:
     snapshot = recorded("pod-unschedulable")
     snapshot.workload["metadata"]["annotations"] = {"mlpack/rendered": "sha256:theirs"}
     last = play("Pod", lambda _now: snapshot, rendered="sha256:ours")[-1][1]
-    assert last.verdict.summary == "somebody deployed something else over it"
+    assert last.verdict.summary == "another user deployed something else over it"
 
 
 def test_a_success_that_lost_a_worker_on_the_way_is_none() -> None:
