@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -106,6 +107,17 @@ def expanded(word: str, environment: dict[str, str]) -> str:
     for name in references(word):
         word = word.replace(f"$({name})", environment[name])
     return word
+
+
+def test_the_folders_of_all_parameters_are_made_before_a_task(tmp_path: Path) -> None:
+    tasks = {"a": {"parameters": {"inputs": {"x": "one two/x.txt"}, "outputs": {"y": "d/", "z": {"type": "file"}}}}}
+    result = import_mlcube(cube(tmp_path / "cube", tasks=tasks), ModelDestination(tmp_path / "models"), choices({}))
+    overlay = yaml.safe_load((result.folder / "spec.yaml").read_text(encoding="utf-8"))["overlays"]["a"]
+    environment = {name: value["value"] for name, value in overlay["environment"].items()}
+    words = [expanded(word, environment).replace("/mnt/mlcube", str(tmp_path)) for word in overlay["init"]["command"]]
+    subprocess.run(words, check=True)
+    folders = {path.relative_to(tmp_path / "mnist").as_posix() for path in (tmp_path / "mnist").rglob("*")}
+    assert folders == {"one two", "d"}
 
 
 def cube(folder: Path, **changes: object) -> Path:

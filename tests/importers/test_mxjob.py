@@ -64,6 +64,10 @@ def test_another_image(tmp_path: Path) -> None:
     spec = yaml.safe_load((result.folder / "spec.yaml").read_text(encoding="utf-8"))
     assert spec["image"] == {"registry": "registry.example", "name": "b", "tag": "2"}
     assert [finding.message.partition(" ")[2] for finding in result.findings] == ["is replaced by --image"]
+    digest = f"sha256:{'0' * 64}"
+    pinned = import_mxjob(tmp_path / "job.yaml", ModelDestination(tmp_path, force=True), image=f"b:2@{digest}")
+    spec = yaml.safe_load((pinned.folder / "spec.yaml").read_text(encoding="utf-8"))
+    assert spec["image"] == {"registry": "docker.io", "name": "b", "tag": "2", "digest": digest}
     with pytest.raises(SpecError) as error:
         import_mxjob(tmp_path / "job.yaml", ModelDestination(tmp_path, force=True), image="No Image")
     (problem,) = error.value.problems

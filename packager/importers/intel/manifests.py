@@ -12,6 +12,7 @@ from packager.base import yamlio
 from packager.base.problems import Problem, show
 from packager.importers.container import complaint_about
 from packager.importers.draft import Sketch, named
+from packager.importers.images import put_image
 from packager.importers.intel.code import plain_path
 from packager.importers.source import ForeignValue, Ledger, Source, ValueOrigin, decided, read_bytes
 from packager.package.layout import KUSTOMIZATIONS
@@ -116,7 +117,10 @@ class _Use:
     def finish(self) -> None:
         """Give the overlays the variables of the use."""
         for overlay in self.overlays:
+            own = self.sketch.data["overlays"][overlay].get("environment", {})
             for name, (value, origin) in self.variables.items():
+                if name in own:
+                    continue
                 self.sketch.put(("overlays", overlay, "environment", name), value, origin)
 
     def _leave(self, entry: ForeignValue, message: str, hint: str | None = None) -> None:
@@ -144,6 +148,8 @@ class _Use:
 
     def _overlay(self, name: str, kind: str, origin: ValueOrigin) -> Location:
         overlay = named(name, prefix="use", longest=20).name
+        if overlay in self.sketch.data.get("overlays", {}):
+            overlay = named(f"{self.use}-{overlay}", prefix="use", longest=30).name
         self.overlays.append(overlay)
         self.sketch.put(("overlays", overlay, "kind"), kind, origin)
         return ("overlays", overlay)
@@ -160,13 +166,12 @@ class _Use:
                 self._leave(
                     entry, "is not carried over", "results go to OUTPUT_DIR, which exists" if key[0] == "i" else None
                 )
-        if self._is_other_image(containers[0]):
-            return
         place = self._overlay(self.use, "Pod", spec.origin)
         self._program(place, containers[0])
 
     def _program(self, place: Location, container: ForeignValue) -> None:
-        """Put the command of a container, which starts in a folder of the image."""
+        """Put the image of a container, and its command, which starts in a folder of the image."""
+        self._image(place, container)
         words = [word for key in ("command", "args") for word in self._words(container, key)]
         directory = container.at("workingDir")
         folder = directory.text() if directory else None
@@ -181,16 +186,13 @@ class _Use:
         entry = container.at(key)
         return (entry.words() or []) if entry else []
 
-    def _is_other_image(self, container: ForeignValue) -> bool:
-        """Whether a container runs another image than the package's; adds a finding when it does."""
+    def _image(self, place: Location, container: ForeignValue) -> None:
+        """Put the image of a container, if it is not the package's."""
         entry = container.at("image")
-        text = ((entry.text() if entry else None) or "").removeprefix("docker.io/")
+        text = (entry.text() if entry else None) or ""
         own = self.sketch.data.get("image", {})
-        is_own = not text or text == f"{own.get('name')}:{own.get('tag')}"
-        if not is_own:
-            message = f"runs another image than the package, {show(text)}: it is not carried over"
-            self._leave(container, message, "import it as a model of its own")
-        return not is_own
+        if entry and text and text.removeprefix("docker.io/") != f"{own.get('name')}:{own.get('tag')}":
+            put_image(self.sketch, text, entry.origin, self.ledger, (*place, "image"))
 
     def _mpi_job(self, root: ForeignValue) -> None:
         spec = root.at("spec")
@@ -199,8 +201,6 @@ class _Use:
         containers = listed.items() if listed else []
         if spec is None or roles is None or not containers:
             root.refuse("expected spec.mpiReplicaSpecs.Launcher.template.spec.containers")
-            return
-        if self._is_other_image(containers[0]):
             return
         place = self._overlay(self.use, "MPIJob", spec.origin)
         workers = roles.at("Worker", "replicas")
@@ -211,6 +211,7 @@ class _Use:
         if slots and (number := slots.whole(1, 1_000)):
             self.sketch.put((*place, "slots_per_worker"), number, slots.origin)
         container = containers[0]
+        self._image(place, container)
         words = [word for key in ("command", "args") for word in self._words(container, key)]
         rest = self._mpirun(place, words, container)
         directory = container.at("workingDir")
@@ -238,19 +239,24 @@ class _Use:
                 self._leave(entry, f"of mpirun, {option} {value} is not carried over")
         return rest
 
-    def _deployment(self, root: ForeignValue) -> None:
+    def _deployment(self, root: ForeignValue, name: str = "") -> None:
         spec = root.at("spec")
         listed = spec.at("template", "spec", "containers") if spec else None
         containers = listed.items() if listed else []
         if spec is None or not containers:
             root.refuse("expected spec.template.spec.containers")
             return
-        if self._is_other_image(containers[0]):
-            return
-        place = self._overlay(self.use, "Deployment", spec.origin)
+        place = self._overlay(name or self.use, "Deployment", spec.origin)
         replicas = spec.at("replicas")
         if replicas and (count := replicas.whole(1, 1_000)):
             self.sketch.put((*place, "replicas"), count, replicas.origin)
+        for variable in (containers[0].at("env") or ForeignValue(root.source, (), [])).items():
+            name_entry, value = variable.at("name"), variable.at("value")
+            key, text = str(name_entry.value) if name_entry else "", (value.text() if value else None) or ""
+            if complaint := complaint_about(key, text):
+                self._leave(variable, f"{show(key)} is not carried over: {complaint}")
+            else:
+                self.sketch.put((*place, "environment", key), text, (value or variable).origin)
         ports = containers[0].at("ports")
         numbers = [port.at("containerPort") for port in ports.items()] if ports else []
         entries = [number for number in numbers if number is not None]
@@ -269,6 +275,21 @@ class _Use:
             self._leave(volumes, "are not carried over: put the model into the image, or use a storage option")
         self._program(place, containers[0])
 
+    def _made(self, template: ForeignValue, root: ForeignValue) -> ForeignValue | None:
+        """Return the Deployment that a step of a Workflow makes, with the workflow's parameters filled in; or None."""
+        manifest = template.at("resource", "manifest")
+        text = (manifest.text() if manifest else None) or ""
+        listed = root.at("spec", "arguments", "parameters")
+        for parameter in listed.items() if listed else ():
+            name, value = parameter.at("name"), parameter.at("value")
+            if name and value and (filled := value.text()) is not None and "\n" not in filled:
+                text = text.replace(f"{{{{workflow.parameters.{name.value}}}}}", filled)
+        shown = f"{template.source.shown}:{template.origin.line}, its manifest"
+        document, problems = yamlio.load(text.encode(), shown)
+        if problems or not isinstance(document.data, dict) or document.data.get("kind") != "Deployment":
+            return None
+        return Source(document, self.ledger, shown).root
+
     def _workflow(self, root: ForeignValue) -> None:
         """Each container of a Workflow becomes a Job; what makes objects of Kubernetes is left out."""
         templates = root.at("spec", "templates")
@@ -280,11 +301,13 @@ class _Use:
             if container is None:
                 if "steps" in (template.value or {}):
                     continue
-                self._leave(template, f"({show(name)}) is not carried over: a package makes its own objects")
+                if deployment := self._made(template, root):
+                    self._deployment(deployment, "serving")
+                    made.append("serving")
+                else:
+                    self._leave(template, f"({show(name)}) is not carried over: a package makes its own objects")
                 continue
-            if self._is_other_image(container):
-                continue
-            short = "train" if "train" in name else "accuracy" if "accuracy" in name else name
+            short = next((word for word in ("preprocess", "train", "accuracy") if word in name), name)
             place = self._overlay(short, "Job", template.origin)
             made.append(short)
             limit = template.at("retryStrategy", "limit")

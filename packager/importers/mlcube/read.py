@@ -7,6 +7,7 @@ the folders below /mnt/mlcube are those of runners/mlcube_k8s and of its documen
 from __future__ import annotations
 
 import re
+import stat
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,10 @@ _VENDORS = {"nvidia": "nvidia.com", "amd": "amd.com", "intel": "gpu.intel.com"}
 _TYPES = ("file", "directory")
 _RUNNER = ("pvc", "image", "namespace")
 # Settings of docker and its build that say nothing about what runs.
+# Makes the folders of its words up to `--`, and the folders that hold the others.
+_FOLDERS = (
+    'set -e; while [ "$1" != -- ]; do mkdir -p "$1"; shift; done; shift; for file; do mkdir -p "${file%/*}"; done'
+)
 _SILENT = ("docker", "gpu_args", "cpu_args", "env_args", "image")
 
 
@@ -189,6 +194,7 @@ class _CubeImport:
         self.choices = choices
         self.sketch = Sketch()
         self.root = source.root
+        self.kinds: dict[str, str] = {}
 
     def draft(self) -> Sketch:
         """Fill in the sketch; problems and findings are in the ledger."""
@@ -415,6 +421,7 @@ class _CubeImport:
     ) -> None:
         claim, origin = self._claim(settings)
         made = {parameter.place.path for task in tasks for parameter in task.parameters if not parameter.is_input}
+        self.kinds = {one.place.path: one.kind for task in tasks for one in task.parameters if one.kind}
         if self.choices.tasks and len(self.choices.tasks) > 1:
             message = (
                 f"the order {', '.join(self.choices.tasks)} is not carried over: deploy the overlays in this order"
@@ -429,7 +436,7 @@ class _CubeImport:
             self._program(overlay, task, claim, made)
             self._claims(overlay, task, (claim, origin), made)
             for parameter in task.parameters:
-                self._type(parameter, tasks)
+                self._type(parameter)
                 if parameter.is_input and parameter.place.path not in made:
                     seeds.setdefault(parameter.place.path, parameter)
         for parameter in seeds.values():
@@ -456,6 +463,8 @@ class _CubeImport:
         if words and entrypoint:
             self.sketch.put((*overlay, "command"), words[:1], entrypoint.origin)
         variables: dict[str, str] = {}
+        folders: list[str] = []
+        files: list[str] = []
         for parameter in task.parameters:
             variable = "PARAM_" + re.sub(r"[^A-Za-z0-9_]", "_", parameter.name)
             other = variables.setdefault(variable, parameter.name)
@@ -465,13 +474,18 @@ class _CubeImport:
                 continue
             folder = f"{_MOUNT}/{self._claim_of(parameter, claim, made)}"
             arguments.append(f"--{_literal(parameter.name)}={folder}/$({variable})")
+            (folders if self._kind(parameter) == "directory" else files).append(f"{folder}/$({variable})")
             direction = "input" if parameter.is_input else "output"
-            value = {"value": parameter.place.path, "description": f"{direction} {parameter.kind or 'path'}"}
+            value = {"value": parameter.place.path, "description": f"{direction} {self._kind(parameter) or 'path'}"}
             self.sketch.put((*overlay, "environment", variable), value, parameter.origin)
         task_origin = task.entry.origin
         comment = f"{task_origin.comment}: its name, and its parameters"
         origin = ValueOrigin(comment, task_origin.file, task_origin.line, task_origin.column)
         self.sketch.put((*overlay, "args"), arguments, origin)
+        if variables:
+            made_before = decided("MLCube makes the folders of all parameters before a task")
+            words = ["/bin/sh", "-c", _FOLDERS, "sh", *folders, "--", *files]
+            self.sketch.put((*overlay, "init", "command"), words, made_before)
 
     def _claim_of(self, parameter: CubeParameter, claim: str, made: set[str]) -> str:
         """Return the claim of a parameter: inputs that no task makes may have one of their own."""
@@ -497,19 +511,24 @@ class _CubeImport:
             for key, value in mount.items():
                 self.sketch.put((*overlay, "claims", index, key), value, given)
 
-    def _type(self, parameter: CubeParameter, tasks: Sequence[CubeTask]) -> None:
+    def _type(self, parameter: CubeParameter) -> None:
         """See that the type of a parameter is known: by itself, by another task's with this path, or by the disk."""
         if parameter.kind:
             return
         path = parameter.place.path
-        same = [other.kind for task in tasks for other in task.parameters if other.place.path == path and other.kind]
-        if same or (parameter.is_input and self._on_disk(parameter) is not None):
+        if self._kind(parameter):
             return
         if parameter.is_input:
             message = f"({show(printable(path))}) is neither a file nor a directory of the cube yet"
             self.ledger.findings.append(parameter.entry.problem(f"{parameter.entry.path} {message}", at_key=True))
         else:
             parameter.entry.refuse("the type of an output is missing", "type: file or directory")
+
+    def _kind(self, parameter: CubeParameter) -> str | None:
+        """Return the type of a parameter: its own, that of another with this path, or that on the disk."""
+        known = parameter.kind or self.kinds.get(parameter.place.path)
+        info = None if known or not parameter.is_input else self._on_disk(parameter)
+        return known or (None if info is None else "directory" if stat.S_ISDIR(info.st_mode) else "file")
 
     def _on_disk(self, parameter: CubeParameter) -> os.stat_result | None:
         """Return what is at the path of a parameter, below the folder of the cube and without any link on the way."""
