@@ -16,9 +16,7 @@ framework: mpi
 image: {{name: demo, tag: "1.0", digest: "sha256:{"0123456789abcdef" * 4}"}}
 files:
   - train.sh
-  - "*.toml"
   - src
-  - conf/**/*.yaml
 environment: {{STEPS: 3}}
 overlays:
   pod:
@@ -51,6 +49,7 @@ overlays:
     ports: {{http: {{port: 8080}}}}
   servers:
     kind: JobSet
+    files: [conf/**/*.yaml]
     rendezvous: none
     success: [worker]
     roles:
@@ -58,7 +57,8 @@ overlays:
       other: {{script: train.sh, args: [serve], workdir: conf/a}}
       third: {{command: [nc, -l, "80"]}}
 variants:
-  - scripts: [train.sh, src/tools/evaluate.sh]
+  - files: ["*.toml"]
+    scripts: [train.sh, src/tools/evaluate.sh]
     args: ["--steps=$(STEPS)", $(SCRIPT)]
     workdir: .
     init: {{script: src/tools/prepare.sh, args: [$(DATASET_DIR)]}}

@@ -242,7 +242,8 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
     sources = loaded.sources
     overlays = variant.overlays or list(spec.overlays)
     runs = [spec.overlays[overlay].run(variant.run) for overlay in overlays]
-    payload = [(f"{SCRIPTS}/{file.name}", file, True) for file in sources.files]
+    files = sources.code(spec.code_places(spec.variants.index(variant)))
+    payload = [(f"{SCRIPTS}/{file.name}", file, True) for file in files]
     payload += [(f"assets/{file.name}", file, file.executable) for file in sources.assets]
     if sources.dockerfile:
         payload.append(("Dockerfile", sources.dockerfile, False))
@@ -252,7 +253,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
         variant=variant,
         image=_reference(spec.image),
         variables=_variables(spec, (spec.environment, variant.environment), name, options, _common(runs)),
-        code=tuple(_code(sources.files)),
+        code=tuple(_code(files)),
         overlays=tuple(_overlay(spec, variant, overlay, name, options) for overlay in overlays),
         payload=tuple(payload),
         site=options.site,

@@ -33,7 +33,8 @@ def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     yield from _images(spec)
     yield from _variants(spec)
     yield from _names(spec)
-    yield from _duplicates(spec.files, ("files",))
+    for place, names in spec.code_lists():
+        yield from _duplicates(names, place)
     yield from code.check(spec, sources)
     longest = max((spec.package_name(variant) for variant in spec.variants), key=len, default="")
     yield from _assets(spec.assets, sources.assets, longest)
@@ -115,7 +116,7 @@ def _assets(names: Sequence[str], files: Sequence[SourceFile], package: str) -> 
             path = composed(contents.add_file(f"assets/{file.name}", file.size))
             tarheader.of_file(normalized(f"{package}/{path}"), file.size, 0o644, 0)
         except ContentError as error:
-            yield Fault(("assets", file.entry), str(error), "rename it" if file.size < DEFAULT.size else None)
+            yield Fault(file.place, str(error), "rename it" if file.size < DEFAULT.size else None)
 
 
 def _merged_resources(spec: Spec) -> Iterator[Fault]:

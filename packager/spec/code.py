@@ -15,11 +15,12 @@ from packager.package.contents import ContentError, Contents
 from packager.package.layout import KUSTOMIZATIONS, SCRIPTS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from packager.base.yamlio import Location
     from packager.spec.files import SourceFile, SpecFiles
-    from packager.spec.model import Spec
+    from packager.spec.model import Spec, Variant
+    from packager.workloads import AnyOverlay
 
 _LARGE_FILES_HINT = "put large files in the image, or list them under `assets`"
 
@@ -31,60 +32,71 @@ _LISTING_BYTES = 200 << 10
 
 def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     """Yield every fault of the files of `spec` that are code."""
-    yield from _names(spec.files, sources.files)
-    yield from _sizes(spec, sources.files)
-    places = list(_programs(spec))
-    known = [*spec.files, *(file.name for file in sources.files)]
-    for place, script in places:
-        if script not in known:
-            hint = similar(script, known) or "add it to `files`"
-            yield Fault(place, f"{script!r} is not one of `files`", hint, among=("files",))
+    seen: set[tuple[Location, str]] = set()
+    for fault in _all(spec, sources):
+        if (fault.location, fault.message) not in seen:
+            seen.add((fault.location, fault.message))
+            yield fault
+
+
+def _all(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
+    """Yield the faults of each variant's package, some of them more than once."""
+    lists = dict(spec.code_lists())
+    for place, entries in lists.items():
+        for index, entry in enumerate(entries):
+            if entry.lower() in map(str.lower, KUSTOMIZATIONS):
+                yield _reserved(entry, (*place, index))
+    packages: dict[tuple[Location, ...], None] = {}
+    for index, variant in enumerate(spec.variants):
+        places = spec.code_places(index)
+        files = sources.code(places)
+        entries = [entry for place in places for entry in lists[place]]
+        used = tuple(place for place in places if lists[place])
+        if used not in packages:
+            packages[used] = None
+            yield from _names(files)
+            yield from _sizes(spec, files, used[-1] if used else ("files",))
+        overlays = [name for number, name in spec.pairs() if number == index]
+        holders: dict[Location, Variant | AnyOverlay] = {("variants", index): variant}
+        holders |= {("overlays", name): spec.overlays[name] for name in overlays}
+        yield from _programs(holders, [*entries, *(file.name for file in files)])
+        yield from _folders(holders, entries, files)
+        yield from _relative(spec, index, {file.name for file in files})
     runs = ((spec.overlays[name], spec.variants[index].run) for index, name in spec.pairs())
     executed = {script for overlay, run in runs for script in overlay.executed(overlay.run(run))}
     yield from _first_lines(executed, sources.files)
-    yield from _folders(spec, sources.files)
-    yield from _relative(spec, {file.name for file in sources.files})
 
 
-def _programs(spec: Spec) -> Iterator[tuple[Location, str]]:
-    """Yield each file that the spec runs, and where it says so."""
-    for index, variant in enumerate(spec.variants):
-        if variant.script is not None:
-            yield ("variants", index, "script"), variant.script
-        for position, script in enumerate(variant.scripts or ()):
-            yield ("variants", index, "scripts", position), script
-        if variant.init is not None and variant.init.script is not None:
-            yield ("variants", index, "init", "script"), variant.init.script
-    for name, overlay in spec.overlays.items():
-        for location, script in overlay.programs():
-            yield ("overlays", name, *location), script
+def _programs(holders: Mapping[Location, Variant | AnyOverlay], known: Sequence[str]) -> Iterator[Fault]:
+    """Check that each file which runs is one of the package's."""
+    for place, holder in holders.items():
+        for location, script in holder.programs():
+            if script not in known:
+                hint = similar(script, known) or "add it to `files`"
+                yield Fault((*place, *location), f"{script!r} is not one of `files`", hint, among=("files",))
 
 
-def _folders(spec: Spec, files: Sequence[SourceFile]) -> Iterator[Fault]:
+def _folders(
+    holders: Mapping[Location, Variant | AnyOverlay], entries: Sequence[str], files: Sequence[SourceFile]
+) -> Iterator[Fault]:
     """Check that a program which starts in a folder of the code finds it."""
-    places: list[tuple[Location, str | None]] = [
-        (("variants", index, "workdir"), variant.workdir) for index, variant in enumerate(spec.variants)
-    ]
-    places += [
-        (("overlays", name, *location), workdir)
-        for name, overlay in spec.overlays.items()
-        for location, workdir in overlay.workdirs()
-    ]
-    folders = {"."} if spec.files else set()
+    folders = {"."} if entries else set()
     folders |= {str(above) for file in files for above in PurePosixPath(file.name).parents}
-    for place, workdir in places:
-        if workdir is not None and not workdir.startswith("/") and workdir not in folders:
-            hint = similar(workdir, folders) or f"a folder of the image is an absolute path: /{workdir}"
-            yield Fault(place, f"`files` have no folder {workdir!r}", hint, needs=(place, ("files",)))
+    for place, holder in holders.items():
+        for location, workdir in holder.workdirs():
+            if not workdir.startswith("/") and workdir not in folders:
+                here = (*place, *location)
+                hint = similar(workdir, folders) or f"a folder of the image is an absolute path: /{workdir}"
+                yield Fault(here, f"`files` have no folder {workdir!r}", hint, needs=(here, ("files",)))
 
 
-def _relative(spec: Spec, names: Collection[str]) -> Iterator[Fault]:
+def _relative(spec: Spec, variant_index: int, names: Collection[str]) -> Iterator[Fault]:
     """Find words that are the path of a file for a program that would not find it, since it starts elsewhere."""
     seen: set[Location] = set()
     for index, name in spec.pairs():
         overlay, variant = spec.overlays[name], spec.variants[index]
         run = overlay.run(variant.run)
-        if run.workdir is not None:
+        if index != variant_index or run.workdir is not None:
             continue
         lists: list[tuple[Location, Sequence[str]]] = [
             (("overlays", name, "command"), overlay.command or ()),
@@ -103,13 +115,10 @@ def _relative(spec: Spec, names: Collection[str]) -> Iterator[Fault]:
                     yield Fault(place, message, hint, needs=needs)
 
 
-def _names(entries: Sequence[str], files: Sequence[SourceFile]) -> Iterator[Fault]:
-    for index, entry in enumerate(entries):
-        if entry.lower() in map(str.lower, KUSTOMIZATIONS):
-            yield _reserved(entry, index)
+def _names(files: Sequence[SourceFile]) -> Iterator[Fault]:
     contents = Contents()
     for file in files:
-        place = ("files", file.entry)
+        place = file.place
         if not re.match(ASSET_PATH, file.name):
             message = f"{show(file.name)}: expected letters, digits and - . _ + @ between the slashes"
             yield Fault(place, message, "rename it, or list the other files")
@@ -117,20 +126,20 @@ def _names(entries: Sequence[str], files: Sequence[SourceFile]) -> Iterator[Faul
         if len(file.name) > _MAX_PATH_LENGTH:
             message = f"{show(file.name)}: the path has {len(file.name)} characters, the limit is {_MAX_PATH_LENGTH}"
             yield Fault(place, message, "rename it, or list the other files")
-        elif file.name not in entries and file.name.lower() in map(str.lower, KUSTOMIZATIONS):
-            yield _reserved(file.name, file.entry)
+        elif file.name.lower() in map(str.lower, KUSTOMIZATIONS):
+            yield _reserved(file.name, file.place)
         try:
             contents.add_file(file.name, 0)
         except ContentError as error:
             yield Fault(place, str(error), "rename one of them")
 
 
-def _reserved(name: str, index: int) -> Fault:
+def _reserved(name: str, place: Location) -> Fault:
     message = f"the name {name} is reserved: the package has such a file beside them"
-    return Fault(("files", index), message, "rename it")
+    return Fault(place, message, "rename it")
 
 
-def _sizes(spec: Spec, files: Sequence[SourceFile]) -> Iterator[Fault]:
+def _sizes(spec: Spec, files: Sequence[SourceFile], place: Location) -> Iterator[Fault]:
     """Check that the files fit into ConfigMaps, and the list of their paths into the manifest of each overlay."""
     unfit = False
     keys = configmap.keys([file.name for file in files])
@@ -146,7 +155,7 @@ def _sizes(spec: Spec, files: Sequence[SourceFile]) -> Iterator[Fault]:
             message += f"; at most {_kib(configmap.BYTES)} fit into a ConfigMap"
         if message:
             unfit = True
-            yield Fault(("files", file.entry), message, _LARGE_FILES_HINT)
+            yield Fault(file.place, message, _LARGE_FILES_HINT)
     size, parts = sum(file.size for file in files), configmap.CODE_PARTS
     if not unfit and (any(file.encoded is None for file in files) or len(packed(files)) > parts):
         largest = max(files, key=lambda file: file.size)
@@ -155,7 +164,7 @@ def _sizes(spec: Spec, files: Sequence[SourceFile]) -> Iterator[Fault]:
             f"(the largest is {largest.name}, {_kib(largest.size)})"
         )
         hint = "code of this size belongs in the image; large files may also be listed under `assets`"
-        yield Fault(("files",), message, hint, at_key=True)
+        yield Fault(place, message, hint, at_key=True)
     listing = _listing_size([file.name for file in files])
     for name, overlay in spec.overlays.items():
         if listing * overlay.templates > _LISTING_BYTES:
@@ -163,7 +172,7 @@ def _sizes(spec: Spec, files: Sequence[SourceFile]) -> Iterator[Fault]:
             message = f"the list of files in folders takes {_kib(listing)} in the manifest of a pod{times}"
             message += f"; the limit is {_kib(_LISTING_BYTES)}"
             hint = "pack them into one archive, or list them under `assets`"
-            yield Fault(("files",), message, hint, at_key=True, needs=(("files",), ("overlays", name)))
+            yield Fault(place, message, hint, at_key=True, needs=(place, ("overlays", name)))
             return
 
 
@@ -192,7 +201,7 @@ def _first_lines(programs: set[str], files: Sequence[SourceFile]) -> Iterator[Fa
             continue
         with file.path.open("rb") as stream:
             start = stream.readline(200)
-        place = ("files", file.entry)
+        place = file.place
         if start.startswith(b"#!") and start.endswith(b"\r\n"):
             yield Fault(place, f"{file.name} has Windows line endings", "convert it with dos2unix")
         elif file.name in programs and not start.startswith((b"#!", b"\x7fELF")):

@@ -15,7 +15,7 @@ from packager.kubernetes import configmap
 from packager.spec import excluded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from packager.base.yamlio import Location
     from packager.spec.model import Spec
@@ -31,7 +31,7 @@ class SourceFile(Value, frozen=True):
         path: Where it is.
         size: In bytes.
         executable: Whether its owner may execute it.
-        entry: Which entry of the spec's list names it, by its index.
+        place: Which entry of the spec's lists names it.
         encoded: Its size in a ConfigMap as JSON; None where that was not measured, because there is too much.
     """
 
@@ -39,7 +39,7 @@ class SourceFile(Value, frozen=True):
     path: Path
     size: int
     executable: bool
-    entry: int = 0
+    place: Location = ()
     encoded: int | None = None
 
 
@@ -47,7 +47,7 @@ class SpecFiles(Value, frozen=True):
     """The files of a spec.
 
     Attributes:
-        files: Code, for the ConfigMap.
+        files: Code, for the ConfigMaps: what each list of the spec names, once for each list.
         assets: Files of any size.
         dockerfile: The image's.
         left_out: The paths in folders of assets that are left out: see `packager.spec.excluded`.
@@ -59,6 +59,14 @@ class SpecFiles(Value, frozen=True):
     dockerfile: SourceFile | None
     left_out: tuple[str, ...] = ()
     left_out_code: tuple[str, ...] = ()
+
+    def code(self, lists: Collection[Location]) -> tuple[SourceFile, ...]:
+        """Return the code that these lists of the spec name, each file once."""
+        files: dict[str, SourceFile] = {}
+        for file in self.files:
+            if file.place[:-1] in lists:
+                files.setdefault(file.name, file)
+        return tuple(files.values())
 
     @property
     def notes(self) -> tuple[tuple[str, str], ...]:
@@ -85,14 +93,17 @@ def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
         faults.append(Fault(location, source, _similar_name_hint(root, name)))
         return None
 
-    files, left_out_code = _code(root, spec.files, add, faults)
+    files: list[SourceFile] = []
+    left_out_code: set[str] = set()
+    for place, names in spec.code_lists():
+        files += _code(root, place, names, add, faults, left_out_code)
     dockerfile = add(spec.image.dockerfile, ("image", "dockerfile")) if spec.image.dockerfile else None
     assets: dict[str, SourceFile] = {}
     left_out: set[str] = set()
     for index, name in enumerate(spec.assets):
         for source in _walk(root, name, left_out):
             if isinstance(source, SourceFile):
-                assets[source.name] = replace(source, entry=index)
+                assets[source.name] = replace(source, place=("assets", index))
             else:
                 faults.append(Fault(("assets", index), source))
     return SpecFiles(
@@ -100,39 +111,44 @@ def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
         tuple(assets[name] for name in sorted(assets)),
         dockerfile,
         tuple(sorted(left_out - set(spec.assets))),
-        tuple(sorted(left_out_code - set(spec.files))),
+        tuple(sorted(left_out_code.difference(*(names for _, names in spec.code_lists())))),
     ), faults
 
 
-def _code(
-    root: Path, names: Sequence[str], add: Callable[[str, Location], SourceFile | None], faults: list[Fault]
-) -> tuple[list[SourceFile], set[str]]:
-    """Return the code in the order of the spec, each file once, and what is left out; add what is wrong to `faults`.
+def _code(  # noqa: PLR0913, PLR0917 - the last two are what it adds to
+    root: Path,
+    place: Location,
+    names: Sequence[str],
+    add: Callable[[str, Location], SourceFile | None],
+    faults: list[Fault],
+    left_out: set[str],
+) -> list[SourceFile]:
+    """Return the code of one list, in its order, each file once; add to `faults` and to `left_out`.
 
     Each file is measured as a part of a ConfigMap, as long as they are not too many anyway.
     """
     files: dict[str, SourceFile] = {}
-    left_out: set[str] = set()
     remaining = configmap.CODE_PARTS * configmap.CODE_BYTES
     for index, name in enumerate(names):
+        here = (*place, index)
         sources: Iterable[SourceFile | str | None]
         if "*" in name or "?" in name:
             sources = _matched(root, name, left_out)
         elif _is_folder(root, name):
             sources = _walk(root, name, left_out)
         else:
-            sources = (add(name, ("files", index)),)
+            sources = (add(name, here),)
         for source in sources:
             if isinstance(source, str):
-                faults.append(Fault(("files", index), source))
+                faults.append(Fault(here, source))
             elif source is not None and source.name not in files:
                 remaining -= source.size
                 measured = configmap.encoded_size(source.path.read_bytes()) if remaining >= 0 else None
-                files[source.name] = replace(source, entry=index, encoded=measured)
+                files[source.name] = replace(source, place=here, encoded=measured)
                 if len(files) > _MAX_CODE_FILES:
-                    faults.append(Fault(("files",), f"there are more than {_MAX_CODE_FILES:,} files", at_key=True))
-                    return list(files.values()), left_out
-    return list(files.values()), left_out
+                    faults.append(Fault(place, f"there are more than {_MAX_CODE_FILES:,} files", at_key=True))
+                    return list(files.values())
+    return list(files.values())
 
 
 def _matched(root: Path, pattern: str, left_out: set[str]) -> Iterator[SourceFile | str]:

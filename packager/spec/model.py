@@ -26,7 +26,9 @@ from packager.workloads import AnyOverlay
 from packager.workloads.program import Args, Init, Run, Scripts, Workdir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from packager.base.yamlio import Location
 
 
 class Image(Fields, frozen=True):
@@ -76,11 +78,26 @@ class Variant(Fields, frozen=True):
         Annotated[list[Label], Meta(min_length=1)] | None,
         Meta(description="The overlays of this variant; all, if it is not set."),
     ] = None
+    files: Annotated[list[FilePattern], Meta(description="More `files`, for this variant's package.")] = []
     environment: Environment = {}
     resources: Annotated[
         Resources,
         Meta(description="The resources of the container that computes. Those that an overlay sets replace them."),
     ] = Resources()
+
+    def programs(self) -> Iterator[tuple[Location, str]]:
+        """Yield each file that it runs, and where it says so."""
+        if self.script is not None:
+            yield ("script",), self.script
+        for position, script in enumerate(self.scripts or ()):
+            yield ("scripts", position), script
+        if self.init is not None and self.init.script is not None:
+            yield ("init", "script"), self.init.script
+
+    def workdirs(self) -> Iterator[tuple[Location, str]]:
+        """Yield the folder in which its program starts, and where it says so."""
+        if self.workdir is not None:
+            yield ("workdir",), self.workdir
 
     @property
     def run(self) -> Run:
@@ -157,6 +174,17 @@ class Spec(Fields, frozen=True):
         """Yield the index of each variant with the name of each overlay that it has, of those that there are."""
         for index, variant in enumerate(self.variants):
             yield from ((index, name) for name in variant.overlays or self.overlays if name in self.overlays)
+
+    def code_places(self, variant: int) -> tuple[Location, ...]:
+        """Return where the spec lists the code of a variant's package: for all, for the variant, for its overlays."""
+        names = [name for index, name in self.pairs() if index == variant]
+        return (("files",), ("variants", variant, "files"), *(("overlays", name, "files") for name in names))
+
+    def code_lists(self) -> Iterator[tuple[Location, Sequence[str]]]:
+        """Yield each list of files that are code, and its location."""
+        yield ("files",), self.files
+        yield from ((("variants", index, "files"), variant.files) for index, variant in enumerate(self.variants))
+        yield from ((("overlays", name, "files"), overlay.files) for name, overlay in self.overlays.items())
 
     def environments(self, variant: Variant, overlay: str) -> tuple[Environment, ...]:
         """Return what an overlay of a variant has in its environment; of one key, the last value counts."""

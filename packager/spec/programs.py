@@ -49,7 +49,11 @@ def _choices(spec: Spec) -> Iterator[Fault]:
         place = ("overlays", name)
         needs = (place, ("variants", index))
         own = next((key for key in _KEYS if getattr(overlay, key) is not None), None)
-        if not run.scripts and own is None and spec.files:
+        if (
+            not run.scripts
+            and own is None
+            and any(names for place, names in spec.code_lists() if place in spec.code_places(index))
+        ):
             if index not in idle:
                 idle.add(index)
                 message = f"the key 'script' is missing, and the overlay {name!r} has no `command` and no `args`"

@@ -8,6 +8,7 @@ from packager.base import names
 from packager.base.fields import (
     Digest,
     Environment,
+    FilePattern,
     ImageName,
     ImageTag,
     Registry,
@@ -87,6 +88,7 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         PriorityClass | None,
         Meta(description="The PriorityClass of its pods, which must exist in the cluster (priorityClassName)."),
     ] = None
+    files: Annotated[list[FilePattern], Meta(description="More `files`, for the packages that have this overlay.")] = []
     environment: Annotated[
         Environment, Meta(description="More keys for this overlay's mlops.env only. They replace the variant's.")
     ] = {}

@@ -191,3 +191,44 @@ def test_no_two_paths_have_the_same_key() -> None:
         "c++/x@1.h": "c____x_1.h",
     }
     assert configmap.keys(list(reversed(paths))) == keys
+
+
+def test_a_variant_and_an_overlay_have_files_of_their_own(tmp_path: Path) -> None:
+    """A package has those of its variant and of its overlays, and no others."""
+    spec = demo.changed(
+        "{kind: MPIJob} => {kind: MPIJob, files: [mpi, train.sh]}",
+        "script: train.sh => script: train.sh, files: ['v1/*']",
+        "  - {mode: other, script: v2/run.sh, workdir: v2, files: [v2], overlays: [single-node]}",
+    )
+    files = {"mpi/hosts.txt": "1", "v1/a.py": "2", "v2/run.sh": demo.SCRIPT}
+    loaded = load(demo.write(tmp_path, spec, files))
+    packages = [plan(loaded, variant, Options()) for variant in loaded.spec.variants]
+    assert [[file.path for part in package.code for file in part.files] for package in packages] == [
+        ["train.sh", "v1/a.py", "mpi/hosts.txt"],
+        ["train.sh", "v2/run.sh"],
+    ]
+    assert [[path for path, _, _ in package.payload] for package in packages] == [
+        [f"quickstart/scripts/{name}" for name in ("train.sh", "v1/a.py", "mpi/hosts.txt")],
+        ["quickstart/scripts/train.sh", "quickstart/scripts/v2/run.sh"],
+    ]
+
+
+def test_files_of_another_package_are_not_there(tmp_path: Path) -> None:
+    spec = demo.changed(
+        "{kind: MPIJob} => {kind: MPIJob, files: [nope, kustomization.yaml]}",
+        "script: train.sh => script: v2/run.sh, workdir: v2",
+        "  - {mode: other, script: train.sh, files: [v2, v2, big], overlays: [single-node]}",
+    )
+    files = {"v2/run.sh": demo.SCRIPT, "big": "x" * (201 * KIB)}
+    assert messages(tmp_path, spec, files) == [
+        "spec.yaml:8:38: expected a file, found none: nope",
+        "spec.yaml:8:44: expected a file, found none: kustomization.yaml",
+        "spec.yaml:8:44: the name kustomization.yaml is reserved: the package has such a file beside them (rename it)",
+        "spec.yaml:10:47: 'v2/run.sh' is not one of `files` (add it to `files`)",
+        "spec.yaml:10:67: `files` have no folder 'v2' (a folder of the image is an absolute path: /v2)",
+        "spec.yaml:11:49: duplicate entry 'v2' (remove one of them)",
+        (
+            "spec.yaml:11:53: big is 201 KiB; a file that is delivered in a ConfigMap has at most 200 KiB "
+            "(put large files in the image, or list them under `assets`)"
+        ),
+    ]
