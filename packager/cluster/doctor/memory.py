@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SHARED = "/dev/shm"  # noqa: S108 - a folder of pods
 _DEFAULT = "64 MiB"
-"""What a container runtime gives a pod (containerd, pkg/oci; CRI-O, server/container_create_linux.go)."""
+"""What containerd gives a pod without such a volume; tests/e2e/test_components.py measures it."""
 
 _GPU = "gpu"
 """What the names of GPUs contain, of any vendor: nvidia.com/gpu, amd.com/gpu, gpu.intel.com/i915."""
