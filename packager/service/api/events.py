@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from packager.service.server import Server
 
-After = Annotated[int, QueryParameter(ge=0, description="The id of the last event that is known.")]
+After = Annotated[int, QueryParameter(ge=0, le=1 << 62, description="The id of the last event that is known.")]
 
 _SILENCE = 15.0
 """Seconds after which a stream of events has a comment, so that proxies keep it open."""

@@ -31,6 +31,9 @@ Row = dict[str, Any]
 KEPT_REQUESTS = timedelta(hours=24)
 """How long the answer to a request with an idempotency key is kept."""
 
+_MOST = (1 << 63) - 1
+"""The largest integer that the database takes."""
+
 FINAL = ("succeeded", "failed", "deleted")
 """The statuses that a job ends in."""
 
@@ -257,6 +260,8 @@ class Store:
         return self._revision(definitions, name, revision)
 
     def _revision(self, table: Table, name: str, revision: int | None) -> Row | None:
+        if revision is not None and revision > _MOST:
+            return None
         which = table.c.is_current if revision is None else table.c.revision == revision
         return self._row(select(table).where(table.c.name == name, which))
 

@@ -56,7 +56,15 @@ def test_faulty_bodies_are_refused_as_problems(
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [("GET", "/", 404), ("GET", "/v1/nothing", 404), ("PATCH", "/v1/jobs", 405), ("GET", "/v1/jobs/%2e%2e/x", 404)],
+    [
+        ("GET", f"/v1/templates/countdown-task/revisions/{10**30}", 404),
+        ("GET", f"/v1/definitions/countdown/revisions/{10**30}", 404),
+        ("GET", f"/v1/events?after={10**30}", 400),
+        ("GET", "/", 404),
+        ("GET", "/v1/nothing", 404),
+        ("PATCH", "/v1/jobs", 405),
+        ("GET", "/v1/jobs/%2e%2e/x", 404),
+    ],
 )
 def test_unknown_paths_and_methods_are_problems(service: Service, method: str, path: str, status: int) -> None:
     answer = service.call(method, path)
