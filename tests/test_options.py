@@ -52,7 +52,8 @@ def build(mlpack: Callable[..., Outcome], tmp_path: Path) -> Callable[..., Path]
         values = [word for example in examples for word in ("--site", example)]
         switched += [f"--set={argument}" for argument in SET]
         done = mlpack("build", "hello-mpi", "--format", "dir", "--force", "--root", root, *switched, *values)
-        assert (done.code, done.stderr) == (0, "")
+        notes = [line for line in done.stderr.splitlines() if "do not see its assets" not in line]
+        assert (done.code, notes) == (0, [])
         return tmp_path / done.stdout.strip()
 
     return run

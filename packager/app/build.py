@@ -13,6 +13,7 @@ from packager.base.values import Value
 from packager.build.plan import Options, check_options, choose, plan
 from packager.build.render import render as render_plan
 from packager.build.selection import select
+from packager.options import BY_NAME
 from packager.package import tree
 from packager.spec import catalog
 from packager.spec.load import load
@@ -45,6 +46,8 @@ class BuildRequest(Value, frozen=True):
         registry: The registry to pull the image from.
         components: The site options to switch on, and folders of the user's own components.
         site: Values for them, each as `key=value`.
+        cache: The folder of mlpack's caches.
+        record: Whether digests of downloads that a spec lacks are added to it.
     """
 
     model: str | None
@@ -57,6 +60,8 @@ class BuildRequest(Value, frozen=True):
     registry: str | None = None
     components: tuple[str, ...] = ()
     site: tuple[str, ...] = ()
+    cache: Path = Path(".mlpack-cache")
+    record: bool = False
 
 
 class Destination(Value, frozen=True):
@@ -180,6 +185,12 @@ def _packages(
         loaded = load(spec, settings)
         for path, note in loaded.sources.notes:
             tell(f"note: {spec.parent / path} {note}")
+        if loaded.spec.downloads:
+            from packager.app.downloads import with_downloads
+
+            loaded = with_downloads(
+                loaded, settings, request.cache, record=request.record, tell=tell, progress=writer.progress
+            )
         chosen = request.precision, request.mode
         variants = loaded.spec.variants if request.every else [choose(loaded.spec, *chosen)]
     except MlpackError as error:
@@ -201,7 +212,7 @@ class _Writer:
         self._destination = destination
         self._options = options
         self._tell = tell
-        self._progress = progress
+        self.progress = progress
         self._exists_hint = None if destination.force else "--force replaces it"
         self._specs: dict[str, Path] = {}
         self._noted: set[str] = set()
@@ -211,6 +222,8 @@ class _Writer:
         planned = plan(loaded, variant, self._options)
         for option, key in planned.site.missing_values(planned.traits):
             self._note(f"{option} does not render until {key} is set in site.env: set it now with --site {key}=VALUE")
+        if planned.has("assets") and not any("model" in BY_NAME[name].places for name in self._options.site.options):
+            self._note_assets(loaded, planned.name)
         package = render_plan(planned)
         as_folder = self._destination.as_folder
         path = self._destination.folder / f"{package.name}{'' if as_folder else '.tar.gz'}"
@@ -227,6 +240,14 @@ class _Writer:
             variant.mode,
             len(package.entries) + 1,
         )
+
+    def _note_assets(self, loaded: LoadedSpec, package: str) -> None:
+        """Tell that the container does not see the assets, unless they are in the image."""
+        from packager.spec.dockerfile import copies_assets
+
+        if not copies_assets(loaded.sources):
+            message = f"the containers of {package} do not see its assets, which are not in the image"
+            self._note(f"{message}: switch on --with model-nfs, model-pvc, model-host-path, nfs or host-path")
 
     def _note(self, note: str) -> None:
         """Tell something once, of however many packages it is true."""
@@ -254,7 +275,7 @@ class _Writer:
             )
         with (
             atomic.file(path, exists_hint=self._exists_hint) as stream,
-            (self._progress if large else _no_progress)(package.name, package.size, unit="bytes") as advance,
+            (self.progress if large else _no_progress)(package.name, package.size, unit="bytes") as advance,
         ):
             return archive.write(package, stream, mtime=self._destination.mtime, advance=advance)
 

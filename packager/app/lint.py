@@ -67,6 +67,11 @@ def lint(models: Sequence[str], folders: Sequence[Path], *, tell: Tell) -> Lint:
         for omitted, note in loaded.sources.notes:
             tell(f"note: {loaded.path.parent / omitted} {note}")
         document, _ = yamlio.load(loaded.text, str(path))
+        for index, download in enumerate(loaded.spec.downloads):
+            if download.sha256 is None:
+                hint = "`mlpack build --record` adds the digest that it has seen"
+                message = "a build refuses this download: the key 'sha256' is missing"
+                warnings.append(document.problem(("downloads", index), message, hint=hint))
         for fault in environments.warnings(loaded.spec):
             warning = document.problem(fault.location, fault.message, hint=fault.hint, at_key=fault.at_key)
             warnings.append(warning)

@@ -223,6 +223,26 @@ class Parameter(Fields, frozen=True):
     description: Annotated[OneLine, Meta(description="What it does, for the README's table of parameters.")] = ""
 
 
+class Download(Fields, frozen=True):
+    """A file that a build fetches into `assets`."""
+
+    url: Annotated[
+        str,
+        Meta(
+            pattern=anchored(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[-A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%]*)?"),
+            max_length=2000,
+            title="an http or https URL without a user and a password",
+            description="Where the file is.",
+            examples=["https://example.com/weights.npz"],
+        ),
+    ]
+    path: Annotated[RelativePath, Meta(description="Where it is in the package, below `assets`.")]
+    sha256: Annotated[
+        Annotated[str, Meta(pattern=anchored("[0-9a-f]{64}"), title="a sha256 of 64 hexadecimal digits")] | None,
+        Meta(description="The digest of the file. A build refuses a download without one; with --record, it adds it."),
+    ] = None
+
+
 class Secret(Fields, frozen=True):
     """An environment variable whose value is in a Secret of the namespace, and never in the package."""
 

@@ -181,7 +181,7 @@ class Plan(Value, frozen=True):
             "serves": self.serves,
             "dataset": self.spec.dataset,
             "checkpoint": self.checkpoints,
-            "assets": bool(self.spec.assets),
+            "assets": bool(self.spec.assets or self.spec.downloads),
         }
         return frozenset(trait for trait, has in having.items() if has)
 

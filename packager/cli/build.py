@@ -49,6 +49,9 @@ def build(
         Format, typer.Option("--format", help="The form of the package: an archive or a folder.")
     ] = Format.tar_gz,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing output.")] = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="Add the digests of downloads that the spec lacks to its file.")
+    ] = False,
     specs: Specs = [],  # noqa: B006
     output: Annotated[
         Machine | None, typer.Option("-o", "--output", help="As JSON, with more than the paths.", show_default=False)
@@ -69,6 +72,8 @@ def build(
         registry=registry,
         components=tuple(components),
         site=tuple(site),
+        cache=_cache(),
+        record=record,
     )
     where = Destination(destination, as_folder=form is Format.dir, force=force, mtime=_source_date_epoch())
     outcomes: list[Built | MlpackError] = []
@@ -85,6 +90,12 @@ def build(
         if every:
             say(f"{len(outcomes) - len(failures)} built, {len(failures)} failed")
         raise typer.Exit(max(failure.exit_code for failure in failures))
+
+
+def _cache() -> Path:
+    """Return the folder of mlpack's caches; a relative path in XDG_CACHE_HOME does not count (XDG Base Directory)."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (cache if cache.is_absolute() else Path.home() / ".cache") / "mlpack"
 
 
 def _source_date_epoch() -> int:

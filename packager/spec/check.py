@@ -38,6 +38,7 @@ def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     yield from code.check(spec, sources)
     longest = max((spec.package_name(variant) for variant in spec.variants), key=len, default="")
     yield from _assets(spec.assets, sources.assets, longest)
+    yield from _downloads(spec, sources.assets, longest)
     yield from environments.check(spec)
     yield from programs.check(spec)
     yield from _merged_resources(spec)
@@ -133,6 +134,22 @@ def _merged_resources(spec: Spec) -> Iterator[Fault]:
                     message = f"with the resources of the variant {variant.label!r}: {fault.message}"
                     needs = (place, ("variants", index, "resources"))
                     yield Fault(place, message, fault.hint, at_key=True, needs=needs)
+
+
+def _downloads(spec: Spec, files: Sequence[SourceFile], package: str) -> Iterator[Fault]:
+    """Paths of downloads that are taken, or that not every system can hold."""
+    contents = Contents()
+    for file in files:
+        try:
+            contents.add_file(f"assets/{file.name}", file.size)
+        except ContentError:  # said of the assets
+            return
+    for index, download in enumerate(spec.downloads):
+        try:
+            path = composed(contents.add_file(f"assets/{download.path}", 0))
+            tarheader.of_file(normalized(f"{package}/{path}"), 0, 0o644, 0)
+        except ContentError as error:
+            yield Fault(("downloads", index, "path"), str(error), "use another path")
 
 
 def _resources(container_resources: Resources, place: Location) -> Iterator[Fault]:

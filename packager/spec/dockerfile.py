@@ -66,12 +66,21 @@ def problems(shown_as: Path, sources: SpecFiles) -> Iterator[Problem]:
         yield Problem(str(shown_as), word.line, word.column, message, context.hint(word.text))
 
 
+def copies_assets(sources: SpecFiles) -> bool:
+    """Whether the Dockerfile of a spec copies some of its assets into the image."""
+    if sources.dockerfile is None:
+        return False
+    text = sources.dockerfile.path.read_bytes().decode(errors="replace").removeprefix("\ufeff")
+    return any(word.text.removeprefix("./").partition("/")[0] in ("", ".", "*", "assets") for _, word in _copied(text))
+
+
 class _Context:
     """What the package's .dockerignore lets through to the builder: quickstart/scripts and assets."""
 
     def __init__(self, sources: SpecFiles) -> None:
         paths = [f"{SCRIPTS}/{file.name}" for file in sources.files]
         paths += [f"assets/{file.name}" for file in sources.assets]
+        paths += [f"assets/{path}" for path in sources.downloads]
         self._files = [path for path in paths if not _IGNORED.fullmatch(path)]
         self._paths = {*self._files, *(str(above) for path in self._files for above in PurePosixPath(path).parents)}
         self._patterns = 0

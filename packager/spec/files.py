@@ -52,6 +52,7 @@ class SpecFiles(Value, frozen=True):
         dockerfile: The image's.
         left_out: The paths in folders of assets that are left out: see `packager.spec.excluded`.
         left_out_code: The same of a folder of code, or where a pattern matches.
+        downloads: The paths of the files that a build fetches, below `assets`.
     """
 
     files: tuple[SourceFile, ...]
@@ -59,6 +60,7 @@ class SpecFiles(Value, frozen=True):
     dockerfile: SourceFile | None
     left_out: tuple[str, ...] = ()
     left_out_code: tuple[str, ...] = ()
+    downloads: tuple[str, ...] = ()
 
     def code(self, lists: Collection[Location]) -> tuple[SourceFile, ...]:
         """Return the code that these lists of the spec name, each file once."""
@@ -112,6 +114,7 @@ def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
         dockerfile,
         tuple(sorted(left_out - set(spec.assets))),
         tuple(sorted(left_out_code.difference(*(names for _, names in spec.code_lists())))),
+        tuple(download.path for download in spec.downloads),
     ), faults
 
 

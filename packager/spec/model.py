@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from packager.base.fields import (
     AssetPath,
     Digest,
+    Download,
     Environment,
     FilePattern,
     ImageName,
@@ -167,6 +168,14 @@ class Spec(Fields, frozen=True):
             "sees them if the package is on storage that the cluster mounts. Files in a folder that usually contain "
             "secrets, history or caches (.git, .env, .ssh, __pycache__ and similar) are left out, unless they are "
             "listed here themselves.",
+        ),
+    ] = []
+
+    downloads: Annotated[
+        list[Download],
+        Meta(
+            description="Files that a build fetches into `assets`, with their digests. They are kept in a cache.",
+            max_length=100,
         ),
     ] = []
 

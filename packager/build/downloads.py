@@ -1,0 +1,107 @@
+"""Fetches the downloads of a spec into a cache, by their digests."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from packager.base import fetch
+from packager.base.errors import ToolError, VerificationError, reason
+from packager.package.limits import DEFAULT
+from packager.spec.files import SourceFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from packager.base.fetch import Progress
+    from packager.base.fields import Download
+
+_FOLDER = "downloads"
+
+
+def fetched(download: Download, cache: Path, progress: Progress) -> tuple[SourceFile, str]:
+    """Return a download as a file of the cache, and its digest; without one in the spec, it is fetched again.
+
+    Args:
+        download: It.
+        cache: The folder of mlpack's caches; it is created.
+        progress: Shows how far it has come.
+
+    Raises:
+        ToolError: It could not be fetched, or the cache cannot be used.
+        VerificationError: It has another digest than the spec says.
+    """
+    folder = cache / _FOLDER
+    try:
+        _make(folder)
+        digest = download.sha256
+        if digest is None or not _is_whole(folder / digest, digest):
+            with _part(folder, digest or "unknown") as part:
+                digest = fetch.download(download.url, part, digest, limit=DEFAULT.size, progress=progress)
+                part.replace(folder / digest)
+        file = folder / digest
+        return SourceFile(download.path, file, file.stat().st_size, executable=False), digest
+    except OSError as error:
+        raise ToolError(f"the cache {folder} cannot be used: {reason(error)}", hint="set XDG_CACHE_HOME") from None
+
+
+def _make(folder: Path) -> None:
+    """Create the cache, which only its owner may change.
+
+    Raises:
+        ToolError: It is a link, or another user's, or others may write to it.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    info = folder.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o022:
+        message = f"the cache {folder} must be a folder of yours that only you can write to"
+        raise ToolError(message, hint=f"remove it, or: chmod go-w {folder}")
+
+
+def _is_whole(file: Path, digest: str) -> bool:
+    """Whether the cache has the file, unchanged; what is not is removed."""
+    try:
+        info = file.lstat()
+    except FileNotFoundError:
+        return False
+    if stat.S_ISREG(info.st_mode) and info.st_uid == os.getuid() and fetch.digest_of(file) == digest:
+        return True
+    file.unlink()
+    return False
+
+
+@contextmanager
+def _part(folder: Path, name: str) -> Iterator[Path]:
+    """Give the file to write to, which only this process uses; what is in it stays for the next attempt."""
+    kept = folder / f"{name}.part"
+    own = folder / f"{name}.{os.getpid()}.part"
+    for path in (kept, *folder.glob(f"{name}.*.part")):
+        pid = re.fullmatch(r".*\.([0-9]+)\.part", path.name)
+        if pid is None or not _is_running(int(pid[1])):
+            with suppress(FileNotFoundError):  # another process was faster
+                path.rename(own)
+                break
+    if own.is_symlink() or (own.exists() and not own.is_file()):
+        own.unlink()
+    try:
+        yield own
+    except VerificationError:
+        own.unlink(missing_ok=True)
+        raise
+    finally:
+        with suppress(FileNotFoundError):
+            own.rename(kept)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True

@@ -1,0 +1,176 @@
+"""Downloads of a spec: cached, checked, recorded in the spec as a person would write them."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import tarfile
+import threading
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import demo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.conftest import Mlpack
+
+DATA = b"weights" * 1000
+DIGEST = hashlib.sha256(DATA).hexdigest()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_words: object) -> None:
+        self.server.requests.append(self.path)  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[http.server.ThreadingHTTPServer]:
+    """A server with one file, and an empty cache."""
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served/w.bin").write_bytes(DATA)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(_Quiet, directory=str(tmp_path / "served"))
+    ) as server:
+        server.requests = []  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def spec(server: http.server.ThreadingHTTPServer, *lines: str) -> str:
+    text = "\n".join(("downloads:", *lines)).replace("URL", f"http://127.0.0.1:{server.server_address[1]}/w.bin")
+    return demo.changed(text.replace("SHA", DIGEST))
+
+
+KNOWN = "  - {url: URL, path: a/w.bin, sha256: SHA}"
+
+
+def test_a_download_is_an_asset_and_is_fetched_once(
+    mlpack: Mlpack, tmp_path: Path, server: http.server.ThreadingHTTPServer
+) -> None:
+    path = demo.write(tmp_path / "demo", spec(server, KNOWN))
+    first = mlpack("build", path)
+    assert first.code == 0
+    assert first.stderr == (
+        "note: the containers of demo-fp32-training do not see its assets, which are not in the image: switch on "
+        "--with model-nfs, model-pvc, model-host-path, nfs or host-path\n"
+    )
+    archive = tmp_path / "demo-fp32-training.tar.gz"
+    before = archive.read_bytes()
+    with tarfile.open(archive) as members:
+        file = members.extractfile("demo-fp32-training/assets/a/w.bin")
+        assert file is not None
+        assert file.read() == DATA
+    assert mlpack("build", path, "--force").code == 0
+    assert archive.read_bytes() == before
+    assert len(server.requests) == 1  # type: ignore[attr-defined]
+
+
+def test_lint_render_and_verify_ask_nobody(
+    mlpack: Mlpack, tmp_path: Path, server: http.server.ThreadingHTTPServer, kubectl: Path
+) -> None:
+    path = demo.write(tmp_path / "demo", spec(server, KNOWN))
+    assert mlpack("lint", path).code == 0
+    assert mlpack("render", path, "single-node", "--kubectl", kubectl).code == 0
+    assert server.requests == []  # type: ignore[attr-defined]
+
+
+def test_with_the_package_on_storage_nothing_is_noted(
+    mlpack: Mlpack, tmp_path: Path, server: http.server.ThreadingHTTPServer
+) -> None:
+    path = demo.write(tmp_path / "demo", spec(server, KNOWN))
+    assert mlpack("build", path, "--with", "model-pvc", "--site", "MODEL_CLAIM=m").stderr == ""
+    text = path.read_text().replace('image: {name: demo, tag: "1.0"}', 'image: {name: demo, tag: "1.0", dockerfile: D}')
+    demo.write(tmp_path / "demo", text, {"D": "FROM scratch\nCOPY assets/a /a\n"})
+    assert mlpack("build", path, "--force").stderr == ""
+
+
+def test_without_a_digest_a_build_refuses_and_lint_warns(
+    mlpack: Mlpack, tmp_path: Path, server: http.server.ThreadingHTTPServer
+) -> None:
+    path = demo.write(tmp_path / "demo", spec(server, "  - url: URL", "    path: w"))
+    hint = "(`mlpack build --record` adds the digest that it has seen)"
+    done = mlpack("build", path)
+    assert (done.code, done.stderr.splitlines()[0]) == (3, f"{path}:12:5: the key 'sha256' is missing {hint}")
+    done = mlpack("lint", path)
+    assert (done.code, done.stdout) == (0, "")
+    assert done.stderr == f"warning: {path}:12:5: a build refuses this download: the key 'sha256' is missing {hint}\n"
+    assert server.requests == []  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+def test_a_digest_is_recorded_and_nothing_else_changes(
+    mlpack: Mlpack, tmp_path: Path, server: http.server.ThreadingHTTPServer, end: str
+) -> None:
+    lines = (
+        "# before",
+        "  - path: x # here",
+        "    url: URL # there",
+        "  - {url: 'URL', path: b} # and",
+        KNOWN,
+    )
+    text = spec(server, *lines, "  - path: c", "    url: URL").removesuffix("\n").replace("\n", end or "\n") + end
+    path = demo.write(tmp_path / "demo", "", {"spec.yaml": text.encode()})
+    done = mlpack("build", path, "--record")
+    assert done.code == 0
+    assert done.stderr.count(f"sha256 {DIGEST} recorded for http://") == 3
+    new = path.read_bytes().decode()
+    recorded = new.replace(f", sha256: {DIGEST}, path: b}}", ", path: b}").replace(
+        f"{end or chr(10)}    sha256: {DIGEST}", ""
+    )
+    assert recorded == text
+    assert mlpack("lint", path).stderr == ""
+    assert mlpack("build", path, "--record", "--force").code == 0
+    assert path.read_bytes().decode() == new
+
+
+def test_what_has_changed_is_refused(mlpack: Mlpack, tmp_path: Path, server: http.server.ThreadingHTTPServer) -> None:
+    path = demo.write(tmp_path / "demo", spec(server, KNOWN))
+    (tmp_path / "served/w.bin").write_bytes(b"other")
+    done = mlpack("build", path)
+    assert (done.code, "is not what the spec says: expected sha256" in done.stderr) == (5, True)
+    assert not (tmp_path / "demo-fp32-training.tar.gz").exists()
+
+
+def test_a_cache_that_somebody_has_changed_is_not_believed(
+    mlpack: Mlpack, tmp_path: Path, server: http.server.ThreadingHTTPServer
+) -> None:
+    path = demo.write(tmp_path / "demo", spec(server, KNOWN))
+    folder = tmp_path / "cache/mlpack/downloads"
+    assert mlpack("build", path).code == 0
+    (folder / DIGEST).write_bytes(b"evil")
+    assert mlpack("build", path, "--force").code == 0
+    assert (folder / DIGEST).read_bytes() == DATA
+    (folder / DIGEST).unlink()
+    (folder / DIGEST).symlink_to(tmp_path / "served/w.bin")
+    assert mlpack("build", path, "--force").code == 0
+    assert not (folder / DIGEST).is_symlink()
+    folder.chmod(0o777)
+    done = mlpack("build", path, "--force")
+    assert done.code == 6
+    assert "must be a folder of yours that only you can write to" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("  - {url: file:///etc/passwd, path: a}", "expected an http or https URL without a user and a password"),
+        ("  - {url: 'http://me:pw@host/a', path: a}", "expected an http or https URL without a user and a password"),
+        ("  - {url: 'http://h/a', path: ../a}", "expected a path below the spec's folder"),
+        ("  - {url: 'http://h/a', path: a, sha256: abc}", "expected a sha256 of 64 hexadecimal digits"),
+        ("  - {url: 'http://h/a', path: train.sh}\nassets: [train.sh]", "train.sh"),
+        ("  - {url: 'http://h/a', path: a}\n  - {url: 'http://h/b', path: a/b}", "a"),
+        ("  - {url: 'http://h/a', path: a}\n  - {url: 'http://h/b', path: A}", "A"),
+    ],
+)
+def test_downloads_that_cannot_be(mlpack: Mlpack, tmp_path: Path, line: str, message: str) -> None:
+    done = mlpack("lint", demo.write(tmp_path / "demo", demo.changed(f"downloads:\n{line}")))
+    assert done.code == 3
+    assert message in done.stdout
