@@ -44,7 +44,18 @@ def overlays() -> Iterator[tuple[str, str]]:
 OVERLAYS = list(overlays())
 
 # The options of a site, by the name of a package with them: each, every two that go together, and for each storage all.
-SITES = {"-".join(options): options for options in possible_combinations()}
+SHORT = {"output": "o", "dataset": "d", "checkpoint": "c", "model": "m", "host-path": "hp"}
+
+
+def name_of(options: Sequence[str]) -> str:
+    """Return a name of at most 40 characters for a package with options."""
+    name = "-".join(options)
+    for word, letters in SHORT.items() if len(name) > 40 else ():
+        name = name.replace(word, letters)
+    return name
+
+
+SITES = {name_of(options): options for options in possible_combinations()}
 ALL = {
     f"all-on-{storage.name}": (
         storage.name,
@@ -171,7 +182,7 @@ def assert_options_are_rendered(folder: Path, names: list[str]) -> None:
             assert workload.count('amd.com/gpu.large: "4"') == 1
             assert "nvidia" not in workload
             assert workload.count("key: HF_TOKEN\n") == workload.count("mountPath: /etc/mlpack/env\n")
-            assert workload.count(f"name: {name}\n") >= 2
+            assert workload.count(f"name: {EXAMPLES['SECRET']}\n") >= 2
 
 
 WORDS = [
