@@ -229,7 +229,7 @@ class Download(Fields, frozen=True):
     url: Annotated[
         str,
         Meta(
-            pattern=anchored(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[-A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%]*)?"),
+            pattern=anchored(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[-A-Za-z0-9._~:/?\[\]@!&'()*+,;=%]*)?"),
             max_length=2000,
             title="an http or https URL without a user and a password",
             description="Where the file is.",

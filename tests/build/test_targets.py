@@ -46,7 +46,7 @@ def build(tmp_path: Path, request: pytest.FixtureRequest) -> Build:
         script = Run(("train.sh",))
         decided = plan(loaded, loaded.spec.variants[0], Options(site=Selection(names, values=values)))
         planned = tuple(
-            PlannedOverlay(name, values, script, values.program(script), decided.variables)
+            PlannedOverlay(name, values, script, values.program(script), decided.variables, image="demo:1.0")
             for name, values in overlays.items()
         )
         package = tmp_path / "-".join(overlays)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from tests import demo
 from tests.broken import build
@@ -102,10 +104,25 @@ def test_a_control_character_is_refused_everywhere(
     assert done.code == 5
 
 
-@pytest.mark.parametrize("name", ["a+b.sh", "c@d.sh", "lib/e+f.sh"])
-def test_a_file_has_the_name_of_a_key(name: str, mlpack: Mlpack, tmp_path: Path) -> None:
-    spec = demo.write(tmp_path / "demo", demo.changed(f"[train.sh] => [train.sh, {name}]"), {name: demo.SCRIPT})
-    done = mlpack("lint", spec)
-    message = f"{name!r} is not a valid ConfigMap key, and the files are delivered in a ConfigMap"
-    assert done.stdout == f"{spec}:5:19: {message} (rename it: use letters, digits and - . _)\n"
-    assert done.code == 3
+def test_a_file_that_no_key_can_be_called_after_keeps_its_path(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
+    names = ["a+b.sh", "a_b.sh", "lib/c@d.sh"]
+    text = demo.changed(f"[train.sh] => [train.sh, {', '.join(names)}]")
+    spec = demo.write(tmp_path / "demo", text, dict.fromkeys(names, demo.SCRIPT))
+    assert mlpack("lint", spec).code == 0
+    assert mlpack("build", spec, "--format", "dir").code == 0
+    assert mlpack("verify", "demo-fp32-training", "--kubectl", kubectl).code == 0
+    rendered = mlpack("render", spec, "single-node", "--kubectl", kubectl)
+    manifests = list(yaml.safe_load_all(rendered.stdout))
+    keys = {key for item in manifests if item["kind"] == "ConfigMap" for key in item["data"] if key.endswith(".sh")}
+    [pod] = [item for item in manifests if item["kind"] == "Pod"]
+    items = [
+        item
+        for volume in pod["spec"]["volumes"]
+        for source in [volume, *volume.get("projected", {}).get("sources", [])]
+        for item in source.get("configMap", {}).get("items", [])
+    ]
+    assert {item["path"] for item in items} >= {*names, "train.sh"}
+    for item in items:
+        assert re.fullmatch(r"[-._a-zA-Z0-9]+", item["key"])
+        assert not item["key"].endswith(".sh") or item["key"] in keys
+    assert len({item["key"] for item in items}) == len(items)

@@ -127,7 +127,7 @@ def test_an_mpijob(change: Callable[[dict[str, Any]], object], message: str, pac
             9,
             "scratch and nfs cannot be combined: each sets where results go (keep one of them)",
         ),
-        (("gpu", "pvc-create"), 8, "pvc-create needs pvc, which is off (switch pvc on as well)"),
+        (("gpu", "pvc-create"), 8, "pvc-create needs pvc or output-pvc, which is off (switch pvc on as well)"),
     ],
     ids=["twice", "two storages", "alone"],
 )

@@ -55,7 +55,7 @@ def test_the_kinds_are_those_that_builds_make(tmp_path: Path, kubectl: Path) -> 
         "EXPOSE": "Ingress",
         "EXPOSE_HOST": "model.team.example",
     }
-    options = tuple(option.name for option in OPTIONS if not option.storage or option.name == "pvc")
+    options = tuple(option.name for option in OPTIONS if not option.places or option.name == "pvc")
     site = Selection(options, values=values)
     (tmp_path / "package").mkdir()
     write(render(plan(loaded, loaded.spec.variants[0], Options(root="/srv", site=site))), tmp_path / "package")

@@ -121,6 +121,12 @@ class _Use:
             for name, (value, origin) in self.variables.items():
                 if name in own:
                     continue
+                if name == "CHECKPOINT_DIR":  # all overlays of a package have this folder, or none has
+                    common = self.sketch.data.get("environment", {}).get(name)
+                    if common is None:
+                        self.sketch.put(("environment", name), value, origin)
+                    if common in (None, value):
+                        continue
                 self.sketch.put(("overlays", overlay, "environment", name), value, origin)
 
     def _leave(self, entry: ForeignValue, message: str, hint: str | None = None) -> None:
@@ -144,7 +150,8 @@ class _Use:
                     self._leave(entry, f"loses ':${entry.key}', which nothing expands")
                 self.variables[entry.key] = (shortened, entry.origin)
                 if entry.key == "CHECKPOINT_DIR":
-                    self._leave(entry, "has to be below OUTPUT_DIR, where the program may write")
+                    hint = "--with checkpoint-pvc, checkpoint-nfs or checkpoint-host-path keeps its files"
+                    self._leave(entry, "is a folder of the pod, deleted with it", hint)
 
     def _overlay(self, name: str, kind: str, origin: ValueOrigin) -> Location:
         overlay = named(name, prefix="use", longest=20).name
