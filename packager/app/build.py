@@ -222,8 +222,6 @@ class _Writer:
         planned = plan(loaded, variant, self._options)
         for option, key in planned.site.missing_values(planned.traits):
             self._note(f"{option} does not render until {key} is set in site.env: set it now with --site {key}=VALUE")
-        if planned.has("assets") and not any("model" in BY_NAME[name].places for name in self._options.site.options):
-            self._note_assets(loaded, planned.name)
         package = render_plan(planned)
         as_folder = self._destination.as_folder
         path = self._destination.folder / f"{package.name}{'' if as_folder else '.tar.gz'}"
@@ -231,6 +229,8 @@ class _Writer:
         if other != loaded.path:
             raise UsageError(f"{loaded.path} and {other} both make the package {package.name}")
         inventory = self._folder(package, path) if as_folder else self._archive(package, path)
+        if planned.has("assets") and not any("model" in BY_NAME[name].places for name in self._options.site.options):
+            self._note_assets(loaded, planned.name)
         return Built(
             package.name,
             path,

@@ -106,5 +106,7 @@ def test_without_isal_the_build_says_so_and_builds(payload: Path, tmp_path: Path
     assert done.stdout == f"{tmp_path}/large.tar.gz\n"
     assert done.stderr == (
         "note: isal is not installed, so zlib compresses this payload; `pip install isal` makes it faster\n"
+        "note: the containers of large do not see its assets, which are not in the image: switch on "
+        "--with model-nfs, model-pvc, model-host-path, nfs or host-path\n"
     )
     assert len(gzip.decompress((tmp_path / "large.tar.gz").read_bytes())) > payload.stat().st_size
