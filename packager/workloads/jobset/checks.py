@@ -11,6 +11,7 @@ from packager.base.faults import Fault
 from packager.base.problems import show, similar
 from packager.kubernetes.manifest import at, integer, listing, mapping, text
 from packager.kubernetes.ranges import INT32
+from packager.workloads.choices import invalid_choices
 from packager.workloads.jobset.rendezvous import COUNTS
 from packager.workloads.pods import number_of_pods
 
@@ -40,7 +41,7 @@ def faults(jobset: Manifest) -> Iterator[Fault]:
     """Yield everything that is wrong with a JobSet."""
     jobs = [mapping(entry) for entry in listing(at(jobset.data, _JOBS))]
     names = [text(job.get("name")) for job in jobs]
-    yield from _choices(jobset)
+    yield from invalid_choices(jobset, _CHOICES)
     yield from _targets(jobset, names)
     counts = {name: _pods_of_job(job) for name, job in zip(names, jobs, strict=True)}
     for index, job in enumerate(jobs):
@@ -72,14 +73,6 @@ def longest_pod(jobset: str, job: dict[str, Any]) -> str:
 
 def _pods_of_job(job: dict[str, Any]) -> int:
     return number_of_pods(at(job, ("template", "spec", "parallelism")))
-
-
-def _choices(jobset: Manifest) -> Iterator[Fault]:
-    for location, choices in _CHOICES.items():
-        value = at(jobset.data, location)
-        if value is not None and value not in choices:
-            message = f"expected {' or '.join(choices)}, found {show(value)}"
-            yield Fault(location, message, similar(str(value), choices))
 
 
 def _targets(jobset: Manifest, names: Sequence[str]) -> Iterator[Fault]:

@@ -11,6 +11,7 @@ from packager.base.faults import Fault
 from packager.base.problems import similar
 from packager.kubernetes.manifest import at, integer, listing, mapping
 from packager.kubernetes.ranges import INT32, out_of_range
+from packager.workloads.choices import invalid_choices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +50,7 @@ _LAUNCHER = "mpi-launcher.sh"
 def faults(job: Manifest, pods: tuple[Pods, ...]) -> Iterator[Fault]:
     """Yield everything of an MPIJob with these pods that mpi-operator would refuse or misinterpret."""
     yield from _replicas(job)
-    yield from _choices(job)
+    yield from invalid_choices(job, _CHOICES)
     yield from _ranges(job)
     yield from _processes(job, pods)
     yield from _hosts(job)
@@ -72,14 +73,6 @@ def _replicas(job: Manifest) -> Iterator[Fault]:
     workers = integer(mapping(replicas.get("Worker")).get("replicas"))
     if workers is not None and workers < 1:
         yield Fault((*REPLICAS, "Worker", "replicas"), f"expected at least 1, found {workers}")
-
-
-def _choices(job: Manifest) -> Iterator[Fault]:
-    for location, choices in _CHOICES.items():
-        value = at(job.data, location)
-        if value is not None and value not in choices:
-            message = f"expected {', '.join(choices[:-1])} or {choices[-1]}, found {value!r}"
-            yield Fault(location, message, similar(str(value), choices))
 
 
 def _ranges(job: Manifest) -> Iterator[Fault]:
