@@ -18,6 +18,7 @@ from packager.base.fields import (
     anchored,
 )
 from packager.base.values import Fields, Meta
+from packager.kubernetes.ranges import INT32
 from packager.workloads.program import Init, Program, Run, Scripts, Workdir, directory, of_script
 
 if TYPE_CHECKING:
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
     from packager.base.fields import Parameter
     from packager.base.yamlio import Location
 
+
+Deadline = Annotated[int, Meta(ge=1, le=INT32)]
+"""Seconds after which a workload is stopped."""
+
+TimeToLive = Annotated[int, Meta(ge=60, le=INT32)]
+"""Seconds after its end when a workload is deleted; a client that asks now and then would miss the end of a shorter."""
 
 PriorityClass = Annotated[
     str,

@@ -9,9 +9,8 @@ from packager.base.fields import anchored
 from packager.base.names import LABEL
 from packager.base.values import Fields, Meta
 from packager.kubernetes import mountpath
-from packager.kubernetes.ranges import INT32
 from packager.workloads.indexed import BY_KUBERNETES, VARIABLE
-from packager.workloads.overlay import OverlaySpec
+from packager.workloads.overlay import Deadline, OverlaySpec, TimeToLive
 from packager.workloads.reserved import by_torchrun
 from packager.workloads.torchrun import DEFAULTS
 
@@ -78,12 +77,11 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
         ),
     ] = 0
     deadline: Annotated[
-        Annotated[int, Meta(ge=1, le=INT32)] | None,
+        Deadline | None,
         Meta(description="The time in seconds after which the job is stopped and counts as failed."),
     ] = None
-    # Who asks every few seconds would not see the end of a job that goes sooner.
     ttl: Annotated[
-        Annotated[int, Meta(ge=60, le=INT32)] | None,
+        TimeToLive | None,
         Meta(description="The time in seconds after its end when the job is deleted, and its log with it."),
     ] = None
     processes: Annotated[

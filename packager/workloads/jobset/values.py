@@ -9,9 +9,8 @@ from packager.base.fields import Environment, Label, Parameter, RelativePath, Re
 from packager.base.problems import similar
 from packager.base.values import Fields, Meta
 from packager.kubernetes.environment import refusal_reason
-from packager.kubernetes.ranges import INT32
 from packager.workloads.jobset.rendezvous import RENDEZVOUS, PodVariable, Rendezvous
-from packager.workloads.overlay import OverlaySpec
+from packager.workloads.overlay import Deadline, OverlaySpec, TimeToLive
 from packager.workloads.program import Program, Run, Workdir, directory, of_script
 from packager.workloads.torchrun import DEFAULTS
 
@@ -102,12 +101,11 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         ),
     ] = 0
     deadline: Annotated[
-        Annotated[int, Meta(ge=1, le=INT32)] | None,
+        Deadline | None,
         Meta(description="Seconds after which an attempt is stopped, and counts as failed."),
     ] = None
-    # Who asks every few seconds would not see the end of a set that goes sooner.
     ttl: Annotated[
-        Annotated[int, Meta(ge=60, le=INT32)] | None,
+        TimeToLive | None,
         Meta(description="Seconds from its end until the set is deleted, and its logs with it."),
     ] = None
     success: Annotated[

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from packager.base.faults import Fault
 from packager.base.fields import Resources
 from packager.base.values import Meta
-from packager.kubernetes.ranges import INT32
 from packager.workloads.mpijob.reserved import by_mpi
-from packager.workloads.overlay import OverlaySpec
+from packager.workloads.overlay import Deadline, OverlaySpec, TimeToLive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,12 +39,11 @@ class MPIJob(OverlaySpec, frozen=True, tag="MPIJob"):
         ),
     ] = 0
     deadline: Annotated[
-        Annotated[int, Meta(ge=1, le=INT32)] | None,
+        Deadline | None,
         Meta(description="The time in seconds after which the job is stopped and counts as failed."),
     ] = None
-    # Who asks every few seconds would not see the end of a job that goes sooner.
     ttl: Annotated[
-        Annotated[int, Meta(ge=60, le=INT32)] | None,
+        TimeToLive | None,
         Meta(description="The time in seconds after its end when the launcher is deleted, and its log with it."),
     ] = None
     launcher_resources: Annotated[

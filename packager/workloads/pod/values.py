@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 from packager.base.values import Meta
-from packager.kubernetes.ranges import INT32
-from packager.workloads.overlay import OverlaySpec
+from packager.workloads.overlay import Deadline, OverlaySpec
 
 
 class Pod(OverlaySpec, frozen=True, tag="Pod"):
     """One process in one Pod. Needs no operator."""
 
     deadline: Annotated[
-        Annotated[int, Meta(ge=1, le=INT32)] | None,
+        Deadline | None,
         Meta(description="The time in seconds after which the Pod is stopped and counts as failed."),
     ] = None
 
