@@ -7,11 +7,13 @@ import binascii
 import json
 import os
 import secrets
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from packager.base import atomic
 from packager.base.errors import ToolError, UsageError, reason
 
 if TYPE_CHECKING:
@@ -20,17 +22,18 @@ if TYPE_CHECKING:
 VARIABLE = "MLPACK_SECRET_KEY"
 """The environment variable with the key: 32 bytes in base64."""
 
+_KEY = 32
 _NONCE = 12
 
 
-def key_from(text: str) -> bytes:
-    """Return the key that a text holds. Raises UsageError."""
+def key_from(text: str, source: str = VARIABLE) -> bytes:
+    """Return the key in a text. Raises UsageError, which names `source`, if there is none."""
     try:
         key = base64.b64decode(text.strip(), validate=True)
     except (binascii.Error, ValueError):
         key = b""
-    if len(key) != 32:
-        raise UsageError(f"{VARIABLE}: expected 32 bytes in base64", hint="head -c 32 /dev/urandom | base64")
+    if len(key) != _KEY:
+        raise UsageError(f"{source}: expected 32 bytes in base64", hint="head -c 32 /dev/urandom | base64")
     return key
 
 
@@ -39,20 +42,20 @@ def key_beside(database: Path) -> tuple[bytes, Path | None]:
 
     Raises:
         ToolError: The file cannot be read or created.
-        UsageError: It holds no key.
+        UsageError: It contains no key.
     """
-    path = database.with_name("secret.key")
+    path, created = database.with_name("secret.key"), None
+    if not path.exists():
+        with suppress(UsageError):  # another process has created it since
+            with atomic.file(path, exists_hint="it is the key to the secrets in the database") as file:
+                os.fchmod(file.fileno(), 0o600)
+                file.write(base64.b64encode(secrets.token_bytes(_KEY)) + b"\n")
+            created = path
     try:
-        try:
-            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        except FileExistsError:
-            return key_from(path.read_text(encoding="ascii", errors="replace")), None
-        key = secrets.token_bytes(32)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(base64.b64encode(key) + b"\n")
+        text = path.read_text(encoding="ascii", errors="replace")
     except OSError as error:
         raise ToolError(f"{path} cannot be used: {reason(error)}") from None
-    return key, path
+    return key_from(text, str(path)), created
 
 
 class Sealer:

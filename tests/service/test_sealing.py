@@ -27,5 +27,5 @@ def test_the_key_is_created_once_beside_the_database(tmp_path: Path) -> None:
     assert created.stat().st_mode & 0o777 == 0o600
     assert sealing.key_beside(tmp_path / "server.db") == (key, None)
     created.write_text("short", encoding="ascii")
-    with pytest.raises(UsageError, match="expected 32 bytes in base64"):
+    with pytest.raises(UsageError, match=r"secret\.key: expected 32 bytes in base64$"):
         sealing.key_beside(tmp_path / "server.db")
