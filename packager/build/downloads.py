@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -59,7 +60,7 @@ def _make(folder: Path) -> None:
     info = folder.lstat()
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o022:
         message = f"the cache {folder} must be a folder of yours that only you can write to"
-        raise ToolError(message, hint=f"remove it, or: chmod go-w {folder}")
+        raise ToolError(message, hint=f"remove it, or: {shlex.join(['chmod', 'go-w', str(folder)])}")
 
 
 def _is_whole(file: Path, digest: str) -> bool:
