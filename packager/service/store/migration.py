@@ -24,9 +24,9 @@ def _config() -> Config:
     return config
 
 
-def newest() -> str:
-    """Return the newest version of the schema."""
-    return str(ScriptDirectory.from_config(_config()).get_current_head())
+def versions() -> list[str]:
+    """Return the versions of the schema, the oldest first."""
+    return [script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()][::-1]
 
 
 def current(connection: Connection) -> str | None:
@@ -42,10 +42,10 @@ def upgrade(connection: Connection) -> bool:
     """
     config = _config()
     version = current(connection)
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    known = versions()
     if version is not None and version not in known:
         message = f"the database has the schema {version}, which a newer mlpack has written"
         raise ToolError(message, hint="use that mlpack, or a backup of the database")
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
-    return version != newest()
+    return version != known[-1]

@@ -7,7 +7,6 @@ template never changes a job that runs. Times are RFC 3339 in UTC, with microsec
 from __future__ import annotations
 
 from sqlalchemy import (
-    Boolean,
     Column,
     ForeignKey,
     ForeignKeyConstraint,
@@ -20,9 +19,17 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from packager.service.store.columns import Flag, Number
+
 metadata = MetaData()
 
-meta = Table("meta", metadata, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
+meta = Table(
+    "meta",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+    sqlite_strict=True,
+)
 
 tokens = Table(
     "tokens",
@@ -34,6 +41,7 @@ tokens = Table(
     Column("created", Text, nullable=False),
     Column("expires", Text),
     Column("last_used", Text),
+    sqlite_strict=True,
 )
 
 templates = Table(
@@ -42,9 +50,10 @@ templates = Table(
     Column("name", Text, primary_key=True),
     Column("revision", Integer, primary_key=True),
     Column("body", Text, nullable=False),
-    Column("is_current", Boolean, nullable=False),
+    Column("is_current", Flag, nullable=False),
     Column("created", Text, nullable=False),
     Column("author", Text, nullable=False),
+    sqlite_strict=True,
 )
 
 definitions = Table(
@@ -54,10 +63,11 @@ definitions = Table(
     Column("revision", Integer, primary_key=True),
     Column("template", Text, nullable=False),
     Column("body", Text, nullable=False),
-    Column("is_current", Boolean, nullable=False),
+    Column("is_current", Flag, nullable=False),
     Column("created", Text, nullable=False),
     Column("author", Text, nullable=False),
     Index("definitions_by_template", "template"),
+    sqlite_strict=True,
 )
 
 jobs = Table(
@@ -76,7 +86,7 @@ jobs = Table(
     Column("secrets", LargeBinary, nullable=False),  # the headers, encrypted
     Column("manifests", Text, nullable=False),
     Column("goal", Text, nullable=False),  # run, cancel, delete, delete-storage
-    Column("applied", Boolean, nullable=False),
+    Column("applied", Flag, nullable=False),
     Column("status", Text, nullable=False),
     Column("reason", Text),
     Column("message", Text),
@@ -90,12 +100,13 @@ jobs = Table(
     ForeignKeyConstraint(["template", "template_revision"], ["templates.name", "templates.revision"]),
     Index("jobs_by_creation", "created", "release"),
     Index("jobs_by_status", "status", "created"),
+    sqlite_strict=True,
 )
 
 events = Table(
     "job_events",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("id", Number, primary_key=True, autoincrement=True),
     Column("release", Text, ForeignKey("jobs.release", ondelete="CASCADE"), nullable=False),
     Column("sequence", Integer, nullable=False),
     Column("status", Text, nullable=False),
@@ -105,6 +116,7 @@ events = Table(
     Column("time", Text, nullable=False),
     UniqueConstraint("release", "sequence"),
     sqlite_autoincrement=True,
+    sqlite_strict=True,
 )
 
 requests = Table(
@@ -118,4 +130,5 @@ requests = Table(
     Column("body", Text),
     Column("location", Text),
     Column("created", Text, nullable=False),
+    sqlite_strict=True,
 )
