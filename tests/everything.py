@@ -56,6 +56,7 @@ overlays:
       worker: {{replicas: 2}}
       other: {{script: train.sh, args: [serve], workdir: conf/a}}
       third: {{command: [nc, -l, "80"]}}
+sequence: [pod, job, mpi, servers, server]
 variants:
   - files: ["*.toml"]
     scripts: [train.sh, src/tools/evaluate.sh]

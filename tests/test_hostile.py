@@ -383,6 +383,13 @@ INVENTORIES = [
         b'{"manifest": 1, "package": "x", "files": {"a": {"mode": "4755", "sha256": "%s"}}}' % (b"0" * 64),
         "expected a mode",
     ),
+    *(
+        (
+            b'{"manifest": 1, "package": "x", "files": {}, "sequence": %s}' % sequence,
+            "expected different names of overlays at 'sequence'",
+        )
+        for sequence in (b'"train"', b"[1]", b'["../x"]', b'["a", "a"]', b'["%s"]' % (b"a" * 64), b"[[]]", b"null")
+    ),
     (b'{"manifest": 1, "manifest": 1}', "duplicate key"),
     (b"[" * 100_000, "is not the inventory of a package: "),
     (b"\xff", "is not the inventory of a package: "),

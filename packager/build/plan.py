@@ -175,6 +175,12 @@ class Plan(Value, frozen=True):
         return any(overlay.init for overlay in self.overlays)
 
     @property
+    def sequence(self) -> tuple[PlannedOverlay, ...]:
+        """The overlays that run one after the other."""
+        by_name = {overlay.name: overlay for overlay in self.overlays}
+        return tuple(by_name[name] for name in self.spec.sequence if name in by_name)
+
+    @property
     def traits(self) -> frozenset[str]:
         """What the package has that some options are for: of `packager.options.TRAITS`."""
         having = {
@@ -247,6 +253,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
     payload += [(f"assets/{file.name}", file, file.executable) for file in sources.assets]
     if sources.dockerfile:
         payload.append(("Dockerfile", sources.dockerfile, False))
+    sequence = [overlay for overlay in spec.sequence if overlay in overlays]
     planned = Plan(
         name=name,
         spec=spec,
@@ -262,6 +269,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
             "manifest": 1,
             "package": name,
             "tool": {"name": "mlpack", "version": __version__},
+            **({"sequence": sequence} if sequence else {}),
             "spec": {
                 "name": spec.name,
                 "sha256": loaded.digest,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import plain
 from packager.base.errors import VerificationError, unreadable
-from packager.base.names import LETTER_FIRST, SUBDOMAIN_LENGTH
+from packager.base.names import LABEL_LENGTH, LETTER_FIRST, SUBDOMAIN_LENGTH
 from packager.package.contents import ContentError, normalized, shown
 from packager.package.layout import INVENTORY
 
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_BYTES = 16 << 20
+
+_SEQUENCE = "expected different names of overlays at 'sequence'"
+
+_MAX_OVERLAYS = 1000
+"""More than any package has that people run."""
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -71,11 +76,23 @@ def _shape_complaint(inventory: Any) -> str | None:
         return "expected digests at 'files'"
     if not isinstance(editable, dict) or not all(map(_are_lines, editable.values())):
         return "expected lists of lines at 'editable'"
-    return next((complaint for path in files if (complaint := _entry_complaint(path, files[path]))), None)
+    overlays = None if _are_overlays(inventory.get("sequence", [])) else _SEQUENCE
+    return overlays or next((complaint for path in files if (complaint := _entry_complaint(path, files[path]))), None)
 
 
 def _are_lines(lines: Any) -> bool:
     return isinstance(lines, list) and all(isinstance(line, str) for line in lines)
+
+
+def _are_overlays(names: Any) -> bool:
+    """Whether these are different names that overlays can have."""
+    return (
+        isinstance(names, list)
+        and len(names) <= _MAX_OVERLAYS
+        and all(isinstance(name, str) and len(name) <= LABEL_LENGTH for name in names)
+        and all(re.fullmatch(LETTER_FIRST, name) for name in names)
+        and len(set(names)) == len(names)
+    )
 
 
 def _entry_complaint(path: str, sealed: Any) -> str | None:

@@ -47,6 +47,11 @@ class Package:
     reader: Reader
 
     @property
+    def sequence(self) -> tuple[str, ...]:
+        """The overlays that run one after the other, as its inventory says; nothing says that there are all of them."""
+        return tuple(self.inventory.get("sequence", ()))
+
+    @property
     def top(self) -> str:
         """The folder in the archive that holds the package; empty where it lies at the top, or is no archive."""
         is_inside = self.folder != self.source and self.folder.parent.name == workfolder.FOLDER

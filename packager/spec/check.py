@@ -13,7 +13,7 @@ from packager.kubernetes import resources
 from packager.package import tarheader
 from packager.package.contents import ContentError, Contents, composed, normalized
 from packager.package.limits import DEFAULT
-from packager.spec import code, environments, programs
+from packager.spec import code, environments, programs, sequences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     """Yield every fault of a spec that has valid types and the files `sources`."""
     yield from _duplicates(spec.aliases, ("aliases",))
+    yield from _duplicates(spec.sequence, ("sequence",))
     if spec.name in spec.aliases:
         alias = ("aliases", spec.aliases.index(spec.name))
         yield Fault(alias, f"{spec.name!r} is already the model's name", "remove it", needs=(alias, ("name",)))
     yield from _images(spec)
     yield from _variants(spec)
     yield from _names(spec)
+    yield from sequences.check(spec)
     for place, names in spec.code_lists():
         yield from _duplicates(names, place)
     yield from code.check(spec, sources)

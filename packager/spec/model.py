@@ -135,6 +135,15 @@ class Spec(Fields, frozen=True):
             examples=[[{"script": "train.sh"}]],
         ),
     ]
+    sequence: Annotated[
+        list[Label],
+        Meta(
+            description="The overlays that run one after the other: `mlpack run` starts each when the one before has "
+            "succeeded, or serves. A package has those of them that its variant has.",
+            min_length=1,
+            examples=[["train", "serving"]],
+        ),
+    ] = []
     files: Annotated[
         list[FilePattern],
         Meta(

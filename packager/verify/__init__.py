@@ -97,8 +97,7 @@ def verify(package: Package, checks: Checks) -> Report:
     levels_reached: list[Security] = []
     made: list[objects.Made] = []
     notes: list[Problem] = []
-    if not package.overlays:
-        problems.append(Problem(str(package.source), 0, 0, "the package has no overlay"))
+    problems += _overlay_problems(package)
     for name in package.overlays:
         try:
             outcome = rendering.render(package, name, checks.kubectls, checks.runner)
@@ -178,6 +177,15 @@ def trust(package: Package, overlay: RenderedOverlay, checks: Checks) -> list[Pr
     if checked.unread and not problems:
         raise checked.unread[0]
     return ordered(problems)
+
+
+def _overlay_problems(package: Package) -> Iterator[Problem]:
+    if not package.overlays:
+        yield Problem(str(package.source), 0, 0, "the package has no overlay")
+    for name in package.sequence:
+        if name not in package.overlays:
+            message = f"the sequence names the overlay {name!r}, which the package does not have"
+            yield Problem(package.shown(layout.INVENTORY), 0, 0, message)
 
 
 def _permission_problems(overlay: RenderedOverlay, checks: Checks) -> Iterator[Problem]:

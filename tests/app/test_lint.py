@@ -42,3 +42,16 @@ def test_a_secret_in_an_environment_is_a_warning(tmp_path: Path, mlpack: Callabl
     assert [entry["line"] for entry in answer.json["warnings"]] == [11, 10]
     assert "abc" not in done.stderr + answer.stdout
     assert "geheim" not in done.stderr + answer.stdout
+
+
+def test_an_overlay_of_a_sequence_that_does_not_end_before_the_next_is_a_warning(
+    tmp_path: Path, mlpack: Callable[..., Outcome]
+) -> None:
+    serving = "single-node: {kind: Pod} => single-node: {kind: Deployment, ports: {http: {port: 8080}}}"
+    path = demo.write(tmp_path / "demo", demo.changed(serving, "sequence: [multi-node, single-node]"))
+    assert mlpack("lint", path).stderr == ""
+    path = demo.write(tmp_path / "demo", demo.changed(serving, "sequence: [single-node, multi-node]"))
+    done = mlpack("lint", path)
+    warning = "'single-node' does not end: 'multi-node' starts when it serves, and runs beside it"
+    assert (done.code, done.stdout) == (0, "")
+    assert done.stderr == f"warning: {path}:11:12: {warning} (put it at the end, unless those after it need it)\n"

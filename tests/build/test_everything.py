@@ -15,7 +15,7 @@ from packager.build.render import render
 from packager.kubectl.kustomize import kustomize
 from packager.package import tree
 from packager.spec.load import load
-from tests import everything
+from tests import demo, everything
 from tests.build.test_packages import shown
 
 if TYPE_CHECKING:
@@ -87,3 +87,32 @@ def _volumes(node: Any) -> list[dict[str, Any]]:
     if not isinstance(node, dict):
         return []
     return [*node.get("volumes", ()), *(volume for value in node.values() for volume in _volumes(value))]
+
+
+def test_the_readme_says_how_kubectl_alone_runs_the_sequence(package: Path) -> None:
+    """Each block of commands ends when its workload does; printed is the word that the text below it names."""
+    text = (package / "README.md").read_text()
+    section = text.partition("## One after the other\n")[2].partition("\n## ")[0]
+    steps = section.split("\n### ")[1:]
+    assert [step.partition("\n")[0] for step in steps] == ["1. pod", "2. job", "3. mpi", "4. servers", "5. server"]
+    for step, name, kind, word in zip(
+        steps,
+        ("pod", "job", "mpi", "servers", "server"),
+        ("pod", "job", "mpijob", "jobset", "deployment"),
+        ("Succeeded", "Complete", "Succeeded", "Completed", "successfully rolled out"),
+        strict=True,
+    ):
+        apply, wait = step.partition("```sh\n")[2].partition("```")[0].splitlines()
+        assert apply == f"kubectl -k quickstart/k8s/mlops/{name} apply"
+        assert f"{kind}/everything-{name}" in wait
+        assert f"`{word}`" in step
+        assert kind == "deployment" or f"'{word}|Failed'" in wait
+    assert "kubectl delete pod/everything-pod" in section
+
+
+def test_the_readme_of_a_package_without_a_sequence_says_nothing_of_one(tmp_path: Path) -> None:
+    loaded = load(demo.write(tmp_path))
+    package = render(plan(loaded, loaded.spec.variants[0], Options()))
+    readme = next(entry.content for entry in package.entries if entry.path == "README.md")
+    assert isinstance(readme, bytes)
+    assert b"One after the other" not in readme

@@ -146,3 +146,11 @@ def test_code_in_folders_has_keys_without_slashes(tmp_path: Path) -> None:
     assert [(file.path, file.key) for file in part.files] == [("train.sh", "train.sh"), ("lib/a/b.py", "lib__a__b.py")]
     assert got.nested
     assert not planned(tmp_path).nested
+
+
+def test_a_package_has_the_part_of_a_sequence_that_its_variant_has(tmp_path: Path) -> None:
+    spec = demo.changed(*demo.VARIANTS, "sequence: [single-node, multi-node]")
+    whole, part = (planned(tmp_path, spec, variant=variant) for variant in (0, 2))
+    assert [overlay.name for overlay in whole.sequence] == ["single-node", "multi-node"]
+    assert (whole.about["sequence"], part.about["sequence"]) == (["single-node", "multi-node"], ["single-node"])
+    assert "sequence" not in planned(tmp_path).about

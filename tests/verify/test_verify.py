@@ -415,3 +415,12 @@ def test_an_overlay_that_nobody_looks_at_is_not_good(file: str, mlpack: Run, pac
     message = "kubectl would use this as an overlay, but it is not one of the package's"
     hint = "an overlay is quickstart/k8s/mlops/NAME/kustomization.yaml"
     assert (done.code, done.stdout) == (5, f"{package}/{file}: {message} ({hint})\n")
+
+
+def test_a_sequence_of_overlays_that_do_not_exist_is_found(mlpack: Run, package: Path, kubectl: Path) -> None:
+    inventory = json.loads((package / "manifest.json").read_text())
+    inventory["sequence"] = ["single-node", "serving"]
+    (package / "manifest.json").write_text(json.dumps(inventory))
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    message = "the sequence names the overlay 'serving', which the package does not have"
+    assert (done.code, done.stdout) == (5, f"{package}/manifest.json: {message}\n")
