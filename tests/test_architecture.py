@@ -35,7 +35,7 @@ OWNERS = {
     "ctypes": {"base/systemcalls.py"},
     "fcntl": {"base/workfolder.py"},
     "gzip": {"package/archive.py"},
-    "http": {"base/fetch.py"},
+    "http": {"base/fetch.py", "base/rest.py"},  # downloads; requests with a token, which go to one host alone
     "httpx2": {"service/kube.py"},
     "isal": {"package/archive.py"},
     "jinja2": {"build/templating.py", "service/sandbox.py"},  # our own templates; those of others, in a sandbox
@@ -52,7 +52,7 @@ OWNERS = {
     "tempfile": {"base/workfolder.py"},
     "threading": {"base/process.py"},
     "typer": {"cli/"},
-    "urllib": {"base/fetch.py"},
+    "urllib": {"base/fetch.py", "base/rest.py"},
     "uvicorn": {"service/serving.py"},
     "yaml": {"base/yamlio.py"},
     "zlib": {"package/archive.py"},

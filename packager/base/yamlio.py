@@ -213,6 +213,11 @@ def spliced(text: bytes, splices: Iterable[tuple[int, int, str]]) -> bytes:
     return mark + source.encode()
 
 
+def dump(values: Iterable[Any]) -> str:
+    """Return values as YAML, a document each, that every YAML parser reads as the same values."""
+    return str(yaml.dump_all(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=4096))
+
+
 def scalar(text: str) -> Any:
     """Return what the plain scalar `text` means: a number or boolean where every YAML agrees, else the text."""
     if text in _WORDS:
@@ -222,6 +227,22 @@ def scalar(text: str) -> Any:
     if _NUMBER.fullmatch(text) and repr(float(text)) == text:
         return float(text)
     return text
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts with several lines as blocks, and quotes what some parser would not read as a text."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
+        return True
+
+
+def _represented(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    is_ambiguous = text.lower().lstrip("+-.") in MISREAD or text[:1] in "+-.0123456789"
+    style = "|" if "\n" in text else '"' if is_ambiguous else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represented)
 
 
 def _compose(

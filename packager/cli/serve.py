@@ -63,7 +63,8 @@ def serve(
             raise UsageError(f"options of `mlpack serve` come after {ctx.invoked_subcommand}, if it has them")
         return
     settings = _settings(config, database, listen)
-    from packager.service.config import address, is_loopback
+    from packager.base.rest import is_loopback
+    from packager.service.config import address
 
     if insecure_no_auth and not is_loopback(address(settings.listen)[0]):
         raise UsageError(

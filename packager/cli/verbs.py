@@ -35,6 +35,7 @@ VERBS = {
     "delete": Verb("delete", "Delete what a package has applied."),
     "history": Verb("history", "List the deployments of a package."),
     "secret": Verb("secret", "Create the Secret that contains a package's secrets."),
+    "task": Verb("task", "Create and follow the jobs of a task service."),
     "serve": Verb("serve", "Serve the REST API of the task service."),
     "operator": Verb("operator", "Install, look at or remove the operator workloads need."),
     "image": Verb("image", "Build or push a package's image."),

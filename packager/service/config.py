@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from pathlib import Path
 from typing import Annotated
@@ -64,11 +63,3 @@ def address(listen: str) -> tuple[str, int]:
     if not (colon and host and port.isascii() and port.isdecimal() and int(port) < 65_536) or "/" in host:
         raise UsageError(f"invalid address {listen!r}: expected HOST:PORT, such as {DEFAULT_LISTEN}")
     return host, int(port)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, as only its own programs reach it."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"

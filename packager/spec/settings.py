@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from packager.package.contents import shown
 from packager.spec.schema import accepts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from packager.base.yamlio import Location
 
 
@@ -35,8 +38,12 @@ class Setting(Value, frozen=True):
         return shown(f"--set {self.argument.partition('=')[0]}")
 
 
-def parse_setting(argument: str) -> Setting:
+def parse_setting(argument: str, example: str = "environment.STEPS=100") -> Setting:
     r"""Read `a.b.0.c=VALUE`; a dot inside a key is written `\.`, as in `helm --set`.
+
+    Args:
+        argument: What to read.
+        example: A valid one, for the message.
 
     Raises:
         UsageError: There is no `=`, a step of the path is empty, or it is not UTF-8.
@@ -44,7 +51,7 @@ def parse_setting(argument: str) -> Setting:
     path, equals, value = argument.partition("=")
     steps = [step.replace("\0", ".") for step in path.replace(r"\.", "\0").split(".")]
     if not equals or not all(steps):
-        raise UsageError(f"--set {shown(argument)}: expected PATH=VALUE, such as environment.STEPS=100")
+        raise UsageError(f"--set {shown(argument)}: expected PATH=VALUE, such as {example}")
     if not argument.isascii() and any("\ud800" <= character <= "\udfff" for character in argument):
         raise UsageError(f"--set {shown(argument)}: expected UTF-8 text")
     return Setting(
@@ -53,10 +60,25 @@ def parse_setting(argument: str) -> Setting:
 
 
 def apply(data: Any, setting: Setting) -> list[Problem]:
-    """Put the value where the setting says, making lists and mappings on the way."""
+    """Put the value where the setting says in a spec, making lists and mappings on the way."""
     value: Any = yamlio.scalar(setting.value)
     if not isinstance(value, str) and not accepts(setting.location, value):
         value = setting.value
+    return put(data, setting, value, root="the spec", replace=_replace)
+
+
+def put(
+    data: Any, setting: Setting, value: Any, *, root: str, replace: Callable[[Any, Any, Any], None] = operator.setitem
+) -> list[Problem]:
+    """Put a value where a setting says, making lists and mappings on the way.
+
+    Args:
+        data: Where; it is changed.
+        setting: The setting.
+        value: What it means.
+        root: How problems name `data`.
+        replace: Sets a value of a list or a mapping by its key.
+    """
     holder = data
     for depth, step in enumerate(setting.location):
         if isinstance(holder, list):
@@ -71,9 +93,9 @@ def apply(data: Any, setting: Setting) -> list[Problem]:
             holder.setdefault(key, None)
         else:
             above = ".".join(str(step) for step in setting.location[:depth])
-            return [Problem(setting.label, 0, 0, f"expected {above or 'the spec'} to have keys, found {show(holder)}")]
+            return [Problem(setting.label, 0, 0, f"expected {above or root} to have keys, found {show(holder)}")]
         if depth == len(setting.location) - 1:
-            _replace(holder, key, value)
+            replace(holder, key, value)
         elif holder[key] is None:
             holder[key] = [] if isinstance(setting.location[depth + 1], int) else {}
         holder = holder[key]

@@ -170,3 +170,38 @@ def test_any_file_is_read_or_explained(content: str | bytes) -> None:
         assert problem.line >= 1
         assert problem.column >= 1
         assert "\n" not in str(problem)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(
+            "yes",
+            "NO",
+            "on",
+            "y",
+            "~",
+            "null",
+            "1e3",
+            "0o17",
+            "010",
+            "12:30",
+            "1.10",
+            ".5",
+            "-1",
+            "+1",
+            "",
+            " a ",
+            "a: b",
+        ),
+        *("two\nlines\n", "no end\nhere", "\n", "\x1b[31m", "\u2028", "- x", "# x", "\u00e9", "a" * 5000, "2026-11-22"),
+        *([], {}, {"a": [1, {"b": None, "c": True}]}, 5, 1.5, None),
+    ],
+)
+def test_what_is_dumped_means_the_same_to_every_parser(value: object) -> None:
+    text = yamlio.dump([{"key": value}, [value, value]])
+    documents, problems = yamlio.load_all(text.encode(), "x")
+    assert problems == []
+    assert [document.data for document in documents] == [{"key": value}, [value, value]]
+    assert list(yaml.safe_load_all(text)) == [{"key": value}, [value, value]]
+    assert "\x1b" not in text

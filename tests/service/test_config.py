@@ -50,11 +50,3 @@ def test_addresses(listen: str, address: tuple[str, int]) -> None:
 def test_faulty_addresses(listen: str) -> None:
     with pytest.raises(MlpackError, match="expected HOST:PORT"):
         config.address(listen)
-
-
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [("127.0.0.1", True), ("127.9.9.9", True), ("[::1]", True), ("localhost", True), ("0.0.0.0", False), ("h", False)],  # noqa: S104
-)
-def test_loopback(host: str, *, expected: bool) -> None:
-    assert config.is_loopback(host) is expected

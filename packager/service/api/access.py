@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from litestar import MediaType, Request, Response
 from litestar.params import HeaderParameter
 
+from packager.base.rest import is_loopback
 from packager.service import tokens
-from packager.service.config import is_loopback
 from packager.service.failures import Failure
 from packager.service.store.store import as_json
 

@@ -1,0 +1,443 @@
+"""The client of a task service: creates jobs from filled values, and follows them."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from packager.base import rest, yamlio
+from packager.base.errors import ClusterError, TimedOutError, UnreachableError, UsageError
+from packager.base.names import is_label_value
+from packager.base.problems import Problem, show
+from packager.base.values import Fields, FieldsError, Value, convert
+from packager.spec.settings import parse_setting, put
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from packager.base.rest import Answer, RestServer
+    from packager.base.runner import Runner
+    from packager.base.yamlio import Location
+
+ENDED = ("succeeded", "failed", "deleted")
+"""The statuses that a job keeps."""
+
+_POLL_SECONDS = 2.0
+_LONGEST_POLL_SECONDS = 30.0
+_PAGE = 100
+_MAX_PAGES = 10_000
+_MAX_PROBLEMS = 200
+_RETRIES = 3
+_EXAMPLE = "process.train.number=5"
+
+
+class JobSummary(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """What people see of a job first."""
+
+    release: str
+    status: str
+    created: str
+    creator: str = ""
+    definition: dict[str, Any] = {}
+    reason: str | None = None
+    message: str | None = None
+    hint: str | None = None
+    pods: list[dict[str, Any]] = []
+
+
+class TaskJob(Value, frozen=True):
+    """A job, as a server has answered.
+
+    Attributes:
+        summary: What people see first.
+        answer: Everything.
+    """
+
+    summary: JobSummary
+    answer: dict[str, Any]
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its status stays."""
+        return self.summary.status in ENDED
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has ended without success."""
+        return self.summary.status in ("failed", "deleted")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything that the server says of it."""
+        return self.answer
+
+
+class TaskJobs(Value, frozen=True):
+    """Some jobs, the newest first.
+
+    Attributes:
+        jobs: The jobs.
+        are_all: Whether there are no more of them.
+    """
+
+    jobs: tuple[TaskJob, ...]
+    are_all: bool
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """Return what the server says of each."""
+        return [job.answer for job in self.jobs]
+
+
+class Preview(Value, frozen=True):
+    """What a job would create.
+
+    Attributes:
+        release: A name that it could have.
+        manifests: The objects.
+        warnings: What the cluster lacks.
+    """
+
+    release: str
+    manifests: tuple[Any, ...]
+    warnings: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it."""
+        return {"release": self.release, "manifests": [*self.manifests], "warnings": [*self.warnings]}
+
+
+class FilledValues(Value, frozen=True):
+    """What a user has filled in.
+
+    Attributes:
+        values: The values.
+        document: The file that they are from, with its lines; None if there is none.
+        set_locations: The values that `--set` has set, each with how problems name it.
+    """
+
+    values: dict[str, Any]
+    document: yamlio.Document | None = None
+    set_locations: tuple[tuple[Location, str], ...] = ()
+
+    def problem(self, pointer: str, message: str, hint: str | None) -> Problem:
+        """Return a problem with the value at a JSON pointer, at its line in the file."""
+        location = self._location(pointer)
+        text = f"{pointer}: {message}" if pointer else message
+        for begin, label in self.set_locations:
+            if location[: len(begin)] == begin:
+                return Problem(label, 0, 0, text, hint)
+        if self.document is None or self.document.is_empty:
+            return Problem("values", 0, 0, text, hint)
+        return self.document.problem(location, text, hint=hint)
+
+    def _location(self, pointer: str) -> Location:
+        location: list[str | int] = []
+        value: Any = self.values
+        for part in pointer.split("/")[1:]:
+            step: str | int = part.replace("~1", "/").replace("~0", "~")
+            if isinstance(value, list) and part.isascii() and part.isdecimal() and len(part) < 7:
+                step = int(part)
+                value = value[step] if step < len(value) else None
+            else:
+                value = value.get(step) if isinstance(value, dict) else None
+            location.append(step)
+        return tuple(location)
+
+
+class JobFilters(Value, frozen=True):
+    """Which jobs to list; None for all.
+
+    Attributes:
+        status: Those with this status.
+        definition: Those of this definition.
+        creator: Those of this person.
+        application: Those with this application.
+        since: Those created at this time or later, in ISO 8601.
+        until: Those created before.
+        part: Those with this part in their name.
+    """
+
+    status: str | None = None
+    definition: str | None = None
+    creator: str | None = None
+    application: str | None = None
+    since: str | None = None
+    until: str | None = None
+    part: str | None = None
+
+
+def connect(url: str, token: str | None, *, is_insecure: bool = False) -> RestServer:
+    """Return the server at `url`, with the caller's token. Raises UsageError, as `rest.server`."""
+    return rest.server(url, token, is_insecure=is_insecure)
+
+
+def filled_values(definition: str | None, file: tuple[bytes, str] | None, settings: Sequence[str]) -> FilledValues:
+    """Return filled values.
+
+    Args:
+        definition: The name of the definition, unless it is among the values.
+        file: A file's content, YAML or JSON, and how messages name it.
+        settings: `PATH=VALUE` each, applied to it.
+
+    Raises:
+        UsageError: They are not valid YAML, or a setting is not valid.
+    """
+    document, problems = yamlio.load(*file) if file else (None, [])
+    values = {} if document is None or document.data is None else document.data
+    if not problems and not isinstance(values, dict):
+        assert document
+        problems = [document.problem((), f"expected a mapping, found {show(values)}")]
+    if problems:
+        raise UsageError("the values are not valid", problems=problems)
+    parsed = [parse_setting(argument, _EXAMPLE) for argument in settings]
+    for setting in parsed:
+        problems += put(values, setting, yamlio.scalar(setting.value), root="the values")
+    if definition is not None and values.setdefault("taskDef", definition) != definition:
+        problem = f"/taskDef: expected {show(definition)} as on the command line, found {show(values['taskDef'])}"
+        problems.append(FilledValues(values, document).problem("", problem, None))
+    if problems:
+        raise UsageError("the values are not valid", problems=problems)
+    return FilledValues(values, document, tuple((setting.location, setting.label) for setting in parsed))
+
+
+def registered(server: RestServer, kind: str, name: str | None = None, revision: int | None = None) -> Any:
+    """Return what is registered: all `templates` or `definitions`, or the one of a name. Raises ClusterError."""
+    steps = ["v1", kind]
+    if name is not None:
+        steps.append(_name(name))
+        steps += [] if revision is None else ["revisions", str(revision)]
+        return _mapping(server, _answered(server, "GET", rest.path(*steps)))
+    items = _mapping(server, _answered(server, "GET", rest.path(*steps))).get("items")
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise _no_task_service(server)
+    return items
+
+
+def schema(server: RestServer, definition: str) -> dict[str, Any]:
+    """Return the JSON Schema of the values that a definition takes. Raises ClusterError."""
+    return _mapping(server, _answered(server, "GET", rest.path("v1", "definitions", _name(definition), "schema")))
+
+
+def preview(server: RestServer, filled: FilledValues) -> Preview:
+    """Return what a job would create. Raises ClusterError, with all problems of the values."""
+    body = _mapping(server, _answered(server, "POST", rest.path("v1", "jobs", dry_run="true"), filled.values, filled))
+    manifests, warnings = body.get("manifests"), body.get("warnings")
+    if not isinstance(manifests, list) or not isinstance(warnings, list):
+        raise _no_task_service(server)
+    return Preview(str(body.get("release")), tuple(manifests), tuple(map(str, warnings)))
+
+
+def create(server: RestServer, filled: FilledValues, runner: Runner, key: str | None = None) -> TaskJob:
+    """Create a job; if the answer is lost, ask again with the same key, which makes no second job.
+
+    Args:
+        server: The server.
+        filled: The filled values.
+        runner: Waits before it asks again.
+        key: The idempotency key; None for a new one.
+
+    Raises:
+        ClusterError: The server refuses; with all problems of the values.
+    """
+    return _job(server, _posted_once(server, rest.path("v1", "jobs"), runner, key, filled))
+
+
+def rerun(server: RestServer, release: str, runner: Runner, *, is_pinned: bool) -> TaskJob:
+    """Create a job from the values of another; with the revisions of then if pinned. Raises ClusterError."""
+    where = rest.path("v1", "jobs", _name(release), "rerun", pinned="true" if is_pinned else None)
+    return _job(server, _posted_once(server, where, runner, None))
+
+
+def _posted_once(
+    server: RestServer, where: str, runner: Runner, key: str | None, filled: FilledValues | None = None
+) -> Any:
+    headers = {"Idempotency-Key": key or secrets.token_hex(16)}
+    for attempt in range(1, _RETRIES):
+        try:
+            return _answered(server, "POST", where, filled and filled.values, filled, headers)
+        except UnreachableError:
+            runner.sleep(attempt)
+    return _answered(server, "POST", where, filled and filled.values, filled, headers)
+
+
+def jobs(server: RestServer, filters: JobFilters, limit: int) -> TaskJobs:
+    """Return the newest jobs, at most `limit` (0 for all). Raises ClusterError."""
+    query: dict[str, str | int | None] = {
+        **{key: getattr(filters, key) for key in ("status", "definition", "creator", "application", "since", "until")},
+        "q": filters.part,
+    }
+    items: list[TaskJob] = []
+    cursor: str | None = None
+    for _ in range(_MAX_PAGES):
+        size = min(limit - len(items), _PAGE) if limit else _PAGE
+        page = _mapping(server, _answered(server, "GET", rest.path("v1", "jobs", **query, limit=size, cursor=cursor)))
+        listed, following = page.get("items"), page.get("next")
+        if not isinstance(listed, list) or not isinstance(following, str | None) or len(listed) > size:
+            raise _no_task_service(server)
+        items += (_job(server, item) for item in listed)
+        if following is None or following == cursor or not listed:
+            return TaskJobs(tuple(items), are_all=True)
+        if limit and len(items) >= limit:
+            return TaskJobs(tuple(items), are_all=False)
+        cursor = following
+    return TaskJobs(tuple(items), are_all=False)
+
+
+def job(server: RestServer, release: str) -> TaskJob:
+    """Return a job. Raises ClusterError."""
+    return _job(server, _answered(server, "GET", rest.path("v1", "jobs", _name(release))))
+
+
+def follow(server: RestServer, release: str, runner: Runner, timeout: float | None) -> Iterator[TaskJob]:
+    """Yield a job at first and after each change of its status or reason, until it has ended.
+
+    A server that does not answer for a while is asked again.
+
+    Args:
+        server: The server.
+        release: The job.
+        runner: Tells the time, and waits.
+        timeout: After how many seconds to give up; None for never.
+
+    Raises:
+        ClusterError: The server refuses, or there is no such job.
+        TimedOutError: It has not ended in time.
+    """
+    end = None if timeout is None else runner.clock() + timeout
+    last: tuple[str, str | None, str | None] | None = None
+    pause = _POLL_SECONDS
+    while True:
+        try:
+            current = job(server, release)
+            pause = _POLL_SECONDS
+        except UnreachableError:
+            if last is None:
+                raise
+            pause = min(pause * 2, _LONGEST_POLL_SECONDS)
+        else:
+            state = (current.summary.status, current.summary.reason, current.summary.message)
+            if state != last:
+                yield current
+            last = state
+            if current.has_ended:
+                return
+        if end is not None and runner.clock() >= end:
+            status = last[0] if last else "unknown"
+            raise TimedOutError(
+                f"{release} has not ended: it is {status}", hint=f"mlpack task status {release} --wait waits again"
+            )
+        runner.sleep(pause if end is None else max(0.0, min(pause, end - runner.clock())))
+
+
+def log(  # noqa: PLR0913 - the parameters of the request
+    server: RestServer,
+    release: str,
+    runner: Runner,
+    *,
+    pod: str | None = None,
+    container: str | None = None,
+    tail: int | None = None,
+    is_following: bool = False,
+) -> Iterator[bytes]:
+    """Yield the log of a job in parts; while following, wait for its pod first, and until it ends.
+
+    Raises:
+        ClusterError: The server refuses.
+    """
+    query: dict[str, str | int | None] = {
+        "pod": pod,
+        "container": container,
+        "tail": tail,
+        "follow": "true" if is_following else None,
+    }
+    where = rest.path("v1", "jobs", _name(release), "logs", **query)
+    while True:
+        is_waiting = is_following and not job(server, release).has_ended
+        with rest.opened(server, where) as answer:
+            if not isinstance(answer, rest.Answer):
+                yield from answer
+                return
+            if not (is_waiting and answer.status == 409 and pod is None and "no pod" in _detail(answer)):
+                raise _refusal(server, answer)
+        runner.sleep(_POLL_SECONDS)
+
+
+def cancel(server: RestServer, release: str) -> TaskJob:
+    """Stop a job; its record and its claims stay. Raises ClusterError."""
+    return _job(server, _answered(server, "POST", rest.path("v1", "jobs", _name(release), "cancel")))
+
+
+def delete(server: RestServer, release: str, *, with_storage: bool) -> TaskJob:
+    """Stop a job, and delete its objects and its record; its claims on request. Raises ClusterError."""
+    storage = "delete" if with_storage else "keep"
+    return _job(server, _answered(server, "DELETE", rest.path("v1", "jobs", _name(release), storage=storage)))
+
+
+def _name(name: str) -> str:
+    if not name or not is_label_value(name):
+        raise UsageError(f"invalid name {show(name)}: expected at most 63 letters, digits and '-_.'")
+    return name
+
+
+def _answered(  # noqa: PLR0913, PLR0917 - what makes a request
+    server: RestServer,
+    method: str,
+    where: str,
+    body: Any = None,
+    filled: FilledValues | None = None,
+    headers: dict[str, str] | None = None,
+) -> Any:
+    """Return the body of an answer. Raises ClusterError, with all problems, if the server refuses."""
+    answer = rest.ask(server, method, where, body, headers=headers)
+    if not answer.is_ok:
+        raise _refusal(server, answer, filled)
+    return answer.body
+
+
+def _detail(answer: Answer) -> str:
+    detail = answer.body.get("detail") if isinstance(answer.body, dict) else None
+    return detail if isinstance(detail, str) else ""
+
+
+def _refusal(server: RestServer, answer: Answer, filled: FilledValues | None = None) -> ClusterError:
+    """Return a problem of RFC 9457 as an error; of another answer, its status."""
+    message = _detail(answer)
+    if not message or answer.kind != "application/problem+json":
+        kind = f" ({answer.kind})" if answer.kind else ""
+        message = f"{server.url} has answered with status {answer.status}{kind}"
+    hint = None
+    if answer.status == 401:
+        hint = "set MLPACK_TOKEN, or --token-file FILE: `mlpack serve token` on the server creates a token"
+    elif answer.retry_after is not None:
+        hint = f"try again after {answer.retry_after:g} s"
+    errors = answer.body.get("errors") if isinstance(answer.body, dict) else None
+    return ClusterError(message, hint=hint, problems=_problems(errors, filled or FilledValues({})))
+
+
+def _problems(errors: Any, filled: FilledValues) -> list[Problem]:
+    problems = []
+    for error in errors[:_MAX_PROBLEMS] if isinstance(errors, list) else ():
+        if isinstance(error, dict):
+            hint = error.get("hint")
+            pointer, detail = str(error.get("pointer") or ""), str(error.get("detail"))
+            problems.append(filled.problem(pointer, detail, None if hint is None else str(hint)))
+    return problems
+
+
+def _no_task_service(server: RestServer) -> ClusterError:
+    return ClusterError(f"the answer of {server.url} is not one of a task service", hint="is the address right?")
+
+
+def _mapping(server: RestServer, body: Any) -> dict[str, Any]:
+    if not isinstance(body, dict):
+        raise _no_task_service(server)
+    return body
+
+
+def _job(server: RestServer, body: Any) -> TaskJob:
+    try:
+        summary = convert(_mapping(server, body), JobSummary)
+    except FieldsError:
+        raise _no_task_service(server) from None
+    if not summary.release or not is_label_value(summary.release):  # it is printed for shells
+        raise _no_task_service(server)
+    return TaskJob(summary, body)

@@ -1,0 +1,185 @@
+"""The client of a task service without a terminal, and with servers that may answer anything."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.app import task
+from packager.base import rest
+from packager.base.errors import ClusterError, MlpackError, UnreachableError
+from packager.base.rest import Answer, RestServer
+from packager.base.runner import Runner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SERVER = RestServer("https://h")
+JOB = {"release": "a-1", "status": "running", "created": "2026-11-22T10:00:00Z", "more": [1]}
+
+
+class Silent(Runner):
+    """A machine on which waiting takes no time."""
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds >= 0
+
+
+RUNNER = Silent()
+
+
+class Script:
+    """Answers requests one after the other.
+
+    Attributes:
+        answers: What comes next: an answer, an error, or parts of a log.
+        requests: What was asked.
+    """
+
+    def __init__(self) -> None:
+        self.answers: list[Any] = []
+        self.requests: list[tuple[str, str, Any]] = []
+
+    def ask(self, _to: RestServer, method: str, where: str, _body: Any = None, *, headers: Any = None) -> Answer:
+        self.requests.append((method, where, headers))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, Answer) else Answer(200, "application/json", answer)
+
+    @contextmanager
+    def opened(self, _to: RestServer, where: str) -> Iterator[Any]:
+        self.requests.append(("GET", where, None))
+        yield self.answers.pop(0)
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Script:
+    script = Script()
+    monkeypatch.setattr(rest, "ask", script.ask)
+    monkeypatch.setattr(rest, "opened", script.opened)
+    return script
+
+
+def problem(status: int, **body: Any) -> Answer:
+    return Answer(status, "application/problem+json", {"detail": "no", "errors": [], **body})
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        [],
+        "x",
+        {},
+        {**JOB, "release": 5},
+        {**JOB, "status": None},
+        {**JOB, "pods": "x"},
+        {**JOB, "release": "a\n; rm -rf x"},
+        {**JOB, "release": "../x"},
+        {**JOB, "release": ""},
+    ],
+)
+def test_what_is_no_job_is_refused(script: Script, answer: Any) -> None:
+    script.answers = [answer]
+    with pytest.raises(ClusterError, match="is not one of a task service"):
+        task.job(SERVER, "a-1")
+
+
+@pytest.mark.parametrize("page", [{}, {"items": 5, "next": None}, {"items": [], "next": 5}, {"items": [JOB] * 3}])
+def test_what_is_no_page_is_refused(script: Script, page: Any) -> None:
+    script.answers = [page]
+    with pytest.raises(ClusterError, match="is not one of a task service"):
+        task.jobs(SERVER, task.JobFilters(), 2)
+
+
+def test_pages_without_end_have_one(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task, "_MAX_PAGES", 3)
+    script.answers = [{"items": [JOB], "next": str(number)} for number in range(4)]
+    answer = task.jobs(SERVER, task.JobFilters(), 0)
+    assert (len(answer.jobs), answer.are_all) == (3, False)
+    script.answers = [{"items": [JOB], "next": "same"}] * 3
+    assert len(task.jobs(SERVER, task.JobFilters(), 0).jobs) == 2
+
+
+def test_filters_and_limits_are_asked_for(script: Script) -> None:
+    script.answers = [{"items": [JOB, JOB], "next": "c"}]
+    answer = task.jobs(SERVER, task.JobFilters(status="failed", part="a&b"), 2)
+    assert answer.as_json() == [JOB, JOB]
+    assert script.requests[0][1] == "/v1/jobs?status=failed&q=a%26b&limit=2"
+
+
+def test_problems_of_a_server_are_as_many_as_people_read(script: Script) -> None:
+    errors = [{"pointer": f"/{number}", "detail": "x"} for number in range(1000)]
+    script.answers = [problem(422, errors=[5, *errors])]
+    with pytest.raises(ClusterError) as error:
+        task.create(SERVER, task.filled_values("d", None, []), RUNNER)
+    assert len(error.value.problems) < 300
+    assert str(error.value.problems[0]) == "values: /0: x"
+
+
+def test_an_answer_of_a_proxy_is_told_by_its_status(script: Script) -> None:
+    script.answers = [Answer(502, "text/html")]
+    with pytest.raises(ClusterError, match=r"^https://h has answered with status 502 \(text/html\)$"):
+        task.job(SERVER, "a-1")
+    script.answers = [Answer(503, "application/problem+json", {"detail": "away"}, retry_after=5)]
+    with pytest.raises(ClusterError, match="away") as error:
+        task.job(SERVER, "a-1")
+    assert error.value.hint == "try again after 5 s"
+
+
+def test_a_lost_answer_is_asked_for_with_the_same_key(script: Script) -> None:
+    script.answers = [UnreachableError("cut"), UnreachableError("cut"), JOB]
+    assert task.create(SERVER, task.filled_values("d", None, []), RUNNER).summary.release == "a-1"
+    assert len({headers["Idempotency-Key"] for _, _, headers in script.requests}) == 1
+    script.answers = [UnreachableError("cut")] * 3
+    with pytest.raises(UnreachableError):
+        task.create(SERVER, task.filled_values("d", None, []), RUNNER)
+
+
+def test_a_server_that_is_away_meanwhile_is_asked_again(script: Script) -> None:
+    script.answers = [JOB, UnreachableError("away"), UnreachableError("away"), JOB, {**JOB, "status": "succeeded"}]
+    statuses = [job.summary.status for job in task.follow(SERVER, "a-1", RUNNER, None)]
+    assert statuses == ["running", "succeeded"]
+    script.answers = [UnreachableError("away")]
+    with pytest.raises(UnreachableError):
+        next(task.follow(SERVER, "a-1", RUNNER, None))
+
+
+def test_a_log_that_is_followed_waits_for_its_pod(script: Script) -> None:
+    script.answers = [JOB, problem(409, detail="the job has no pod: it has not started"), JOB, iter([b"a\n", b"b\n"])]
+    assert b"".join(task.log(SERVER, "a-1", RUNNER, is_following=True)) == b"a\nb\n"
+    script.answers = [problem(409, detail="the job has no pod: it has not started")]
+    with pytest.raises(ClusterError, match="no pod"):
+        list(task.log(SERVER, "a-1", RUNNER))
+
+
+@pytest.mark.parametrize(
+    ("pointer", "place"),
+    [
+        ("/process/train/saveStep", "v.yaml:3:10"),
+        ("/endpoints/1/endpoint", "v.yaml:6:14"),
+        ("/endpoints/9/endpoint", "v.yaml:5:1"),
+        ("/a~1b~0c", "v.yaml:7:10"),
+        ("", "v.yaml:1:1"),
+        ("nonsense", "v.yaml:1:1"),
+        ("/name/x", "--set name"),
+    ],
+)
+def test_a_pointer_is_a_line_of_the_file(pointer: str, place: str) -> None:
+    text = b'taskDef: d\nprocess:\n  train: {maxStep: 1}\nendpoints:\n- {endpoint: x}\n- {endpoint: y}\n"a/b~c": 1\n'
+    filled = task.filled_values(None, (text, "v.yaml"), ["name=x"])
+    assert str(filled.problem(pointer, "m", None)).startswith(f"{place}: ")
+
+
+def test_a_number_is_a_number_and_a_list_grows() -> None:
+    filled = task.filled_values("d", None, ["a.b=5", "c.0.d=x", "c.1.d=true", r"e\.f=1.10"])
+    assert filled.values == {"taskDef": "d", "a": {"b": 5}, "c": [{"d": "x"}, {"d": True}], "e.f": "1.10"}
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", "a b", "x" * 64, "a\x1b"])
+def test_names_that_are_none(name: str) -> None:
+    with pytest.raises(MlpackError, match="invalid name"):
+        task.job(SERVER, name)

@@ -1,0 +1,192 @@
+"""Requests to a server that may be anybody's: what is sent to whom, and what is believed of the answer."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base import rest
+from packager.base.errors import ClusterError, MlpackError, UnreachableError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Serve = Callable[[bytes], str]
+
+SECRET = "mlp_the-secret"  # noqa: S105 - of no server
+
+
+@pytest.fixture
+def requests() -> list[str]:
+    """What the server was asked."""
+    return []
+
+
+@pytest.fixture
+def serve(requests: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    """Answers every request with the same bytes, and returns the address."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # nothing may be sent there
+    contents: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    with connection, suppress(OSError):
+                        requests.append(_request(connection))
+                        connection.sendall(contents[0])
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+
+        def start(content: bytes) -> str:
+            contents.append(content)
+            return f"http://127.0.0.1:{server.getsockname()[1]}"
+
+        yield start
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+
+
+def _request(connection: socket.socket) -> str:
+    """Return a request, with its body, which comes in a packet of its own."""
+    request = b""
+    while True:
+        head, end, body = request.partition(b"\r\n\r\n")
+        length = re.search(rb"Content-Length: (\d+)", head)
+        if end and len(body) >= int(length[1] if length else 0):
+            return request.decode()
+        request += connection.recv(1 << 16)
+
+
+def whole(body: bytes, kind: str = "application/json", status: str = "200 OK") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def test_a_request_carries_the_token_and_json(serve: Serve, requests: list[str]) -> None:
+    to = rest.server(serve(whole(b'{"a": 1}')), SECRET)
+    answer = rest.ask(to, "POST", rest.path("v1", "a/b", q="x y", none=None), {"b": "\u00e9\n"})
+    assert (answer.status, answer.body) == (200, {"a": 1})
+    head, _, body = requests[0].partition("\r\n\r\n")
+    assert head.startswith("POST /v1/a%2Fb?q=x+y HTTP/1.1\r\n")
+    assert f"Authorization: Bearer {SECRET}" in head
+    assert body == '{"b": "\\u00e9\\n"}'
+    assert SECRET not in repr(to)
+
+
+@pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"])
+def test_no_redirect_is_followed(serve: Serve, requests: list[str], status: str) -> None:
+    address = serve(f"HTTP/1.1 {status}\r\nLocation: http://127.0.0.1:9/\x1b[2J\r\nContent-Length: 0\r\n\r\n".encode())
+    with pytest.raises(ClusterError, match="redirects to 'http://127") as error:
+        rest.ask(rest.server(address, SECRET), "GET", "/v1/jobs")
+    assert "\x1b" not in str(error.value)
+    assert len(requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (whole(b"{"), "is not valid JSON"),
+        (whole(b"[" * 100_000), "is not valid JSON"),
+        (whole(b"9" * 5_000), "is not valid JSON"),
+        (whole(b"\xff\xfe"), "is not valid JSON"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", "was cut off"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{}", "was cut off"),
+        (b"SSH-2.0-OpenSSH\r\n", "is not valid HTTP"),
+        (b"", "was cut off"),
+        (b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 200, "is not valid HTTP"),
+        (b"HTTP/1.1 200 OK\r\nx: " + b"y" * 70_000, "is not valid HTTP"),
+    ],
+)
+def test_what_is_no_answer(serve: Serve, content: bytes, message: str) -> None:
+    with pytest.raises(ClusterError, match=message):
+        rest.ask(rest.server(serve(content), None), "GET", "/")
+
+
+def test_an_answer_has_a_largest_size(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rest, "MAX_BYTES", 1 << 20)
+    with pytest.raises(ClusterError, match="has more than 1 MiB"):
+        rest.ask(rest.server(serve(whole(b" " * (2 << 20))), None), "GET", "/")
+
+
+def test_an_answer_that_never_ends_is_given_up(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rest, "_ANSWER_SECONDS", -1.0)
+    with pytest.raises(ClusterError, match="is not complete after"):
+        rest.ask(rest.server(serve(whole(b"{}")), None), "GET", "/")
+
+
+def test_a_server_that_is_away() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(UnreachableError, match="does not answer: connection refused"):
+        rest.ask(rest.server(f"http://127.0.0.1:{port}", None), "GET", "/")
+
+
+def test_what_is_not_json_is_not_read_as_such(serve: Serve) -> None:
+    answer = rest.ask(rest.server(serve(whole(b"<html>", "text/html", "502 Bad Gateway")), None), "GET", "/")
+    assert (answer.status, answer.kind, answer.body) == (502, "text/html", None)
+
+
+def test_a_text_comes_in_whole_lines(serve: Serve) -> None:
+    text = "\u00e9" * 40_000 + "\n" + "x\n" * 10 + "end"
+    to = rest.server(serve(whole(text.encode(), "text/plain; charset=utf-8")), None)
+    with rest.opened(to, "/log") as parts:
+        assert not isinstance(parts, rest.Answer)
+        assert b"".join(parts).decode() == text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://h", "http://10.0.0.1:80", "http://localhost.example.com", "http://127.0.0.1.example.com"),
+        *("http://0.0.0.0", "http://[::ffff:10.0.0.1]", "http://2130706433"),
+    ],
+)
+def test_http_is_for_this_machine(url: str) -> None:
+    with pytest.raises(UsageError, match="without encryption") as error:
+        rest.server(url, SECRET)
+    assert SECRET not in f"{error.value}{error.value.hint}"
+    assert rest.server(url, SECRET, is_insecure=True).url == url
+
+
+@pytest.mark.parametrize("url", ["https://h", "http://127.0.0.1:8080/", "http://[::1]:80/x", "http://localhost"])
+def test_addresses(url: str) -> None:
+    assert rest.server(url, None).url == url.rstrip("/")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "h", "h:80", "ftp://h", "file:///etc/passwd", "https://", "https://h:x", "https://h:99999", "https://[h"),
+        *("https://h?x", "https://h#x", "https://h\r\nx", "https://h /", "https://a\\b", "https://\u00e9"),
+    ],
+)
+def test_faulty_addresses(url: str) -> None:
+    with pytest.raises(UsageError, match="invalid server"):
+        rest.server(url, None)
+
+
+def test_a_password_in_an_address_is_refused_and_not_shown() -> None:
+    with pytest.raises(UsageError, match="invalid server") as error:
+        rest.server("https://ada:password@h", None)
+    assert "password" not in str(error.value)
+
+
+@pytest.mark.parametrize("token", ["", "a\r\nHost: x", "a\x00", "\u00e9", "x" * 10_000])
+def test_faulty_tokens(token: str) -> None:
+    with pytest.raises(MlpackError, match="the token is not valid"):
+        rest.server("https://h", token)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("127.0.0.1", True), ("127.9.9.9", True), ("[::1]", True), ("localhost", True), ("0.0.0.0", False), ("h", False)],  # noqa: S104
+)
+def test_loopback(host: str, *, expected: bool) -> None:
+    assert rest.is_loopback(host) is expected

@@ -1,0 +1,315 @@
+"""The client of the task service, against a server that listens, with a cluster in memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from packager.base.runner import Runner
+from packager.cli.host import Host
+from tests.service import bodies
+from tests.service.api.conftest import COUNTDOWN, Service
+from tests.service.live import listening
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.conftest import Mlpack, Outcome
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SET = ("--set", "process.train.number=3")
+
+
+class Waiting(Runner):
+    """A machine on which nobody waits: the test does something instead, and an hour has passed."""
+
+    def __init__(self) -> None:
+        self.hours = 0.0
+        self.meanwhile: list[Callable[[], Any]] = []
+
+    def clock(self) -> float:
+        return self.hours * 3600
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds >= 0
+        self.hours += 1
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, str]]:
+    service = Service(tmp_path_factory.mktemp("server") / "server.db")
+    with listening(service) as address:
+        yield service, address
+
+
+@pytest.fixture
+def service(live: tuple[Service, str], monkeypatch: pytest.MonkeyPatch) -> Service:
+    """The service whose address and token are in the environment."""
+    service, address = live
+    monkeypatch.setenv("MLPACK_SERVER", address)
+    monkeypatch.setenv("MLPACK_TOKEN", service.tokens["admin"])
+    return service
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered(live: tuple[Service, str]) -> None:
+    service, address = live
+    import urllib.request
+
+    for path, body in (
+        ("templates", {"name": "digits-task", "template": bodies.TEMPLATE, "description": "Digits\nin two lines"}),
+        ("definitions", COUNTDOWN),
+        ("definitions", bodies.definition()),
+    ):
+        request = urllib.request.Request(  # noqa: S310 - of this machine
+            f"{address}/v1/{path}",
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json", "x-api-key": service.tokens["admin"]},
+        )
+        urllib.request.urlopen(request, timeout=60).close()  # noqa: S310
+
+
+def release_of(done: Outcome) -> str:
+    assert done.code == 0, done.stderr
+    return done.stdout.strip()
+
+
+def stored(service: Service, release: str) -> str:
+    """Return the status that the database has."""
+    job = service.server.store.job(release)
+    assert job
+    return str(job["status"])
+
+
+def test_what_is_registered_is_listed_and_shown(mlpack: Mlpack, service: Service) -> None:
+    done = mlpack("task", "templates")
+    assert done.stdout.splitlines()[0].split() == ["NAME", "REVISION", "DESCRIPTION"]
+    assert "digits-task           1         Digits\n" in done.stdout
+    assert mlpack("task", "definitions").stdout.splitlines()[1].split()[:3] == ["countdown", "1", "countdown-task"]
+    assert mlpack("task", "definitions", "-o", "name").stdout == "countdown\ndigits\n"
+    shown = yaml.safe_load(mlpack("task", "templates", "digits-task").stdout)
+    assert shown["template"] == bodies.TEMPLATE
+    assert mlpack("task", "templates", "digits-task", "--revision", "1", "-o", "json").json == shown
+    schema = mlpack("task", "schema", "countdown").json
+    assert schema["properties"]["process"]["required"] == ["train"]
+    gone = mlpack("task", "definitions", "nothing")
+    assert (gone.code, gone.stderr) == (7, "error: definition 'nothing' not found\n")
+    assert service.tokens["admin"] not in gone.stderr
+
+
+def test_a_job_is_created_followed_and_read(mlpack: Mlpack, service: Service) -> None:
+    release = release_of(mlpack("task", "create", "countdown", *SET, "--set", "name=first"))
+    service.until(lambda: ("Job", release) in service.cluster.objects, "the Job")
+    assert mlpack("task", "status", release).stdout.startswith(f"{release}  pending")
+    runner = Waiting()
+    mlpack.host = Host(runner)
+    service.cluster.logs[f"{release}-x2x9p"] = ["3\n", "\x1b[31m2\n"]
+
+    def run() -> None:
+        service.cluster.pod(release, "Running")
+        service.until(lambda: stored(service, release) == "running", "running")
+
+    def end() -> None:
+        service.cluster.pod(release, "Succeeded", exit_code=0)
+        service.cluster.end(release, "Complete")
+        service.until(lambda: stored(service, release) == "succeeded", "succeeded")
+
+    runner.meanwhile = [run]
+    read = mlpack("task", "logs", release)
+    assert (read.code, read.stderr) == (7, "error: the job has no pod: it has not started, or its pods were deleted\n")
+    runner.meanwhile = [run, end]
+    done = mlpack("task", "status", release, "--wait")
+    assert (done.code, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{release}  succeeded: the pod has succeeded\nPOD")
+    assert mlpack("task", "logs", release, "--tail", "1").stdout == "\x1b[31m2\n"
+    listed = mlpack("task", "list", "--status", "succeeded", "--application", "first", "-o", "name")
+    assert listed.stdout == f"{release}\n"
+    table = mlpack("task", "list", "-q", release[-6:]).stdout.splitlines()
+    assert table[0].split() == ["JOB", "STATUS", "REASON", "DEFINITION", "CREATOR", "AGE"]
+    assert table[1].split()[:5] == [release, "succeeded", "-", "countdown", "admin"]
+    again = release_of(mlpack("task", "rerun", release, "--pinned"))
+    assert again != release
+    assert mlpack("task", "delete", again, "-y").stderr == f"{again} is being deleted\n"
+
+
+def test_a_job_that_fails_ends_with_7(mlpack: Mlpack, service: Service) -> None:
+    runner = Waiting()
+    mlpack.host = Host(runner)
+    jobs: list[str] = []
+
+    def fail() -> None:
+        jobs.extend(
+            name for kind, name in service.cluster.objects if kind == "Job" and name.startswith("countdown-sad")
+        )
+        service.cluster.pod(jobs[0], "Failed", exit_code=3)
+        service.cluster.end(jobs[0], "Failed")
+        service.until(lambda: stored(service, jobs[0]) == "failed", "failed")
+
+    def applied() -> None:
+        service.until(lambda: any("countdown-sad" in name for _, name in service.cluster.objects), "the Job")
+
+    runner.meanwhile = [applied, fail]
+    done = mlpack("task", "create", "countdown", *SET, "--set", "name=sad", "--wait", "-o", "json")
+    assert done.code == 7, done.stderr
+    assert done.json["findings"][0]["message"] == "container counter ended with exit code 3"
+    assert done.stderr.splitlines() == [f"{jobs[0]} created", "00:00  pending"]
+    answer = mlpack("task", "status", jobs[0], "-o", "json")
+    assert (answer.code, answer.json["status"]) == (7, "failed")
+
+
+def test_waiting_has_an_end(mlpack: Mlpack, service: Service) -> None:
+    release = release_of(mlpack("task", "create", "countdown", *SET))
+    mlpack.host = Host(Waiting())
+    done = mlpack("task", "status", release, "--watch", "--timeout", "90m")
+    assert done.code == 8
+    assert done.stderr.splitlines()[-2:] == [
+        f"error: {release} has not ended: it is pending",
+        f"hint: mlpack task status {release} --wait waits again",
+    ]
+    assert mlpack("task", "cancel", release).stderr == f"{release} is being stopped\n"
+    service.until(lambda: stored(service, release) == "deleted", "cancelled")
+    twice = mlpack("task", "cancel", release, "-o", "json")
+    assert (twice.code, twice.json["error"]["message"]) == (7, "the job has ended: it is deleted")
+
+
+def test_a_dry_run_prints_the_manifests(mlpack: Mlpack, service: Service, tmp_path: Path) -> None:
+    before = len(service.cluster.objects)
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(bodies.filled(creator="admin")), encoding="utf-8")
+    done = mlpack("task", "create", "-f", file, "--dry-run")
+    assert (done.code, done.stderr) == (0, "")
+    manifests = list(yaml.safe_load_all(done.stdout))
+    assert {item["kind"] for item in manifests} == {"Job", "PersistentVolumeClaim", "ConfigMap"}
+    names = mlpack("task", "create", "-f", file, "--dry-run", "-o", "name").stdout.split()
+    assert {name.partition("/")[0] for name in names} == {"job", "persistentvolumeclaim", "configmap"}
+    assert "secret-word" not in done.stdout
+    assert len(service.cluster.objects) == before
+
+
+def test_problems_of_values_have_their_lines(mlpack: Mlpack, service: Service, tmp_path: Path) -> None:
+    assert service
+    (tmp_path / "values.yaml").write_text(
+        "taskDef: digits\nname: demo\ndescription: x\ncreator: admin\nendpoints:\n- {endpoint: s3://x, type: dataset}\n"
+        "process:\n  train:\n    maxSteps: 5\n    saveStep: 1\n  export: {signatureMap: x}\n",
+        encoding="utf-8",
+    )
+    done = mlpack("task", "create", "-f", "values.yaml", "--set", "process.eval.batchSize=many")
+    assert done.code == 7
+    assert done.stderr.splitlines() == [
+        "values.yaml:9:15: /process/train/maxSteps: unknown key 'maxSteps' (did you mean 'maxStep'?)",
+        "--set process.eval.batchSize: /process/eval/batchSize: expected a whole number, found 'many'",
+        "error: 2 problems in the filled values",
+    ]
+    as_json = mlpack("task", "create", "-f", "values.yaml", "-o", "json").json["error"]["problems"]
+    assert (as_json[0]["line"], as_json[0]["column"]) == (9, 15)
+
+
+def test_the_same_key_makes_one_job(mlpack: Mlpack, service: Service) -> None:
+    assert service
+    first = release_of(mlpack("task", "create", "countdown", *SET, "--idempotency-key", "k"))
+    assert release_of(mlpack("task", "create", "countdown", *SET, "--idempotency-key", "k")) == first
+
+
+def test_a_list_has_a_limit(mlpack: Mlpack, service: Service) -> None:
+    assert service
+    for _ in range(2):
+        release_of(mlpack("task", "create", "countdown", *SET, "--set", "name=many"))
+    done = mlpack("task", "list", "--application", "many", "--limit", "1", "-o", "name")
+    assert (len(done.stdout.split()), done.stderr) == (1, "there are more than 1: --limit 0 lists all\n")
+    everything = mlpack("task", "list", "--application", "many", "--limit", "0", "-o", "json")
+    assert (len(everything.json), everything.stderr) == (2, "")
+    nothing = mlpack("task", "list", "--creator", "nobody")
+    assert (nothing.code, nothing.stdout, nothing.stderr) == (0, "", "no jobs\n")
+
+
+def test_a_token_is_read_from_a_file(mlpack: Mlpack, service: Service, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(service.tokens["viewer"] + "\n", encoding="utf-8")
+    assert mlpack("task", "list", "--token-file", tmp_path / "token").code == 0
+    refused = mlpack("task", "create", "countdown", *SET, "--token-file", tmp_path / "token")
+    assert (refused.code, refused.stderr) == (7, "error: expected the role user, found viewer\n")
+    missing = mlpack("task", "list", "--token-file", tmp_path / "no")
+    assert (missing.code, missing.stderr) == (6, f"error: {tmp_path}/no cannot be read: no such file or directory\n")
+
+
+def test_without_a_token_the_way_to_one_is_told(
+    mlpack: Mlpack, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert service
+    monkeypatch.delenv("MLPACK_TOKEN")
+    done = mlpack("task", "list")
+    assert (done.code, done.stderr.splitlines()[-1]) == (
+        7,
+        "hint: set MLPACK_TOKEN, or --token-file FILE: `mlpack serve token` on the server creates a token",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("create",), "a definition is missing"),
+        (("create", "x", "--dry-run", "--wait"), "--dry-run and --wait cannot be combined"),
+        (("create", "x", "--set", "a"), "--set a: expected PATH=VALUE, such as process.train.number=5"),
+        (("create", "x", "--set", "taskDef=y"), "/taskDef: expected 'x' as on the command line, found 'y'"),
+        (("create", "x", "--set", "a=1", "--set", "a.b=1"), "--set a.b: expected a to have keys, found the number 1"),
+        (("create", "-f", "list.yaml"), "list.yaml:1:1: expected a mapping, found a list"),
+        (("create", "-f", "broken.yaml"), "broken.yaml:1:4: not valid YAML"),
+        (("templates", "--revision", "1"), "--revision needs the name of one of the templates"),
+        (("status", "../x"), "invalid name '../x'"),
+        (("logs", "a b"), "invalid name 'a b'"),
+        (("list", "--timeout", "x"), "invalid duration 'x'"),
+        (("list", "--server", "http://h.example"), "http://h.example sends the token, and all values, without"),
+    ],
+)
+def test_invalid_usage_of_task(
+    mlpack: Mlpack, service: Service, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    assert service
+    (tmp_path / "list.yaml").write_text("- 1\n", encoding="utf-8")
+    (tmp_path / "broken.yaml").write_text("a: }\n", encoding="utf-8")
+    done = mlpack("task", *arguments)
+    assert done.code == 2
+    assert message in done.stderr
+    assert "mlp_" not in done.stderr
+
+
+def test_a_server_is_needed(mlpack: Mlpack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLPACK_SERVER", raising=False)
+    done = mlpack("task", "list")
+    assert (done.code, done.stderr) == (
+        2,
+        "error: a server is missing: --server URL, or MLPACK_SERVER in the environment\n",
+    )
+
+
+def test_deleting_asks(mlpack: Mlpack, service: Service) -> None:
+    assert service
+    done = mlpack("task", "delete", "x-1", "--storage", "delete")
+    assert (done.code, done.stdout) == (9, "")
+    assert "nothing was deleted" in done.stderr
+
+
+def test_the_first_job_of_the_documentation(live: tuple[Service, str], tmp_path: Path) -> None:
+    """Its lines run as they are, with the server and the token in the environment."""
+    document = (CHECKOUT / "docs/service.md").read_text(encoding="utf-8")
+    section = document.partition("## A first job\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+    assert [text.split()[0] for text in blocks] == ["cat", "mlpack"]
+    service, address = live
+    script = "\n".join(["set -e", *blocks]).replace("countdown", "first").replace("first-task", "countdown-task")
+    environment = {**os.environ, "MLPACK_SERVER": address, "MLPACK_TOKEN": service.tokens["developer"]}
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '"revision":1' in done.stdout
+    assert "kind: Job" in done.stdout
+    assert done.stderr.splitlines()[-1].endswith(" is being stopped")

@@ -1,0 +1,31 @@
+"""A task service that listens on this machine, with a cluster in memory."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from packager.service.api import app
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.service.api.conftest import Service
+
+
+@contextmanager
+def listening(service: Service) -> Iterator[str]:
+    """Serve until the end of the block, and give the address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(app.make(service.server), log_config=None, lifespan="on"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(60)
