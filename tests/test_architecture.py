@@ -41,6 +41,7 @@ OWNERS = {
     "jinja2": {"build/templating.py", "service/sandbox.py"},  # our own templates; those of others, in a sandbox
     "jsonschema": {"spec/validation.py"},
     "lightkube": {"service/kube.py"},
+    "markdown_it": {"base/markdown.py"},
     "litestar": {"service/api/"},
     "msgspec": {"base/values.py"},
     "rich": {"cli/drawing.py"},
@@ -204,7 +205,7 @@ def test_every_library_has_an_owner_and_is_declared() -> None:
     imported = {name.partition(".")[0] for module in MODULES for name in imports(module)}
     libraries = imported - set(sys.stdlib_module_names) - {"packager"}
     assert libraries - set(OWNERS) == set()
-    names = {"yaml": "pyyaml", "ruamel": "ruamel.yaml"}
+    names = {"yaml": "pyyaml", "ruamel": "ruamel.yaml", "markdown_it": "markdown-it-py"}
     assert {names.get(name, name) for name in libraries} == declared
 
 

@@ -185,6 +185,11 @@ def _packages(
         loaded = load(spec, settings)
         for path, note in loaded.sources.notes:
             tell(f"note: {spec.parent / path} {note}")
+        if loaded.documentation is not None:
+            from packager.spec.documentation import remarks
+
+            for remark in remarks(loaded.spec, loaded.sources, loaded.documentation):
+                tell(f"note: {remark}")
         if loaded.spec.downloads:
             from packager.app.downloads import with_downloads
 

@@ -243,6 +243,21 @@ class Download(Fields, frozen=True):
     ] = None
 
 
+class Section(Fields, frozen=True):
+    """A section of the README of each package."""
+
+    title: Annotated[OneLine, Meta(description="Its heading.", examples=["Dataset"])]
+    file: Annotated[
+        AssetPath,
+        Meta(
+            description="A Markdown file of at most 64 KiB. Its headings are moved below that of the section. Links to "
+            "what is in the package are kept, also to `files` and `assets`; other relative links become text, which "
+            "`mlpack lint` reports. Comments are left out, and HTML is shown as text.",
+            examples=["dataset.md"],
+        ),
+    ]
+
+
 class Secret(Fields, frozen=True):
     """An environment variable whose value is in a Secret of the namespace, and never in the package."""
 

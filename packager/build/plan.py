@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from packager.base.fields import Environment
+    from packager.spec.documentation import ReadmeSection
     from packager.spec.files import SourceFile
     from packager.spec.load import LoadedSpec
     from packager.spec.model import Image, Spec, Variant
@@ -127,6 +128,7 @@ class Plan(Value, frozen=True):
         overlays: In the spec's order.
         payload: Files that are copied as they are: path in the package, file on disk, whether it is executable.
         site: The components that are switched on, and values for them.
+        documentation: The sections at the end of the README.
         text: The spec file's bytes.
         about: What the inventory says beside the digests.
     """
@@ -140,6 +142,7 @@ class Plan(Value, frozen=True):
     overlays: tuple[PlannedOverlay, ...]
     payload: tuple[tuple[str, SourceFile, bool], ...]
     site: Selection
+    documentation: tuple[ReadmeSection, ...]
     text: bytes
     about: dict[str, Any]
 
@@ -264,6 +267,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
         overlays=tuple(_overlay(spec, variant, overlay, name, options) for overlay in overlays),
         payload=tuple(payload),
         site=options.site,
+        documentation=_documentation(loaded, variant),
         text=loaded.text,
         about={
             "manifest": 1,
@@ -303,6 +307,12 @@ def check_options(options: Options) -> None:
         raise UsageError(f"--root {shown(root)}: expected an absolute path without ':' and '..'")
     if registry is not None and not re.fullmatch(REGISTRY, registry):
         raise UsageError(f"--registry {shown(registry)}: expected a host, optionally with a port and a path")
+
+
+def _documentation(loaded: LoadedSpec, variant: Variant) -> tuple[ReadmeSection, ...]:
+    if loaded.documentation is None:
+        return ()
+    return tuple(loaded.documentation.sections(loaded.spec, variant, loaded.sources)[0])
 
 
 def _code(files: Sequence[SourceFile]) -> Iterator[CodePart]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.faults import Fault
 from packager.base.fields import Resources, text
-from packager.base.problems import similar
+from packager.base.problems import show, similar
 from packager.base.yamlio import MISREAD
 from packager.kubernetes import resources
 from packager.package import tarheader
@@ -41,6 +41,7 @@ def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     longest = max((spec.package_name(variant) for variant in spec.variants), key=len, default="")
     yield from _assets(spec.assets, sources.assets, longest)
     yield from _downloads(spec, sources.assets, longest)
+    yield from _documentation(spec)
     yield from environments.check(spec)
     yield from programs.check(spec)
     yield from _merged_resources(spec)
@@ -152,6 +153,18 @@ def _downloads(spec: Spec, files: Sequence[SourceFile], package: str) -> Iterato
             tarheader.of_file(normalized(f"{package}/{path}"), 0, 0o644, 0)
         except ContentError as error:
             yield Fault(("downloads", index, "path"), str(error), "use another path")
+
+
+def _documentation(spec: Spec) -> Iterator[Fault]:
+    """Titles and files that occur twice, and titles that are not seen."""
+    for index, entry in enumerate(spec.documentation):
+        place = ("documentation", index)
+        earlier = spec.documentation[:index]
+        if not entry.title.strip():
+            yield Fault((*place, "title"), f"expected a title, found {show(entry.title)}")
+        for key, values in (("title", [one.title for one in earlier]), ("file", [one.file for one in earlier])):
+            if (value := getattr(entry, key)) in values:
+                yield Fault((*place, key), f"duplicate {key} {show(value)}", "remove one of them")
 
 
 def _resources(container_resources: Resources, place: Location) -> Iterator[Fault]:

@@ -53,6 +53,7 @@ class SpecFiles(Value, frozen=True):
         left_out: The paths in folders of assets that are left out: see `packager.spec.excluded`.
         left_out_code: The same of a folder of code, or where a pattern matches.
         downloads: The paths of the files that a build fetches, below `assets`.
+        documentation: The Markdown files of the README's sections.
     """
 
     files: tuple[SourceFile, ...]
@@ -61,6 +62,7 @@ class SpecFiles(Value, frozen=True):
     left_out: tuple[str, ...] = ()
     left_out_code: tuple[str, ...] = ()
     downloads: tuple[str, ...] = ()
+    documentation: tuple[SourceFile, ...] = ()
 
     def code(self, lists: Collection[Location]) -> tuple[SourceFile, ...]:
         """Return the code that these lists of the spec name, each file once."""
@@ -100,6 +102,7 @@ def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
     for place, names in spec.code_lists():
         files += _code(root, place, names, add, faults, left_out_code)
     dockerfile = add(spec.image.dockerfile, ("image", "dockerfile")) if spec.image.dockerfile else None
+    pages = [add(entry.file, ("documentation", index, "file")) for index, entry in enumerate(spec.documentation)]
     assets: dict[str, SourceFile] = {}
     left_out: set[str] = set()
     for index, name in enumerate(spec.assets):
@@ -115,6 +118,7 @@ def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
         tuple(sorted(left_out - set(spec.assets))),
         tuple(sorted(left_out_code.difference(*(names for _, names in spec.code_lists())))),
         tuple(download.path for download in spec.downloads),
+        tuple(file for file in pages if file is not None),
     ), faults
 
 

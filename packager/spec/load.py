@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from packager.base.faults import Fault
     from packager.base.yamlio import Document, Location
+    from packager.spec.documentation import Documentation
     from packager.spec.validation import SchemaFault
 
 
@@ -33,6 +34,7 @@ class LoadedSpec(Value, frozen=True):
         text: Its bytes, as they travel in the package.
         sources: The files that the spec names.
         settings: What `--set` changed in it.
+        documentation: What the README's sections are made of; None without any.
     """
 
     spec: Spec
@@ -40,6 +42,7 @@ class LoadedSpec(Value, frozen=True):
     text: bytes
     sources: SpecFiles
     settings: tuple[Setting, ...]
+    documentation: Documentation | None = None
 
     @property
     def digest(self) -> str:
@@ -75,8 +78,14 @@ def load(path: Path, settings: Sequence[Setting] = ()) -> LoadedSpec:
         problems.extend(_problem(document, settings, fault) for fault in reliable)
         if sources.dockerfile:
             problems.extend(dockerfile.problems(path.parent / sources.dockerfile.name, sources))
+        sections = None
+        if sources.documentation:
+            from packager.spec import documentation  # noqa: PLC0415 - few specs have any
+
+            sections, section_problems = documentation.read(path.parent, spec, sources)
+            problems.extend(section_problems)
         if not problems:
-            return LoadedSpec(spec, path, text, sources, tuple(settings))
+            return LoadedSpec(spec, path, text, sources, tuple(settings), sections)
     raise _invalid(name, problems)
 
 

@@ -18,6 +18,7 @@ from packager.base.fields import (
     RelativePath,
     Resources,
     Secrets,
+    Section,
     Tag,
     Text,
     UseCase,
@@ -186,6 +187,11 @@ class Spec(Fields, frozen=True):
             description="Files that a build fetches into `assets`, with their digests. They are kept in a cache.",
             max_length=100,
         ),
+    ] = []
+
+    documentation: Annotated[
+        list[Section],
+        Meta(description="Sections at the end of the README of each package, from Markdown files.", max_length=20),
     ] = []
 
     def pairs(self) -> Iterator[tuple[int, str]]:
