@@ -36,7 +36,7 @@ OWNERS = {
     "fcntl": {"base/workfolder.py"},
     "gzip": {"package/archive.py"},
     "http": {"base/fetch.py", "base/rest.py"},  # downloads; requests with a token, which go to one host alone
-    "httpx2": {"service/kube.py"},
+    "httpx2": {"service/callbacks/transport.py", "service/kube.py"},  # lightkube raises its errors
     "isal": {"package/archive.py"},
     "jinja2": {"build/templating.py", "service/sandbox.py"},  # our own templates; those of others, in a sandbox
     "jsonschema": {"spec/validation.py"},

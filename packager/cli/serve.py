@@ -114,7 +114,8 @@ def migrate(config: ConfigFile = None, database: Database = None) -> None:
 
 
 def check(config: ConfigFile = None, database: Database = None) -> None:
-    """Check the configuration and the database; exit code 6 if a row is damaged."""
+    """Check the configuration and the database; exit code 2 for the former, 6 if a row is damaged."""
+    _service().signing_secret(_settings(config, database))
     store = _store(config, database)
     problems = store.check()
     for problem in problems:

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from packager.base import yamlio
 from packager.base.errors import UsageError, unreadable
 from packager.base.names import LABEL, LABEL_VALUE
+from packager.base.problems import show
 from packager.base.values import Fields, FieldsError, Meta, convert
 from packager.kubernetes.podsecurity import Level
+from packager.service.callbacks.addresses import read_allowed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.base.problems import Problem
+    from packager.base.yamlio import Document
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
+
+_URL = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+(/[A-Za-z0-9._~/-]*)?")
+
+
+class CallbacksConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where callbacks may go, and how they are signed."""
+
+    allow: list[str] = []
+    signing_secret_file: str | None = None
 
 
 class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -20,12 +38,19 @@ class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     listen: str = DEFAULT_LISTEN
     database: str | None = None
+    url: str | None = None
     name: Annotated[str, Meta(max_length=63, pattern=rf"^{LABEL_VALUE}$")] = "default"
     context: str | None = None
     namespace: Annotated[str, Meta(max_length=63, pattern=rf"^{LABEL}$")] | None = None
     pod_security: Level = Level.restricted
     storage_classes: dict[str, str] = {}
     node_selectors: dict[str, dict[str, str]] = {}
+    callbacks: CallbacksConfig = CallbacksConfig()
+
+    @property
+    def public_url(self) -> str:
+        """The address by which others reach the server."""
+        return (self.url or f"http://{self.listen}").rstrip("/")
 
 
 def read(path: Path | None) -> ServerConfig:
@@ -44,9 +69,22 @@ def read(path: Path | None) -> ServerConfig:
     if problems:
         raise UsageError(f"{path} is not valid", problems=problems)
     try:
-        return convert(document.data or {}, ServerConfig)
+        settings = convert(document.data or {}, ServerConfig)
     except FieldsError as error:
         raise UsageError(f"{path}: {error}") from None
+    if problems := list(_problems(document, settings)):
+        raise UsageError(f"{path} is not valid", problems=problems)
+    return settings
+
+
+def _problems(document: Document, settings: ServerConfig) -> Iterator[Problem]:
+    """Yield what no type can express."""
+    if settings.url is not None and not _URL.fullmatch(settings.url):
+        message = f"expected an address such as https://train.example.com, found {show(settings.url)}"
+        yield document.problem(("url",), message)
+    _, refused = read_allowed(settings.callbacks.allow)
+    for index, message in refused.items():
+        yield document.problem(("callbacks", "allow", index), message)
 
 
 def default_database() -> Path:

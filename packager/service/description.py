@@ -28,6 +28,9 @@ _TYPES = ("string", "integer", "number", "boolean", "quantity", "uri")
 _LEAF = re.compile(rf"\((Required|Optional)(?:: *({'|'.join(_TYPES)}))?\) *(.*)", re.DOTALL)
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s\x00-\x1f\x7f]+")
 
+EVENTS = ("pending", "running", "succeeded", "failed", "deleted")
+"""The statuses that an endpoint of type `event` can ask for."""
+
 ENVELOPE = {
     "taskDef": "name of the task definition",
     "description": "description of the job",
@@ -269,11 +272,23 @@ class _FilledChecker:
             rest = {key: value for key, value in item.items() if key != "type"} if literal else item
             if literal and "type" not in item and any(key == "type" and e.required for key, e in kind.entries):
                 self.add((*here, "type"), f"is missing: {literal}")
+        if literal == "event" and has_headers and isinstance(rest, dict) and "events" in rest:
+            rest = {key: value for key, value in rest.items() if key != "events"}
+            self._events((*here, "events"), item["events"])
         self.group(here, Group(entries, kind.required), rest, also)
         headers = item.get("headers") if isinstance(item, dict) and has_headers else None
         for key, value in headers.items() if isinstance(headers, dict) else ():
             if not isinstance(value, str):
                 self.add((*here, "headers", key), f"expected text, found {show(value)}")
+
+    def _events(self, here: Location, value: Any) -> None:
+        if not isinstance(value, list) or not value:
+            self.add(here, f"expected a list of {', '.join(EVENTS)}, found {show(value)}")
+            return
+        for index, word in enumerate(value):
+            if word not in EVENTS or word in value[:index]:
+                hint = similar(word, EVENTS) if isinstance(word, str) and word not in EVENTS else None
+                self.add((*here, index), f"expected one of {', '.join(EVENTS)}, each once, found {show(word)}", hint)
 
     def _scalar(self, here: Location, described: Leaf, value: Any) -> None:
         if isinstance(value, dict | list) or (described.type and not _ACCEPTS[described.type](value)):
@@ -389,6 +404,9 @@ def _schema_of_item(kind: Described) -> dict[str, Any]:
         schema["required"] = sorted({*schema.get("required", ()), "type"})
     if "endpoint" in schema["properties"]:
         schema["properties"]["headers"] = {"type": "object", "additionalProperties": {"type": "string"}}
+        if literal == "event":
+            words = {"type": "array", "items": {"enum": list(EVENTS)}, "minItems": 1, "uniqueItems": True}
+            schema["properties"]["events"] = words
     return schema
 
 

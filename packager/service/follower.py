@@ -77,6 +77,7 @@ class Follower:
         self._missing: dict[str, int] = {}
         self._pulse = asyncio.Event()
         self.generation = 0
+        self.on_change: list[Callable[[], None]] = []
 
     async def run(self) -> None:
         """Look after the jobs until cancelled."""
@@ -274,6 +275,8 @@ class Follower:
         self.generation += 1
         pulse, self._pulse = self._pulse, asyncio.Event()
         pulse.set()
+        for call in self.on_change:
+            call()
 
     async def wait_for_change(self, generation: int, seconds: float) -> bool:
         """Return True when the generation is another one, or False after some seconds."""

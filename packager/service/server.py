@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, ToolError
 from packager.service import config
+from packager.service.callbacks.addresses import read_allowed
+from packager.service.callbacks.courier import Courier
+from packager.service.callbacks.transport import Transport
 from packager.service.catalog import Catalog
 from packager.service.follower import Follower
 from packager.service.policy import Site
@@ -46,6 +49,8 @@ class Server:
         *,
         emit: Callable[[str], None],
         trusted: Caller | None = None,
+        transport: Transport | None = None,
+        signing_secret: bytes | None = None,
     ) -> None:
         self.name = settings.name
         self.store = store
@@ -57,7 +62,17 @@ class Server:
         self._renderer = Renderer()
         self.catalog = Catalog(store, self._renderer, site)
         self.follower = Follower(cluster, store, sealer, settings.name, self.namespace, self.log)
-        self.tasks = Tasks(self.catalog, cluster, self.follower, sealer, self.namespace)
+        allowed, _ = read_allowed(settings.callbacks.allow)
+        self.tasks = Tasks(self.catalog, cluster, self.follower, sealer, self.namespace, allowed)
+        self.courier = Courier(
+            store.outbox,
+            sealer,
+            transport or Transport(allowed),
+            url=settings.public_url,
+            secret=signing_secret,
+            log=self.log,
+        )
+        self.follower.on_change.append(self.courier.wake)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -71,6 +86,7 @@ class Server:
             loop.cancel()
             with suppress(asyncio.CancelledError):
                 await loop
+            await self.courier.close()
             await self.cluster.close()
             self.close()
 
@@ -82,7 +98,9 @@ class Server:
     async def _follow(self) -> None:
         while True:
             try:
-                await self.follower.run()
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self.follower.run())
+                    tasks.create_task(self.courier.run())
             except Exception as error:  # noqa: BLE001 - jobs are followed for as long as the server runs
                 self.log_bug(error)
             await asyncio.sleep(_RESTART_SECONDS)

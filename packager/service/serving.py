@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -11,6 +12,7 @@ import uvicorn
 from packager.base.errors import ToolError
 from packager.service import config, sealing
 from packager.service.api import app
+from packager.service.callbacks import signature
 from packager.service.kube import Cluster
 from packager.service.sealing import Sealer
 from packager.service.server import Server, open_store
@@ -22,6 +24,12 @@ if TYPE_CHECKING:
     from packager.service.config import ServerConfig
 
 _STOP_SECONDS = 10
+
+
+def signing_secret(settings: ServerConfig) -> bytes | None:
+    """Return what callbacks are signed with, if anything. Raises ToolError or UsageError."""
+    file = settings.callbacks.signing_secret_file
+    return signature.read_secret(Path(file).expanduser()) if file else None
 
 
 def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None], tell: Callable[[str], None]) -> None:
@@ -39,6 +47,7 @@ def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None],
         ClusterError: No cluster is configured.
     """
     host, port = config.address(settings.listen)
+    secret = signing_secret(settings)
     store = open_store(settings)
     variable = os.environ.get(sealing.VARIABLE)
     if variable:
@@ -51,7 +60,7 @@ def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None],
 
     async def serve() -> bool:
         cluster = Cluster.connect(settings.context)
-        server = Server(settings, store, cluster, Sealer(key), emit=emit, trusted=trusted)
+        server = Server(settings, store, cluster, Sealer(key), emit=emit, trusted=trusted, signing_secret=secret)
         shown = f"[{host}]" if ":" in host else host
         tell(f"serving http://{shown}:{port}, jobs in the namespace {server.namespace}, database {store.path}")
         if not is_open and not store.tokens():

@@ -9,6 +9,7 @@ from packager.base.errors import ClusterError, UnreachableError
 from packager.base.values import Value
 from packager.kubernetes.manifest import mapping
 from packager.service import definitions, policy, records, values
+from packager.service.callbacks import endpoints
 from packager.service.catalog import read_definition, template_text
 from packager.service.complaints import Complaint
 from packager.service.failures import Failure
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from packager.kubernetes.objects import Object
+    from packager.service.callbacks.addresses import Allowed
     from packager.service.catalog import Catalog
     from packager.service.follower import Follower
     from packager.service.kube import Cluster
@@ -44,13 +46,22 @@ class Prepared(Value, frozen=True):
 class Tasks:
     """The jobs of a server."""
 
-    def __init__(self, catalog: Catalog, cluster: Cluster, follower: Follower, sealer: Sealer, namespace: str) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 - what it connects
+        self,
+        catalog: Catalog,
+        cluster: Cluster,
+        follower: Follower,
+        sealer: Sealer,
+        namespace: str,
+        allowed: Allowed,
+    ) -> None:
         self._catalog = catalog
         self._store = catalog.store
         self._cluster = cluster
         self._follower = follower
         self._sealer = sealer
         self._namespace = namespace
+        self._allowed = allowed
 
     async def prepare(
         self, filled: Any, caller: Caller, *, dry_run: bool, revisions: tuple[int, int] | None = None
@@ -93,7 +104,7 @@ class Tasks:
             raise Failure("invalid-values", f"definition {name!r} not found", [complaint])
         definition = read_definition(row)
         creator = str(filled.get("creator") or caller.name)
-        complaints = definitions.value_complaints(definition, filled)
+        complaints = definitions.value_complaints(definition, filled) or endpoints.complaints(filled, self._allowed)
         if creator != caller.name and not caller.acts_for_others:
             complaints.append(Complaint("/creator", f"expected {caller.name!r}: only developers act for others"))
         if complaints:

@@ -55,6 +55,24 @@ def test_invalid_usage_of_serve(mlpack: Callable[..., Outcome], arguments: tuple
     assert message in done.stderr
 
 
+def test_a_faulty_configuration_is_told_by_a_check(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    config = tmp_path / "server.yaml"
+    config.write_text("callbacks:\n  allow: ['*']\n", encoding="utf-8")
+    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
+    expected = "expected a host, an address or a network such as 10.1.0.0/16, found '*'"
+    assert done.code == 2
+    assert f"{config}:2:11: {expected}\n" in done.stderr
+    config.write_text(f"callbacks:\n  signing_secret_file: {tmp_path}/secret\n", encoding="utf-8")
+    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
+    message = f"callbacks.signing_secret_file: {tmp_path}/secret cannot be read: no such file or directory"
+    assert (done.code, done.stderr) == (6, f"error: {message}\n")
+    (tmp_path / "secret").write_text("short", encoding="utf-8")
+    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
+    assert done.code == 2
+    assert f"{tmp_path}/secret: expected 24 to 64 bytes in base64" in done.stderr
+    assert not (tmp_path / "s.db").exists()
+
+
 def test_it_serves_until_it_is_stopped_though_the_cluster_is_away(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -6,6 +6,8 @@ import json
 import re
 import subprocess
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -16,6 +18,7 @@ from tests.service import bodies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from email.message import Message
     from pathlib import Path
 
     from tests.e2e.site import Site
@@ -26,6 +29,47 @@ PROGRAM = """\
       - name: main
         command: ["sh", "-c", 'echo "$GLOBALCFG"; echo "$DATASETCFG"; echo "$PROCESSCFG"; touch "$STORAGE/done"']
 """
+
+
+class Hooks(ThreadingHTTPServer):
+    """A receiver of callbacks; attribute: the headers and the body of each."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Hook)
+        self.got: list[tuple[Message, dict[str, Any]]] = []
+
+    @property
+    def endpoint(self) -> dict[str, Any]:
+        """The endpoint in filled values, with the headers of the original's example."""
+        url = f"http://127.0.0.1:{self.server_port}/v1/ml/train/callback"
+        return {"endpoint": url, "type": "event", "headers": {"x-api-key": "123qweasd"}}
+
+
+class Hook(BaseHTTPRequestHandler):
+    """One request to Hooks."""
+
+    def do_POST(self) -> None:
+        assert isinstance(self.server, Hooks)
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.server.got.append((self.headers, json.loads(body)))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        return
+
+
+@contextmanager
+def hooked() -> Iterator[Hooks]:
+    """Yield a receiver of callbacks."""
+    with Hooks() as hooks:
+        thread = Thread(target=hooks.serve_forever)
+        thread.start()
+        try:
+            yield hooks
+        finally:
+            hooks.shutdown()
+            thread.join()
 
 
 @contextmanager
@@ -96,20 +140,29 @@ def test_filled_values_run_as_a_job(site: Site, tmp_path: Path) -> None:
     selectors: dict[str, dict[str, str]] = {"kops.k8s.io/ml-instance=true": {}}
     config = tmp_path / "server.yaml"
     classes = {"aws-efs": f"aws-efs-{site.namespace}"}
-    config.write_text(json.dumps({"storage_classes": classes, "node_selectors": selectors}), encoding="utf-8")
+    settings = {"storage_classes": classes, "node_selectors": selectors, "callbacks": {"allow": ["127.0.0.1"]}}
+    config.write_text(json.dumps(settings), encoding="utf-8")
     repository, _, tag = MPI_IMAGE.rpartition(":")
     system = f"image:\n  repository: {repository}\n  tag: {tag}\n  pullPolicy: IfNotPresent\n"
     try:
-        with served(site, config) as client:
+        with hooked() as hooks, served(site, config) as client:
             registered = client.post("/v1/templates", json={"name": "digits-task", "template": template()})
             assert registered.status_code == 201, registered.text
             registered = client.post("/v1/definitions", json=bodies.definition(system_values=system))
             assert (registered.status_code, registered.json()["warnings"]) == (201, []), registered.text
-            made = client.post("/v1/jobs", json=bodies.filled())
+            endpoints = [*bodies.filled()["endpoints"][:1], hooks.endpoint]
+            made = client.post("/v1/jobs", json=bodies.filled(endpoints=endpoints))
             assert made.status_code == 201, made.text
             release = made.json()["release"]
             job = site.until(lambda: _ended(client, release), "the end of the job")
             assert (job["status"], job["reason"]) == ("succeeded", None), job
+            site.until(lambda: len(hooks.got) == 2, "two callbacks")
+            assert [headers["x-api-key"] for headers, _ in hooks.got] == ["123qweasd"] * 2
+            keys = ("status", "task_id", "task_def", "creator")
+            assert [tuple(body[key] for key in keys) for _, body in hooks.got] == [
+                ("pending", release, "digits", "ada"),
+                ("succeeded", release, "digits", "ada"),
+            ]
             log = client.get(f"/v1/jobs/{release}/logs").text.splitlines()
             of_all, data, process = map(json.loads, log)
             assert (of_all["release"], of_all["creator"], of_all["application"]) == (release, "ada", "demo")

@@ -39,6 +39,21 @@ def test_a_configuration_is_read(tmp_path: Path) -> None:
     assert settings.node_selectors == {"a=b": {"c": "d"}}
 
 
+def test_where_callbacks_may_go_is_checked_entry_by_entry(tmp_path: Path) -> None:
+    path = tmp_path / "server.yaml"
+    path.write_text("url: train\ncallbacks:\n  allow: [a.example, 10.0.0.1/8, 10.0.0.0/8, '*']\n", encoding="utf-8")
+    with pytest.raises(MlpackError, match="is not valid") as raised:
+        config.read(path)
+    assert [(problem.line, problem.column, problem.message) for problem in raised.value.problems] == [
+        (1, 6, "expected an address such as https://train.example.com, found 'train'"),
+        (3, 22, "expected a host, an address or a network such as 10.1.0.0/16, found '10.0.0.1/8'"),
+        (3, 46, "expected a host, an address or a network such as 10.1.0.0/16, found '*'"),
+    ]
+    path.write_text("callbacks: {allow: [a.example], signing_secret_file: s}\n", encoding="utf-8")
+    settings = config.read(path)
+    assert (settings.callbacks.allow, settings.public_url) == (["a.example"], "http://127.0.0.1:8080")
+
+
 @pytest.mark.parametrize(
     ("listen", "address"), [("127.0.0.1:80", ("127.0.0.1", 80)), ("[::1]:8080", ("::1", 8080)), ("h:0", ("h", 0))]
 )

@@ -98,6 +98,23 @@ class JobEvent(Fields, frozen=True, kw_only=True):
     time: str
 
 
+class Callback(Fields, frozen=True, kw_only=True):
+    """A callback: what was told to an endpoint, and what has become of it."""
+
+    id: str
+    endpoint: int
+    url: str
+    sequence: int
+    status: str
+    state: str
+    attempts: int
+    code: int | None
+    error: str | None
+    created: str
+    last_try: str | None
+    next_try: str | None
+
+
 class Token(Fields, frozen=True, kw_only=True):
     """A token, without its text."""
 
@@ -163,6 +180,13 @@ class EventList(Fields, frozen=True, kw_only=True):
     next: str | None = None
 
 
+class CallbackList(Fields, frozen=True, kw_only=True):
+    """A list of callbacks."""
+
+    items: list[Callback]
+    next: str | None = None
+
+
 class TokenList(Fields, frozen=True, kw_only=True):
     """A list of tokens."""
 
@@ -200,6 +224,11 @@ def job(row: Row) -> Job:
         pods=json.loads(row["pods"]),
         findings=json.loads(row["findings"]),
     )
+
+
+def callback(row: Row) -> Callback:
+    """Return the callback in a row."""
+    return Callback(**{key: row[key] for key in Callback.__struct_fields__})
 
 
 def token(row: Row) -> Token:

@@ -13,7 +13,7 @@ from litestar.openapi import OpenAPIConfig
 
 from packager import __version__
 from packager.base.errors import MlpackError, UnreachableError
-from packager.service.api import events, jobs, registry, system
+from packager.service.api import callbacks, events, jobs, registry, system
 from packager.service.api.access import AnyRequest, server_of
 from packager.service.failures import RETRY_SECONDS, TITLES, Failure
 from packager.service.kube import RefusedError
@@ -82,7 +82,14 @@ def make(server: Server) -> Litestar:
             yield
 
     return Litestar(
-        route_handlers=[*registry.HANDLERS, *jobs.HANDLERS, *events.HANDLERS, *system.HANDLERS, _openapi],
+        route_handlers=[
+            *registry.HANDLERS,
+            *jobs.HANDLERS,
+            *callbacks.HANDLERS,
+            *events.HANDLERS,
+            *system.HANDLERS,
+            _openapi,
+        ],
         state=State({"server": server}),
         lifespan=[lifespan],
         before_request=_require_json,

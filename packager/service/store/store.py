@@ -16,7 +16,7 @@ from sqlalchemy.pool import QueuePool
 
 from packager.base.errors import MlpackError, ToolError, reason
 from packager.base.values import Value
-from packager.service.store import migration
+from packager.service.store import migration, outbox
 from packager.service.store.tables import definitions, events, jobs, meta, requests, templates, tokens
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ class Store:
             raise ToolError(f"the database {path} cannot be opened: {reason(error)}") from None
         self._engine = create_engine(f"sqlite:///{path}", poolclass=QueuePool, pool_size=8, max_overflow=8)
         event.listen(self._engine, "connect", _prepare)
+        self.outbox = outbox.Outbox(self._writing, self._reading)
         try:
             with self._writing() as connection:
                 self.was_migrated = migration.upgrade(connection)
@@ -319,17 +320,20 @@ class Store:
         with self._writing() as connection:
             connection.execute(insert(jobs).values(**whole))
             first = {"status": whole["status"], "reason": "Created", "actor": actor}
-            self._add_event(connection, str(row["release"]), first)
+            added = self._add_event(connection, str(row["release"]), first)
+            outbox.announce(connection, whole, added, None)
             if request := answer(whole):
                 self._finish(connection, request)
         return whole
 
     @staticmethod
-    def _add_event(connection: Connection, release: str, fields: Row) -> None:
+    def _add_event(connection: Connection, release: str, fields: Row) -> Row:
         last = connection.execute(
             select(events.c.sequence).where(events.c.release == release).order_by(events.c.sequence.desc()).limit(1)
         ).scalar()
-        connection.execute(insert(events).values(release=release, sequence=(last or 0) + 1, time=now(), **fields))
+        added = {"release": release, "sequence": (last or 0) + 1, "time": now(), **fields}
+        connection.execute(insert(events).values(**added))
+        return added
 
     def job(self, release: str) -> Row | None:
         """Return a job."""
@@ -389,11 +393,10 @@ class Store:
                 connection.execute(update(jobs).where(jobs.c.release == release).values(**changes))
             is_event = bool({"status", "reason"} & changes.keys())
             if is_event:
-                self._add_event(
-                    connection,
-                    release,
-                    {key: fields.get(key, before[key]) for key in ("status", "reason", "message")},
-                )
+                after = {**before, **changes}
+                told = {key: after[key] for key in ("status", "reason", "message")}
+                added = self._add_event(connection, release, told)
+                outbox.announce(connection, after, added, before["status"])
             return is_event
 
     def settle(self, release: str) -> None:
@@ -402,8 +405,9 @@ class Store:
             connection.execute(update(jobs).where(jobs.c.release == release).values(goal="run"))
 
     def remove_job(self, release: str) -> None:
-        """Remove a job and its events."""
+        """Remove a job and its events; callbacks that are to be sent stay until they are."""
         with self._writing() as connection:
+            self.outbox.forget(connection, release)
             connection.execute(delete_from(jobs).where(jobs.c.release == release))
 
     def events(self, release: str | None, after: int = 0, limit: int = 1000) -> list[Row]:

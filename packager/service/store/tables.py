@@ -132,3 +132,27 @@ requests = Table(
     Column("created", Text, nullable=False),
     sqlite_strict=True,
 )
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("release", Text, nullable=False),  # of a job that may be deleted since
+    Column("endpoint", Integer, nullable=False),  # its index in the filled values
+    Column("sequence", Integer, nullable=False),  # of the event
+    Column("status", Text, nullable=False),  # of the job, as it is told
+    Column("url", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("secrets", LargeBinary, nullable=False),  # the job's headers, encrypted
+    Column("state", Text, nullable=False),  # waiting, delivered, given-up, gone
+    Column("attempts", Integer, nullable=False),
+    Column("code", Integer),
+    Column("error", Text),
+    Column("created", Text, nullable=False),
+    Column("last_try", Text),
+    Column("next_try", Text),
+    Index("deliveries_by_place", "release", "endpoint", "sequence"),
+    Index("deliveries_by_time", "state", "next_try"),
+    sqlite_strict=True,
+)

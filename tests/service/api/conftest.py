@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -8,6 +9,7 @@ import pytest
 from litestar.testing import TestClient
 
 from packager.service.api import app
+from packager.service.callbacks.transport import Reply
 from packager.service.config import ServerConfig
 from packager.service.sealing import Sealer
 from packager.service.server import Server
@@ -19,6 +21,22 @@ from tests.service.fake import FakeCluster
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+
+class Endpoints:
+    """A transport to endpoints in memory: what they answer, and what they were told."""
+
+    def __init__(self) -> None:
+        self.code = 200
+        self.got: list[tuple[str, dict[str, str], dict[str, Any]]] = []
+
+    async def post(self, url: str, headers: dict[str, str], body: bytes) -> Reply:
+        self.got.append((url, headers, json.loads(body)))
+        return Reply(self.code)
+
+    async def close(self) -> None:
+        return
+
 
 COUNTDOWN = {
     "name": "countdown",
@@ -43,8 +61,18 @@ class Service:
             storage_classes={"aws-efs": "shared"}, node_selectors={"kops.k8s.io/ml-instance=true": {}}
         )
         caller = Caller("anonymous", "admin", is_trusted=True) if trusted else None
+        self.endpoints = Endpoints()
         cluster: Any = self.cluster
-        self.server = Server(settings, store, cluster, Sealer(b"k" * 32), emit=self.log.append, trusted=caller)
+        transport: Any = self.endpoints
+        self.server = Server(
+            settings,
+            store,
+            cluster,
+            Sealer(b"k" * 32),
+            emit=self.log.append,
+            trusted=caller,
+            transport=transport,
+        )
         base = "http://127.0.0.1" if trusted else "http://testserver.local"
         self.client = TestClient(app.make(self.server), base_url=base)
 

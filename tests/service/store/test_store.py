@@ -19,7 +19,8 @@ def test_the_first_schema_is_what_was_released(tmp_path: Path) -> None:
     rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name")
     tables = {name for name, _ in rows if not name.startswith("sqlite_")}
     assert tables == {
-        "alembic_version", "definitions", "definitions_by_template", "job_events", "jobs", "jobs_by_creation",
+        "alembic_version", "definitions", "definitions_by_template", "deliveries", "deliveries_by_place",
+        "deliveries_by_time", "job_events", "jobs", "jobs_by_creation",
         "jobs_by_status", "meta", "requests", "templates", "tokens",
     }  # fmt: skip
     columns = [row[1] for row in connection.execute("PRAGMA table_info(jobs)")]

@@ -1,0 +1,1 @@
+"""Callbacks: tells the endpoints of a job what becomes of it."""

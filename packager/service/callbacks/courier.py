@@ -1,0 +1,187 @@
+"""Sends the callbacks of the outbox: in order for each endpoint of a job, again until they arrive or are given up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from packager import __version__
+from packager.service.callbacks.signature import sign
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from packager.service.callbacks.transport import Reply, Transport
+    from packager.service.sealing import Sealer
+    from packager.service.store.outbox import Outbox, Row
+
+SCHEDULE = (5.0, 30.0, 120.0, 600.0, 1_800.0, 7_200.0, 21_600.0, 43_200.0)
+"""The longest that each further attempt waits, in seconds; a random part of it is waited ("full jitter")."""
+
+AT_ONCE = 20
+"""How many requests are made at a time."""
+
+AT_ONCE_TO_A_HOST = 2
+"""How many of them to one host."""
+
+_LONGEST_WISH = 3_600.0
+"""How long an endpoint can ask to wait."""
+
+_LOOK_SECONDS = 5.0
+"""How often the outbox is looked into when nothing calls for it: another server may have written into it."""
+
+_STOP_SECONDS = 10.0
+_RANDOM = secrets.SystemRandom()
+_GONE = 410
+
+
+def as_text(moment: datetime) -> str:
+    """Return a time as the database has it."""
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+class Courier:
+    """Sends what is in the outbox.
+
+    Args:
+        outbox: What is to be sent.
+        sealer: Decrypts the headers of endpoints.
+        transport: Sends.
+        url: The address of the server, for the links in callbacks.
+        secret: Signs them, if there is one.
+        log: Writes a line of the log.
+        clock: Returns the time.
+        part: Returns a random number from 0 to 1.
+    """
+
+    def __init__(  # noqa: PLR0913 - what it connects
+        self,
+        outbox: Outbox,
+        sealer: Sealer,
+        transport: Transport,
+        *,
+        url: str,
+        secret: bytes | None = None,
+        log: Callable[[str], None],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        part: Callable[[], float] = _RANDOM.random,
+    ) -> None:
+        self._outbox = outbox
+        self._sealer = sealer
+        self._transport = transport
+        self._url = url.rstrip("/")
+        self._secret = secret
+        self._log = log
+        self._clock = clock
+        self._part = part
+        self._wake = asyncio.Event()
+        self._under_way: dict[tuple[str, int], str] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def wake(self) -> None:
+        """Look into the outbox now."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Send until cancelled; what is under way then has 10 s to end."""
+        try:
+            while True:
+                self._wake.clear()
+                await self.start_due()
+                try:
+                    async with asyncio.timeout(await self._pause()):
+                        await self._wake.wait()
+                except TimeoutError:
+                    pass
+        finally:
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=_STOP_SECONDS)
+
+    async def _pause(self) -> float:
+        if self._tasks:
+            return _LOOK_SECONDS  # the end of each of them wakes us
+        time = await asyncio.to_thread(self._outbox.next_time)
+        if time is None:
+            return _LOOK_SECONDS
+        seconds = (datetime.fromisoformat(time) - self._clock()).total_seconds()
+        return min(max(seconds, 0.0), _LOOK_SECONDS)
+
+    async def start_due(self) -> None:
+        """Begin to send all that is due and within the limits."""
+        while free := AT_ONCE - len(self._under_way):
+            counts = Counter(self._under_way.values())
+            busy = [host for host, count in counts.items() if count >= AT_ONCE_TO_A_HOST]
+            time, under_way = as_text(self._clock()), list(self._under_way)
+            rows = await asyncio.to_thread(self._outbox.due, time, busy, under_way, free)
+            chosen = []
+            for row in rows:
+                if counts[row["host"]] < AT_ONCE_TO_A_HOST:
+                    counts[row["host"]] += 1
+                    chosen.append(row)
+            for row in chosen:
+                self._under_way[row["release"], row["endpoint"]] = row["host"]
+                task = asyncio.create_task(self._deliver(row))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            if not chosen:
+                return
+
+    async def deliver_due(self) -> None:
+        """Send all that is due now, and what becomes due by that, and wait until it was answered."""
+        await self.start_due()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+            await self.start_due()
+
+    async def _deliver(self, row: Row) -> None:
+        try:
+            answer = await self._transport.post(row["url"], *self._request(row))
+            fields = self._outcome(row, answer)
+            await asyncio.to_thread(self._outbox.settle, row, fields)
+            if fields["state"] != "delivered":
+                self._log(f"{row['release']}: callback {row['id']}: {fields['error']}; {fields['state']}")
+        except Exception as error:  # noqa: BLE001 - the others are sent all the same, and this one later
+            self._log(f"{row['release']}: callback {row['id']}: {type(error).__name__}: {error}")
+            await asyncio.sleep(_LOOK_SECONDS)
+        finally:
+            self._under_way.pop((row["release"], row["endpoint"]), None)
+            self.wake()
+
+    def _request(self, row: Row) -> tuple[dict[str, str], bytes]:
+        """Return the headers and the body of a callback. Raises ToolError if the headers cannot be decrypted."""
+        own: dict[str, str] = self._sealer.open(row["secrets"], row["release"]).get(str(row["endpoint"]), {})
+        content = {**json.loads(row["body"]), "job": f"{self._url}/v1/jobs/{row['release']}"}
+        body = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+        seconds = int(self._clock().timestamp())
+        ours = {
+            "Content-Type": "application/json",
+            "User-Agent": f"mlpack/{__version__}",
+            "webhook-id": row["id"],
+            "webhook-timestamp": str(seconds),
+        }
+        if self._secret is not None:
+            ours["webhook-signature"] = sign(self._secret, row["id"], seconds, body)
+        names = {name.lower() for name in (*ours, "content-length")}
+        return {**{name: value for name, value in own.items() if name.lower() not in names}, **ours}, body
+
+    def _outcome(self, row: Row, answer: Reply) -> dict[str, Any]:
+        """Return what is stored of an attempt."""
+        time, attempts = self._clock(), row["attempts"] + 1
+        fields = {"attempts": attempts, "code": answer.code, "last_try": as_text(time), "next_try": None}
+        if answer.code is not None and 200 <= answer.code < 300:
+            return {**fields, "state": "delivered", "error": None}
+        error = answer.error or f"the endpoint has answered {answer.code}"
+        if answer.code == _GONE:
+            return {**fields, "state": "gone", "error": error}
+        if attempts > len(SCHEDULE):
+            return {**fields, "state": "given-up", "error": error}
+        pause = max(SCHEDULE[attempts - 1] * self._part(), min(answer.retry_after or 0.0, _LONGEST_WISH))
+        return {**fields, "state": "waiting", "error": error, "next_try": as_text(time + timedelta(seconds=pause))}
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._transport.close()

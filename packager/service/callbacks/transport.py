@@ -1,0 +1,163 @@
+"""Sends one request to an endpoint, through httpx, and reads its answer. Neither is to be trusted.
+
+The host's name is resolved here, and the connection goes to the addresses that were checked, so a second answer of the
+name server changes nothing. No redirect is followed, no proxy used, no cookie kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+import httpx2
+
+from packager.base.values import Value
+from packager.service.callbacks import addresses
+from packager.service.callbacks.addresses import IP, InvalidAddressError
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from packager.service.callbacks.addresses import Allowed, Receiver
+
+SECONDS = 10.0
+"""How long a request may take, from its name to its answer."""
+
+_CONNECT_SECONDS = 3.0
+_MOST_BYTES = 4 << 10
+_MOST_ADDRESSES = 4
+_RESOLVERS = 20
+
+
+class Reply(Value, frozen=True):
+    """What an endpoint has answered.
+
+    Attributes:
+        code: The HTTP status; None without an answer.
+        error: Why there is none.
+        retry_after: The seconds that it asks to wait.
+    """
+
+    code: int | None = None
+    error: str | None = None
+    retry_after: float | None = None
+
+
+class Transport:
+    """Sends requests to the addresses that are allowed.
+
+    Args:
+        allowed: Which are, beside those of the Internet.
+        resolve: Returns the addresses of a host; those of the system without it. Raises OSError.
+        tls: Which certificates are valid; those of the system without it.
+        seconds: How long a request may take.
+    """
+
+    def __init__(
+        self,
+        allowed: Allowed,
+        *,
+        resolve: Callable[[str, int], Awaitable[list[IP]]] | None = None,
+        tls: ssl.SSLContext | None = None,
+        seconds: float = SECONDS,
+    ) -> None:
+        self.allowed = allowed
+        self._resolvers = ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="resolver")
+        self._resolve = resolve or self._ask_system
+        self._seconds = seconds
+        limits = httpx2.Limits(max_keepalive_connections=0)
+        self._http = httpx2.AsyncHTTPTransport(verify=tls or True, limits=limits)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._resolvers.shutdown(wait=False, cancel_futures=True)
+        await self._http.aclose()
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        """Send a body, and return what comes back. It is an answer too that there is none."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                target = addresses.parse(url, self.allowed)
+                return await self._post(target, await self._addresses(target), headers, body)
+        except InvalidAddressError as error:
+            return Reply(error=str(error))
+        except TimeoutError:
+            return Reply(error=f"no answer in {self._seconds:g} s")
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError) as error:
+            return Reply(error=str(error)[:300] or type(error).__name__)
+
+    async def _addresses(self, target: Receiver) -> list[IP]:
+        if target.address:
+            return addresses.check(target.host, [target.address], self.allowed)
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                known = await self._resolve(target.host, target.port)
+        except (OSError, TimeoutError):
+            raise InvalidAddressError(f"the name server does not know {target.host}") from None
+        return addresses.check(target.host, known, self.allowed)[:_MOST_ADDRESSES]
+
+    async def _ask_system(self, host: str, port: int) -> list[IP]:
+        """Ask in a thread of our own: a name server that takes its time must not take those of the database."""
+        loop = asyncio.get_running_loop()
+        asked = loop.run_in_executor(self._resolvers, _system_addresses, host, port)
+        return await asked
+
+    async def _post(self, target: Receiver, hosts: list[IP], headers: Mapping[str, str], body: bytes) -> Reply:
+        for address in hosts:
+            try:
+                return await self._post_to(address, target, headers, body)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                if address == hosts[-1]:
+                    reason = str(error)[:300] or "timed out"
+                    return Reply(error=f"{target.host} cannot be reached: {reason}")
+        return Reply(error=f"{target.host} has no address")
+
+    async def _post_to(self, address: IP, target: Receiver, headers: Mapping[str, str], body: bytes) -> Reply:
+        host = f"[{address}]" if address.version == 6 else str(address)
+        request = httpx2.Request(
+            "POST",
+            f"{target.scheme}://{host}:{target.port}{target.path}",
+            headers=[(b"Host", target.authority.encode()), *((k.encode(), v.encode()) for k, v in headers.items())],
+            content=body,
+            extensions={
+                "sni_hostname": target.host,
+                "timeout": {
+                    "connect": _CONNECT_SECONDS,
+                    "read": self._seconds,
+                    "write": self._seconds,
+                    "pool": self._seconds,
+                },
+            },
+        )
+        response = await self._http.handle_async_request(request)
+        try:
+            size = 0
+            async for chunk in response.aiter_raw():
+                size += len(chunk)
+                if size >= _MOST_BYTES:
+                    break
+        finally:
+            await response.aclose()
+        return Reply(response.status_code, retry_after=_retry_after(response.headers.get("retry-after", "")))
+
+
+def _system_addresses(host: str, port: int) -> list[IP]:
+    known = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in known))
+
+
+def _retry_after(text: str) -> float | None:
+    """Return the seconds in a header Retry-After, which has them or a date; None if it has neither."""
+    if text.isascii() and text.isdecimal() and len(text) < 10:
+        return float(text)
+    try:
+        date = parsedate_to_datetime(text)
+        return max(0.0, (date.astimezone(UTC) - datetime.now(UTC)).total_seconds())
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,194 @@
+"""The statements on the outbox: which callbacks are to be sent, and what has become of each.
+
+A row is written in the transaction that changes a job's status. Rows do not refer to their job: what is to be said of a
+job that was deleted is said after it is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, delete, func, insert, or_, select, tuple_, update
+
+from packager.service.store.tables import deliveries, jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from contextlib import AbstractContextManager
+
+    from sqlalchemy import Connection
+
+    Row = dict[str, Any]
+
+ORIGINAL = ("pending", "succeeded", "failed", "deleted")
+"""The statuses that an endpoint is told unless it asks for others."""
+
+_WORDS = {"queued": "pending"}
+"""A status for which receivers have another word."""
+
+
+def announce(connection: Connection, job: Mapping[str, Any], event: Mapping[str, Any], before: str | None) -> None:
+    """Write a row for each endpoint that asks for the status that a job has got.
+
+    Args:
+        connection: The transaction that changes the status.
+        job: The job, changed.
+        event: The event, with its sequence and time.
+        before: The status that the job had.
+    """
+    word = _WORDS.get(job["status"], job["status"])
+    if before is not None and word == _WORDS.get(before, before):
+        return
+    rows = [
+        {
+            "id": f"msg_{secrets.token_hex(12)}",
+            "release": job["release"],
+            "endpoint": index,
+            "sequence": event["sequence"],
+            "status": word,
+            "url": item["endpoint"],
+            "host": _host(item["endpoint"]),
+            "body": _body(word, job, event),
+            "secrets": job["secrets"],
+            "state": "waiting",
+            "attempts": 0,
+            "created": event["time"],
+            "next_try": event["time"],
+        }
+        for index, item in _endpoints(job)
+        if word in (item.get("events") or ORIGINAL)
+    ]
+    if not rows:
+        return
+    gone = select(deliveries.c.endpoint).where(deliveries.c.release == job["release"], deliveries.c.state == "gone")
+    left = {int(row[0]) for row in connection.execute(gone)}
+    for row in rows:
+        state = {"state": "gone", "next_try": None} if row["endpoint"] in left else {}
+        connection.execute(insert(deliveries).values({**row, **state}))
+
+
+def _endpoints(job: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]]]:
+    items = json.loads(job["filled"]).get("endpoints")
+    return [
+        (index, item)
+        for index, item in enumerate(items if isinstance(items, list) else ())
+        if isinstance(item, dict) and item.get("type") == "event" and isinstance(item.get("endpoint"), str)
+    ]
+
+
+def _host(url: str) -> str:
+    """Return by what requests to one host are counted."""
+    authority = url.partition("://")[2].partition("/")[0].partition("?")[0].lower()
+    return authority if authority.endswith("]") else authority.rpartition(":")[0] or authority
+
+
+def _body(word: str, job: Mapping[str, Any], event: Mapping[str, Any]) -> str:
+    body = {
+        "status": word,
+        "task_id": job["release"],
+        "task_def": job["definition"],
+        "creator": job["creator"],
+        "application": job["application"],
+        "sequence": event["sequence"],
+        "reason": event.get("reason"),
+        "message": event.get("message"),
+        "time": event["time"],
+        **{key: job[key] for key in ("created", "started", "ended")},
+    }
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+
+
+class Outbox:
+    """The callbacks of a server's jobs.
+
+    Args:
+        writing: Begins a transaction that writes.
+        reading: Begins one that reads.
+    """
+
+    def __init__(
+        self,
+        writing: Callable[[], AbstractContextManager[Connection]],
+        reading: Callable[[], AbstractContextManager[Connection]],
+    ) -> None:
+        self._writing = writing
+        self._reading = reading
+
+    def due(self, time: str, busy: Collection[str], under_way: Collection[tuple[str, int]], limit: int) -> list[Row]:
+        """Return callbacks that are to be sent now: for each endpoint of a job, the first one that waits.
+
+        Args:
+            time: The time.
+            busy: Hosts that take no more.
+            under_way: Releases and endpoints that something is being sent to.
+            limit: How many at most.
+        """
+        statement = self._heads().where(deliveries.c.next_try <= time).order_by(deliveries.c.next_try).limit(limit)
+        if busy:
+            statement = statement.where(deliveries.c.host.not_in(list(busy)))
+        if under_way:
+            place = tuple_(deliveries.c.release, deliveries.c.endpoint)
+            statement = statement.where(place.not_in(list(under_way)))
+        with self._reading() as connection:
+            return [dict(row) for row in connection.execute(statement).mappings()]
+
+    def next_time(self) -> str | None:
+        """Return when the next callback is to be sent; None if none waits."""
+        heads = self._heads().subquery()
+        with self._reading() as connection:
+            return connection.execute(select(func.min(heads.c.next_try))).scalar()
+
+    @staticmethod
+    def _heads() -> Any:
+        earlier = deliveries.alias()
+        waits_behind = (
+            select(earlier.c.id)
+            .where(
+                earlier.c.release == deliveries.c.release,
+                earlier.c.endpoint == deliveries.c.endpoint,
+                earlier.c.state == "waiting",
+                earlier.c.sequence < deliveries.c.sequence,
+            )
+            .exists()
+        )
+        return select(deliveries).where(deliveries.c.state == "waiting", ~waits_behind)
+
+    def settle(self, row: Row, fields: Mapping[str, Any]) -> None:
+        """Store what an attempt has come to; what is settled of a job that was deleted is removed.
+
+        Args:
+            row: The callback.
+            fields: What changes: state, attempts, code, error, last_try, next_try. `gone` is said of all that waits.
+        """
+        same = and_(deliveries.c.release == row["release"], deliveries.c.endpoint == row["endpoint"])
+        is_known = select(jobs.c.release).where(jobs.c.release == deliveries.c.release).exists()
+        with self._writing() as connection:
+            connection.execute(update(deliveries).where(deliveries.c.id == row["id"]).values(**fields))
+            if fields["state"] == "gone":
+                others = update(deliveries).where(same, deliveries.c.state == "waiting")
+                connection.execute(others.values(state="gone", next_try=None))
+            if fields["state"] != "waiting":
+                connection.execute(delete(deliveries).where(same, deliveries.c.state != "waiting", ~is_known))
+
+    def of_job(self, release: str) -> list[Row]:
+        """Return the callbacks of a job, by sequence and endpoint."""
+        statement = select(deliveries).where(deliveries.c.release == release)
+        with self._reading() as connection:
+            rows = connection.execute(statement.order_by(deliveries.c.sequence, deliveries.c.endpoint)).mappings()
+            return [dict(row) for row in rows]
+
+    def redeliver(self, release: str, identifier: str, time: str) -> Row | None:
+        """Have a callback sent again, with all attempts that a new one has; return it, or None if there is none."""
+        which = and_(deliveries.c.release == release, deliveries.c.id == identifier)
+        with self._writing() as connection:
+            connection.execute(update(deliveries).where(which).values(state="waiting", attempts=0, next_try=time))
+            row = connection.execute(select(deliveries).where(which)).mappings().first()
+            return dict(row) if row else None
+
+    @staticmethod
+    def forget(connection: Connection, release: str) -> None:
+        """Remove the callbacks of a job that is being removed, but for those that still wait."""
+        done = or_(deliveries.c.state != "waiting", deliveries.c.next_try.is_(None))
+        connection.execute(delete(deliveries).where(deliveries.c.release == release, done))

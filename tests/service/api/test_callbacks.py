@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.service import bodies
+
+if TYPE_CHECKING:
+    from tests.service.api.conftest import Service
+
+HOOK = {"endpoint": "https://hooks.example.com/cb", "type": "event", "headers": {"x-api-key": "123qweasd"}}
+
+
+def filled(*hooks: dict[str, Any]) -> dict[str, Any]:
+    return bodies.filled(endpoints=[{"endpoint": "s3://bucket/digits/", "type": "dataset"}, *hooks])
+
+
+def created(service: Service, *hooks: dict[str, Any], role: str = "developer") -> str:
+    values = {**filled(*(hooks or (HOOK,))), "creator": role}
+    answer = service.post("/v1/jobs", values, role)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["release"])
+
+
+def test_an_endpoint_is_told_of_a_job_from_its_beginning_to_its_end(digits: Service) -> None:
+    release = created(digits)
+    digits.until(lambda: ("Job", release) in digits.cluster.objects, "the Job")
+    digits.cluster.pod(release, "Succeeded", exit_code=0)
+    digits.cluster.end(release, "Complete")
+    digits.until(lambda: len(digits.endpoints.got) == 2, "two callbacks")
+    assert [(url, headers["x-api-key"]) for url, headers, _ in digits.endpoints.got] == [
+        ("https://hooks.example.com/cb", "123qweasd")
+    ] * 2
+    told = [
+        {key: body[key] for key in ("status", "task_id", "task_def", "creator")} for _, _, body in digits.endpoints.got
+    ]
+    assert told == [
+        {"status": status, "task_id": release, "task_def": "digits", "creator": "developer"}
+        for status in ("pending", "succeeded")
+    ]
+    path = f"/v1/jobs/{release}/callbacks"
+    items = digits.until(
+        lambda: (items := digits.get(path).json()["items"])[1]["state"] == "delivered" and items, "both delivered"
+    )
+    assert [(item["status"], item["attempts"], item["code"]) for item in items] == [
+        ("pending", 1, 200),
+        ("succeeded", 1, 200),
+    ]
+    assert "123qweasd" not in digits.get(path).text
+    again = digits.post(f"{path}/{items[0]['id']}/redeliver")
+    assert (again.status_code, again.json()["state"]) == (202, "waiting")
+    digits.until(lambda: len(digits.endpoints.got) == 3, "the callback once more")
+    assert digits.endpoints.got[2][1]["webhook-id"] == items[0]["id"]
+
+
+def test_the_end_of_a_job_that_is_deleted_is_told(digits: Service) -> None:
+    release = created(digits, {**HOOK, "events": ["deleted"]})
+    assert digits.call("DELETE", f"/v1/jobs/{release}").status_code == 202
+    digits.until(lambda: digits.endpoints.got, "the callback")
+    assert digits.endpoints.got[0][2]["status"] == "deleted"
+    assert digits.until(lambda: digits.get(f"/v1/jobs/{release}/callbacks").status_code == 404, "no record")
+
+
+def test_callbacks_are_of_those_who_own_the_job(digits: Service) -> None:
+    path = f"/v1/jobs/{created(digits)}/callbacks"
+    for method, place in (("GET", path), ("POST", f"{path}/msg_1/redeliver")):
+        answer = digits.call(method, place, "user")
+        assert (answer.status_code, answer.json()["type"]) == (403, "urn:mlpack:problem:forbidden")
+        assert digits.call(method, place, "viewer").status_code == 403
+        assert digits.call(method, place, None).status_code == 401
+    own = f"/v1/jobs/{created(digits, role='user')}/callbacks"
+    assert digits.get(own, "user").status_code == 200
+    unknown = digits.post(f"{own}/msg_1/redeliver", role="user")
+    assert (unknown.status_code, unknown.json()["detail"]) == (404, "callback 'msg_1' not found")
+    assert digits.get("/v1/jobs/none/callbacks").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("hook", "pointer", "detail"),
+    [
+        (
+            {"endpoint": "https://127.0.0.1:6443/api"},
+            "/endpoints/1/endpoint",
+            "127.0.0.1 is not a public address, or has one that is not",
+        ),
+        ({"endpoint": "http://hooks.example.com/"}, "/endpoints/1/endpoint", "expected https, found http"),
+        (
+            {"headers": {"x-a": "1\r\nx-b: 2"}},
+            "/endpoints/1/headers/x-a",
+            "expected printable ASCII without spaces at its ends",
+        ),
+        ({"headers": {"Host": "h"}}, "/endpoints/1/headers/Host", "the header Host is the server's to set"),
+        (
+            {"events": ["runing"]},
+            "/endpoints/1/events/0",
+            "expected one of pending, running, succeeded, failed, deleted, each once, found 'runing'",
+        ),
+        (
+            {"events": []},
+            "/endpoints/1/events",
+            "expected a list of pending, running, succeeded, failed, deleted, found an empty list",
+        ),
+    ],
+)
+def test_what_no_callback_may_be_is_refused(hook: dict[str, Any], pointer: str, detail: str, digits: Service) -> None:
+    answer = digits.post("/v1/jobs", {**filled({**HOOK, **hook}), "creator": "admin"})
+    assert answer.status_code == 422
+    assert [(error["pointer"], error["detail"]) for error in answer.json()["errors"]] == [(pointer, detail)]
+    assert digits.get("/v1/jobs").json()["items"] == []
+
+
+def test_the_schema_of_a_definition_has_the_events(digits: Service) -> None:
+    schema = digits.get("/v1/definitions/digits/schema").json()
+    event = schema["properties"]["endpoints"]["items"]["oneOf"][1]["properties"]
+    assert event["events"]["items"]["enum"] == ["pending", "running", "succeeded", "failed", "deleted"]
+    assert "events" not in schema["properties"]["endpoints"]["items"]["oneOf"][0]["properties"]

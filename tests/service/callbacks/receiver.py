@@ -1,0 +1,102 @@
+"""A receiver of callbacks: real connections on 127.0.0.1, with or without TLS, that answer as a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import ssl
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+    from pathlib import Path
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+class Receiver:
+    """Attributes: what the next connections are answered with, and what came in."""
+
+    def __init__(self) -> None:
+        self.chunks: Callable[[], Iterable[bytes | None]] = lambda: [OK]
+        self.requests: list[bytes] = []
+        self.names: list[str | None] = []
+        self.sent = 0
+        self.port = 0
+        self._connections: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
+        self._is_closed = False
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Read one request and write each chunk of the answer; None is a silence until the client has gone."""
+        self._connections[asyncio.current_task()] = writer
+        with suppress(ConnectionError, ssl.SSLError, asyncio.IncompleteReadError):
+            await self._answer(reader, writer)
+        writer.transport.abort() if self._is_closed else writer.close()
+        with suppress(ConnectionError, ssl.SSLError, TimeoutError):
+            await writer.wait_closed()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        size = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-len"))
+        self.requests.append(head + await reader.readexactly(size))
+        for chunk in self.chunks():
+            if chunk is None:
+                await reader.read()
+                return
+            writer.write(chunk)
+            self.sent += len(chunk)
+            await writer.drain()
+
+    async def close(self) -> None:
+        """Cut all connections."""
+        self._is_closed = True
+        for writer in self._connections.values():
+            writer.transport.abort()
+        await asyncio.gather(*filter(None, self._connections), return_exceptions=True)
+
+
+@asynccontextmanager
+async def receiving(tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]:
+    """Yield a receiver that listens."""
+    receiver = Receiver()
+    if tls:
+        tls.sni_callback = lambda _socket, name, _context: receiver.names.append(name)
+    server = await asyncio.start_server(receiver.handle, "127.0.0.1", 0, ssl=tls)
+    receiver.port = server.sockets[0].getsockname()[1]
+    try:
+        yield receiver
+    finally:
+        server.close()
+        await receiver.close()
+
+
+def certificates(folder: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Return how a server proves to be `name`, and how a client believes it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (folder / "server.pem").write_bytes(pem + private)
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server.load_cert_chain(folder / "server.pem")
+    return server, ssl.create_default_context(cadata=pem.decode())

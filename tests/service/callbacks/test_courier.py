@@ -1,0 +1,411 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager import __version__
+from packager.service.callbacks import courier
+from packager.service.callbacks.courier import SCHEDULE, Courier, as_text
+from packager.service.callbacks.signature import sign
+from packager.service.callbacks.transport import Reply
+from packager.service.sealing import Sealer
+from packager.service.store.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from packager.service.store.store import Row
+
+SEALER = Sealer(b"k" * 32)
+SECRET = b"s" * 24
+HOOK = {"endpoint": "https://hooks.example.com/cb", "type": "event", "headers": {"x-api-key": "***"}}
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 - a thread's work sets no event
+            await asyncio.sleep(0.01)
+
+
+class Endpoints:
+    """A transport to endpoints in memory; attributes: what they answer, and what they got."""
+
+    def __init__(self) -> None:
+        self.answers: list[Reply] = []
+        self.got: list[tuple[str, dict[str, str], bytes]] = []
+        self.at_once: list[str] = []
+        self.most: tuple[int, int] = (0, 0)
+        self.gate: asyncio.Event | None = None
+
+    async def post(self, url: str, headers: dict[str, str], body: bytes) -> Reply:
+        self.got.append((url, headers, body))
+        if self.gate:
+            self.at_once.append(url.split("/")[2])
+            here = max(self.at_once.count(host) for host in self.at_once)
+            self.most = (max(self.most[0], len(self.at_once)), max(self.most[1], here))
+            await self.gate.wait()
+            self.at_once.remove(url.split("/")[2])
+        return self.answers.pop(0) if self.answers else Reply(200)
+
+    async def close(self) -> None:
+        return
+
+    @property
+    def told(self) -> list[str]:
+        return [json.loads(body)["status"] for _, _, body in self.got]
+
+
+class Post:
+    """A store with one job, a courier and a clock that goes on only when it is told to."""
+
+    def __init__(self, path: Path) -> None:
+        self.store = Store(path)
+        self.endpoints = Endpoints()
+        self.log: list[str] = []
+        self.time = datetime.now(UTC) + timedelta(minutes=1)
+        self.store.add_template("t", "{}", "ada")
+        self.store.add_definition("d", "t", "{}", "ada")
+
+    def courier(self, part: float = 1.0) -> Courier:
+        transport: Any = self.endpoints
+        return Courier(
+            self.store.outbox,
+            SEALER,
+            transport,
+            url="https://train.example.com/",
+            secret=SECRET,
+            log=self.log.append,
+            clock=lambda: self.time,
+            part=lambda: part,
+        )
+
+    def job(self, release: str = "demo-1", *endpoints: dict[str, Any], status: str = "pending") -> None:
+        items = endpoints or (HOOK,)
+        secrets = {str(index): {"x-api-key": "123qweasd"} for index, item in enumerate(items) if "headers" in item}
+        row = {
+            "release": release, "definition": "d", "definition_revision": 1, "template": "t", "template_revision": 1,
+            "application": "demo", "creator": "ada", "namespace": "n", "kind": "Job", "manifests": "[]",
+            "filled": json.dumps({"endpoints": items}), "secrets": SEALER.seal(secrets, release), "status": status,
+        }  # fmt: skip
+        self.store.add_job(row, "ada", lambda _row: None)
+
+    def becomes(self, status: str, release: str = "demo-1", **fields: Any) -> None:
+        self.store.change_job(release, {"status": status, "reason": None, "message": f"is {status}", **fields})
+
+    def send(self, part: float = 1.0) -> None:
+        asyncio.run(self.courier(part).deliver_due())
+
+    def row(self, release: str = "demo-1", number: int = -1) -> Row:
+        return self.store.outbox.of_job(release)[number]
+
+    def states(self, release: str = "demo-1") -> list[tuple[str, str]]:
+        return [(row["status"], row["state"]) for row in self.store.outbox.of_job(release)]
+
+    def waits(self) -> float:
+        time = self.store.outbox.next_time()
+        assert time is not None
+        return (datetime.fromisoformat(time) - self.time).total_seconds()
+
+
+@pytest.fixture
+def post(tmp_path: Path) -> Iterator[Post]:
+    post = Post(tmp_path / "s.db")
+    yield post
+    post.store.close()
+
+
+def test_an_endpoint_is_told_what_the_original_told(post: Post) -> None:
+    post.job()
+    post.becomes("running", started="2026-11-22T10:00:07.000000Z")
+    post.becomes("succeeded", ended="2026-11-22T10:03:40.000000Z")
+    post.send()
+    assert post.endpoints.told == ["pending", "succeeded"]
+    url, headers, body = post.endpoints.got[1]
+    content = json.loads(body)
+    assert list(content)[:4] == ["status", "task_id", "task_def", "creator"]
+    times = {key: content.pop(key) for key in ("time", "created")}
+    assert content == {
+        "status": "succeeded", "task_id": "demo-1", "task_def": "d", "creator": "ada", "application": "demo",
+        "sequence": 3, "reason": None, "message": "is succeeded", "started": "2026-11-22T10:00:07.000000Z",
+        "ended": "2026-11-22T10:03:40.000000Z", "job": "https://train.example.com/v1/jobs/demo-1",
+    }  # fmt: skip
+    assert all(datetime.fromisoformat(time) for time in times.values())
+    row = post.row()
+    assert (url, headers) == (
+        "https://hooks.example.com/cb",
+        {
+            "x-api-key": "123qweasd",
+            "Content-Type": "application/json",
+            "User-Agent": f"mlpack/{__version__}",
+            "webhook-id": row["id"],
+            "webhook-timestamp": str(int(post.time.timestamp())),
+            "webhook-signature": sign(SECRET, row["id"], int(post.time.timestamp()), body),
+        },
+    )
+    assert (row["state"], row["attempts"], row["code"], row["error"]) == ("delivered", 1, 200, None)
+
+
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        (None, ["pending", "deleted"]),
+        (["running"], ["running"]),
+        (["pending", "running", "deleted"], ["pending", "running", "deleted"]),
+        (["failed"], []),
+    ],
+)
+def test_an_endpoint_is_told_the_statuses_that_it_asks_for(
+    events: list[str] | None, told: list[str], post: Post
+) -> None:
+    post.job("demo-1", {**HOOK, "events": events} if events else HOOK, {"endpoint": "s3://b/x", "type": "dataset"})
+    post.becomes("running")
+    post.becomes("deleted", reason="Cancelled")
+    post.send()
+    assert post.endpoints.told == told
+
+
+def test_a_job_that_waits_for_its_turn_is_pending_to_receivers(post: Post) -> None:
+    post.job(status="queued")
+    post.becomes("pending")
+    post.becomes("succeeded")
+    post.send()
+    assert post.endpoints.told == ["pending", "succeeded"]
+
+
+def test_a_change_of_the_reason_alone_is_not_told(post: Post) -> None:
+    post.job()
+    post.becomes("pending", reason="Unschedulable")
+    post.send()
+    assert post.endpoints.told == ["pending"]
+
+
+def test_the_retries_follow_the_schedule_and_then_end(post: Post) -> None:
+    post.job()
+    post.becomes("failed")
+    post.endpoints.answers = [Reply(500)] * 8 + [Reply(error="no answer in 10 s")]
+    pauses = []
+    for _ in SCHEDULE:
+        post.send()
+        pauses.append(post.waits())
+        post.time += timedelta(seconds=pauses[-1] - 0.01)
+        post.send()  # it is not yet time
+        post.time += timedelta(seconds=0.01)
+    assert pauses == list(SCHEDULE)
+    assert post.endpoints.told == ["pending"] * 8
+    post.send()
+    assert post.states() == [("pending", "given-up"), ("failed", "delivered")]
+    assert post.endpoints.told == ["pending"] * 9 + ["failed"]
+    assert len({headers["webhook-id"] for _, headers, _ in post.endpoints.got[:9]}) == 1
+    assert len({body for _, _, body in post.endpoints.got[:9]}) == 1
+    row = post.row(number=0)
+    assert (row["attempts"], row["code"], row["error"], row["next_try"]) == (9, None, "no answer in 10 s", None)
+    assert post.log[0] == f"demo-1: callback {row['id']}: the endpoint has answered 500; waiting"
+
+
+@pytest.mark.parametrize("code", [300, 307, 400, 404, 429, 500, 503])
+def test_every_answer_but_success_is_tried_again(code: int, post: Post) -> None:
+    post.job()
+    post.endpoints.answers = [Reply(code)]
+    post.send(0.5)
+    assert (post.states(), post.waits()) == ([("pending", "waiting")], 2.5)
+    assert post.row()["code"] == code
+
+
+@pytest.mark.parametrize(("wish", "seconds"), [(60.0, 60.0), (1.0, 5.0), (99_999.0, 3600.0)])
+def test_what_an_endpoint_asks_to_wait_is_heeded_up_to_an_hour(wish: float, seconds: float, post: Post) -> None:
+    post.job()
+    post.endpoints.answers = [Reply(503, retry_after=wish)]
+    post.send()
+    assert post.waits() == seconds
+
+
+def test_an_endpoint_that_is_gone_gets_no_more(post: Post) -> None:
+    other = {"endpoint": "https://other.example/cb", "type": "event"}
+    post.job("demo-1", HOOK, other)
+    post.endpoints.answers = [Reply(410), Reply(200)]
+    post.becomes("failed")
+    post.send()
+    assert sorted(url for url, _, _ in post.endpoints.got) == [HOOK["endpoint"], other["endpoint"], other["endpoint"]]
+    states = {(row["url"], row["status"]): row["state"] for row in post.store.outbox.of_job("demo-1")}
+    gone = next(url for url, status in states if states[url, status] == "gone")
+    assert {status for (url, status), state in states.items() if state == "gone" and url == gone} == {
+        "pending",
+        "failed",
+    }
+
+
+def test_what_happens_after_an_endpoint_was_gone_is_not_sent(post: Post) -> None:
+    post.job()
+    post.endpoints.answers = [Reply(410)]
+    post.send()
+    post.becomes("succeeded")
+    post.send()
+    assert post.endpoints.told == ["pending"]
+    assert post.states() == [("pending", "gone"), ("succeeded", "gone")]
+
+
+def test_one_is_under_way_for_an_endpoint_two_for_a_host_and_twenty_in_all(post: Post) -> None:
+    for number in range(30):
+        post.job(f"demo-{number}", {"endpoint": f"https://h{number // 3}.example/cb", "type": "event"})
+        post.becomes("failed", f"demo-{number}")
+
+    async def run() -> None:
+        post.endpoints.gate = asyncio.Event()
+        courier = post.courier()
+        await courier.start_due()
+        await asyncio.sleep(0)
+        assert post.endpoints.most == (20, 2)
+        assert set(post.endpoints.told) == {"pending"}
+        post.endpoints.gate.set()
+        await courier.deliver_due()
+
+    asyncio.run(run())
+    assert post.endpoints.most == (20, 2)
+    for number in range(30):
+        rows = [json.loads(body) for _, _, body in post.endpoints.got]
+        told = [row["status"] for row in rows if row["task_id"] == f"demo-{number}"]
+        assert told == ["pending", "failed"]
+
+
+def test_a_slow_host_does_not_hold_up_the_others(post: Post) -> None:
+    for number in range(40):
+        post.job(f"slow-{number}", {"endpoint": "https://slow.example/", "type": "event"})
+    post.job("fast-1", {"endpoint": "https://fast.example/", "type": "event"})
+
+    async def run() -> None:
+        post.endpoints.gate = asyncio.Event()
+        courier = post.courier()
+        await courier.start_due()
+        await asyncio.sleep(0)
+        assert sorted(url for url, _, _ in post.endpoints.got) == [
+            "https://fast.example/",
+            "https://slow.example/",
+            "https://slow.example/",
+        ]
+        post.endpoints.gate.set()
+        await courier.deliver_due()
+
+    asyncio.run(run())
+
+
+def test_a_restart_loses_nothing(post: Post) -> None:
+    """What was under way when the server was killed is sent again, under the same id."""
+    post.job()
+
+    async def killed() -> None:
+        post.endpoints.gate = asyncio.Event()
+        courier = post.courier()
+        await courier.start_due()
+        await asyncio.sleep(0)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+
+    asyncio.run(killed())
+    post.endpoints.gate = None
+    assert post.states() == [("pending", "waiting")]
+    post.send()
+    assert [headers["webhook-id"] for _, headers, _ in post.endpoints.got] == [post.row()["id"]] * 2
+
+
+def test_a_stop_waits_for_what_is_under_way(post: Post) -> None:
+    post.job()
+
+    async def run() -> None:
+        gate = post.endpoints.gate = asyncio.Event()
+        task = asyncio.create_task(post.courier().run())
+        await eventually(lambda: bool(post.endpoints.got))
+        task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+        gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+    assert post.states() == [("pending", "delivered")]
+
+
+def test_the_courier_sends_what_comes_in_and_what_becomes_due(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(courier, "_LOOK_SECONDS", 0.01)
+
+    def is_delivered() -> bool:
+        post.time += timedelta(seconds=1)
+        return post.states() == [("pending", "delivered")]
+
+    async def run() -> None:
+        task = asyncio.create_task(post.courier().run())
+        await asyncio.sleep(0)
+        post.endpoints.answers = [Reply(500)]
+        post.job()
+        await eventually(is_delivered)
+        task.cancel()
+
+    asyncio.run(run())
+    assert post.endpoints.told == ["pending"] * 2
+
+
+def test_a_callback_can_be_sent_again(post: Post) -> None:
+    post.job()
+    post.endpoints.answers = [Reply(410)]
+    post.send()
+    row = post.row()
+    assert post.store.outbox.redeliver("other", row["id"], as_text(post.time)) is None
+    again = post.store.outbox.redeliver("demo-1", row["id"], as_text(post.time))
+    assert again is not None
+    assert (again["state"], again["attempts"]) == ("waiting", 0)
+    post.send()
+    assert post.states() == [("pending", "delivered")]
+    assert [headers["webhook-id"] for _, headers, _ in post.endpoints.got] == [row["id"]] * 2
+
+
+def test_what_is_to_be_said_of_a_deleted_job_is_said(post: Post) -> None:
+    post.job()
+    post.send()
+    post.becomes("deleted", reason="Deleted")
+    post.store.remove_job("demo-1")
+    assert post.states() == [("deleted", "waiting")]
+    post.send()
+    assert post.endpoints.told == ["pending", "deleted"]
+    assert post.states() == []
+
+
+def test_headers_that_cannot_be_decrypted_do_not_stop_the_others(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(courier, "_LOOK_SECONDS", 0.0)
+    post.job("demo-1")
+    post.job("demo-2")
+    transport: Any = post.endpoints
+    sealer = Sealer(b"x" * 32)
+    other = Courier(post.store.outbox, sealer, transport, url="http://h", log=post.log.append, clock=lambda: post.time)
+
+    async def run() -> None:
+        await other.start_due()
+        await eventually(lambda: len(post.log) == 2)
+
+    asyncio.run(run())
+    assert "the headers of a job cannot be decrypted: the secret key is another one" in post.log[0]
+    assert post.endpoints.got == []
+    post.send()
+    assert post.endpoints.told == ["pending", "pending"]
+
+
+def test_own_headers_do_not_replace_ours(post: Post) -> None:
+    post.job()
+    secrets = {"0": {"content-type": "text/html", "USER-AGENT": "curl", "x-b": "1"}}
+    with post.store._writing() as connection:  # noqa: SLF001 - as an older version may have stored it
+        connection.exec_driver_sql("UPDATE deliveries SET secrets = ?", (SEALER.seal(secrets, "demo-1"),))
+    post.send()
+    names = [name.lower() for name in post.endpoints.got[0][1]]
+    assert sorted(names) == [
+        "content-type",
+        "user-agent",
+        "webhook-id",
+        "webhook-signature",
+        "webhook-timestamp",
+        "x-b",
+    ]
+    assert post.endpoints.got[0][1]["Content-Type"] == "application/json"

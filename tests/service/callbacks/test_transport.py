@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.service.callbacks.addresses import IP, Allowed, read_allowed
+from packager.service.callbacks.transport import Reply, Transport
+from tests.service.callbacks.receiver import OK, certificates, receiving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+NAME = "hooks.example.com"
+BODY = b'{"status":"succeeded"}'
+LOCAL = read_allowed(["127.0.0.0/8"])[0]
+
+
+class Names:
+    """A name server whose answers are given, the last one again and again."""
+
+    def __init__(self, *answers: list[str]) -> None:
+        self.answers = [*map(list, answers)]
+        self.asked = 0
+
+    async def __call__(self, _host: str, _port: int) -> list[IP]:
+        answer = self.answers[min(self.asked, len(self.answers) - 1)]
+        self.asked += 1
+        return [ipaddress.ip_address(text) for text in answer]
+
+
+def post(
+    url: str,
+    chunks: Callable[[], Iterable[bytes | None]] | None = None,
+    *,
+    headers: dict[str, str] | None = None,
+    seconds: float = 30,
+    tls: tuple[Any, Any] | None = None,
+    allowed: Allowed = LOCAL,
+    names: Names | None = None,
+) -> tuple[Reply, Any]:
+    """Send a callback to a receiver, whose port replaces PORT, and return the answer and the receiver."""
+
+    async def run() -> tuple[Reply, Any]:
+        server, client = tls or (None, None)
+        async with receiving(server) as receiver:
+            receiver.chunks = chunks or receiver.chunks
+            resolve = names or Names(["127.0.0.1"])
+            transport = Transport(allowed, resolve=resolve, tls=client, seconds=seconds)
+            answer = await transport.post(url.replace("PORT", str(receiver.port)), headers or {}, BODY)
+            await transport.close()
+            return answer, receiver
+
+    return asyncio.run(run())
+
+
+def test_the_connection_goes_to_the_checked_address_under_the_name(tmp_path: Path) -> None:
+    names = Names(["127.0.0.1"], ["127.0.0.99"])
+    tls = certificates(tmp_path, NAME)
+    answer, receiver = post(f"https://{NAME}:PORT/cb?a=%2F", tls=tls, headers={"x-api-key": "k"}, names=names)
+    assert answer == Reply(200)
+    (request,) = receiver.requests
+    head, _, body = request.partition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
+    assert lines[0] == b"POST /cb?a=%2F HTTP/1.1"
+    assert sorted(lines[1:]) == [
+        b"Content-Length: 22",
+        f"Host: {NAME}:{receiver.port}".encode(),
+        b"x-api-key: k",
+    ]
+    assert body == BODY
+    assert receiver.names == [NAME]
+    assert names.asked == 1
+
+
+def test_a_certificate_of_another_name_is_refused(tmp_path: Path) -> None:
+    answer, receiver = post(f"https://{NAME}:PORT/", tls=certificates(tmp_path, "other.example.com"))
+    assert answer.code is None
+    assert "certificate verify failed: Hostname mismatch" in str(answer.error)
+    assert receiver.requests == []
+
+
+@pytest.mark.parametrize("answers", [["127.0.0.1"], ["93.184.216.34", "127.0.0.1"], ["::ffff:127.0.0.1"], []])
+def test_a_name_with_an_address_that_is_not_public_gets_nothing(answers: list[str]) -> None:
+    answer, receiver = post("https://rebind.example:PORT/", allowed=Allowed(), names=Names(answers))
+    message = "rebind.example is not a public address, or has one that is not"
+    assert (answer, receiver.requests) == (Reply(error=message), [])
+
+
+def test_a_name_server_that_answers_otherwise_the_second_time_changes_nothing() -> None:
+    """Each delivery asks once, and checks what it connects to."""
+    names = Names(["93.184.216.34"], ["127.0.0.1"])
+    allowed = Allowed()
+
+    async def run() -> list[str | None]:
+        transport = Transport(allowed, resolve=names)
+        connected: list[str] = []
+
+        async def refuse(request: Any) -> Any:
+            connected.append(request.url.host)
+            raise OSError("unreachable")
+
+        transport._http.handle_async_request = refuse  # type: ignore[method-assign]  # noqa: SLF001
+        errors = [(await transport.post("https://rebind.example/", {}, BODY)).error for _ in range(2)]
+        await transport.close()
+        assert connected == ["93.184.216.34"]
+        return errors
+
+    assert asyncio.run(run()) == [
+        "unreachable",
+        "rebind.example is not a public address, or has one that is not",
+    ]
+
+
+def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert post("http://127.0.0.1:PORT/")[0] == Reply(200)
+
+
+def test_a_redirect_is_an_answer_like_others() -> None:
+    moved = b"HTTP/1.1 307 Moved\r\nLocation: http://169.254.169.254/latest\r\nContent-Length: 0\r\n\r\n"
+    answer, receiver = post("http://127.0.0.1:PORT/", lambda: [moved])
+    assert (answer, len(receiver.requests)) == (Reply(307), 1)
+
+
+@pytest.mark.parametrize(
+    ("wish", "seconds"),
+    [("7", 7.0), ("9999999999999", None), ("-1", None), ("soon", None), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0)],
+)
+def test_what_an_endpoint_asks_to_wait_is_read(wish: str, seconds: float | None) -> None:
+    busy = f"HTTP/1.1 503 Busy\r\nRetry-After: {wish}\r\nContent-Length: 0\r\n\r\n".encode()
+    assert post("http://127.0.0.1:PORT/", lambda: [busy])[0] == Reply(503, retry_after=seconds)
+
+
+def test_an_endless_answer_is_read_to_4_kib() -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    endless = itertools.chain([head], itertools.repeat(b"400\r\n" + b"x" * 1024 + b"\r\n"))
+    answer, receiver = post("http://127.0.0.1:PORT/", lambda: endless)
+    assert answer == Reply(200)
+    assert receiver.sent < 64 << 20
+
+
+def test_endless_headers_are_refused() -> None:
+    endless = itertools.chain([b"HTTP/1.1 200 OK\r\n"], itertools.repeat(b"X-Header: " + b"x" * 1000 + b"\r\n"))
+    answer, _ = post("http://127.0.0.1:PORT/", lambda: endless)
+    assert answer.code is None
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [None],
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", b"begin", None],
+        [b"HTTP/1.1 200", None],
+        [b"HTTP/1.1 100 Continue\r\n\r\n", None],
+    ],
+)
+def test_a_silent_endpoint_is_left(chunks: list[bytes | None]) -> None:
+    answer, _ = post("http://127.0.0.1:PORT/", lambda: chunks, seconds=0.3)
+    assert answer == Reply(error="no answer in 0.3 s")
+
+
+@pytest.mark.parametrize(
+    "chunk", [b"", b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 abc\r\n\r\n", b"\x00" * 100 + b"\r\n\r\n"]
+)
+def test_what_is_no_answer_is_an_error(chunk: bytes) -> None:
+    answer, _ = post("http://127.0.0.1:PORT/", lambda: [chunk])
+    assert (answer.code, bool(answer.error)) == (None, True)
+
+
+def test_an_endpoint_that_nobody_listens_at_is_said() -> None:
+    async def run() -> Reply:
+        async with receiving() as receiver:
+            port = receiver.port
+        transport = Transport(LOCAL)
+        answer = await transport.post(f"http://127.0.0.1:{port}/", {}, BODY)
+        await transport.close()
+        return answer
+
+    assert str(asyncio.run(run()).error).startswith("127.0.0.1 cannot be reached: ")
+
+
+def test_the_next_address_of_a_name_is_tried(tmp_path: Path) -> None:
+    """Nothing listens at the first one."""
+    names = Names(["127.0.0.77", "127.0.0.1"])
+    answer, receiver = post(f"https://{NAME}:PORT/", tls=certificates(tmp_path, NAME), names=names)
+    assert (answer, len(receiver.requests)) == (Reply(200), 1)
+
+
+def test_the_resolver_of_the_system_is_asked() -> None:
+    allowed = read_allowed(["localhost"])[0]
+
+    async def run() -> Reply:
+        async with receiving() as receiver:
+            transport = Transport(allowed)
+            answer = await transport.post(f"http://localhost:{receiver.port}/", {}, BODY)
+            unknown = await transport.post("https://nothing.invalid/", {}, BODY)
+            await transport.close()
+            assert unknown == Reply(error="the name server does not know nothing.invalid")
+            return answer
+
+    assert asyncio.run(run()) == Reply(200)
+
+
+def test_a_cookie_is_not_kept() -> None:
+    cookie = OK.replace(b"\r\n\r\n", b"\r\nSet-Cookie: a=b\r\n\r\n")
+
+    async def run() -> list[bytes]:
+        async with receiving() as receiver:
+            receiver.chunks = lambda: [cookie]
+            transport = Transport(LOCAL)
+            for _ in range(2):
+                await transport.post(f"http://127.0.0.1:{receiver.port}/", {}, BODY)
+            await transport.close()
+            return receiver.requests
+
+    assert [b"cookie" in request.lower() for request in asyncio.run(run())] == [False, False]
