@@ -6,6 +6,7 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from packager.base import values
 from packager.base.errors import MlpackError, ToolError
 from packager.cluster.doctor import examine
 from packager.cluster.doctor.case import Case, CheckResult, CheckState, fails
@@ -70,7 +71,7 @@ def _trust_failures(target: Target) -> Iterator[CheckResult]:
     """Yield why `mlpack deploy` would not apply the package."""
     checks = Checks((target.kubectl.program,), namespace=target.kubectl.namespace)
     for problem in trust(target.package, target.rendered, checks):
-        yield fails("package", str(replace(problem, hint=None)), problem.hint)
+        yield fails("package", str(values.replace(problem, hint=None)), problem.hint)
 
 
 def _as_json(finding: CheckResult) -> dict[str, str | None]:

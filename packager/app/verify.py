@@ -49,6 +49,8 @@ class Verification:
     def as_json(self) -> dict[str, Any]:
         """Return it for `-o json`."""
         content = asdict(self.report)
+        for findings in ("problems", "notes"):
+            content[findings] = [finding.as_json() for finding in content[findings]]
         for security in content["security"]:
             for field in security["exceeded"]:
                 field["place"] = field["place"]._asdict()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from packager.base.values import Value, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Location
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Value, frozen=True):
     """A problem, and its location in the document.
 
     Attributes:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+
+from packager.base.values import Value, as_dict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class Problem(Value, frozen=True, order=True):
     """One finding.
 
     Attributes:
@@ -34,7 +34,7 @@ class Problem:
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding for `-o json`."""
-        return asdict(self)
+        return as_dict(self)
 
 
 def ordered(problems: Iterable[Problem]) -> list[Problem]:

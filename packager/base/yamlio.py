@@ -40,7 +40,7 @@ MAX_DEPTH = 40
 _SAFE_BYTES = 8 << 10
 
 # YAML 1.1 breaks lines at these and YAML 1.2 does not; a byte order mark is allowed only at the start.
-_BREAKS = re.compile("[\x85\u2028\u2029\ufeff]")
+_BREAKS = "[\x85\u2028\u2029\ufeff]"
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,9})\.[0-9]{1,6}")
@@ -168,7 +168,7 @@ def indirections(text: bytes, name: str) -> list[Problem]:
     """
     source = text.decode("utf-8-sig", "replace")
     problems = []
-    for match in _BREAKS.finditer(source):
+    for match in re.finditer(_BREAKS, source):
         message = f"the character U+{ord(match[0]):04X} ends a line for some YAML parsers but not for others"
         problems.append(
             Problem(name, *_line_and_column(source.encode(), len(source[: match.start()].encode())), message)

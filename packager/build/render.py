@@ -18,6 +18,7 @@ folder for each option of `packager.options`, and `site/` with the values that t
 from __future__ import annotations
 
 import json
+import os
 import re
 from functools import cache
 from pathlib import Path
@@ -48,7 +49,7 @@ TEMPLATES = roots(Path(__file__).resolve().parent.parent)
 _PLAIN = re.compile(r"[A-Za-z/$][A-Za-z0-9_./()$=-]*(:[A-Za-z0-9_./()$=-]+)*")
 
 # JSON does not escape these; in YAML they end a line, or are not allowed.
-_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF)}
 
 _BLANK_LINES = re.compile(r"^[ \t]*\n", re.MULTILINE)
 
@@ -127,8 +128,7 @@ def scalar(value: object) -> str:
     if isinstance(value, str):
         if _PLAIN.fullmatch(value) and value.lower() not in MISREAD:
             return value
-        quoted = json.dumps(value, ensure_ascii=False)
-        return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)
+        return json.dumps(value, ensure_ascii=False).translate(_ESCAPED)
     return json.dumps(value)
 
 
@@ -203,8 +203,10 @@ def _folder(kind: str) -> str:
 
 @cache
 def _files(root: str) -> tuple[str, ...]:
-    top = TEMPLATES.get(root) or TEMPLATES[""] / root
-    return tuple(sorted(path.relative_to(top).as_posix() for path in top.rglob("*") if path.is_file()))
+    top = str(TEMPLATES.get(root) or TEMPLATES[""] / root)
+    # os.walk takes a fifth of the time of Path.rglob, which a small build would notice.
+    names = (f"{folder}/{name}" for folder, _, files in os.walk(top) for name in files)
+    return tuple(sorted(name.removeprefix(f"{top}/") for name in names))
 
 
 @cache

@@ -12,7 +12,6 @@ import re
 import signal
 import sys
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import IO, TYPE_CHECKING, Any
 
@@ -40,7 +39,6 @@ class Machine(StrEnum):
     json = "json"
 
 
-@dataclass(slots=True)
 class _State:
     """What one run of the command has to remember.
 
@@ -50,9 +48,10 @@ class _State:
         has_emitted: Whether stdout holds something already.
     """
 
-    is_quiet: bool = False
-    is_closed: bool = False
-    has_emitted: bool = False
+    __slots__ = ("has_emitted", "is_closed", "is_quiet")
+
+    def __init__(self) -> None:
+        self.is_quiet = self.is_closed = self.has_emitted = False
 
 
 _state = _State()

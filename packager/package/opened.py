@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from packager.base import paths, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason, unreadable
+from packager.base.values import replace
 from packager.package import archive, inventory, layout, tree
 from packager.package.limits import DEFAULT
 from packager.package.overlays import overlay_names

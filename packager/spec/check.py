@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packager.base.faults import Fault
 from packager.base.fields import Resources, text
 from packager.base.problems import show, similar
+from packager.base.values import replace
 from packager.base.yamlio import MISREAD
 from packager.kubernetes import resources
 from packager.package import tarheader

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packager.base.faults import Fault
 from packager.base.problems import show, similar
+from packager.base.values import replace
 from packager.package.layout import SCRIPTS
 from packager.workloads.program import CHOICE, references
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jsonschema import Draft202012Validator, ValidationError
@@ -45,8 +44,7 @@ _Validator: Any = extend(  # type: ignore[no-untyped-call]
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaFault(Fault):
+class SchemaFault(Fault, frozen=True):
     """A violation of the schema by one value.
 
     Attributes:

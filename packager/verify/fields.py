@@ -8,10 +8,10 @@ kustomize is written in Go, which reads `Path` and `paTH` as `path`: a key count
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from packager.base.problems import similar
+from packager.base.values import Value, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Document, Location
 
 
-@dataclass(frozen=True, slots=True)
-class KnownFields:
+class KnownFields(Value, frozen=True):
     """The fields of a mapping, each with those of the mapping, or of each mapping of the list, that it holds.
 
     Attributes:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import posixpath
 import textwrap
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
 from packager.base.envfile import Weight
 from packager.base.problems import Problem, similar
+from packager.base.values import replace
 from packager.package import declared
 from packager.package.contents import shown
 from packager.package.layout import KUSTOMIZATIONS

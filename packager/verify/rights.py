@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from packager.base import envfile
+from packager.base.values import replace
 from packager.kubernetes.manifest import at, listing, mapping
 from packager.options import SECRETS
 from packager.package import layout

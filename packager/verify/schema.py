@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packager.base.faults import Fault
 from packager.base.problems import similar
+from packager.base.values import replace
 from packager.workloads.structures import structures
 
 if TYPE_CHECKING:

@@ -200,7 +200,7 @@ def _work(subject: Subject, numbers: range, seed: str, folder: Path, reports: in
     sys.dont_write_bytecode = True  # what Python keeps of a module that it imports is no write of an input's
     judge = subject(folder)
     gc.freeze()
-    gc.set_threshold(20_000)  # as the command does it
+    gc.set_threshold(50_000)  # as the command does it
     memory = MEMORY + max(0, _held() - _INTERPRETER)
     with writes.confined(folder) as outside:
         for number in numbers:
