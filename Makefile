@@ -28,7 +28,7 @@ WITH_KUBECTL = kubectl="$$(python -m tests.kubectls)" && PATH="$${kubectl%/*}:$$
 WITH_CLUSTER = $(if $(CONTEXT),MLPACK_E2E_CONTEXT="$(CONTEXT)")
 WITH_SEED = $(if $(SEED),--seed "$(SEED)")
 
-.PHONY: help setup package test lint types fmt golden quickstart docs kubectls matrix cluster cluster-down e2e bench fuzz check lock
+.PHONY: help setup package test lint types fmt golden quickstart docs kubectls matrix cluster cluster-down e2e bench fuzz requests check lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,6 +96,9 @@ fuzz: setup ## try N=10000 damaged specs, packages and archives; compare archive
 	python -m tests.fuzz specs archives -n $(N) $(WITH_SEED)
 	python -m tests.fuzz packages -n $$(($(N) / 10)) $(WITH_SEED) # each takes ten times as long
 	python -m tests.fuzz.differential -n $$(($(N) / 10)) $(WITH_SEED) # the same: four programs read each
+
+requests: setup ## send N=10000 generated requests to the REST API; each answer must be as its OpenAPI document says
+	python -m tests.service.requests -n $(N) $(WITH_SEED)
 
 check: lint types test matrix fuzz e2e ## everything that CI runs
 

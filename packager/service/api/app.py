@@ -15,6 +15,7 @@ from packager import __version__
 from packager.base.errors import MlpackError, UnreachableError
 from packager.service.api import callbacks, events, jobs, registry, system
 from packager.service.api.access import AnyRequest, server_of
+from packager.service.api.document import PROBLEM, document
 from packager.service.failures import RETRY_SECONDS, TITLES, Failure
 from packager.service.kube import RefusedError
 
@@ -33,7 +34,7 @@ def _problem(request: AnyRequest, failure: Failure) -> Response[Any]:
     if failure.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     server_of(request.app.state).log(f"{request.method} {request.url.path}: {failure.status} {failure.kind}: {failure}")
-    return Response(body, status_code=failure.status, headers=headers, media_type="application/problem+json")
+    return Response(body, status_code=failure.status, headers=headers, media_type=PROBLEM)
 
 
 def _refused(request: AnyRequest, error: HTTPException) -> Response[Any]:
@@ -109,4 +110,4 @@ def make(server: Server) -> Litestar:
 @get("/openapi.json", include_in_schema=False)
 async def _openapi(request: AnyRequest) -> dict[str, Any]:
     """Return the OpenAPI document."""
-    return request.app.openapi_schema.to_schema()
+    return document(request.app)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from litestar import Response, get
 from litestar.datastructures import State
+from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, QueryParameter
 from litestar.response import Stream
 
@@ -27,10 +28,14 @@ After = Annotated[int, QueryParameter(ge=0, le=1 << 62, description="The id of t
 _SILENCE = 15.0
 """Seconds after which a stream of events has a comment, so that proxies keep it open."""
 
+_LISTED = {
+    200: ResponseSpec(EventList, generate_examples=False, description="As JSON, or followed as text/event-stream")
+}
+
 # events
 
 
-@get("/v1/jobs/{release:str}/events")
+@get("/v1/jobs/{release:str}/events", responses=_LISTED)
 async def job_events(
     request: AnyRequest, state: State, release: FromPath[str], after: After = 0
 ) -> Response[Any] | Stream:
@@ -40,7 +45,7 @@ async def job_events(
     return await _listed(request, release, after)
 
 
-@get("/v1/events")
+@get("/v1/events", responses=_LISTED)
 async def all_events(request: AnyRequest, after: After = 0) -> Response[Any] | Stream:
     """List the events of all jobs, the oldest first; with `Accept: text/event-stream`, follow them."""
     await caller_of(request, "viewer")

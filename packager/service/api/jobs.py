@@ -8,8 +8,9 @@ import binascii
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
-from litestar import Response, delete, get, post
+from litestar import MediaType, Response, delete, get, post
 from litestar.datastructures import MultiDict, State
+from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from litestar.response import Stream
 
@@ -39,14 +40,21 @@ Cursor = Annotated[str | None, QueryParameter(description="The `next` of the pag
 # jobs
 
 
-@post("/v1/jobs", status_code=201)
+@post(
+    "/v1/jobs",
+    status_code=201,
+    responses={
+        200: ResponseSpec(JobPreview, generate_examples=False, description="What a dry run would create"),
+        201: ResponseSpec(Job, generate_examples=False, description="The job"),
+    },
+)
 async def create_job(
     request: AnyRequest,
     state: State,
     data: JSONBody[dict[str, Any]],
     dry_run: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
     idempotency_key: IdempotencyKey = None,
-) -> Response[Job | JobPreview]:
+) -> Response[Any]:
     """Create a job from filled values; with `dry_run`, return what it would create."""
     caller = await caller_of(request, "user")
     if dry_run:
@@ -175,7 +183,10 @@ async def rerun_job(
     return await once(request, caller, idempotency_key, make)
 
 
-@get("/v1/jobs/{release:str}/logs")
+@get(
+    "/v1/jobs/{release:str}/logs",
+    responses={200: ResponseSpec(str, generate_examples=False, media_type=MediaType.TEXT, description="The log")},
+)
 async def job_logs(  # noqa: PLR0913, PLR0917 - the parameters of the query
     request: AnyRequest,
     state: State,

@@ -6,6 +6,7 @@ import asyncio
 
 from litestar import Response, delete, get, post
 from litestar.datastructures import State
+from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, JSONBody
 
 from packager.base.values import as_plain
@@ -60,7 +61,7 @@ async def healthz() -> Health:
     return Health(status="ok")
 
 
-@get("/readyz")
+@get("/readyz", responses={503: ResponseSpec(Health, generate_examples=False, description="What does not answer")})
 async def readyz(state: State) -> Response[Health]:
     """Return whether the database and the cluster answer."""
     problems = await server_of(state).problems()

@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from litestar.testing import TestClient
 
 from packager.service.api import app
 from packager.service.callbacks.transport import Reply
@@ -16,6 +15,7 @@ from packager.service.server import Server
 from packager.service.store.store import Store
 from packager.service.tokens import Caller, create
 from tests.service import bodies
+from tests.service.contract import CheckedClient
 from tests.service.fake import FakeCluster
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Service:
             transport=transport,
         )
         base = "http://127.0.0.1" if trusted else "http://testserver.local"
-        self.client = TestClient(app.make(self.server), base_url=base)
+        self.client = CheckedClient(app.make(self.server), base_url=base)
 
     def call(self, method: str, path: str, role: str | None = "admin", **options: Any) -> Any:
         headers = dict(options.pop("headers", {}))

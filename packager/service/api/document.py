@@ -1,0 +1,108 @@
+"""The OpenAPI document: what the types of the routes say, and what is true of all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from litestar import Litestar
+
+
+PROBLEM = "application/problem+json"
+"""The media type of problems (RFC 9457)."""
+
+_TITLES = {
+    "400": "A parameter or the JSON of the body is not valid",
+    "401": "A token is needed",
+    "403": "The caller may not do this",
+    "404": "Not found",
+    "409": "It exists already, or its state does not allow this",
+    "412": "It has another revision",
+    "413": "The body is too large",
+    "415": "The body is not JSON",
+    "422": "The body, the objects or the policy are against it",
+    "429": "There are too many jobs",
+    "500": "The server has failed",
+    "503": "The cluster does not answer",
+}
+_OPEN = ("/healthz", "/readyz")
+_TEXT = {"type": "string"}
+_PROBLEM_SCHEMA = {
+    "type": "object",
+    "description": "A problem, as in RFC 9457.",
+    "properties": {
+        "type": {"type": "string", "pattern": "^urn:mlpack:problem:[a-z-]+$"},
+        "title": _TEXT,
+        "status": {"type": "integer", "minimum": 400, "maximum": 599},
+        "detail": _TEXT,
+        "instance": _TEXT,
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "pointer": {"type": "string", "description": "Where in the body, as a JSON pointer (RFC 6901)."},
+                    "detail": _TEXT,
+                    "hint": _TEXT,
+                },
+                "required": ["pointer", "detail"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    "required": ["type", "title", "status", "detail", "instance", "errors"],
+    "additionalProperties": False,
+}
+
+
+def document(app: Litestar) -> dict[str, Any]:
+    """Return the OpenAPI document of an application."""
+    content: dict[str, Any] = app.openapi_schema.to_schema()
+    components = content.setdefault("components", {})
+    components.setdefault("schemas", {})["Problem"] = _PROBLEM_SCHEMA
+    components["securitySchemes"] = {
+        "token": {"type": "http", "scheme": "bearer"},
+        "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+    }
+    for path, item in content["paths"].items():
+        for method, operation in item.items():
+            _complete(path, method, operation)
+    return content
+
+
+def _complete(path: str, method: str, operation: dict[str, Any]) -> None:
+    """Add the problems that an operation may answer with, and what it asks for."""
+    responses = operation["responses"]
+    for status in _statuses(path, method):
+        if status == "503" and status in responses:  # readyz: what is not ready
+            continue
+        problem = {"schema": {"$ref": "#/components/schemas/Problem"}}
+        responses[status] = {"description": _TITLES[status], "content": {PROBLEM: problem}}
+    if path.endswith("/events"):
+        responses["200"]["content"]["text/event-stream"] = {"schema": _TEXT}
+    for parameter in operation.get("parameters", ()):
+        _drop_null(parameter)
+    operation["security"] = [] if path in _OPEN else [{"token": []}, {"key": []}]
+
+
+def _drop_null(parameter: dict[str, Any]) -> None:
+    """Say of a parameter that may be left out what it is if it is given: nothing that is sent is null."""
+    kinds = [kind for kind in parameter["schema"].get("oneOf", ()) if kind != {"type": "null"}]
+    if len(kinds) == 1:
+        parameter["schema"] = kinds[0]
+
+
+def _statuses(path: str, method: str) -> list[str]:
+    """Return the statuses of the problems that an operation may answer with."""
+    if path in _OPEN:
+        return ["500"]
+    statuses = ["400", "401", "403", "500", "503"]
+    if "{" in path:
+        statuses.append("404")
+    if method in ("post", "put"):
+        statuses += ["409", "413", "415", "422", "429"]
+    if method == "put":
+        statuses.append("412")
+    if method == "delete" or path.endswith("/logs"):
+        statuses += ["409", "422"]
+    return sorted(statuses)

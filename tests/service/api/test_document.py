@@ -1,0 +1,214 @@
+"""The OpenAPI document: every operation with every status that it is to have, and requests made from it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from jsonschema import ValidationError
+
+from packager.base.errors import UnreachableError
+from tests.service import bodies, requests
+from tests.service.api.conftest import COUNTDOWN, FILLED, Service
+from tests.service.contract import Contract
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEMPLATE = {"name": "digits-task", "template": bodies.TEMPLATE}
+OTHER = {"name": "other", "template": bodies.TEMPLATE}
+HUGE = {"name": "x", "template": "y" * 600_000}
+SPOILT = {"name": "x", "template": "{% include 'x' %}"}
+FORM = {"content": b"a=1", "headers": {"Content-Type": "application/x-www-form-urlencoded"}}
+BROKEN = {"content": b"{", "headers": {"Content-Type": "application/json"}}
+
+
+def keyed(key: str) -> dict[str, dict[str, str]]:
+    return {"headers": {"Idempotency-Key": key}}
+
+
+def matching(revision: int) -> dict[str, dict[str, str]]:
+    return {"headers": {"If-Match": f'"{revision}"'}}
+
+
+# Method, path, role, options of the request, status: one after the other. RELEASE is a job that exists.
+STEPS: tuple[tuple[str, str, str | None, dict[str, Any], int], ...] = (
+    ("GET", "/v1/templates", "viewer", {}, 200),
+    ("GET", "/v1/templates", None, {}, 401),
+    ("POST", "/v1/templates", "admin", {"json": OTHER}, 201),
+    ("POST", "/v1/templates", "admin", {"json": OTHER}, 409),
+    ("POST", "/v1/templates", "developer", {"json": OTHER}, 403),
+    ("POST", "/v1/templates", "admin", {"json": SPOILT}, 422),
+    ("POST", "/v1/templates", "admin", {"json": HUGE}, 413),
+    ("POST", "/v1/templates", "admin", FORM, 415),
+    ("POST", "/v1/templates", "admin", BROKEN, 400),
+    ("GET", "/v1/templates/other", "viewer", {}, 200),
+    ("GET", "/v1/templates/nothing", "viewer", {}, 404),
+    ("PUT", "/v1/templates/other", "admin", {"json": OTHER}, 200),
+    ("PUT", "/v1/templates/other", "admin", {"json": OTHER, **matching(1)}, 412),
+    ("PUT", "/v1/templates/other", "admin", {"json": OTHER, **matching(2)}, 200),
+    ("PUT", "/v1/templates/nothing", "admin", {"json": {**OTHER, "name": "nothing"}}, 404),
+    ("PUT", "/v1/templates/other", "admin", {"json": {**OTHER, "template": "{% block x %}"}}, 422),
+    ("PUT", "/v1/templates/other", "developer", {"json": OTHER}, 403),
+    ("GET", "/v1/templates/other/revisions", "viewer", {}, 200),
+    ("GET", "/v1/templates/nothing/revisions", "viewer", {}, 404),
+    ("GET", "/v1/templates/other/revisions/3", "viewer", {}, 200),
+    ("GET", "/v1/templates/other/revisions/4", "viewer", {}, 404),
+    ("DELETE", "/v1/templates/other", "developer", {}, 403),
+    ("DELETE", "/v1/templates/other", "admin", {}, 204),
+    ("DELETE", "/v1/templates/other", "admin", {}, 404),
+    ("DELETE", "/v1/templates/countdown-task", "admin", {}, 409),
+    ("GET", "/v1/definitions", "viewer", {}, 200),
+    ("POST", "/v1/definitions", "developer", {"json": {**COUNTDOWN, "name": "second"}}, 201),
+    ("POST", "/v1/definitions", "developer", {"json": {**COUNTDOWN, "name": "second"}}, 409),
+    ("POST", "/v1/definitions", "developer", {"json": {**COUNTDOWN, "user_values_example": "a: }"}}, 422),
+    ("POST", "/v1/definitions", "user", {"json": COUNTDOWN}, 403),
+    ("POST", "/v1/definitions", None, {"json": COUNTDOWN}, 401),
+    ("GET", "/v1/definitions/second", "viewer", {}, 200),
+    ("GET", "/v1/definitions/nothing", "viewer", {}, 404),
+    ("PUT", "/v1/definitions/second", "developer", {"json": {**COUNTDOWN, "name": "second"}}, 200),
+    ("PUT", "/v1/definitions/second", "developer", {"json": {**COUNTDOWN, "name": "second"}, **matching(1)}, 412),
+    ("PUT", "/v1/definitions/nothing", "developer", {"json": {**COUNTDOWN, "name": "nothing"}}, 404),
+    ("PUT", "/v1/definitions/second", "developer", {"json": {"name": "second"}}, 422),
+    ("GET", "/v1/definitions/second/revisions", "viewer", {}, 200),
+    ("GET", "/v1/definitions/nothing/revisions", "viewer", {}, 404),
+    ("GET", "/v1/definitions/second/revisions/2", "viewer", {}, 200),
+    ("GET", "/v1/definitions/second/revisions/3", "viewer", {}, 404),
+    ("GET", "/v1/definitions/second/schema", "viewer", {}, 200),
+    ("GET", "/v1/definitions/nothing/schema", "viewer", {}, 404),
+    ("DELETE", "/v1/definitions/second", "user", {}, 403),
+    ("DELETE", "/v1/definitions/second", "developer", {}, 204),
+    ("DELETE", "/v1/definitions/second", "developer", {}, 404),
+    ("POST", "/v1/jobs", "user", {"json": FILLED}, 201),
+    ("POST", "/v1/jobs?dry_run=true", "user", {"json": FILLED}, 200),
+    ("POST", "/v1/jobs", "user", {"json": {**FILLED, "more": 1}}, 422),
+    ("POST", "/v1/jobs", "viewer", {"json": FILLED}, 403),
+    ("POST", "/v1/jobs", None, {"json": FILLED}, 401),
+    ("POST", "/v1/jobs", "user", {"json": FILLED, **keyed("k")}, 201),
+    ("POST", "/v1/jobs", "user", {"json": {**FILLED, "name": "x"}, **keyed("k")}, 422),
+    ("POST", "/v1/jobs", "user", {"json": FILLED, **keyed("k" * 300)}, 400),
+    ("POST", "/v1/jobs?dry_run=perhaps", "user", {"json": FILLED}, 400),
+    ("GET", "/v1/jobs", "viewer", {}, 200),
+    ("GET", "/v1/jobs?limit=0", "viewer", {}, 400),
+    ("GET", "/v1/jobs/RELEASE", "viewer", {}, 200),
+    ("GET", "/v1/jobs/nothing", "viewer", {}, 404),
+    ("GET", "/v1/jobs/RELEASE/manifests", "viewer", {}, 200),
+    ("GET", "/v1/jobs/nothing/manifests", "viewer", {}, 404),
+    ("GET", "/v1/jobs/RELEASE/logs", "admin", {}, 409),
+    ("GET", "/v1/jobs/RELEASE/logs", "viewer", {}, 403),
+    ("GET", "/v1/jobs/nothing/logs", "viewer", {}, 404),
+    ("GET", "/v1/jobs/RELEASE/events", "viewer", {}, 200),
+    ("GET", "/v1/jobs/nothing/events", "viewer", {}, 404),
+    ("GET", "/v1/events", "viewer", {}, 200),
+    ("GET", "/v1/events?after=x", "viewer", {}, 400),
+    ("POST", "/v1/jobs/RELEASE/rerun", "admin", {}, 201),
+    ("POST", "/v1/jobs/RELEASE/rerun?pinned=true", "admin", {}, 201),
+    ("POST", "/v1/jobs/nothing/rerun", "user", {}, 404),
+    ("POST", "/v1/jobs/RELEASE/rerun", "viewer", {}, 403),
+    ("POST", "/v1/jobs/RELEASE/cancel", "user", {}, 403),
+    ("POST", "/v1/jobs/nothing/cancel", "user", {}, 404),
+    ("POST", "/v1/jobs/RELEASE/cancel", "developer", {}, 202),
+    ("DELETE", "/v1/jobs/RELEASE?storage=some", "developer", {}, 400),
+    ("DELETE", "/v1/jobs/RELEASE", "user", {}, 403),
+    ("DELETE", "/v1/jobs/nothing", "developer", {}, 404),
+    ("DELETE", "/v1/jobs/RELEASE?storage=delete", "developer", {}, 202),
+    ("GET", "/v1/tokens", "admin", {}, 200),
+    ("GET", "/v1/tokens", "developer", {}, 403),
+    ("POST", "/v1/tokens", "admin", {"json": {"name": "x", "role": "user", "days": 1}}, 201),
+    ("POST", "/v1/tokens", "admin", {"json": {"name": "x", "role": "king"}}, 422),
+    ("POST", "/v1/tokens", "developer", {"json": {"name": "x", "role": "admin"}}, 403),
+    ("DELETE", "/v1/tokens/nothing", "admin", {}, 404),
+    ("DELETE", "/v1/tokens/TOKEN", "developer", {}, 403),
+    ("DELETE", "/v1/tokens/TOKEN", "admin", {}, 204),
+    ("GET", "/v1/whoami", "viewer", {}, 200),
+    ("GET", "/v1/whoami", None, {}, 401),
+    ("PATCH", "/v1/jobs", "admin", {}, 405),
+    ("GET", "/healthz", None, {}, 200),
+    ("GET", "/readyz", None, {}, 200),
+    ("GET", "/openapi.json", None, {}, 200),
+)
+
+
+def test_every_operation_has_the_statuses_of_its_row(service: Service) -> None:
+    release = service.created()
+    token = next(token["id"] for token in service.get("/v1/tokens").json()["items"] if token["name"] == "user")
+    answers = []
+    for method, path, role, options, status in STEPS:
+        target = path.replace("RELEASE", release).replace("TOKEN", token)
+        answers.append((method, path, service.call(method, target, role, **options).status_code, status))
+    assert [answer for answer in answers if answer[2] != answer[3]] == []
+    document = service.get("/openapi.json", None).json()
+    contract = Contract(document)
+    used = {(method, operation[0]) for method, path, *_ in STEPS if (operation := _operation(contract, method, path))}
+    operations = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
+    assert operations - used == set()
+
+
+def _operation(contract: Contract, method: str, path: str) -> tuple[str, dict[str, Any]] | None:
+    return contract.operation(method, path.partition("?")[0])
+
+
+def test_while_the_cluster_is_away_it_is_503(service: Service) -> None:
+    release = service.created()
+    service.cluster.error = UnreachableError("away")
+    for method, path in (("POST", "/v1/jobs"), ("POST", f"/v1/jobs/{release}/rerun")):
+        assert service.call(method, path, json=FILLED if path == "/v1/jobs" else None).status_code == 503
+    assert service.get(f"/v1/jobs/{release}/logs").status_code == 503
+    assert service.get("/readyz", None).status_code == 503
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "body"),
+    [
+        (200, "application/json", {"release": "x"}),
+        (418, "application/json", {}),
+        (200, "text/html", "<html>"),
+        (404, "application/json", {"detail": "x"}),
+        (404, "application/problem+json", {"detail": "x"}),
+        (401, "application/problem+json", {}),
+    ],
+)
+def test_an_answer_that_is_not_as_the_document_says_fails_the_test(
+    service: Service, status: int, kind: str, body: Any
+) -> None:
+    class Response:
+        status_code = status
+        headers = {"content-type": kind}  # noqa: RUF012
+        content = json.dumps(body).encode()
+
+        @staticmethod
+        def json() -> Any:
+            return body
+
+    with pytest.raises((AssertionError, ValidationError)):
+        service.client.contract.check("GET", "/v1/jobs/x", Response())
+
+
+def test_an_answer_has_no_more_than_the_document_says(service: Service) -> None:
+    release = service.created()
+    job = service.get(f"/v1/jobs/{release}").json()
+    document = copy.deepcopy(service.client.contract.document)
+    del document["components"]["schemas"]["Job"]["properties"]["hint"]
+    with pytest.raises(ValidationError):
+        Contract(document).check("GET", f"/v1/jobs/{release}", _Json(job))
+
+
+class _Json:
+    status_code = 200
+    headers = {"content-type": "application/json"}  # noqa: RUF012
+    content = b"{}"
+
+    def __init__(self, body: Any) -> None:
+        self._body = body
+
+    def json(self) -> Any:
+        return self._body
+
+
+def test_generated_requests_get_answers_of_the_document(tmp_path: Path) -> None:
+    """`make requests N=10000` sends more of them."""
+    sent = requests.send(tmp_path, 60, 1)
+    assert sent.faults == {}
+    assert sent.count >= 50

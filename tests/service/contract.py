@@ -1,0 +1,92 @@
+"""Holds every answer that a test gets against the OpenAPI document: status, content type, headers and body."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import Any
+
+import jsonschema
+from litestar.testing import TestClient
+
+PROBLEM = "application/problem+json"
+
+
+class Contract:
+    """What an OpenAPI document says of answers.
+
+    Attributes:
+        document: The document, in which objects have no properties but those that it names.
+    """
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.document = document
+        for schema in document["components"]["schemas"].values():
+            _close(schema)
+        self._operations = [
+            (method.upper(), re.compile(re.sub(r"\\{[^}]+\\}", "[^/]+", re.escape(path))), path, operation)
+            for path, item in document["paths"].items()
+            for method, operation in item.items()
+        ]
+
+    def operation(self, method: str, path: str) -> tuple[str, dict[str, Any]] | None:
+        """Return the path of the document, and its operation."""
+        for known, pattern, template, operation in self._operations:
+            if known == method and pattern.fullmatch(path):
+                return template, operation
+        return None
+
+    def check(self, method: str, path: str, response: Any) -> None:
+        """Fail if an answer is not as the document says."""
+        operation = self.operation(method, path)
+        kind = response.headers.get("content-type", "").partition(";")[0]
+        if operation is None:
+            if path.startswith("/v1/"):
+                assert (response.status_code, kind) in {(404, PROBLEM), (405, PROBLEM)}, f"{method} {path}"
+            return
+        where = f"{method} {operation[0]}: {response.status_code} {kind}"
+        responses = operation[1]["responses"]
+        assert str(response.status_code) in responses, f"{where}: the status is not in the OpenAPI document"
+        content = responses[str(response.status_code)].get("content", {})
+        if not content:
+            assert response.content == b"", where
+            return
+        assert kind in content, f"{where}: the content type is not in the OpenAPI document"
+        if "json" in kind:
+            self._validator(content[kind]["schema"]).validate(response.json())
+        if response.status_code in (429, 503) and kind == PROBLEM:
+            assert response.headers["retry-after"].isdecimal(), where
+        if response.status_code == 401:
+            assert response.headers["www-authenticate"].startswith("Bearer"), where
+
+    def _validator(self, schema: dict[str, Any]) -> Any:
+        root = {"components": self.document["components"], **schema}
+        return jsonschema.Draft202012Validator(root)
+
+
+def _close(schema: Any) -> None:
+    """Let objects have no other properties than those that are named."""
+    if isinstance(schema, dict):
+        if "properties" in schema:
+            schema.setdefault("additionalProperties", False)
+        for value in schema.values():
+            _close(value)
+    elif isinstance(schema, list):
+        for item in schema:
+            _close(item)
+
+
+class CheckedClient(TestClient[Any]):
+    """A client that checks each answer. Streams without end are not read through it."""
+
+    @cached_property
+    def contract(self) -> Contract:
+        """The document of the server that it asks."""
+        return Contract(super().request("GET", "/openapi.json").json())
+
+    def request(self, method: Any, url: Any, **options: Any) -> Any:
+        """Send a request, and check the answer."""
+        response = super().request(method, url, **options)
+        if "openapi.json" not in str(url):
+            self.contract.check(str(method), response.request.url.path, response)
+        return response
