@@ -38,11 +38,12 @@ OWNERS = {
     "http": {"base/fetch.py", "base/rest.py"},  # downloads; requests with a token, which go to one host alone
     "httpx2": {"service/callbacks/transport.py", "service/kube.py"},  # lightkube raises its errors
     "isal": {"package/archive.py"},
-    "jinja2": {"build/templating.py", "service/sandbox.py"},  # our own templates; those of others, in a sandbox
+    # Our own templates, of packages and of the page; those of others, in a sandbox.
+    "jinja2": {"build/templating.py", "service/page/html.py", "service/sandbox.py"},
     "jsonschema": {"spec/validation.py"},
     "lightkube": {"service/kube.py"},
     "markdown_it": {"base/markdown.py"},
-    "litestar": {"service/api/"},
+    "litestar": {"service/api/", "service/page/"},
     "msgspec": {"base/values.py"},
     "rich": {"cli/drawing.py"},
     "ruamel": {"importers/specfile.py"},

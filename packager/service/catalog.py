@@ -68,6 +68,18 @@ class Catalog:
             complaints = [of_problem(problem, "template") for problem in problems]
             raise Failure("invalid-template", f"{len(problems)} problems in the template", complaints)
 
+    def try_template(self, body: TemplateBody) -> dict[str, list[str]]:
+        """Return, for each definition over a template, what is wrong with its example. Raises Failure."""
+        self._check_template(body)
+        return {
+            row["name"]: [
+                f"{complaint.detail}; {complaint.hint}" if complaint.hint else complaint.detail
+                for complaint in definitions.trial(read_definition(row), body.template, self.renderer, self.site)[1]
+            ]
+            for row in self.store.definitions()
+            if row["template"] == body.name
+        }
+
     def template(self, name: str, revision: int | None = None) -> Row:
         """Return a template. Raises Failure."""
         row = self.store.template(name, revision)
@@ -91,6 +103,10 @@ class Catalog:
         except ExistsError as error:
             raise Failure("exists", f"the definition {error}") from None
         return row, trial
+
+    def try_definition(self, body: DefinitionBody, author: str) -> Accepted:
+        """Return what a definition's example makes, without registering it. Raises Failure."""
+        return self._check_definition(_with_author(body, author))
 
     def change_definition(
         self, name: str, body: DefinitionBody, author: str, expected: int | None

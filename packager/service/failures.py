@@ -57,6 +57,11 @@ class Failure(MlpackError):  # noqa: N818 - it is an answer
         """The HTTP status."""
         return TITLES[self.kind][0]
 
+    @property
+    def title(self) -> str:
+        """What kind of problem it is, for people."""
+        return TITLES[self.kind][1]
+
     def as_problem(self, instance: str) -> dict[str, Any]:
         """Return the body of the answer."""
         status, title = TITLES[self.kind]

@@ -38,6 +38,7 @@ class Server:
     Attributes:
         name: By which it knows its objects in the cluster.
         trusted: Who every caller is, when no token is asked for; None otherwise.
+        url: Where the server is reached from outside, if that is configured.
     """
 
     def __init__(  # noqa: PLR0913 - what it connects
@@ -55,7 +56,9 @@ class Server:
         self.name = settings.name
         self.store = store
         self.cluster = cluster
+        self.sealer = sealer
         self.trusted = trusted
+        self.url = settings.url
         self.namespace = settings.namespace or cluster.namespace
         self._emit = emit
         site = Site(settings.name, settings.pod_security, settings.storage_classes, settings.node_selectors)

@@ -11,9 +11,9 @@ import uvicorn
 
 from packager.base.errors import ToolError
 from packager.service import config, sealing
-from packager.service.api import app
 from packager.service.callbacks import signature
 from packager.service.kube import Cluster
+from packager.service.page import app
 from packager.service.sealing import Sealer
 from packager.service.server import Server, open_store
 from packager.service.tokens import Caller

@@ -72,7 +72,17 @@ def create(store: Store, name: str, role: str, days: int | None) -> tuple[Row, s
 
 def caller(store: Store, text: str) -> Caller | None:
     """Return who a token belongs to; None if there is no such token, or it has expired."""
+    return caller_of(store, store.token(_digest(text)) if text.startswith(_PREFIX) else None)
+
+
+def identifier(store: Store, text: str) -> str | None:
+    """Return the id of a valid token; None if there is no such token, or it has expired."""
     row = store.token(_digest(text)) if text.startswith(_PREFIX) else None
+    return row["id"] if row is not None and caller_of(store, row) else None
+
+
+def caller_of(store: Store, row: Row | None) -> Caller | None:
+    """Return who a stored token belongs to; None without one, or if it has expired."""
     time = now()
     if row is None or (row["expires"] is not None and row["expires"] <= time):
         return None

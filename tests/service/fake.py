@@ -108,11 +108,16 @@ class FakeCluster:
     ) -> AsyncIterator[str]:
         assert container is None
         assert namespace == self.namespace
-        assert not follow
         if pod not in self.logs:
             raise RefusedError(f'container "main" in pod "{pod}" is waiting to start', 400)
-        for line in self.logs[pod][-tail if tail else 0 :]:
-            yield line
+        position = max(0, len(self.logs[pod]) - tail) if tail else 0
+        while True:
+            for line in self.logs[pod][position:]:
+                yield line
+            position = len(self.logs[pod])
+            if not follow or self.objects["Pod", pod]["status"]["phase"] != "Running":
+                return
+            await asyncio.sleep(0.01)
 
     # what controllers do
 
@@ -123,6 +128,7 @@ class FakeCluster:
         if exit_code is not None:
             state = {"terminated": {"exitCode": exit_code, "reason": "Completed" if exit_code == 0 else reason}}
         template = owner["spec"]["template"]
+        container = template["spec"]["containers"][0]["name"]
         self.put(
             {
                 "apiVersion": "v1",
@@ -137,7 +143,7 @@ class FakeCluster:
                 "spec": {**template["spec"], "nodeName": "n3"},
                 "status": {
                     "phase": phase,
-                    "containerStatuses": [{"name": "counter", "state": state, "restartCount": 0, "image": "x:1"}],
+                    "containerStatuses": [{"name": container, "state": state, "restartCount": 0, "image": "x:1"}],
                 },
             }
         )

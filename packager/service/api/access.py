@@ -11,7 +11,7 @@ from litestar import MediaType, Request, Response
 from litestar.params import HeaderParameter
 
 from packager.base.rest import is_loopback
-from packager.service import tokens
+from packager.service import sessions, tokens
 from packager.service.failures import Failure
 from packager.service.store.store import as_json
 
@@ -48,16 +48,34 @@ async def caller_of(request: AnyRequest, role: str) -> Caller:
     if server.trusted is not None:
         if not is_loopback(request.url.hostname or ""):  # a page whose name server answers with this address
             raise Failure("forbidden", "without tokens, the server answers requests to this machine only")
+        if "origin" in request.headers:
+            require_origin(request)
         return server.trusted
     scheme, _, text = request.headers.get("authorization", "").partition(" ")
     text = text.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
-    caller = await asyncio.to_thread(tokens.caller, server.store, text) if text else None
+    cookie = request.cookies.get(sessions.COOKIE, "")
+    if text or not cookie:
+        caller = await asyncio.to_thread(tokens.caller, server.store, text) if text else None
+    else:
+        require_origin(request)  # a browser sends the cookie with what another site asks it to send
+        caller = await asyncio.to_thread(sessions.caller, server.sealer, server.store, cookie)
     if caller is None:
         raise Failure("unauthenticated", "expected a valid token, as Authorization: Bearer or as x-api-key")
     if not caller.may(role):
         raise Failure("forbidden", f"expected the role {role}, found {caller.role}")
     request.scope["mlpack_caller"] = caller.name  # type: ignore[typeddict-unknown-key]
     return caller
+
+
+def require_origin(request: AnyRequest) -> None:
+    """Refuse a request that changes something unless a page of this server makes it. Raises Failure."""
+    if request.method in ("GET", "HEAD", "OPTIONS"):
+        return
+    origin = request.headers.get("origin", "").lower()
+    scheme, _, host = origin.partition("://")
+    own = (server_of(request.app.state).url or "").rstrip("/").lower()
+    if scheme not in ("http", "https") or (host != request.headers.get("host", "").lower() and origin != own):
+        raise Failure("forbidden", "the request was not made by a page of this server: its Origin is another one")
 
 
 def expected_revision(if_match: str | None) -> int | None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from litestar import Litestar, Response, get
-from litestar.datastructures import State
+from litestar.datastructures import ResponseHeader, State
 from litestar.exceptions import HTTPException
 from litestar.openapi import OpenAPIConfig
 
@@ -20,7 +20,9 @@ from packager.service.failures import RETRY_SECONDS, TITLES, Failure
 from packager.service.kube import RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
+
+    from litestar.types import ControllerRouterHandler
 
     from packager.service.server import Server
 
@@ -74,8 +76,13 @@ async def _require_json(request: AnyRequest) -> None:
         raise Failure("not-json", f"expected application/json, found {kind[:80] or 'no content type'}")
 
 
-def make(server: Server) -> Litestar:
-    """Return the application of a server, which it starts and stops."""
+def make(server: Server, pages: Sequence[ControllerRouterHandler] = ()) -> Litestar:
+    """Return the application of a server, which it starts and stops.
+
+    Args:
+        server: The server.
+        pages: The routes of pages for people.
+    """
 
     @asynccontextmanager
     async def lifespan(_app: Litestar) -> AsyncIterator[None]:
@@ -90,10 +97,12 @@ def make(server: Server) -> Litestar:
             *events.HANDLERS,
             *system.HANDLERS,
             _openapi,
+            *pages,
         ],
         state=State({"server": server}),
         lifespan=[lifespan],
         before_request=_require_json,
+        response_headers=[ResponseHeader(name="X-Content-Type-Options", value="nosniff")],
         exception_handlers={HTTPException: _refused, Exception: _failed},
         request_max_body_size=MAX_BODY,
         openapi_config=OpenAPIConfig(

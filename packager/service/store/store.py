@@ -186,6 +186,10 @@ class Store:
         """Return the token of a digest."""
         return self._row(select(tokens).where(tokens.c.digest == digest))
 
+    def token_by_id(self, identifier: str) -> Row | None:
+        """Return a token."""
+        return self._row(select(tokens).where(tokens.c.id == identifier))
+
     def use_token(self, identifier: str) -> None:
         """Note that a token was used."""
         with self._writing() as connection:
@@ -414,6 +418,11 @@ class Store:
         """Return the events of a job, or of all jobs, the oldest first; those after the id `after`."""
         statement = select(events).where(events.c.id > after).order_by(events.c.id).limit(limit)
         return self._rows(statement if release is None else statement.where(events.c.release == release))
+
+    def last_event(self) -> int:
+        """Return the id of the newest event; 0 if there is none."""
+        with self._reading() as connection:
+            return int(connection.execute(select(events.c.id).order_by(events.c.id.desc()).limit(1)).scalar() or 0)
 
     def counts(self) -> dict[str, int]:
         """Return how many jobs have each status."""

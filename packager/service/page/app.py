@@ -1,0 +1,66 @@
+"""The application with the page: its routes, and its errors as views."""
+
+from __future__ import annotations
+
+import string
+from typing import TYPE_CHECKING, Any
+
+from litestar import Litestar, Response, Router
+
+from packager.base.errors import UnreachableError
+from packager.service.api import app
+from packager.service.api.access import AnyRequest, require_origin, server_of
+from packager.service.failures import TITLES, Failure
+from packager.service.kube import RefusedError
+from packager.service.page import account, jobs, new, registry, static
+from packager.service.page.html import failed, redirect
+
+if TYPE_CHECKING:
+    from packager.service.server import Server
+
+
+_PLAIN = frozenset(string.ascii_letters + string.digits + "/-._~")
+
+
+async def _require_own_origin(request: AnyRequest) -> None:
+    require_origin(request)
+
+
+def _refused(request: AnyRequest, failure: Failure) -> Response[Any]:
+    if failure.status == 401:
+        query = f"?{request.url.query}" if request.url.query else ""
+        then = request.url.path + query if request.method == "GET" else "/jobs"
+        return redirect(f"/sign-in?then={_quoted(then)}")
+    server_of(request.app.state).log(f"{request.method} {request.url.path}: {failure.status} {failure.kind}: {failure}")
+    return failed(failure)
+
+
+def _quoted(text: str) -> str:
+    return "".join(chr(byte) if chr(byte) in _PLAIN else f"%{byte:02X}" for byte in text.encode(errors="replace"))
+
+
+def _failed(request: AnyRequest, error: Exception) -> Response[Any]:
+    """Show an error of ours, of litestar, or a bug: nothing of its inside leaves the server."""
+    if isinstance(error, Failure):
+        return _refused(request, error)
+    if isinstance(error, UnreachableError | RefusedError):
+        kind = "cluster-unreachable" if isinstance(error, UnreachableError) else "cluster-refused"
+        return _refused(request, Failure(kind, str(error)))
+    status = getattr(error, "status_code", 500)
+    by_status = {400: "invalid-query", 404: "not-found", 405: "method-not-allowed", 413: "too-large"}
+    if status in by_status:
+        return _refused(request, Failure(by_status[status], TITLES[by_status[status]][1]))
+    server_of(request.app.state).log_bug(error)
+    return failed(Failure("internal", "see the log of the server"))
+
+
+def make(server: Server) -> Litestar:
+    """Return the application of a server with its page, which it starts and stops."""
+    handlers = [*static.HANDLERS, *account.HANDLERS, *jobs.HANDLERS, *new.HANDLERS, *registry.HANDLERS]
+    pages = Router(
+        "/",
+        route_handlers=handlers,
+        before_request=_require_own_origin,
+        exception_handlers={Exception: _failed},
+    )
+    return app.make(server, [pages])

@@ -1,0 +1,156 @@
+"""Makes HTML: the only place where the page's templates are filled in. Everything is escaped."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+from litestar import MediaType, Response
+from litestar.response import Redirect
+
+from packager import __version__
+from packager.base import yamlio
+from packager.service.api.access import caller_of, server_of
+from packager.service.page import static
+from packager.service.store.store import FINAL
+
+if TYPE_CHECKING:
+    from packager.service.api.access import AnyRequest
+    from packager.service.failures import Failure
+
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
+    ),
+    "Cache-Control": "no-store",  # what one person may see is not for the next one at this browser
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "same-origin",  # "no-referrer" would take the origin from forms, too
+    "X-Frame-Options": "DENY",
+}
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]")
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def visible(text: object) -> str:
+    """Return a text of others without terminal escapes; a mark replaces each character that hides others."""
+    lines = (line.rstrip("\r").rpartition("\r")[2] for line in _ESCAPES.sub("", str(text)).split("\n"))
+    return _HIDDEN.sub("\ufffd", "\n".join(lines))
+
+
+def span(seconds: float) -> str:
+    """Return a number of seconds as people say it: `5 min`, `2 h 10 min`."""
+    rest = max(0, int(seconds))
+    for index, (size, unit) in enumerate(_UNITS):
+        if rest >= size:
+            text = f"{rest // size} {unit}"
+            smaller = _UNITS[index + 1 : index + 2] if index < 2 else ()
+            for below, name in smaller:
+                if rest % size // below:
+                    text += f" {rest % size // below} {name}"
+            return text
+    return "0 s"
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def age(text: str) -> str:
+    """Return how long ago a time was."""
+    return span((datetime.now(UTC) - _time(text)).total_seconds())
+
+
+def between(start: str | None, end: str | None) -> str:
+    """Return how long it took from a time to another one, or to now."""
+    if start is None:
+        return ""
+    return span(((_time(end) if end else datetime.now(UTC)) - _time(start)).total_seconds())
+
+
+def moment(text: str | None) -> str:
+    """Return a time as people read it, in UTC."""
+    return _time(text).strftime("%Y-%m-%d %H:%M:%S UTC") if text else ""
+
+
+def clock(text: str) -> str:
+    """Return the time of day of a time, in UTC."""
+    return _time(text).strftime("%H:%M:%S")
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def anchor(text: object) -> str:
+    """Return a text as the id of an element: distinct texts have distinct ids."""
+    return "".join(
+        character if character.isascii() and (character.isalnum() or character == "-") else f"_{ord(character):x}."
+        for character in unicodedata.normalize("NFC", str(text))
+    )
+
+
+_environment = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).resolve().parent / "templates"),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+)
+_environment.filters |= {
+    "age": age,
+    "anchor": anchor,
+    "clock": clock,
+    "moment": moment,
+    "plural": plural,
+    "visible": visible,
+    "yaml": lambda value: yamlio.dump([value]),
+}
+_environment.globals |= {"between": between, "version": __version__, "static": static.address}
+
+
+async def respond(
+    request: AnyRequest, template: str, status: int = 200, *, role: str = "viewer", **values: Any
+) -> Response[Any]:
+    """Return a view for a caller who must have a role.
+
+    Args:
+        request: The request.
+        template: The name of the view.
+        status: The HTTP status.
+        role: The role that the caller must have.
+        values: What the template shows.
+
+    Raises:
+        Failure: The caller is not known, or may not see it.
+    """
+    caller = await caller_of(request, role)
+    return _filled(template, status, caller=caller, open=server_of(request.app.state).trusted is not None, **values)
+
+
+def public(template: str, status: int = 200, **values: Any) -> Response[Any]:
+    """Return a view for people who have not signed in."""
+    return _filled(template, status, caller=None, open=False, **values)
+
+
+def _filled(template: str, status: int, **values: Any) -> Response[Any]:
+    text = _environment.get_template(f"{template}.html").render(final=FINAL, **values)
+    return Response(text, status_code=status, media_type=MediaType.HTML, headers=_HEADERS)
+
+
+def redirect(path: str) -> Response[Any]:
+    """Return an answer that leads to another view, after a form too."""
+    return Redirect(path, status_code=303, headers={"Cache-Control": "no-store"})
+
+
+def failed(failure: Failure) -> Response[Any]:
+    """Return the view of a request that is refused."""
+    return public("error", failure.status, failure=failure)

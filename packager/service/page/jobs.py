@@ -1,0 +1,181 @@
+"""The views of jobs: the list, a job, and what can be done with it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from litestar import Response, get, post
+from litestar.datastructures import State
+from litestar.params import FromPath, FromQuery
+
+from packager.base.errors import ClusterError
+from packager.service.api import callbacks as callback_routes
+from packager.service.api import events as event_routes
+from packager.service.api import jobs as routes
+from packager.service.api.access import AnyRequest, caller_of, server_of
+from packager.service.failures import Failure
+from packager.service.page import form
+from packager.service.page.html import redirect, respond, visible
+from packager.service.store.store import FINAL
+
+if TYPE_CHECKING:
+    from packager.service.api.answers import Callback, Job
+
+STATUSES = ("pending", "running", "succeeded", "failed", "deleted")
+
+_PAGE = 50
+_LOG_LINES = 200
+_LOG_CHARACTERS = 128 << 10
+_LOG_SECONDS = 3.0
+_FILTERS = ("status", "definition", "creator", "application", "since", "until", "q")
+
+
+@get("/jobs", include_in_schema=False)
+async def _jobs(request: AnyRequest, state: State) -> Response[Any]:
+    query = request.query_params
+    filters = {key: value for key in _FILTERS if (value := query.get(key, "").strip())}
+    after = await asyncio.to_thread(server_of(state).store.last_event)
+    answer = await routes.list_jobs.fn(request, state, limit=_PAGE, cursor=query.get("cursor") or None, **filters)
+    return await respond(
+        request,
+        "jobs",
+        jobs=answer.content.items,
+        following=answer.content.next,
+        is_first="cursor" not in query,
+        filters=filters,
+        more=not filters.keys() <= {"status", "q"},
+        statuses=STATUSES,
+        after=after,
+    )
+
+
+@get("/jobs/{release:str}", include_in_schema=False)
+async def _job(
+    request: AnyRequest, state: State, release: FromPath[str], pod: FromQuery[str | None] = None
+) -> Response[Any]:
+    return await _shown(request, state, release, pod)
+
+
+async def _shown(
+    request: AnyRequest, state: State, release: str, pod: str | None = None, failure: Failure | None = None
+) -> Response[Any]:
+    job: Job = await routes.get_job.fn(request, state, release=release)
+    caller = await caller_of(request, "viewer")
+    history = (await event_routes.job_events.fn(request, state, release=release)).content.items
+    manifests = await routes.job_manifests.fn(request, state, release=release)
+    is_own = job.creator == caller.name or caller.acts_for_others
+    pods = [item["name"] for item in job.pods]
+    chosen = pod if pod in pods else None
+    log, log_problem = await _log(request, state, release, chosen or (pods[0] if len(pods) == 1 else None))
+    return await respond(
+        request,
+        "job",
+        failure.status if failure else 200,
+        job=job,
+        history=history,
+        deliveries=(await _deliveries(request, state, release))[-_PAGE:] if is_own else (),
+        manifests=manifests,
+        objects=[f"{item['kind']} {item['metadata']['name']}" for item in manifests if not _is_claim(item)],
+        claims=[item["metadata"]["name"] for item in manifests if _is_claim(item)],
+        values=_flat(job.values),
+        may_change=is_own and caller.may("user"),
+        has_ended=job.status in FINAL,
+        log=log,
+        log_problem=log_problem,
+        pod=chosen,
+        failure=failure,
+        after=history[-1].id if history else 0,
+    )
+
+
+async def _deliveries(request: AnyRequest, state: State, release: str) -> list[Callback]:
+    """Return the callbacks of a job, if the caller may see them."""
+    try:
+        items: list[Callback] = (await callback_routes.list_callbacks.fn(request, state, release=release)).items
+    except Failure as failure:
+        if failure.status != 403:
+            raise
+        return []
+    return items
+
+
+def _is_claim(item: dict[str, Any]) -> bool:
+    return bool(item["kind"] == "PersistentVolumeClaim")
+
+
+async def _log(request: AnyRequest, state: State, release: str, pod: str | None) -> tuple[str, str | None]:
+    """Return the end of a job's log, and why there is none."""
+    text = ""
+    try:
+        async with asyncio.timeout(_LOG_SECONDS):
+            stream = await routes.job_logs.fn(request, state, release=release, pod=pod, tail=_LOG_LINES)
+            async for part in stream.iterator:
+                text = (text + (part if isinstance(part, str) else part.decode(errors="replace")))[-_LOG_CHARACTERS:]
+    except (Failure, ClusterError) as error:
+        return visible(text), str(error)
+    except TimeoutError:
+        return visible(text), "the cluster has not sent the whole log in time"
+    return visible(text), None
+
+
+def _flat(values: dict[str, Any], above: str = "") -> list[tuple[str, str]]:
+    """Return filled values as one line for each: `process.train.maxStep`, `100`."""
+    lines: list[tuple[str, str]] = []
+    for key, value in values.items():
+        name = f"{above}{key}"
+        if isinstance(value, list):
+            value = {str(index + 1): item for index, item in enumerate(value)}  # noqa: PLW2901 - a list as a mapping
+        if isinstance(value, dict):
+            lines += _flat(value, f"{name}.")
+        else:
+            lines.append((visible(name), visible(form.shown(value))))
+    return lines
+
+
+@post("/jobs/{release:str}/callbacks/{identifier:str}", include_in_schema=False)
+async def _redeliver(
+    request: AnyRequest, state: State, release: FromPath[str], identifier: FromPath[str]
+) -> Response[Any]:
+    await callback_routes.redeliver_callback.fn(request, state, release=release, identifier=identifier)
+    return redirect(f"/jobs/{release}#callbacks")
+
+
+@post("/jobs/{release:str}/cancel", include_in_schema=False)
+async def _cancel(request: AnyRequest, state: State, release: FromPath[str]) -> Response[Any]:
+    try:
+        await routes.cancel_job.fn(request, state, release=release)
+    except Failure as failure:
+        return await _told(request, state, release, failure)
+    return redirect(f"/jobs/{release}")
+
+
+@post("/jobs/{release:str}/rerun", include_in_schema=False)
+async def _rerun(request: AnyRequest, state: State, release: FromPath[str]) -> Response[Any]:
+    pinned = (await request.form()).get("pinned") == "true"
+    try:
+        answer = await routes.rerun_job.fn(request, state, release=release, pinned=pinned)
+    except Failure as failure:
+        return await _told(request, state, release, failure)
+    return redirect(f"/jobs/{answer.content['release']}")
+
+
+@post("/jobs/{release:str}/delete", include_in_schema=False)
+async def _delete(request: AnyRequest, state: State, release: FromPath[str]) -> Response[Any]:
+    storage = "delete" if (await request.form()).get("storage") == "delete" else "keep"
+    try:
+        await routes.delete_job.fn(request, state, release=release, storage=storage)
+    except Failure as failure:
+        return await _told(request, state, release, failure)
+    return redirect("/jobs")
+
+
+async def _told(request: AnyRequest, state: State, release: str, failure: Failure) -> Response[Any]:
+    """Show a job with why something could not be done; what the caller may not see stays refused."""
+    if failure.status in (401, 404):
+        raise failure
+    return await _shown(request, state, release, failure=failure)
+
+
+HANDLERS = (_jobs, _job, _redeliver, _cancel, _rerun, _delete)
+"""The routes."""

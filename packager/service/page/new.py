@@ -1,0 +1,110 @@
+"""The views in which a job is created: the choice of a definition, and its form."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from litestar import Response, get, post
+from litestar.datastructures import State
+from litestar.params import FromPath, FromQuery
+
+from packager.service.api import jobs as routes
+from packager.service.api import registry
+from packager.service.api.access import AnyRequest, caller_of, server_of
+from packager.service.catalog import read_definition
+from packager.service.failures import Failure
+from packager.service.page import form
+from packager.service.page.html import redirect, respond
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from packager.service.definitions import Definition
+    from packager.service.page.form import Sent
+
+_EMPTY: dict[str, Any] = {"manifests": None, "warnings": (), "failure": None}
+
+
+@get("/new", include_in_schema=False)
+async def _choose(request: AnyRequest, state: State) -> Response[Any]:
+    items = (await registry.list_definitions.fn(request, state)).items
+    return await respond(request, "choose", items=items)
+
+
+@get("/new/{name:str}", include_in_schema=False)
+async def _new(
+    request: AnyRequest, state: State, name: FromPath[str], values_of: FromQuery[str | None] = None
+) -> Response[Any]:
+    caller = await caller_of(request, "user")
+    definition = await _definition(request, state, name)
+    data = {}
+    if values_of:
+        job = await routes.get_job.fn(request, state, release=values_of)
+        data = form.data_of(definition, {key: value for key, value in job.values.items() if key != "creator"})
+    data.setdefault("/creator", caller.name)
+    return await _form(request, definition, data, values_of=values_of)
+
+
+async def _definition(request: AnyRequest, state: State, name: str) -> Definition:
+    await registry.get_definition.fn(request, state, name=name)
+    return read_definition(await asyncio.to_thread(server_of(state).catalog.definition, name))
+
+
+@post("/new/{name:str}", include_in_schema=False)
+async def _sent(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
+    await caller_of(request, "user")
+    definition = await _definition(request, state, name)
+    data = {key: str(value) for key, value in (await request.form()).items()}
+    action = data.get("action", "create")
+    if action.startswith("more:"):
+        count = f"count:{action.removeprefix('more:')}"
+        data[count] = str(int(data[count]) + 1) if data.get(count, "").isdecimal() and len(data[count]) < 3 else "2"
+        return await _form(request, definition, data, more=action.removeprefix("more:"))
+    sent = form.read(definition, data)
+    if sent.complaints:
+        failure = Failure("invalid-values", "not all inputs can be read", sent.complaints)
+        return await _form(request, definition, data, sent, failure.status, failure=failure)
+    try:
+        answer = await routes.create_job.fn(
+            request,
+            state,
+            data=sent.filled,
+            dry_run=action == "preview",
+            idempotency_key=None if action == "preview" else data.get("key") or None,
+        )
+    except Failure as failure:
+        if failure.status in (401, 403):
+            raise
+        return await _form(request, definition, data, sent, failure.status, failure=failure)
+    if action == "preview":
+        shown = {"manifests": answer.content.manifests, "warnings": answer.content.warnings}
+        return await _form(request, definition, data, sent, **shown)
+    return redirect(f"/jobs/{answer.content['release']}")
+
+
+async def _form(
+    request: AnyRequest,
+    definition: Definition,
+    data: Mapping[str, str],
+    sent: Sent | None = None,
+    status: int = 200,
+    **shown: Any,
+) -> Response[Any]:
+    failure = shown.get("failure")
+    built = form.build(definition, data, failure.complaints if failure else (), sent)
+    return await respond(
+        request,
+        "new",
+        status,
+        role="user",
+        definition=definition.body,
+        form=built,
+        key=secrets.token_hex(16),  # a form that is sent twice makes one job
+        **{**_EMPTY, "values_of": None, "more": None, **shown},
+    )
+
+
+HANDLERS = (_choose, _new, _sent)
+"""The routes."""

@@ -1,0 +1,367 @@
+"""The views of definitions and templates: what is registered, its revisions, and the forms to register."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from litestar import Response, get, post
+from litestar.datastructures import State
+from litestar.params import FromPath, FromQuery
+
+from packager.base.values import FieldsError, Value, convert
+from packager.service import records
+from packager.service.api import registry as routes
+from packager.service.api.access import AnyRequest, caller_of, server_of
+from packager.service.bodies import DefinitionBody, TemplateBody, as_flag
+from packager.service.failures import Failure
+from packager.service.page.html import redirect, respond
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_MOST_LINES = 2_000
+"""How many lines of two texts are compared."""
+
+_TEMPLATE_KEYS = ("template", "description", "deprecated")
+_DEFINITION_KEYS = (
+    "task_template_name",
+    "description",
+    "application",
+    "creator",
+    "append_uuid",
+    "user_values_description",
+    "user_values_example",
+    "system_values",
+)
+
+
+class DiffLine(Value, frozen=True):
+    """A line of a comparison.
+
+    Attributes:
+        mark: `+` for a new line, `-` for a removed one, a space for one that stays, `@` where lines are left out.
+        text: The line.
+    """
+
+    mark: str
+    text: str
+
+
+class Changed(Value, frozen=True):
+    """What has changed in a field.
+
+    Attributes:
+        key: The field.
+        lines: The lines that have changed, and some around them.
+    """
+
+    key: str
+    lines: tuple[DiffLine, ...]
+
+
+def compared(old: Mapping[str, Any], new: Mapping[str, Any], keys: Sequence[str]) -> tuple[Changed, ...]:
+    """Return what has changed between two revisions."""
+    return tuple(
+        Changed(key, tuple(_lines(_text(old[key]), _text(new[key]))))
+        for key in keys
+        if _text(old[key]) != _text(new[key])
+    )
+
+
+def _text(value: Any) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def _lines(old: str, new: str) -> Iterator[DiffLine]:
+    before, after = old.splitlines(), new.splitlines()
+    if len(before) + len(after) > _MOST_LINES:
+        yield DiffLine("@", f"too long to compare: {len(before):,} and {len(after):,} lines")
+        return
+    for text in difflib.unified_diff(before, after, lineterm="", n=3):
+        if not text.startswith(("+++", "---")):
+            yield DiffLine(text[0], text[1:] if text[0] != "@" else text)
+
+
+def _older(items: Sequence[Any], number: int) -> Any | None:
+    return next((item for item in items if item.revision < number), None)
+
+
+def _fields(item: Any, keys: Sequence[str]) -> dict[str, Any]:
+    return {key: getattr(item, key) for key in keys}
+
+
+# definitions
+
+
+@get("/definitions", include_in_schema=False)
+async def _definitions(request: AnyRequest, state: State) -> Response[Any]:
+    items = (await routes.list_definitions.fn(request, state)).items
+    return await respond(request, "definitions", items=items)
+
+
+@get("/definitions/{name:str}", include_in_schema=False)
+async def _definition(
+    request: AnyRequest, state: State, name: FromPath[str], revision: FromQuery[int | None] = None
+) -> Response[Any]:
+    items = (await routes.definition_revisions.fn(request, state, name=name)).items
+    current = (await _or_none(routes.get_definition.fn(request, state, name=name))) or None
+    number = revision if revision is not None else items[0].revision
+    shown = next((item for item in items if item.revision == number), None)
+    if shown is None:
+        raise Failure("not-found", f"revision {number} of definition {name!r} not found")
+    older = _older(items, number)
+    keys = _DEFINITION_KEYS
+    changes = await asyncio.to_thread(compared, _fields(older, keys), _fields(shown, keys), keys) if older else ()
+    return await respond(
+        request,
+        "definition",
+        item=shown,
+        items=items,
+        older=older,
+        changes=changes,
+        is_current=current is not None and current.content.revision == number,
+        appends=as_flag(shown.append_uuid),
+    )
+
+
+async def _or_none(answer: Any) -> Any | None:
+    try:
+        return await answer
+    except Failure as failure:
+        if failure.status != 404:
+            raise
+        return None
+
+
+@get("/new-definition", include_in_schema=False)
+async def _new_definition(request: AnyRequest, state: State) -> Response[Any]:
+    return await _definition_form(request, state, {"append_uuid": ""})
+
+
+@get("/definitions/{name:str}/edit", include_in_schema=False)
+async def _edit_definition(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
+    item = (await routes.get_definition.fn(request, state, name=name)).content
+    data = {key: str(value) for key, value in _fields(item, _DEFINITION_KEYS).items()}
+    data |= {"append_uuid": "1" if as_flag(item.append_uuid) else "", "revision": str(item.revision)}
+    return await _definition_form(request, state, data, name)
+
+
+async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
+    request: AnyRequest,
+    state: State,
+    data: Mapping[str, str],
+    name: str | None = None,
+    failure: Failure | None = None,
+    trial: Any = None,
+) -> Response[Any]:
+    templates = (await routes.list_templates.fn(request, state)).items
+    return await respond(
+        request,
+        "definition-form",
+        failure.status if failure else 200,
+        role="developer",
+        data={**dict.fromkeys((*_DEFINITION_KEYS, "name"), ""), **data},
+        name=name,
+        templates=[
+            item.name for item in templates if not item.deprecated or item.name == data.get("task_template_name")
+        ],
+        failure=failure,
+        **_errors(failure, (*_DEFINITION_KEYS, "name")),
+        trial=trial,
+    )
+
+
+def _errors(failure: Failure | None, keys: Sequence[str]) -> dict[str, Any]:
+    """Return what is wrong by the field that it is about, and the summary of it with links to the fields."""
+    errors: dict[str, list[str]] = {key: [] for key in keys}
+    summary = []
+    for complaint in failure.complaints if failure else ():
+        key = complaint.pointer.split("/")[1] if complaint.pointer else ""
+        text = f"{complaint.detail}; {complaint.hint}" if complaint.hint else complaint.detail
+        if key in errors:
+            errors[key].append(text)
+        summary.append((key, f"{key}: {text}") if key in errors else ("", text))
+    return {"errors": errors, "summary": summary}
+
+
+@post("/new-definition", include_in_schema=False)
+async def _add_definition(request: AnyRequest, state: State) -> Response[Any]:
+    return await _register_definition(request, state, None)
+
+
+@post("/definitions/{name:str}/edit", include_in_schema=False)
+async def _change_definition(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
+    return await _register_definition(request, state, name)
+
+
+async def _register_definition(request: AnyRequest, state: State, name: str | None) -> Response[Any]:
+    caller = await caller_of(request, "developer")
+    data = {key: str(value) for key, value in (await request.form()).items()}
+    if name is not None:
+        data["name"] = name
+    try:
+        values = {key: data.get(key, "") for key in (*_DEFINITION_KEYS, "name")}
+        body = convert({**values, "append_uuid": bool(data.get("append_uuid"))}, DefinitionBody)
+        if data.get("action") == "trial":
+            accepted = await asyncio.to_thread(server_of(state).catalog.try_definition, body, caller.name)
+            warnings = await server_of(state).tasks.warnings(accepted.objects)
+            trial = {"manifests": records.redacted(accepted.objects), "warnings": warnings}
+            return await _definition_form(request, state, data, name, trial=trial)
+        if name is None:
+            answer = await routes.add_definition.fn(request, state, data=body)
+            return redirect(f"/definitions/{answer.content['name']}")
+        await routes.change_definition.fn(request, state, name=name, data=body, if_match=data.get("revision"))
+    except FieldsError as error:
+        return await _definition_form(request, state, data, name, _unconverted(error))
+    except Failure as failure:
+        if failure.status in (401, 403, 404):
+            raise
+        return await _definition_form(request, state, data, name, failure)
+    return redirect(f"/definitions/{name}")
+
+
+def _unconverted(error: FieldsError) -> Failure:
+    return Failure("invalid-body", f"{error}".replace("$.", ""))
+
+
+@post("/definitions/{name:str}/remove", include_in_schema=False)
+async def _remove_definition(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
+    await routes.remove_definition.fn(request, state, name=name)
+    return redirect("/definitions")
+
+
+# templates
+
+
+@get("/templates", include_in_schema=False)
+async def _templates(request: AnyRequest, state: State) -> Response[Any]:
+    items = (await routes.list_templates.fn(request, state)).items
+    return await respond(request, "templates", items=items)
+
+
+@get("/templates/{name:str}", include_in_schema=False)
+async def _template(
+    request: AnyRequest, state: State, name: FromPath[str], revision: FromQuery[int | None] = None
+) -> Response[Any]:
+    items = (await routes.template_revisions.fn(request, state, name=name)).items
+    current = await _or_none(routes.get_template.fn(request, state, name=name))
+    number = revision if revision is not None else items[0].revision
+    shown = next((item for item in items if item.revision == number), None)
+    if shown is None:
+        raise Failure("not-found", f"revision {number} of template {name!r} not found")
+    older = _older(items, number)
+    keys = _TEMPLATE_KEYS
+    changes = await asyncio.to_thread(compared, _fields(older, keys), _fields(shown, keys), keys) if older else ()
+    users = [
+        item.name
+        for item in (await routes.list_definitions.fn(request, state)).items
+        if item.task_template_name == name
+    ]
+    return await respond(
+        request,
+        "template",
+        item=shown,
+        items=items,
+        older=older,
+        changes=changes,
+        is_current=current is not None and current.content.revision == number,
+        users=users,
+    )
+
+
+@get("/new-template", include_in_schema=False)
+async def _new_template(request: AnyRequest) -> Response[Any]:
+    return await _template_form(request, {})
+
+
+@get("/templates/{name:str}/edit", include_in_schema=False)
+async def _edit_template(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
+    item = (await routes.get_template.fn(request, state, name=name)).content
+    data = {"template": item.template, "description": item.description, "revision": str(item.revision)}
+    return await _template_form(request, data | ({"deprecated": "1"} if item.deprecated else {}), name)
+
+
+async def _template_form(
+    request: AnyRequest,
+    data: Mapping[str, str],
+    name: str | None = None,
+    failure: Failure | None = None,
+    trial: Any = None,
+) -> Response[Any]:
+    return await respond(
+        request,
+        "template-form",
+        failure.status if failure else 200,
+        role="admin",
+        data={**dict.fromkeys((*_TEMPLATE_KEYS, "name", "revision"), ""), **data},
+        name=name,
+        failure=failure,
+        **_errors(failure, (*_TEMPLATE_KEYS, "name")),
+        trial=trial,
+    )
+
+
+@post("/new-template", include_in_schema=False)
+async def _add_template(request: AnyRequest, state: State) -> Response[Any]:
+    return await _register_template(request, state, None)
+
+
+@post("/templates/{name:str}/edit", include_in_schema=False)
+async def _change_template(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
+    return await _register_template(request, state, name)
+
+
+async def _register_template(request: AnyRequest, state: State, name: str | None) -> Response[Any]:
+    await caller_of(request, "admin")
+    data = {key: str(value) for key, value in (await request.form()).items()}
+    if name is not None:
+        data["name"] = name
+    try:
+        values = {key: data.get(key, "") for key in ("name", "template", "description")}
+        body = convert({**values, "deprecated": bool(data.get("deprecated"))}, TemplateBody)
+        if data.get("action") == "trial":
+            trial = await asyncio.to_thread(server_of(state).catalog.try_template, body)
+            return await _template_form(request, data, name, trial=trial)
+        if name is None:
+            answer = await routes.add_template.fn(request, state, data=body)
+            return redirect(f"/templates/{answer.content['name']}")
+        await routes.change_template.fn(request, state, name=name, data=body, if_match=data.get("revision"))
+    except FieldsError as error:
+        return await _template_form(request, data, name, _unconverted(error))
+    except Failure as failure:
+        if failure.status in (401, 403, 404):
+            raise
+        return await _template_form(request, data, name, failure)
+    return redirect(f"/templates/{name}")
+
+
+@post("/templates/{name:str}/remove", include_in_schema=False)
+async def _remove_template(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
+    try:
+        await routes.remove_template.fn(request, state, name=name)
+    except Failure as failure:
+        if failure.status != 409:
+            raise
+        return await respond(request, "error", failure.status, role="admin", failure=failure)
+    return redirect("/templates")
+
+
+HANDLERS = (
+    _definitions,
+    _definition,
+    _new_definition,
+    _edit_definition,
+    _add_definition,
+    _change_definition,
+    _remove_definition,
+    _templates,
+    _template,
+    _new_template,
+    _edit_template,
+    _add_template,
+    _change_template,
+    _remove_template,
+)
+"""The routes."""

@@ -1,0 +1,106 @@
+// What the page does beside working without this: lists and jobs stay up to date, and logs go on.
+"use strict";
+
+const every = 5000; // a running job's curves and ages
+const soonest = 1000; // between two reloads, however many events there are
+const longestLog = 1 << 20;
+
+// Put the parts of a fresh copy of this page in the place of those that are shown.
+let reloading = null;
+let again = false;
+async function reload() {
+  if (reloading) { again = true; return; }
+  reloading = true;
+  try {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    if (answer.redirected && new URL(answer.url).pathname === "/sign-in") { location.reload(); return; }
+    if (!answer.ok) return;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const part of document.querySelectorAll("[data-live]")) {
+      const other = fresh.getElementById(part.id);
+      if (!other || other.innerHTML === part.innerHTML) continue;
+      if (part.querySelector("details[open]")) continue; // somebody is about to decide
+      const focused = part.contains(document.activeElement) && document.activeElement.getAttribute("href");
+      part.replaceChildren(...other.childNodes);
+      part.dataset.events = other.dataset.events || "";
+      if (focused) part.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
+    }
+    followLog(fresh.getElementById("log"));
+    listen();
+  } catch {
+    // the server is away: the next event or the next round tries again
+  } finally {
+    setTimeout(() => {
+      reloading = null;
+      if (again) { again = false; reload(); }
+    }, soonest);
+  }
+}
+
+// Listen to events for as long as somebody looks.
+let source = null;
+let address = "";
+function listen() {
+  const part = document.querySelector("[data-events]");
+  const wanted = (!document.hidden && part?.dataset.events) || "";
+  if (wanted.split("?")[0] === address) return;
+  source?.close();
+  address = wanted.split("?")[0];
+  source = address ? new EventSource(wanted) : null;
+  source?.addEventListener("status", reload);
+}
+
+// Log lines come from programs: they are text, and what hides text becomes visible.
+function visible(text) {
+  return text
+    .replace(/\x1b(?:\[[0-?]*[ -\/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])/g, "")
+    .replace(/\r+\n/g, "\n")
+    .replace(/[^\n]*\r/g, "")
+    .replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/g, "\ufffd");
+}
+
+let following = "";
+async function followLog(fresh) {
+  const log = document.getElementById("log");
+  if (!log) return;
+  const path = fresh ? fresh.dataset.log : log.dataset.log;
+  if (fresh && !path && !following && log.textContent !== fresh.textContent) {
+    log.textContent = fresh.textContent; // the job has ended: its whole log
+    log.hidden = fresh.hidden;
+  }
+  if (!path || following) return;
+  following = path;
+  try {
+    const answer = await fetch(path);
+    if (!answer.ok) return;
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let first = true;
+    let rest = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      const whole = rest + value;
+      const end = whole.lastIndexOf("\n") + 1;
+      rest = whole.slice(end).slice(-longestLog);
+      if (!end) continue;
+      const isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
+      log.textContent = ((first ? "" : log.textContent) + visible(whole.slice(0, end))).slice(-longestLog);
+      log.hidden = first = false;
+      if (isAtEnd) log.scrollTop = log.scrollHeight;
+    }
+  } catch {
+    // the next round tries again
+  } finally {
+    setTimeout(() => { following = ""; }, every);
+  }
+}
+
+document.addEventListener("visibilitychange", () => { listen(); if (!document.hidden && address) reload(); });
+addEventListener("pagehide", () => { source?.close(); source = null; address = ""; });
+addEventListener("pageshow", listen);
+listen();
+followLog(null);
+setInterval(() => { if (address) reload(); }, every);
+
+const log = document.getElementById("log");
+if (log) log.scrollTop = log.scrollHeight;

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from packager.service.page import html
+from tests.service import bodies
+from tests.service.page.conftest import Site, text_of
+
+HOSTILE = "</script><img src=x onerror=alert(1)>{{7*7}}\x1b[31m\u202e"
+
+
+def test_the_list_shows_jobs_and_filters_them(site: Site) -> None:
+    first = site.created(name="demo", creator="ada")
+    second = site.created(name="nightly", creator="grace")
+    text = text_of(site.view("/jobs"))
+    assert text.index(second) < text.index(first)
+    assert "ago" in text
+    for query, expected in {
+        "creator=ada": {first},
+        "application=nightly": {second},
+        "q=nightly": {second},
+        "status=pending": {first, second},
+        "status=failed": set(),
+        "since=2000-01-01&until=2001-01-01": set(),
+        "definition=countdown&since=2000-01-01": {first, second},
+    }.items():
+        shown = site.view(f"/jobs?{query}").text
+        assert {release for release in (first, second) if release in shown} == expected, query
+    assert "No job matches these filters." in text_of(site.view("/jobs?status=failed"))
+
+
+def test_an_empty_list_says_what_to_do(site: Site) -> None:
+    assert "No jobs yet. Create the first one" in text_of(site.view("/jobs", "user"))
+    assert "Create the first one" not in text_of(site.view("/jobs", "viewer"))
+
+
+def test_the_list_has_pages(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("packager.service.page.jobs._PAGE", 2)
+    releases = [site.created(name=f"n{number}") for number in range(3)]
+    first = site.view("/jobs?creator=admin")
+    assert releases[0] not in first.text
+    older = first.text.partition('rel="next" href="')[2].partition('"')[0].replace("&amp;", "&")
+    assert "creator=admin" in older
+    second = site.view(older)
+    assert [release for release in releases if release in second.text] == releases[:1]
+    assert "Newest" in text_of(second)
+    assert 'data-events=""' in second.text  # an older page stays as it is
+
+
+def test_a_job_shows_why_it_failed_on_top(site: Site) -> None:
+    release = site.created()
+    site.cluster.logs[f"{release}-x2x9p"] = ["five\n", "four\n"]
+    site.cluster.pod(release, "Failed", exit_code=137, reason="OOMKilled")
+    site.cluster.end(release, "Failed")
+    job = site.status(release, "failed")
+    text = text_of(site.view(f"/jobs/{release}"))
+    assert text.index(job["message"]) < text.index("Definition countdown revision 1")
+    assert f"What to do: {job['hint']}" in text
+    assert "five four" in text
+    assert f"{release}-x2x9p OOMKilled 0 n3" in text
+    assert "process.train.number 3" in text
+    assert "kind: Job" in text
+    assert "by admin" in text
+
+
+def test_a_job_is_cancelled_after_telling_what_that_deletes(digits: Site) -> None:
+    release = digits.post("/v1/jobs", bodies.filled()).json()["release"]
+    digits.until(lambda: ("Job", release) in digits.cluster.objects, "the Job")
+    text = text_of(digits.view(f"/jobs/{release}"))
+    assert f"This stops the job and deletes ConfigMap {release}, Job {release} with the pods." in text
+    assert f"The claim {release} stays, with what the job has written." in text
+    answer = digits.send(f"/jobs/{release}/cancel")
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/jobs/{release}")
+    digits.status(release, "deleted")
+    again = digits.send(f"/jobs/{release}/cancel")
+    assert again.status_code == 409
+    assert "the job has ended: it is deleted" in text_of(again)
+
+
+@pytest.mark.parametrize("storage", ["keep", "delete"])
+def test_a_job_is_deleted_with_or_without_its_claim(digits: Site, storage: str) -> None:
+    release = digits.post("/v1/jobs", bodies.filled()).json()["release"]
+    digits.until(lambda: ("Job", release) in digits.cluster.objects, "the Job")
+    assert digits.send(f"/jobs/{release}/delete", {"storage": storage}).headers["location"] == "/jobs"
+    digits.until(lambda: digits.view(f"/jobs/{release}").status_code == 404, "the record to be deleted")
+    assert (("PersistentVolumeClaim", release) in digits.cluster.objects) == (storage == "keep")
+
+
+def test_a_job_runs_again(site: Site) -> None:
+    release = site.created()
+    answer = site.send(f"/jobs/{release}/rerun")
+    assert answer.status_code == 303
+    other = answer.headers["location"].removeprefix("/jobs/")
+    assert other != release
+    assert site.get(f"/v1/jobs/{other}").json()["values"] == site.get(f"/v1/jobs/{release}").json()["values"]
+
+
+def test_others_see_a_job_but_neither_its_log_nor_what_changes_it(site: Site) -> None:
+    release = site.created(creator="ada")
+    site.cluster.logs[f"{release}-x2x9p"] = ["a secret\n"]
+    site.cluster.pod(release, "Running")
+    site.status(release, "running")
+    for role in ("viewer", "user"):
+        answer = site.view(f"/jobs/{release}", role)
+        assert "a secret" not in answer.text
+        assert "the job belongs to ada: only developers read the logs of others" in text_of(answer)
+        assert "/cancel" not in answer.text
+        refused = site.send(f"/jobs/{release}/cancel", role=role)
+        assert refused.status_code == 403
+    assert "a secret" in site.view(f"/jobs/{release}", "developer").text
+
+
+def test_what_users_and_programs_write_stays_text(digits: Site) -> None:
+    filled = bodies.filled(
+        description=HOSTILE, process={"train": {"saveStep": HOSTILE}, "export": {"signatureMap": "x"}}
+    )
+    answer = digits.post("/v1/jobs", filled)
+    assert answer.status_code == 201, answer.text
+    release = answer.json()["release"]
+    digits.until(lambda: ("Job", release) in digits.cluster.objects, "the Job")
+    digits.cluster.logs[f"{release}-x2x9p"] = [f"{HOSTILE}\n", "10%\r20%\r100%\r\n", "\x07\x00bell\n"]
+    digits.cluster.pod(release, "Running")
+    digits.status(release, "running")
+    shown = digits.view(f"/jobs/{release}").text
+    assert "<img src=x" not in shown
+    assert "&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;{{7*7}}\ufffd" in shown
+    assert "49" not in text_of(digits.view(f"/new/digits?values_of={release}")).partition("New")[2][:50]
+    assert not {"\x1b", "\x00", "\x07", "\u202e"} & set(shown)
+    assert "\n100%\n" in shown
+    assert "10%" not in shown
+    query = digits.view("/jobs", params={"q": HOSTILE, "creator": HOSTILE}).text
+    assert "<img src=x" not in query
+    assert "secret-word" not in shown
+
+
+def test_a_hostile_path_is_not_found(site: Site) -> None:
+    for path in (
+        "/jobs/%3Cscript%3E",
+        "/jobs/..%2f..%2fetc",
+        "/definitions/%00",
+        "/templates/x?revision=1",
+        "/jobs/" + "x" * 3000,
+    ):
+        answer = site.view(path)
+        assert answer.status_code == 404, path
+        assert "<script>" not in answer.text
+
+
+def test_the_log_of_one_of_several_pods_can_be_chosen(site: Site) -> None:
+    release = site.created()
+    site.cluster.pod(release, "Running")
+    pod = dict(site.cluster.objects["Pod", f"{release}-x2x9p"])
+    other = json.loads(json.dumps(pod))
+    other["metadata"] |= {"name": f"{release}-zzzzz", "uid": "other"}
+    site.cluster.put(other)
+    site.cluster.logs |= {f"{release}-x2x9p": ["of the first\n"], f"{release}-zzzzz": ["of the second\n"]}
+    site.until(lambda: len(site.get(f"/v1/jobs/{release}").json()["pods"]) == 2, "two pods")
+    both = text_of(site.view(f"/jobs/{release}"))
+    assert f"{release}-x2x9p: of the first {release}-zzzzz: of the second" in both
+    one = text_of(site.view(f"/jobs/{release}?pod={release}-zzzzz"))
+    assert "of the second" in one
+    assert "of the first" not in one
+
+
+def test_events_and_logs_of_the_page_are_those_of_the_api(site: Site) -> None:
+    release = site.created()
+    shown = site.view(f"/jobs/{release}").text
+    assert f'data-events="/v1/jobs/{release}/events?after=1"' in shown
+    assert site.client.get(f"/v1/jobs/{release}/events", headers={"Cookie": site.sign_in("admin")}).status_code == 200
+    assert f'data-log="/v1/jobs/{release}/logs?follow=true&amp;tail=200"' in shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5, "0 s"),
+        (0.4, "0 s"),
+        (59, "59 s"),
+        (61, "1 min"),
+        (3600, "1 h"),
+        (7800, "2 h 10 min"),
+        (200_000, "2 d 7 h"),
+    ],
+)
+def test_spans_of_time_are_short(seconds: float, text: str) -> None:
+    assert html.span(seconds) == text
+
+
+def test_files_of_the_page_are_kept_by_their_digest(site: Site) -> None:
+    page = site.view("/sign-in").text
+    for name, kind in {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}.items():
+        path = next(word for word in page.split('"') if word.endswith(name))
+        answer = site.client.get(path)
+        assert answer.headers["content-type"].startswith(kind)
+        assert "immutable" in answer.headers["cache-control"]
+        assert "immutable" not in site.client.get(f"/static/0/{name}").headers["cache-control"]
+    assert site.client.get("/static/0/app.py").status_code == 404

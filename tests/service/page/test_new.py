@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from packager.base.errors import UnreachableError
+from tests.service import bodies
+from tests.service.page.conftest import Site, text_of
+
+if TYPE_CHECKING:
+    import pytest
+
+# What a browser sends for `bodies.filled`.
+FORM = {
+    "/description": "Trains on digits",
+    "/name": "demo",
+    "/creator": "ada",
+    "/endpoints:0:0/endpoint": "s3://bucket/digits/",
+    "/endpoints:1:0/endpoint": "https://hooks.example.com/v1/ml/train/callback",
+    "/endpoints:1:0/headers": "x-api-key: secret-word\r\n",
+    "count:/endpoints:0": "1",
+    "count:/endpoints:1": "1",
+    "/process/train/maxStep": "100",
+    "/process/train/saveStep": "20",
+    "/process/eval/batchSize": "10",
+    "/process/model": "",
+    "/process/export/signatureMap": "predict_images",
+    "/resources/cpu": "200m",
+    "/resources/memory": "512Mi",
+}
+
+
+def inputs(answer: Any) -> list[str]:
+    """Return the names of the inputs of a form that people fill in, in their order."""
+    names = re.findall(r'<(?:input|select|textarea) [^>]*?name="([^"]*)"', answer.text)
+    return [name for name in names if name.startswith("/")]
+
+
+def test_a_job_is_created_by_form(digits: Site) -> None:
+    answer = digits.send("/new/digits", FORM)
+    assert answer.status_code == 303, text_of(answer)
+    release = answer.headers["location"].removeprefix("/jobs/")
+    job = digits.get(f"/v1/jobs/{release}").json()
+    expected = bodies.filled()
+    del expected["process"]["model"]  # what is empty is left out
+    expected["endpoints"][1]["headers"] = {"x-api-key": "***"}
+    assert job["values"] == expected
+    assert "secret-word" not in digits.view(f"/jobs/{release}").text
+    assert "secret-word" not in digits.view(f"/new/digits?values_of={release}").text
+
+
+def test_required_values_come_first_with_the_example_as_placeholder(digits: Site) -> None:
+    answer = digits.view("/new/digits")
+    names = inputs(answer)
+    assert names[:4] == ["/description", "/name", "/creator", "/endpoints:0:0/endpoint"]
+    required, optional = answer.text.split("<h2>Optional</h2>")
+    assert "/process/export/signatureMap" in required
+    assert "/process/train/maxStep" in optional
+    assert 'placeholder="predict_images"' in required
+    assert 'placeholder="2048Mi"' in optional
+    assert "Steps, 1000 by default" in text_of(answer)
+    assert 'name="/creator" value="admin"' in required
+
+
+def test_faults_are_shown_at_their_fields_and_nothing_is_lost(digits: Site) -> None:
+    form = {
+        **FORM,
+        "/process/train/saveStep": "",
+        "/resources/memory": "lots",
+        "/process/eval/batchSize": "ten",
+        "/creator": "a b",
+    }
+    form["/endpoints:0:0/endpoint"] = ""
+    answer = digits.send("/new/digits", form)
+    assert answer.status_code == 422
+    for name, text in {
+        "/process/train/saveStep": "is missing",
+        "/resources/memory": "expected a quantity such as 500m or 4Gi, found &#39;lots&#39;",
+        "/process/eval/batchSize": "expected a whole number, found &#39;ten&#39;",
+        "/creator": "expected the value of a label",
+    }.items():
+        tag = next(tag for tag in re.findall(r"<input [^>]*>", answer.text) if f'name="{name}"' in tag)
+        assert 'aria-invalid="true"' in tag
+        about = re.search(r'aria-describedby="(?:\S+ )?\s*(\S+-error)"', tag)
+        assert about, tag
+        error = re.search(rf'id="{re.escape(about[1])}">([^<]*)<', answer.text)
+        assert error
+        assert error[1].startswith(text)
+        assert f'href="#{about[1].removesuffix("-error")}"' in answer.text
+    assert "endpoints: needs an item of type &#39;dataset&#39;" in answer.text
+    assert 'value="lots"' in answer.text
+    assert digits.get("/v1/jobs").json()["items"] == []
+
+
+def test_what_an_item_lacks_is_shown_in_its_slot(digits: Site) -> None:
+    form = {**FORM, "count:/endpoints:0": "2", "/endpoints:0:0/endpoint": "", "/endpoints:0:1/headers": "x-key: 1"}
+    answer = digits.send("/new/digits", form)
+    assert answer.status_code == 422
+    tag = next(tag for tag in re.findall(r"<input [^>]*>", answer.text) if 'name="/endpoints:0:1/endpoint"' in tag)
+    assert "aria-invalid" in tag
+    broken = digits.send("/new/digits", {**FORM, "/endpoints:1:0/headers": "no colon here"})
+    assert "expected lines such as `x-api-key: 1234`" in text_of(broken)
+
+
+def test_an_item_is_added_without_losing_anything(digits: Site) -> None:
+    answer = digits.send("/new/digits", {**FORM, "action": "more:/endpoints:1"})
+    assert answer.status_code == 200
+    names = inputs(answer)
+    assert "/endpoints:1:1/endpoint" in names
+    assert 'value="https://hooks.example.com/v1/ml/train/callback"' in answer.text
+    both = {**FORM, "count:/endpoints:1": "2", "/endpoints:1:1/endpoint": "https://two.example/cb"}
+    release = digits.send("/new/digits", both).headers["location"].removeprefix("/jobs/")
+    endpoints = digits.get(f"/v1/jobs/{release}").json()["values"]["endpoints"]
+    assert [item["type"] for item in endpoints] == ["dataset", "event", "event"]
+
+
+def test_manifests_are_shown_without_creating_anything(digits: Site) -> None:
+    digits.cluster.storage_classes.clear()
+    answer = digits.send("/new/digits", {**FORM, "action": "preview"})
+    assert answer.status_code == 200
+    text = text_of(answer)
+    assert "1 warning" in text
+    assert "the cluster has no storage class" in text
+    assert "kind: PersistentVolumeClaim" in text
+    assert "secret-word" not in text.replace("x-api-key: secret-word", "", 1)  # in its own input only
+    assert digits.get("/v1/jobs").json()["items"] == []
+    assert 'value="demo"' in answer.text
+
+
+def test_a_form_that_is_sent_twice_makes_one_job(site: Site) -> None:
+    key = re.search(r'name="key" value="(\w+)"', site.view("/new/countdown").text)
+    assert key
+    form = {"key": key[1], "/process/train/number": "3"}
+    first, second = site.send("/new/countdown", form), site.send("/new/countdown", form)
+    assert first.headers["location"] == second.headers["location"]
+    assert len(site.get("/v1/jobs").json()["items"]) == 1
+    changed = site.send("/new/countdown", {**form, "/process/train/number": "4"})
+    assert changed.status_code == 422
+    assert key[1] not in changed.text  # the form has another key, and can be sent again
+
+
+def test_refusals_of_the_cluster_are_shown_in_the_form(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    form = {"/process/train/number": "3"}
+    monkeypatch.setattr(site.cluster, "refused", {"Job": "admission webhook denied the request: no budget"})
+    refused = site.send("/new/countdown", form)
+    assert refused.status_code == 422
+    assert "admission webhook denied the request: no budget" in text_of(refused)
+    assert 'value="3"' in refused.text
+    monkeypatch.setattr(site.cluster, "error", UnreachableError("the cluster does not answer: refused"))
+    away = site.send("/new/countdown", form)
+    assert away.status_code == 503
+    assert "the cluster does not answer" in text_of(away)
+
+
+def test_users_create_jobs_for_themselves(digits: Site) -> None:
+    assert 'name="/creator" value="user"' in digits.view("/new/digits", "user").text
+    answer = digits.send("/new/digits", FORM, "user")
+    assert "only developers act for others" in text_of(answer)
+
+
+def test_inputs_that_the_definition_lacks_are_not_read(site: Site) -> None:
+    form = {"/process/train/number": "3", "/image/tag": "evil", "/process/train/more": "1", "/taskDef": "other"}
+    release = site.send("/new/countdown", form).headers["location"].removeprefix("/jobs/")
+    assert site.get(f"/v1/jobs/{release}").json()["values"] == {
+        "taskDef": "countdown",
+        "process": {"train": {"number": 3}},
+    }
+
+
+def test_the_choice_names_the_definitions(digits: Site) -> None:
+    text = text_of(digits.view("/new", "user"))
+    assert "countdown countdown-task, revision 1 digits Digits on CPUs digits-task, revision 1" in text
+    assert digits.view("/new/nothing").status_code == 404
