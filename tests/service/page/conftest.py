@@ -24,7 +24,8 @@ class Site(Service):
     def __init__(self, path: Path, *, trusted: bool = False) -> None:
         super().__init__(path, trusted=trusted)
         self.origin = "http://127.0.0.1" if trusted else ORIGIN
-        self.client = TestClient(app.make(self.server), base_url=self.origin)
+        browser: Any = TestClient(app.make(self.server), base_url=self.origin)
+        self.client = browser
         self.sessions: dict[str, str] = {}
 
     def sign_in(self, role: str) -> str:

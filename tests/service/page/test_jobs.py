@@ -135,6 +135,20 @@ def test_what_users_and_programs_write_stays_text(digits: Site) -> None:
     assert "secret-word" not in shown
 
 
+def test_callbacks_are_shown_to_those_who_may_see_them_and_sent_again(digits: Site) -> None:
+    release = digits.post("/v1/jobs", bodies.filled()).json()["release"]
+    text = text_of(digits.view(f"/jobs/{release}"))
+    assert "Callbacks Told Endpoint State Attempts" in text
+    assert (
+        "https://hooks.example.com/v1/ml/train/callback" in text.partition("Callbacks Told")[2].partition("Values")[0]
+    )
+    assert "Callbacks" not in text_of(digits.view(f"/jobs/{release}", "user"))
+    (item,) = digits.get(f"/v1/jobs/{release}/callbacks").json()["items"]
+    again = digits.send(f"/jobs/{release}/callbacks/{item['id']}")
+    assert (again.status_code, again.headers["location"]) == (303, f"/jobs/{release}#callbacks")
+    assert digits.send(f"/jobs/{release}/callbacks/{item['id']}", role="user").status_code == 403
+
+
 def test_a_hostile_path_is_not_found(site: Site) -> None:
     for path in (
         "/jobs/%3Cscript%3E",
