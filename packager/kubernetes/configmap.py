@@ -28,12 +28,9 @@ _KEY_LENGTH = 240
 _PUNCTUATION = len('"":"",')
 
 # How much longer a character is where kubectl writes it (Go, encoding/json; it escapes what HTML would read).
-_EXTRA_BYTES = {
-    **{bytes([control]): 5 for control in range(0x20)},
-    **dict.fromkeys((b"\t", b"\n", b"\r", b'"', b"\\"), 1),
-    **dict.fromkeys((b"<", b">", b"&"), 5),
-    **dict.fromkeys(("\u2028".encode(), "\u2029".encode()), 3),
-}
+_ONE_MORE = b'\t\n\r"\\'
+_FIVE_MORE = bytes(set(range(0x20)).difference(_ONE_MORE)) + b"<>&"
+_THREE_MORE = ("\u2028".encode(), "\u2029".encode())
 
 
 def keys(names: Sequence[str]) -> dict[str, str]:
@@ -96,4 +93,7 @@ def encoded_size(content: bytes) -> int:
         content.decode()
     except UnicodeDecodeError:
         return (len(content) + 2) // 3 * 4  # base64
-    return len(content) + sum(content.count(character) * extra for character, extra in _EXTRA_BYTES.items())
+    # bytes.translate counts a set of characters in one pass.
+    one_more = len(content) - len(content.translate(None, _ONE_MORE))
+    five_more = len(content) - len(content.translate(None, _FIVE_MORE))
+    return len(content) + one_more + 5 * five_more + 3 * sum(map(content.count, _THREE_MORE))

@@ -179,11 +179,21 @@ def _matched(root: Path, pattern: str, left_out: set[str]) -> Iterator[SourceFil
         yield f"expected files that match {pattern}, {what}"
 
 
-def _source_file(root: Path, name: str) -> SourceFile | str:
-    """Return the file `name` below `root`, or what is wrong with it."""
+def _source_file(root: Path, name: str, folder: str | None = None) -> SourceFile | str:
+    """Return the file `name` below `root`, or what is wrong with it.
+
+    Args:
+        root: The spec's folder, without links.
+        name: The file's path in it.
+        folder: The folder that holds the file, below `root` and without links, where that is known: looking for links
+            in each part of each path takes longer than all else.
+    """
     try:
-        real = (root / name).resolve(strict=True)
-        info = real.stat()
+        real = Path(folder, name.rpartition("/")[2]) if folder else root / name
+        info = real.lstat() if folder else None
+        if info is None or stat.S_ISLNK(info.st_mode):
+            real = (root / name).resolve(strict=True)
+            info = real.stat()
     except FileNotFoundError:
         return f"expected a file, found none: {name}"
     except (OSError, RuntimeError) as error:
@@ -223,18 +233,20 @@ def _walk(root: Path, name: str, left_out: set[str]) -> Iterator[SourceFile | st
     if not _is_folder(root, name):
         yield _source_file(root, name)
         return
-    top = root / name
+    top = (root / name).resolve()
     errors: list[OSError] = []
     count, excluded_before = 0, len(left_out)
     for folder, folders, names in os.walk(top, onerror=errors.append):
-        here = Path(folder).relative_to(root)
-        left_out |= {(here / entry).as_posix() for entry in (*folders, *names) if excluded.is_excluded(entry)}
-        folders[:] = sorted(entry for entry in folders if not excluded.is_excluded(entry))
-        links = [entry for entry in folders if (Path(folder) / entry).is_symlink()]
-        for entry in sorted([*names, *links]):
-            source = _source_file(root, (here / entry).as_posix())
-            if excluded.is_excluded(entry) or _leads_to_excluded(source, root, top.resolve()):
-                left_out.add((here / entry).as_posix())
+        here = Path(name, Path(folder).relative_to(top)).as_posix()
+        paths = {entry: f"{here}/{entry}" if here != "." else entry for entry in (*folders, *names)}
+        hidden = {entry for entry in paths if excluded.is_excluded(entry)}
+        left_out |= {paths[entry] for entry in hidden}
+        folders[:] = sorted(set(folders) - hidden)
+        links = [entry for entry in folders if Path(folder, entry).is_symlink()]
+        for entry in sorted({*names, *links} - hidden):
+            source = _source_file(root, paths[entry], folder)
+            if _leads_to_excluded(source, root, top):
+                left_out.add(paths[entry])
                 continue
             count += 1
             yield source
