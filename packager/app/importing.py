@@ -35,6 +35,7 @@ class Imported:
         findings: What is not carried over, each with its place.
         options: The options that a build needs, for `--with`.
         site: Their values, for `--site`.
+        records: Whether the build has to record digests of downloads.
     """
 
     folder: Path
@@ -42,13 +43,15 @@ class Imported:
     findings: tuple[Problem, ...]
     options: tuple[str, ...]
     site: tuple[tuple[str, str], ...]
+    records: bool = False
 
     @property
     def build(self) -> list[str]:
         """The command that builds it."""
         folder = str(self.folder) if self.folder.is_absolute() else f"./{self.folder}"
         options = [word for option in self.options for word in ("--with", option)]
-        return ["mlpack", "build", folder, *options, *(f"--site={key}={value}" for key, value in self.site)]
+        record = ["--record"] if self.records else []
+        return ["mlpack", "build", folder, *record, *options, *(f"--site={key}={value}" for key, value in self.site)]
 
     def as_json(self) -> dict[str, Any]:
         """Return it for `-o json`."""
@@ -100,7 +103,12 @@ def import_mlcube(path: Path, destination: ModelDestination, choices: Choices) -
 
 
 def import_intel(
-    path: Path, destination: ModelDestination, *, models: Path | None = None, image: str | None = None
+    path: Path,
+    destination: ModelDestination,
+    *,
+    models: Path | None = None,
+    image: str | None = None,
+    downloads: bool = False,
 ) -> Iterator[Imported | MlpackError]:
     """Import the spec of Intel's Model Zoo at `path`, or all of a folder: each, or why it could not be.
 
@@ -109,17 +117,23 @@ def import_intel(
         destination: Where the model folders are made.
         models: The checkout of the zoo; found from the path of the spec when None.
         image: The image, in place of the spec's.
+        downloads: Whether what the packages download becomes `downloads`, without digests.
 
     Raises:
         SpecError: There is no spec of a package.
     """
-    from packager.importers.intel import read, spec_files
+    from packager.importers.intel import ZooChoices, read, spec_files
 
+    choices = ZooChoices(models, image, downloads)
+    made: dict[Path, str] = {}
     for file, name in spec_files(path, str(path)):
         try:
-            yield _written(partial(read, file, name, models, image), destination)
+            imported = _written(partial(read, file, name, choices), destination, made)
         except MlpackError as error:
             yield error
+        else:
+            made[imported.folder] = name
+            yield imported
 
 
 def mlcube_choices(**values: Any) -> Choices:
@@ -129,11 +143,17 @@ def mlcube_choices(**values: Any) -> Choices:
     return Choices(**values)
 
 
-def _written(read: Callable[[], Draft], destination: ModelDestination) -> Imported:
+def _written(
+    read: Callable[[], Draft], destination: ModelDestination, made: Mapping[Path, str] | None = None
+) -> Imported:
+    """Write the model that `read` returns; `made` are the folders that the same command has written, and of what."""
     from packager.importers.specfile import write
 
     draft = read()
     folder = destination.folder / draft.name
+    if made and folder in made:
+        hint = "import one of them into another folder"
+        raise UsageError(f"{draft.source} and {made[folder]} both make the package {draft.name}", hint=hint)
     hint = "--force replaces a model that was imported"
     if destination.force and os.path.lexists(folder) and not _is_imported(folder):
         raise UsageError(f"{folder} already exists and was left unchanged", hint="it is not an imported model")
@@ -154,7 +174,8 @@ def _written(read: Callable[[], Draft], destination: ModelDestination) -> Import
         _check(work, draft, text)
         work.chmod(0o755)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return Imported(folder, tuple(files), tuple(ordered(draft.findings)), draft.options, draft.site)
+    records = any("sha256" not in download for download in draft.data.get("downloads", ()))
+    return Imported(folder, tuple(files), tuple(ordered(draft.findings)), draft.options, draft.site, records)
 
 
 def _other_files(folder: Path, draft: Draft) -> list[Path]:

@@ -33,6 +33,7 @@ HIDDEN = re.compile(
 )
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _AUTOLINK = re.compile(r"<(?:https?://[^\s<>]{1,2000}|[\w.+-]{1,100}@[\w.-]{1,200})>")
+_BREAK = re.compile(r"<br ?/?>[ \t]*(\n|\Z)?", re.IGNORECASE)
 _TAG = re.compile(r"<[A-Za-z/!?]")
 _DESTINATION = r"(?:<([^<>\n]{0,2000})>|(?!<)((?:[^\s()\\]|\\.|\([^\s()]{0,500}\)){0,2000}))"
 _LINK_TITLE = r"""(?:\s{1,50}("[^"]{0,500}"|'[^']{0,500}'|\([^()]{0,500}\)))?"""
@@ -199,6 +200,13 @@ class Page:
         line = self._lines[number]
         self.problems.append(Problem(self.name, number + 1, len(line) - len(line.lstrip()) + 1, message))
 
+    @property
+    def title(self) -> str | None:
+        """The heading that it begins with."""
+        first = self.headings[0] if self.headings else None
+        is_first = first is not None and not _is_text(list(self._lines[: first.start]))
+        return " ".join(first.text.split()) if first and is_first else None
+
     def anchors(self) -> set[str]:
         """Return the anchors of its headings."""
         return {anchor(heading.text) for heading in self.headings}
@@ -215,7 +223,7 @@ class Page:
         for start, end in self._defined:
             lines[start:end] = [None] * (end - start)
         headings = self.headings
-        if headings and anchor(headings[0].text) == anchor(title) and not _is_text(lines[: headings[0].start]):
+        if self.title is not None and anchor(self.title) == anchor(title):
             lines[headings[0].start : headings[0].end] = [None] * (headings[0].end - headings[0].start)
             headings = headings[1:]
         remarks: list[Problem] = []
@@ -319,11 +327,11 @@ class _Inline:
             spans = _code_spans(self._text, start, end)
             self._open.clear()
             while position < end:
-                position = self._step(position, spans)
+                position = self._step(position, spans, cells=cells)
             start = end + 1
         return "".join(self._out)
 
-    def _step(self, position: int, spans: dict[int, int]) -> int:
+    def _step(self, position: int, spans: dict[int, int], *, cells: bool) -> int:
         """Take over what is at `position`, and return where it ends."""
         text = self._text
         character = text[position]
@@ -333,7 +341,7 @@ class _Inline:
         elif character == "`":
             end = spans[position]
         elif character == "<":
-            return self._angle(position)
+            return self._angle(position, cells=cells)
         elif character == "&":
             if (match := _ENTITY.match(text, position)) and HIDDEN.search(html.unescape(match[0])):
                 self._out.append("\\")
@@ -345,9 +353,12 @@ class _Inline:
         self._out.append(text[position:end])
         return end
 
-    def _angle(self, position: int) -> int:
+    def _angle(self, position: int, *, cells: bool) -> int:
         if match := _AUTOLINK.match(self._text, position):
             self._out.append(match[0])
+        elif match := _BREAK.match(self._text, position):
+            self._out.append("  " if match[1] is not None and not cells else " ")
+            return match.start(1) if match[1] else match.end()
         elif match := _COMMENT.match(self._text, position):
             self._out.append("\n" * match[0].count("\n"))
         else:

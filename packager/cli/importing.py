@@ -102,6 +102,14 @@ def intel(
         Path | None,
         typer.Option("--models-dir", metavar="DIR", help="The checkout of the zoo.", show_default="that of the spec"),
     ] = None,
+    downloads: Annotated[
+        bool,
+        typer.Option(
+            "--downloads",
+            help="List what packages download, for `mlpack build --record`.",
+            show_default=False,
+        ),
+    ] = False,
     image: Image = None,
     force: Force = False,
 ) -> None:
@@ -109,7 +117,8 @@ def intel(
     from packager.app.importing import import_intel
 
     outcomes: list[Imported | MlpackError] = []
-    for outcome in import_intel(path, _destination(output, force=force), models=models, image=image):
+    destination = _destination(output, force=force)
+    for outcome in import_intel(path, destination, models=models, image=image, downloads=downloads):
         outcomes.append(outcome)
         if isinstance(outcome, MlpackError):
             print_error(outcome)

@@ -48,6 +48,8 @@ def section(text: str) -> tuple[str, list[str]]:
         ('[x](a.sh "t") [a\nb](\na.sh)\n', '[x](scripts/a.sh "t") [a\nb](scripts/a.sh)\n'),
         (r"\[x](y) \<b> \`[x](a.sh)\`", r"\[x]\(y) \<b> \`[x](scripts/a.sh)\`" + "\n"),
         ("a < b, 1 <2 &amp; &lt;b&gt;\n", "a < b, 1 <2 &amp; &lt;b&gt;\n"),
+        ("a<br>\nb<BR/> c<br />\n", "a  \nb c  \n"),
+        ("|a<br>b|c<br/>|\n|-|-|\n", "|a b|c |\n|-|-|\n"),
         ("&#8238;&rlm;\n", "\\&#8238;&rlm;\n"),
     ],
 )  # fmt: skip

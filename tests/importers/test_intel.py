@@ -131,6 +131,56 @@ def test_what_the_command_prints(mlpack: Callable[..., Outcome], tmp_path: Path)
     assert mlpack("import", "intel", tmp_path / "models").code == 3
 
 
+DOWNLOADS = """\
+      downloads:
+        - {source: "https://models.example/net.pb", destination: ./weights/net.pb}
+        - {source: "ftp://models.example/net.pb", destination: net.pb}
+        - {source: "https://models.example/net.pb", destination: ../net.pb}
+"""
+
+
+def test_downloads_are_listed_when_asked_for(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    """Their digests are unknown, so that a build without --record would refuse them."""
+    path = f"{SPECS}/tensorflow/small_spec.yml"
+    write(tmp_path, SMALL | {path: SMALL[path] + DOWNLOADS})
+    without = mlpack("import", "intel", path)
+    assert (
+        "net.pb to weights/net.pb) is not carried over: the zoo states no digest of it (import it with --d"
+        in without.stderr
+    )
+    assert without.stderr.endswith("build it with: mlpack build ./small-fp32-training\n")
+    done = mlpack("import", "intel", path, "--downloads", "--force")
+    spec = yaml.safe_load((tmp_path / "small-fp32-training/spec.yaml").read_text(encoding="utf-8"))
+    assert spec["downloads"] == [{"url": "https://models.example/net.pb", "path": "weights/net.pb"}]
+    place = f"{path}:9:11: slice_sets.small[0].downloads[1]"
+    message = "is not carried over: expected an http or https URL and a path in the package"
+    assert f"{place} (ftp://models.example/net.pb to net.pb) {message}\n" in done.stderr
+    assert f"(https://models.example/net.pb to ../net.pb) {message}\n" in done.stderr
+    assert done.stderr.endswith("build it with: mlpack build ./small-fp32-training --record\n")
+    assert mlpack("lint", "small-fp32-training/spec.yaml").code == 0
+
+
+def test_two_specs_of_one_package(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    """The second one does not replace the first, not even with --force."""
+    text = SMALL[f"{SPECS}/tensorflow/small_spec.yml"]
+    write(tmp_path, SMALL | {f"{SPECS}/centos/small_spec.yml": text.replace("example/small:1", "example/centos:1")})
+    for arguments in ((), ("--force",)):
+        done = mlpack("import", "intel", SPECS, "-o", "models", *arguments)
+        message = f"{SPECS}/tensorflow/small_spec.yml and {SPECS}/centos/small_spec.yml both make the package"
+        assert (done.code, f"error: {message} small-fp32-training\n" in done.stderr) == (2, True)
+        assert "example/centos" in (tmp_path / "models/small-fp32-training/spec.yaml").read_text(encoding="utf-8")
+
+
+def test_a_spec_that_the_zoo_keeps_apart_uses_slices_of_other_folders(tmp_path: Path) -> None:
+    """Since v2.5 some specs are in a folder `ignored`, without the slices that they name."""
+    tag = "{_TAG_PREFIX}{tools}{small}"
+    text = SMALL[f"{SPECS}/tensorflow/small_spec.yml"].replace("{small}", tag)
+    tools = "slice_sets: {tools: [{files: [{source: quickstart/a.sh, destination: quickstart/b.sh}]}]}\n"
+    zoo = write(tmp_path, SMALL | {f"{SPECS}/ignored/small_spec.yml": text, f"{SPECS}/ml/tools_spec.yml": tools})
+    result = one(zoo / SPECS / "ignored/small_spec.yml", tmp_path / "models")
+    assert (result.folder / "quickstart/b.sh").exists()
+
+
 def test_the_same_zoo_gives_the_same_bytes_wherever_it_is(tmp_path: Path) -> None:
     texts = set()
     for name in ("one", "two"):

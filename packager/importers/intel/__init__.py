@@ -1,5 +1,5 @@
 """Specs of Intel's Model Zoo: slices of a pool of files, which its assembler put together to packages."""
 
-from packager.importers.intel.read import read, spec_files
+from packager.importers.intel.read import ZooChoices, read, spec_files
 
-__all__ = ["read", "spec_files"]
+__all__ = ["ZooChoices", "read", "spec_files"]

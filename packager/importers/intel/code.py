@@ -78,7 +78,8 @@ def _walk(root: Path, start: str, entry: ForeignValue) -> Iterable[tuple[str, Zo
     """Yield the files at and below `start`, by their path below it; empty for a file itself."""
     top = plain_path(root, start)
     if top is None:
-        entry.refuse(f"{show(start)} not found below {root}", "--models-dir names the checkout of the zoo")
+        hint = "the zoo cannot make this package either, unless --models-dir names a checkout that has it"
+        entry.refuse(f"{show(start)} not found below {root}", hint)
         return
     info = top.lstat()
     if stat.S_ISREG(info.st_mode):

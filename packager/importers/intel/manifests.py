@@ -19,9 +19,9 @@ from packager.package.layout import KUSTOMIZATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from packager.base.yamlio import Location
+    from packager.importers.intel.checkout import Checkout
 
 _STORAGES = ("user-mounted-nfs", "user-allocated-pvc")
 _MOST_FILES = 50
@@ -37,10 +37,10 @@ _START = 'MODEL_DIR="$0" && export MODEL_DIR && cd "$0" && exec "$@"'
 """Starts a program in a folder of the image, which it finds in MODEL_DIR: a spec has neither."""
 
 
-def image(folder: str, root: Path) -> ForeignValue | None:
+def image(folder: str, zoo: Checkout) -> ForeignValue | None:
     """Return the image that the manifests of a folder run: of a Pod or an MPIJob, else of a Deployment; or None."""
     images: dict[str, ForeignValue] = {}
-    for source in _sources(folder, root, Ledger()):
+    for source in _sources(folder, zoo, Ledger()):
         kind = source.root.child("kind")
         path = _CONTAINERS.get(str(kind.value)) if kind else None
         listed = source.root.at(*path) if path else None
@@ -51,34 +51,34 @@ def image(folder: str, root: Path) -> ForeignValue | None:
     return next((images[kind] for kind in _CONTAINERS if kind in images), None)
 
 
-def put(sketch: Sketch, folder: str, root: Path, ledger: Ledger, own: ForeignValue) -> None:
+def put(sketch: Sketch, folder: str, zoo: Checkout, ledger: Ledger, own: ForeignValue) -> None:
     """Put an overlay for each use below `folder`; adds a problem when no manifest makes one."""
-    top = plain_path(root, folder)
+    top = plain_path(zoo.root, folder)
     uses = sorted(path.name for path in top.iterdir() if path.is_dir() and not path.is_symlink()) if top else []
     for use in uses:
         below = f"{folder}/{use}"
-        storages = [storage for storage in _STORAGES if plain_path(root, f"{below}/{storage}")]
+        storages = [storage for storage in _STORAGES if plain_path(zoo.root, f"{below}/{storage}")]
         chosen = f"{below}/{storages[0]}" if storages else below
         for other in storages[1:]:
             message = "is not carried over: storage is an option of a site"
-            ledger.findings.append(Problem(f"{below}/{other}", 0, 0, message, "--with nfs, or --with pvc"))
+            ledger.findings.append(Problem(f"{zoo.shown}{below}/{other}", 0, 0, message, "--with nfs, or --with pvc"))
         reader = _Use(sketch, use, ledger)
-        for source in _sources(chosen, root, ledger):
+        for source in _sources(chosen, zoo, ledger):
             reader.add(source)
         reader.finish()
     if "overlays" not in sketch.data and not ledger.problems:
         own.refuse(f"expected a Pod, an MPIJob or a Deployment below {folder}, found none", at_key=True)
 
 
-def _sources(folder: str, root: Path, ledger: Ledger) -> Iterator[Source]:
+def _sources(folder: str, zoo: Checkout, ledger: Ledger) -> Iterator[Source]:
     """Yield the documents of the manifests in a folder, deepest first by name."""
-    top = plain_path(root, folder)
+    top = plain_path(zoo.root, folder)
     if top is None:
         return
     paths = sorted(path for path in top.rglob("*.yaml") if not path.is_symlink() and path.is_file())
     for path in [path for path in paths if path.name not in KUSTOMIZATIONS][:_MOST_FILES]:
-        shown = path.relative_to(root).as_posix()
-        documents, problems = yamlio.load_all(read_bytes(path, shown), shown)
+        shown = path.relative_to(zoo.root).as_posix()
+        documents, problems = yamlio.load_all(read_bytes(path, zoo.shown + shown), zoo.shown + shown)
         ledger.problems.extend(problems)
         for document in documents:
             if isinstance(document.data, dict):
@@ -291,16 +291,17 @@ class _Use:
             name, value = parameter.at("name"), parameter.at("value")
             if name and value and (filled := value.text()) is not None and "\n" not in filled:
                 text = text.replace(f"{{{{workflow.parameters.{name.value}}}}}", filled)
-        shown = f"{template.source.shown}:{template.origin.line}, its manifest"
-        document, problems = yamlio.load(text.encode(), shown)
+        # Behind as many line breaks, what is found in a block of text has the line that it has in the file.
+        above = manifest.problem("").line if manifest else 0
+        document, problems = yamlio.load(b"\n" * above + text.encode(), template.source.document.name)
         if problems or not isinstance(document.data, dict) or document.data.get("kind") != "Deployment":
             return None
-        return Source(document, self.ledger, shown).root
+        return Source(document, self.ledger, template.source.shown).root
 
     def _workflow(self, root: ForeignValue) -> None:
         """Each container of a Workflow becomes a Job; what makes objects of Kubernetes is left out."""
         templates = root.at("spec", "templates")
-        made: list[str] = []
+        made: dict[str, str] = {}
         for template in templates.items() if templates else ():
             name_entry = template.at("name")
             name = (name_entry.text() if name_entry else None) or "step"
@@ -310,16 +311,37 @@ class _Use:
                     continue
                 if deployment := self._made(template, root):
                     self._deployment(deployment, "serving")
-                    made.append("serving")
+                    made[name] = self.overlays[-1]
                 else:
                     self._leave(template, f"({show(name)}) is not carried over: a package makes its own objects")
                 continue
             short = next((word for word in ("preprocess", "train", "accuracy") if word in name), name)
             place = self._overlay(short, "Job", template.origin)
-            made.append(short)
+            made[name] = self.overlays[-1]
             limit = template.at("retryStrategy", "limit")
             if limit and (retries := limit.whole(0, 100)) is not None:
                 self.sketch.put((*place, "retries"), retries, limit.origin)
             self._program(place, container)
-        steps = f"deploy these overlays one after the other: {', '.join(made)}" if made else None
-        self._leave(root, "the order of its steps is not carried over", steps)
+        self._order(root, made)
+
+    def _order(self, root: ForeignValue, made: dict[str, str]) -> None:
+        """Put the overlays of a workflow in the order of its steps."""
+        entrypoint = root.at("spec", "entrypoint")
+        listed = root.at("spec", "templates")
+        order: list[str] = []
+        for template in listed.items() if listed else ():
+            name, steps = template.at("name"), template.at("steps")
+            if steps is None or (entrypoint and name and name.value != entrypoint.value):
+                continue
+            for group in steps.items():
+                for step in group.items():
+                    target = step.at("template")
+                    overlay = made.get((target.text() if target else None) or "")
+                    if overlay and overlay not in order:
+                        order.append(overlay)
+            if len(order) > 1 and "sequence" not in self.sketch.data:
+                self.sketch.put(("sequence",), order, steps.origin)
+                order = []
+        if len(order) > 1:
+            names = ", ".join(order)
+            self._leave(root, "the order of its steps is not carried over: a package has one", f"run them so: {names}")

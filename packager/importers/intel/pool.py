@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 KIND = "a spec of Intel's Model Zoo"
 _BASE = "base_spec.yml"
 _MOST_FILES = 1000
+_SPECS = "specs"
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
@@ -32,7 +33,7 @@ class Pool:
         self._top = _top(path)
         self._ledger = ledger
         self._sources = {path: Source(document, ledger, path.name)}
-        self._texts: dict[Path, bytes] | None = None
+        self._texts: dict[Path, dict[Path, bytes]] = {}
         self.own = self._sources[path]
 
     def slices(self, name: str) -> ForeignValue | None:
@@ -40,19 +41,21 @@ class Pool:
         for source in (self.own, self._read(self._path.parent / _BASE)):
             if source and (entry := source.root.at("slice_sets", name)):
                 return _first(entry)
-        for file in self._holding(name):
-            source = self._read(file)
-            if source and (entry := source.root.at("slice_sets", name)):
-                return _first(entry)
+        # The zoo keeps specs that it does not build in a folder of their own, without what they are made of.
+        for top in (self._top, self._top.parent) if self._top.parent.name == _SPECS else (self._top,):
+            for file in self._holding(top, name):
+                source = self._read(file)
+                if source and (entry := source.root.at("slice_sets", name)):
+                    return _first(entry)
         return None
 
-    def _holding(self, name: str) -> list[Path]:
-        """Return the other files that may define a set: those in which its name occurs."""
-        if self._texts is None:
-            paths = sorted(path for path in self._top.rglob("*.yml") if path.is_file() and not path.is_symlink())
-            self._texts = {path: read_bytes(path, self._shown(path)) for path in paths[:_MOST_FILES]}
+    def _holding(self, top: Path, name: str) -> list[Path]:
+        """Return the other files below `top` that may define a set: those in which its name occurs."""
+        if top not in self._texts:
+            paths = sorted(path for path in top.rglob("*.yml") if path.is_file() and not path.is_symlink())
+            self._texts[top] = {path: read_bytes(path, self._shown(path)) for path in paths[:_MOST_FILES]}
         key = f"{name}:".encode()
-        return [file for file, text in self._texts.items() if key in text and file not in self._sources]
+        return [file for file, text in self._texts[top].items() if key in text and file not in self._sources]
 
     def _shown(self, path: Path) -> str:
         """Return what messages call another file of the pool."""
@@ -72,7 +75,7 @@ def _top(path: Path) -> Path:
     """Return the folder whose specs are one pool: that of the framework, or the spec's own."""
     folder = path.parent
     for parent in path.parents:
-        if parent.name == "specs":
+        if parent.name == _SPECS:
             return folder
         folder = parent
     return path.parent
@@ -123,7 +126,7 @@ def release_slices(pool: Pool) -> list[ForeignValue]:
             continue
         piece = pool.slices(name)
         if piece is None:
-            tags[0].refuse(f"no slice set {show(name)} in the folder of the spec")
+            tags[0].refuse(f"no slice set {show(name)} in the folders of specs")
         else:
             slices.append(piece)
     return slices

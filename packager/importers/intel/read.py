@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from packager.base.errors import SpecError
-from packager.base.fields import anchored
+from packager.base.fields import Download, anchored
 from packager.base.names import LETTER_FIRST
 from packager.base.problems import Problem, show
+from packager.base.values import FieldsError, Value, convert
 from packager.importers.draft import Draft, DraftFile, Sketch, named
 from packager.importers.images import put_image
-from packager.importers.intel import manifests
-from packager.importers.intel.code import ZooFile, collected, plain_path
+from packager.importers.intel import documentation, manifests
+from packager.importers.intel.checkout import Checkout, checkout
+from packager.importers.intel.code import ZooFile, collected
 from packager.importers.intel.pool import KIND, Pool, arguments, items_of, loaded, release_slices
 from packager.importers.source import ForeignValue, Ledger, ValueOrigin, decided, invalid, printable, read_bytes
 from packager.kubernetes import configmap
@@ -27,15 +29,11 @@ _RUN = "run"
 _OVERLAY = "single-node"
 _SUFFIX = "_spec.yml"
 _K8S = "-k8s"
-_SPECS = "tools/docker/specs"
 _LONGEST_NAME = 40
-_LONGEST_DESCRIPTION = 20_000
 _LARGE = 100 << 10
 _PARTS = re.compile(
     r"(?P<package>.+?)-(?P<precision>fp32|int8|bf16|bfloat16|fp16)-(?P<mode>training|inference)(?P<k8s>-k8s)?"
 )
-_UNPRINTABLE = re.compile(r"[^\n\t -~\xa1-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]")
-_LEFT_OUT = ("Title", "Download link", "Bare Metal", "Docker", "Kubernetes", "License link", "License")
 _WRAPPER_FOLDERS = ("quickstart", "scripts")
 # What only names images and Dockerfiles.
 _NAMING = ("add_to_name", "dockerfile_exclusive_name", "dockerfile_subdirectory")
@@ -52,6 +50,20 @@ exec {start} $SCRIPT_ARGS
 """
 
 
+class ZooChoices(Value, frozen=True):
+    """What the user chooses for an import.
+
+    Attributes:
+        models: The checkout of the zoo; found from the spec's own path when None.
+        image: The image, in place of the one of the spec.
+        downloads: Whether what the package downloads becomes `downloads`.
+    """
+
+    models: Path | None = None
+    image: str | None = None
+    downloads: bool = False
+
+
 def spec_files(path: Path, name: str) -> list[tuple[Path, str]]:
     """Return the specs at `path`: the file itself, or those of packages in a folder and its folders."""
     if not path.is_dir():
@@ -64,14 +76,13 @@ def spec_files(path: Path, name: str) -> list[tuple[Path, str]]:
     return [(file, f"{name.rstrip('/')}/{file.relative_to(path).as_posix()}") for file in packages]
 
 
-def read(path: Path, name: str, models: Path | None = None, image: str | None = None) -> Draft:
+def read(path: Path, name: str, choices: ZooChoices) -> Draft:
     """Return the draft of a package.
 
     Args:
         path: Its spec, in a folder of the zoo's tools/docker/specs.
         name: How messages name it.
-        models: The checkout of the zoo; found from the spec's own path when None.
-        image: The image, in place of the one of the spec.
+        choices: What the user chooses.
 
     Raises:
         SpecError: It is not such a spec, or names what is not there.
@@ -84,8 +95,7 @@ def read(path: Path, name: str, models: Path | None = None, image: str | None = 
     pool = Pool(path, name, document, ledger)
     slices = release_slices(pool)
     ledger.check(name, KIND)
-    root = _checkout(path, models, name)
-    reader = _PackageImport(pool, slices, root, image)
+    reader = _PackageImport(pool, slices, checkout(path, choices.models, name), choices)
     sketch = reader.draft()
     ledger.check(name, KIND)
     pool.own.report_unread()
@@ -103,27 +113,17 @@ def read(path: Path, name: str, models: Path | None = None, image: str | None = 
     )
 
 
-def _checkout(path: Path, models: Path | None, name: str) -> Path:
-    """Return the checkout of the zoo: what is given, or the folder above the spec's tools/docker/specs."""
-    if models is not None:
-        return models.resolve()
-    real = path.resolve()
-    for folder in real.parents:
-        if real.is_relative_to(folder / _SPECS):
-            return folder
-    raise SpecError(f"{name} is not in a folder {_SPECS}", hint="--models-dir names the checkout of the zoo")
-
-
 class _PackageImport:
     """The import of one package."""
 
-    def __init__(self, pool: Pool, slices: list[ForeignValue], root: Path, image: str | None) -> None:
+    def __init__(self, pool: Pool, slices: list[ForeignValue], zoo: Checkout, choices: ZooChoices) -> None:
         self.pool = pool
         self.ledger = pool.own.ledger
         self.slices = slices
         self.own = slices[-1]
-        self.root = root
-        self.image = image
+        self.zoo = zoo
+        self.root = zoo.root
+        self.choices = choices
         self.sketch = Sketch()
         self.folder = pool.own.document.name
 
@@ -133,29 +133,22 @@ class _PackageImport:
             for key in _NAMING:
                 entry.child(key)
         package = self._names()
-        documentation = self.own.child("documentation")
-        if documentation and isinstance(documentation.value, list):  # since v2.7: one for each document
-            documents = documentation.items()
-            for other in documents[1:]:
-                other.leave("is not carried over: a package has one README")
-            documentation = documents[0] if documents else None
-        if documentation and not documentation.is_mapping():
-            documentation = None
-        replaced = self._replacements(documentation)
+        entries = documentation.documents(self.own.child("documentation"))
+        replaced = documentation.replacements(entries[0]) if entries else {}
         self._titles(package, replaced)
-        self._description(documentation, replaced)
         self._left()
         items = items_of(self.slices, "files")
         files = collected(items, self.root)
         if self.ledger.problems:
             return self.sketch
         folder = self._manifests(files)
+        documentation.put(self.sketch, entries, self.zoo, {} if folder else files, self.ledger)
         if folder is not None:
             for item in items:
                 if item.source is self.pool.own:
                     item.leave("is not carried over: what runs is in the image")
-            self._image(package, replaced, manifests.image(folder, self.root))
-            manifests.put(self.sketch, folder, self.root, self.ledger, self.own)
+            self._image(package, replaced, manifests.image(folder, self.zoo))
+            manifests.put(self.sketch, folder, self.zoo, self.ledger, self.own)
         else:
             self._image(package, replaced, None)
             self._code(package, files)
@@ -186,14 +179,6 @@ class _PackageImport:
             self.sketch.put(("variants", 0, "mode"), mode, entry.origin)
         return text
 
-    def _replacements(self, documentation: ForeignValue | None) -> dict[str, ForeignValue]:
-        listed = documentation.at("text_replace") if documentation else None
-        if documentation is None:
-            return {}
-        for key in ("name", "uri"):
-            documentation.child(key)
-        return {entry.key: entry for entry in listed.children() if entry.value is not None} if listed else {}
-
     def _titles(self, package: str, replaced: dict[str, ForeignValue]) -> None:
         title = replaced.get("<model name>")
         text = "".join(character for character in (title.text() or "") if character.isprintable()) if title else ""
@@ -210,8 +195,8 @@ class _PackageImport:
 
     def _image(self, package: str, replaced: dict[str, ForeignValue], served: ForeignValue | None) -> None:
         entry = replaced.get("<docker image>")
-        if self.image is not None:
-            put_image(self.sketch, self.image, ValueOrigin("--image", "--image"), self.ledger)
+        if self.choices.image is not None:
+            put_image(self.sketch, self.choices.image, ValueOrigin("--image", "--image"), self.ledger)
             if entry:
                 entry.leave("is replaced by --image")
         elif served is not None and (text := served.text()):
@@ -225,45 +210,6 @@ class _PackageImport:
             put_image(self.sketch, reference, decided("the spec names no image"), self.ledger)
             message = f"the spec names no image: {reference} is made up"
             self.ledger.findings.append(self.own.problem(message, "build it as the zoo does, or name one by --image"))
-
-    def _description(self, documentation: ForeignValue | None, replaced: dict[str, ForeignValue]) -> None:
-        """Put the sections of the README that are true of the new package."""
-        listed = documentation.at("docs") if documentation else None
-        texts: list[str] = []
-        for item in listed.items() if listed else ():
-            name, uri = item.at("name"), item.at("uri")
-            title = (name.text() if name else None) or ""
-            if title in _LEFT_OUT or uri is None:
-                item.leave(f"({show(title)}) is not carried over: it is about another package")
-                continue
-            text = self._section(uri)
-            if text is not None:
-                texts.append(text)
-        whole = "\n\n".join(texts)
-        for word, entry in replaced.items():
-            if value := entry.text():
-                whole = whole.replace(word, value)
-        whole = re.sub(r"[^\n\t -~\xa1-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]", " ", whole).replace(
-            "\t", "    "
-        )
-        if len(whole) > _LONGEST_DESCRIPTION and documentation:
-            documentation.source.ledger.findings.append(
-                documentation.problem(f"the description is cut at {_LONGEST_DESCRIPTION:,} characters", at_key=True)
-            )
-        whole = whole[:_LONGEST_DESCRIPTION].strip()
-        if whole and listed:
-            lines = "\n".join(line.rstrip() for line in whole.splitlines())
-            self.sketch.put(("description",), lines + "\n", listed.origin)
-
-    def _section(self, uri: ForeignValue) -> str | None:
-        """Return a fragment of documentation without comments; None, and a finding, when it is not there."""
-        text = (uri.text() or "").removeprefix("models/")
-        path = plain_path(self.root, text) if not text.startswith("/") and ".." not in text.split("/") else None
-        if path is None or not path.is_file():
-            uri.leave("is not found in the checkout")
-            return None
-        content = read_bytes(path, text, _LARGE).decode("utf-8", "replace")
-        return re.sub(r"<!--.*?-->", "", content, flags=re.DOTALL).strip()
 
     def _left(self) -> None:
         """Report what no package has."""
@@ -284,12 +230,27 @@ class _PackageImport:
             runtime.leave("is not carried over: mlops.env, site.env and mlpack configure have these values")
 
     def _downloads(self) -> None:
+        """Put what the package downloads, if it is asked for; a finding for each, as no digest is known."""
+        number = 0
         for item in items_of(self.slices, "downloads"):
             source, destination = item.at("source"), item.at("destination")
-            text = (source.text() if source else None) or ""
-            target = (destination.text() if destination else None) or ""
-            message = f"({printable(text)} to {printable(target)}) is not carried over: the zoo states no digest of it"
-            item.leave(message, "put the file into the image or on the dataset's storage")
+            url = ((source.text() if source else None) or "").strip()
+            target = posixpath.normpath(((destination.text() if destination else None) or "").strip() or ".")
+            shown = f"({printable(url)} to {printable(target)})"
+            download = {"url": url, "path": target}
+            if not _is_download(download):
+                item.leave(f"{shown} is not carried over: expected an http or https URL and a path in the package")
+            elif not self.choices.downloads:
+                hint = "import it with --downloads, or put the file into the image or on the dataset's storage"
+                item.leave(f"{shown} is not carried over: the zoo states no digest of it", hint)
+            else:
+                for key, value in download.items():
+                    self.sketch.put(("downloads", number, key), value, item.origin)
+                number += 1
+                item.leave(
+                    f"{shown} is fetched into assets, and the zoo states no digest of it",
+                    "mlpack build --record adds the one that it sees; scripts look for the file in their own folder",
+                )
 
     def _manifests(self, files: dict[str, ZooFile]) -> str | None:
         """Return the folder of the manifests that come with the package, in the checkout; None without any."""
@@ -365,6 +326,15 @@ class _PackageImport:
                     file.entry.problem("").file, file.entry.problem("").line, 1, f"{path} {message}", hint
                 )
                 self.ledger.findings.append(problem)
+
+
+def _is_download(values: dict[str, str]) -> bool:
+    """Whether a spec can have a download with these values."""
+    try:
+        convert(values, Download)
+    except FieldsError:
+        return False
+    return True
 
 
 def _started(path: str) -> str:
