@@ -17,7 +17,7 @@ from packager.service.config import ServerConfig
 from packager.service.sealing import Sealer
 from packager.service.server import Server
 from packager.service.store.store import Filters, Store
-from packager.service.tokens import Caller
+from packager.service.tokens import EVERY, Caller
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ _DEFINITION = {
     "system_values": "image:\n  repository: registry.example.com/digits\n  tag: '1'\n",
 }
 _FILLED = {"taskDef": "digits", "process": {"train": {"steps": 3}}}
-_CALLER = Caller("bench", "admin")
+_CALLER = Caller("bench", {EVERY: "admin"})
 
 
 class _NoCluster:
@@ -78,9 +78,10 @@ def measure(folder: Path) -> list[Result]:
 
 async def _create(server: Server) -> list[float]:
     seconds = []
+    project = server.tasks.project(None, _CALLER)
     for number in range(JOBS + 20):
         start = time.perf_counter()
-        prepared = await server.tasks.prepare(_FILLED, _CALLER, dry_run=False)
+        prepared = await server.tasks.prepare(_FILLED, _CALLER, project, dry_run=False)
         await server.tasks.create(prepared, _CALLER, lambda _: None)
         if number >= 20:  # the first ones start the child process and compile the template
             seconds.append(time.perf_counter() - start)

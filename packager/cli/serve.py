@@ -77,6 +77,9 @@ def serve(
 def token(
     name: Annotated[str, typer.Argument(help="Who the token is for.", show_default=False)],
     role: Annotated[Role, typer.Option(help="What they may do.")] = Role.user,
+    project: Annotated[
+        str | None, typer.Option(metavar="NAME", help="In which project; in all by default.", show_default=False)
+    ] = None,
     days: Annotated[
         int | None,
         typer.Option(min=1, max=3650, help="How long it is valid; without end by default.", show_default=False),
@@ -89,10 +92,13 @@ def token(
 
     if not is_label_value(name) or not name:
         raise UsageError(f"invalid name {name!r}: use at most 63 letters, digits and '-_.'")
+    known = tuple(_settings(config, database).projects) or ("default",)
+    if project is not None and project not in known:
+        raise UsageError(f"project {project!r} not found: the configuration has {', '.join(known)}")
     store = _store(config, database)
     from packager.service import tokens
 
-    _, text = tokens.create(store, name, role.value, days)
+    _, text = tokens.create(store, name, role.value, days, project)
     emit(text)
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from packager.base.names import LABEL_VALUE
 from packager.base.values import Fields, Meta
+from packager.service.config import ProjectName
 
 Name = Annotated[str, Meta(min_length=1, max_length=54, pattern=rf"^{LABEL_VALUE}$")]
 """A template's or a definition's name: it becomes a label's value, and `append_uuid` adds nine characters."""
@@ -35,6 +36,7 @@ class DefinitionBody(Fields, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     description: Prose = ""
     application: Annotated[str, Meta(max_length=63)] = ""
     append_uuid: bool | int | str = False
+    project: ProjectName | None = None
 
 
 def as_flag(value: Any) -> bool | None:
@@ -48,4 +50,5 @@ class TokenBody(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     name: Annotated[str, Meta(min_length=1, max_length=63, pattern=rf"^{LABEL_VALUE}$")]
     role: Literal["viewer", "user", "developer", "admin"]
+    project: ProjectName | None = None
     days: Annotated[int, Meta(ge=1, le=3650)] | None = None

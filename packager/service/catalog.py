@@ -6,16 +6,20 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from packager.base.values import as_plain, convert
+from packager.base.values import as_plain, convert, replace
 from packager.service import bundled, definitions
 from packager.service.bodies import DefinitionBody, TemplateBody
 from packager.service.complaints import Complaint, of_problem
 from packager.service.failures import Failure
+from packager.service.projects import least_strict
 from packager.service.store.store import ExistsError, InUseError, MismatchError, as_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from packager.service.definitions import Definition
     from packager.service.policy import Accepted, Site
+    from packager.service.projects import Project
     from packager.service.rendering import Renderer
     from packager.service.store.store import Row, Store
 
@@ -23,10 +27,16 @@ if TYPE_CHECKING:
 class Catalog:
     """The templates and definitions of a server."""
 
-    def __init__(self, store: Store, renderer: Renderer, site: Site) -> None:
+    def __init__(self, store: Store, renderer: Renderer, site: Site, projects: Mapping[str, Project]) -> None:
         self.store = store
         self.renderer = renderer
-        self.site = site
+        self._site = site
+        self._projects = projects
+
+    def site(self, project: str | None) -> Site:
+        """Return what is decided about the jobs of a project; for None, what at least one project allows."""
+        known = self._projects.get(project or "")
+        return replace(self._site, level=known.level if known else least_strict(self._projects.values()))
 
     def add_bundled(self) -> None:
         """Register the bundled templates that no one has registered, or removed, before."""
@@ -74,11 +84,15 @@ class Catalog:
         return {
             row["name"]: [
                 f"{complaint.detail}; {complaint.hint}" if complaint.hint else complaint.detail
-                for complaint in definitions.trial(read_definition(row), body.template, self.renderer, self.site)[1]
+                for complaint in self._trial(row, body.template)
             ]
             for row in self.store.definitions()
             if row["template"] == body.name
         }
+
+    def _trial(self, row: Row, template: str) -> list[Complaint]:
+        definition = read_definition(row)
+        return definitions.trial(definition, template, self.renderer, self.site(definition.body.project))[1]
 
     def template(self, name: str, revision: int | None = None) -> Row:
         """Return a template. Raises Failure."""
@@ -137,7 +151,9 @@ class Catalog:
             complaints.append(Complaint("/task_template_name", message))
         if definition is None or template is None:
             raise Failure("invalid-definition", f"{len(complaints)} problems in the definition", complaints)
-        trial, complaints = definitions.trial(definition, template_text(template), self.renderer, self.site)
+        trial, complaints = definitions.trial(
+            definition, template_text(template), self.renderer, self.site(body.project)
+        )
         if complaints:
             raise Failure("invalid-definition", "the example cannot be turned into objects", complaints)
         return trial

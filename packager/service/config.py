@@ -33,6 +33,23 @@ class CallbacksConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=T
     signing_secret_file: str | None = None
 
 
+ProjectName = Annotated[str, Meta(max_length=63, pattern=rf"^{LABEL}$")]
+Namespace = Annotated[str, Meta(max_length=63, pattern=rf"^{LABEL}$")]
+Limit = Annotated[int, Meta(ge=0, le=1_000_000)]
+
+
+class ProjectConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the site has decided about the jobs of a project; without a limit, there is none."""
+
+    namespace: Namespace | None = None
+    pod_security: Level | None = None
+    max_running: Limit | None = None
+    max_running_per_creator: Limit | None = None
+    max_gpus: Limit | None = None
+    max_queued: Limit | None = None
+    queue: Annotated[str, Meta(max_length=63, pattern=rf"^{LABEL}$")] | None = None
+
+
 class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The configuration of a server."""
 
@@ -41,8 +58,9 @@ class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     url: str | None = None
     name: Annotated[str, Meta(max_length=63, pattern=rf"^{LABEL_VALUE}$")] = "default"
     context: str | None = None
-    namespace: Annotated[str, Meta(max_length=63, pattern=rf"^{LABEL}$")] | None = None
+    namespace: Namespace | None = None
     pod_security: Level = Level.restricted
+    projects: dict[ProjectName, ProjectConfig] = {}
     storage_classes: dict[str, str] = {}
     node_selectors: dict[str, dict[str, str]] = {}
     callbacks: CallbacksConfig = CallbacksConfig()

@@ -108,6 +108,8 @@ def _described_but_reserved(definition: Definition) -> Iterator[Complaint]:
     for key, entry in definition.described.entries:
         if reason := definition.reserved.get(key):
             yield Complaint("/user_values_description", f"users cannot fill in {key!r}: it {reason}")
+        if key == "project":
+            yield Complaint("/user_values_description", "users cannot fill in 'project': it says where a job belongs")
         if key == "endpoints" and not isinstance(entry, Items):
             yield Complaint("/user_values_description", "endpoints: expected a list of the kinds of endpoints")
         if key == "process" and not isinstance(entry, Group | description.FreeMapping):

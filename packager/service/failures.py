@@ -30,12 +30,14 @@ TITLES: dict[str, tuple[int, str]] = {
     "policy": (422, "The policy refuses the objects"),
     "cluster-refused": (422, "The cluster refuses the objects"),
     "idempotency-mismatch": (422, "The key was used for another request"),
+    "quota": (429, "The project has no room"),
     "internal": (500, "The server has failed"),
     "cluster-unreachable": (503, "The cluster does not answer"),
 }
 """Each type of problem, with its status and title."""
 
-RETRY_SECONDS = 5
+RETRY_SECONDS = {429: 60, 503: 5}
+"""After how many seconds a request that is refused with a status may be made again."""
 
 
 class Failure(MlpackError):  # noqa: N818 - it is an answer

@@ -1,58 +1,50 @@
 """The control loop: applies what was asked for, follows it in the cluster, and stores what becomes of it.
 
-There is one watch for each kind of object in a namespace, not one for each job. The cluster is the truth about what
-runs, the database about what was asked for: after a restart, what is missing is applied, and the rest is followed.
+The cluster is the truth about what runs, the database about what was asked for: after a restart, what is missing is
+applied, and the rest is followed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ClusterError, MlpackError
+from packager.base.errors import MlpackError
 from packager.cluster.diagnosis import diagnose
 from packager.cluster.past import Memory
 from packager.kubernetes.manifest import mapping
-from packager.kubernetes.objects import created, labels, name, owners, uid
+from packager.kubernetes.objects import name, uid
 from packager.kubernetes.pods import state
-from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Phase
-from packager.service import records
-from packager.service.kube import ExpiredError, RefusedError
-from packager.service.policy import JOB, SERVER, WORKLOADS
+from packager.service import projects, queues, records
+from packager.service.kube import RefusedError
+from packager.service.mirror import Mirror
+from packager.service.store.quota import Quota
 from packager.service.store.store import FINAL, as_json, now
 from packager.workloads.kinds import kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Mapping
 
     from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
     from packager.kubernetes.verdict import Verdict
     from packager.service.kube import Cluster
+    from packager.service.projects import Project
+    from packager.service.pulse import Pulse
     from packager.service.sealing import Sealer
     from packager.service.store.store import Row, Store
-
-WATCHED = (*(kind for _, kind in WORKLOADS), "Event")
-"""The kinds of objects that are watched."""
-
-_LABELLED = frozenset(WATCHED) - {"Event"}
-_LONGEST_EVENTS = 5_000
 
 TICK = 10.0
 """Seconds between two looks at jobs that nothing was heard of: some findings come with time."""
 
-_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-"""Seconds between two attempts to watch."""
-
-_ABSENT = 60.0
-"""Seconds between two attempts to watch a kind that the cluster does not serve."""
+_AT_ONCE = 4
+"""How many jobs are looked at at a time: one for which the cluster takes long does not keep the others waiting."""
 
 
 class Follower:
-    """Looks after the jobs of one server, in one namespace."""
+    """Looks after the jobs of one server, in all its namespaces."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - what it connects
         self,
@@ -60,147 +52,147 @@ class Follower:
         store: Store,
         sealer: Sealer,
         server: str,
-        namespace: str,
+        projects: Mapping[str, Project],
+        pulse: Pulse,
         log: Callable[[str], None],
     ) -> None:
         self._cluster = cluster
         self._store = store
         self._sealer = sealer
         self._server = server
-        self._namespace = namespace
+        self._projects = projects
+        self._pulse = pulse
         self._log = log
-        self._objects: dict[str, dict[str, Object]] = {kind: {} for kind in WATCHED}
-        self._listed: set[str] = set()
-        self._dirty: set[str] = set()
+        self._mirrors: dict[str, Mirror] = {}
+        self._changed: dict[str, None] = {}  # what something was heard of goes before
+        self._due: dict[str, None] = {}  # what is looked at because time has passed
+        self._at_work: set[str] = set()
         self._wake = asyncio.Event()
         self._memories: dict[str, Memory] = {}
         self._missing: dict[str, int] = {}
-        self._pulse = asyncio.Event()
-        self.generation = 0
-        self.on_change: list[Callable[[], None]] = []
 
     async def run(self) -> None:
         """Look after the jobs until cancelled."""
+        in_use = await asyncio.to_thread(self._store.namespaces_in_use)
+        self._mirrors = {
+            namespace: Mirror(self._cluster, self._server, namespace, self.look_at, self._log)
+            for namespace in dict.fromkeys((*projects.namespaces(self._projects), *in_use))
+        }
+        self._at_work.clear()
         async with asyncio.TaskGroup() as tasks:
-            for kind in WATCHED:
-                tasks.create_task(self._watch(kind))
+            for mirror in self._mirrors.values():
+                tasks.create_task(mirror.run())
             tasks.create_task(self._tick())
-            tasks.create_task(self._work())
+            for _ in range(_AT_ONCE):
+                tasks.create_task(self._work())
 
     def look_at(self, release: str) -> None:
         """Look at a job soon."""
-        self._dirty.add(release)
+        self._changed[release] = None
         self._wake.set()
-
-    async def _tick(self) -> None:
-        while True:
-            for row in await asyncio.to_thread(self._store.unfinished):
-                self._dirty.add(row["release"])
-            self._wake.set()
-            await asyncio.sleep(TICK)
-
-    async def _watch(self, kind: str) -> None:
-        selector = {SERVER: self._server} if kind in _LABELLED else None
-        attempt = 0
-        while True:
-            try:
-                items, version = await self._cluster.list(kind, self._namespace, selector)
-                self._replace(kind, items)
-                attempt = 0
-                while True:  # a watch ends after some minutes, and goes on where it was
-                    async for word, item in self._cluster.watch(kind, self._namespace, version, selector):
-                        version = item["metadata"]["resourceVersion"]
-                        self._change(kind, word, item)
-            except ExpiredError:
-                continue
-            except RefusedError as error:
-                if error.code == 404:
-                    self._replace(kind, [])  # no operator for this kind
-                    await asyncio.sleep(_ABSENT)
-                    continue
-                self._log(f"{kind} cannot be watched: {error}")
-                await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
-            except ClusterError as error:
-                self._log(f"{kind} cannot be watched: {error}")
-                await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
-            attempt += 1
-
-    def _replace(self, kind: str, items: Iterable[Object]) -> None:
-        before = self._objects[kind]
-        self._objects[kind] = {uid(item): _typed(item, kind) for item in items}
-        self._listed.add(kind)
-        for item in (*before.values(), *self._objects[kind].values()):
-            self._note(kind, item)
-
-    def _change(self, kind: str, word: str, item: Object) -> None:
-        if word == "DELETED":
-            self._objects[kind].pop(uid(item), None)
-        else:
-            self._objects[kind][uid(item)] = _typed(item, kind)
-            if kind == "Event" and len(self._objects[kind]) > _LONGEST_EVENTS:
-                del self._objects[kind][next(iter(self._objects[kind]))]
-        self._note(kind, item)
 
     def created(self, release: str) -> None:
         """Look at a job soon, and tell those who wait that it has an event."""
         self.look_at(release)
-        self._tell()
+        self._pulse.tell()
 
-    def _note(self, kind: str, item: Object) -> None:
-        if kind == "Event":
-            about = mapping(item.get("involvedObject")).get("uid")
-            item = next((known[about] for known in self._objects.values() if about in known), item)
-        if release := labels(item).get(JOB):
-            self.look_at(release)
+    async def _tick(self) -> None:
+        while True:
+            waiting = set()
+            for row in await asyncio.to_thread(self._store.unfinished):
+                if self._waits_for_room(row):
+                    waiting.add(row["project"])
+                else:
+                    self._due[row["release"]] = None
+            for project in waiting:
+                await self._admit(project)
+            self._wake.set()
+            await asyncio.sleep(TICK)
 
     async def _work(self) -> None:
         while True:
             await self._wake.wait()
-            self._wake.clear()
-            releases, self._dirty = sorted(self._dirty), set()
-            for release in releases:
+            await asyncio.sleep(0.05)  # what happens at once is looked at once
+            while release := self._next():
+                self._at_work.add(release)
                 try:
                     await self._look(release)
                 except MlpackError as error:
                     self._log(f"{release}: {error}")
                 except Exception as error:  # noqa: BLE001 - one job must not keep the others from being looked at
                     self._log(f"{release}: {type(error).__name__}: {error}")
-            await asyncio.sleep(0.05)  # what happens at once is looked at once
+                finally:
+                    self._at_work.discard(release)
+            self._wake.clear()
+
+    def _next(self) -> str | None:
+        for waiting in (self._changed, self._due):
+            for release in waiting:
+                if release not in self._at_work:
+                    del waiting[release]
+                    return release
+        return None
 
     async def _look(self, release: str) -> None:
         row = await asyncio.to_thread(self._store.job, release)
-        if row is None or row["namespace"] != self._namespace:
+        mirror = self._mirrors.get(row["namespace"]) if row else None
+        if row is None or mirror is None:
             return
         if row["goal"] != "run":
             await self._stop(row)
         elif row["status"] in FINAL:
-            self._memories.pop(release, None)
+            self._forget(release)
         elif not row["applied"]:
+            await self._begin(row)
+        elif mirror.knows(row["kind"]):
+            await self._judge(row, mirror)
+
+    async def _begin(self, row: Row) -> None:
+        """Apply a job for which there is room; a job that waits for room waits on."""
+        if self._waits_for_room(row):
+            await self._admit(row["project"])
+        else:
             await self._apply(row)
-        elif row["kind"] in self._listed:
-            await self._judge(row)
+
+    def _waits_for_room(self, row: Row) -> bool:
+        project = self._projects.get(row["project"])
+        by_kueue = project is not None and project.queue is not None
+        return row["status"] == "queued" and not row["applied"] and row["goal"] == "run" and not by_kueue
+
+    async def _admit(self, name: str) -> None:
+        """Let the jobs of a project begin for which there is room now."""
+        project = self._projects.get(name)
+        limits = project.own_limits if project else Quota()
+        releases = await asyncio.to_thread(self._store.admit, name, limits)
+        for release in releases:
+            self.created(release)
 
     async def _apply(self, row: Row) -> None:
         """Apply the objects of a job; what has been applied before an earlier end of the server stays as it is."""
-        items = await asyncio.to_thread(records.objects, row, self._sealer)
+        items, namespace = await asyncio.to_thread(records.objects, row, self._sealer), row["namespace"]
         try:
-            for item in items:
-                applied = await self._cluster.apply(item, self._namespace)
+            for item in items[:-1]:
+                await self._cluster.apply(item, namespace)
+            workload = items[-1]
+            applied = None
+            if queues.of(workload):  # once it is applied, Kueue decides whether it is suspended
+                applied = await self._cluster.get(workload["kind"], name(workload), namespace)
+            applied = applied or await self._cluster.apply(workload, namespace)
         except RefusedError as error:
             if error.code >= 500 or error.code in (409, 429):
                 raise
             await self._end(row, "failed", "ClusterRefused", str(error))
             return
         owner = {
-            "apiVersion": applied["apiVersion"],
-            "kind": applied["kind"],
+            "apiVersion": workload["apiVersion"],
+            "kind": workload["kind"],
             "name": name(applied),
             "uid": uid(applied),
         }
         for item in items[:-1]:
             if item["kind"] != "PersistentVolumeClaim":
                 owned = {**item, "metadata": {**item["metadata"], "ownerReferences": [owner]}}
-                await self._cluster.apply(owned, self._namespace)
+                await self._cluster.apply(owned, namespace)
         await asyncio.to_thread(self._store.mark_applied, row["release"])
         self.look_at(row["release"])
 
@@ -209,7 +201,7 @@ class Follower:
         goal, release = row["goal"], row["release"]
         for item in reversed(json.loads(row["manifests"])):
             if item["kind"] != "PersistentVolumeClaim" or goal == "delete-storage":
-                await self._cluster.delete(item["kind"], name(item), self._namespace)
+                await self._cluster.delete(item["kind"], name(item), row["namespace"])
         if row["status"] not in FINAL:
             reason = "Cancelled" if goal == "cancel" else "Deleted"
             await self._end(row, "deleted", reason, "the job was cancelled" if goal == "cancel" else "was deleted")
@@ -217,29 +209,34 @@ class Follower:
             await asyncio.to_thread(self._store.settle, release)
         else:
             await asyncio.to_thread(self._store.remove_job, release)
-        self._tell()
+        self._pulse.tell()
 
-    async def _judge(self, row: Row) -> None:
+    async def _judge(self, row: Row, mirror: Mirror) -> None:
         """Store what the cluster says about a job that was applied."""
         release = row["release"]
         kind = kinds()[row["kind"]]
-        workload = next((item for item in self._objects[row["kind"]].values() if name(item) == release_of(row)), None)
+        workload = mirror.workload(release, row["kind"], release_of(row))
         if workload is None:
             await self._judge_missing(row)
             return
         self._missing.pop(release, None)
-        snapshot = self._snapshot(workload, row["kind"])
+        snapshot = mirror.snapshot(release, workload)
         memory = self._memories.setdefault(release, Memory(kind))
         past = memory.add(snapshot, asyncio.get_running_loop().time())
         verdict = diagnose(kind, snapshot, past)
         fields = _fields(row, verdict, snapshot)
+        if all(row[key] == value for key, value in fields.items()):
+            return
         if await asyncio.to_thread(self._store.change_job, release, fields):
-            self._tell()
+            self._pulse.tell()
+        if fields["status"] in FINAL:
+            self._forget(release)
+            await self._admit(row["project"])
 
     async def _judge_missing(self, row: Row) -> None:
         """A workload that is in neither the cache nor, twice, the cluster was deleted by another client."""
         release = row["release"]
-        if await self._cluster.get(row["kind"], release_of(row), self._namespace) is not None:
+        if await self._cluster.get(row["kind"], release_of(row), row["namespace"]) is not None:
             self._missing.pop(release, None)
             return
         self._missing[release] = self._missing.get(release, 0) + 1
@@ -248,53 +245,21 @@ class Follower:
         else:
             asyncio.get_running_loop().call_later(1.0, self.look_at, release)
 
-    def _snapshot(self, workload: Object, kind: str) -> Snapshot:
-        age = max(0.0, (datetime.now(UTC) - created(workload)).total_seconds())
-        if kind == "Pod":
-            return Snapshot(workload, pods=(workload,), events=self._events(), age=age)
-        children = tuple(
-            item
-            for _, other in WORKLOADS
-            for item in self._objects[other].values()
-            if other not in (kind, "Pod") and uid(workload) in owners(item)
-        )
-        known = {uid(workload), *map(uid, children)}
-        pods = tuple(pod for pod in self._objects["Pod"].values() if owners(pod) & known)
-        return Snapshot(workload, children, pods, self._events(), age)
-
-    def _events(self) -> tuple[Object, ...]:
-        return tuple(self._objects["Event"].values())
-
     async def _end(self, row: Row, status: str, reason: str, message: str) -> None:
         fields = {"status": status, "reason": reason, "message": message, "hint": None, "ended": now()}
         await asyncio.to_thread(self._store.change_job, row["release"], fields)
-        self._memories.pop(row["release"], None)
-        self._tell()
+        self._forget(row["release"])
+        self._pulse.tell()
+        await self._admit(row["project"])
 
-    def _tell(self) -> None:
-        self.generation += 1
-        pulse, self._pulse = self._pulse, asyncio.Event()
-        pulse.set()
-        for call in self.on_change:
-            call()
-
-    async def wait_for_change(self, generation: int, seconds: float) -> bool:
-        """Return True when the generation is another one, or False after some seconds."""
-        if self.generation == generation:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._pulse.wait()
-        return self.generation != generation
+    def _forget(self, release: str) -> None:
+        self._memories.pop(release, None)
+        self._missing.pop(release, None)
 
 
 def release_of(row: Row) -> str:
     """Return the name of a job's workload."""
     return name(json.loads(row["manifests"])[-1])
-
-
-def _typed(item: Object, kind: str) -> Object:
-    """Return an object of a list, which names no kind, as one by itself."""
-    return item if item.get("kind") else {**item, "kind": kind}
 
 
 _STATUSES = {
@@ -308,6 +273,10 @@ _STATUSES = {
 def _fields(row: Row, verdict: Verdict, snapshot: Snapshot) -> Row:
     """Return what is stored of a verdict."""
     status = _STATUSES.get(verdict.phase, "pending")
+    queue = queues.of(snapshot.workload)
+    if queue and status not in FINAL and queues.is_held(snapshot.workload):
+        held = {"status": "queued", "reason": "Queued", "message": f"Kueue holds it in the queue {queue!r}"}
+        return {**held, "hint": None, "pods": as_json([_pod(pod) for pod in snapshot.pods]), "findings": "[]"}
     if status == "pending" and row["started"]:
         status = "running"  # what has begun and is stuck has not gone back to the queue
     first = verdict.findings[0] if verdict.findings else None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.problems import Problem, similar
 from packager.base.values import Value
+from packager.cluster.doctor import demand
 from packager.kubernetes.manifest import Manifest, at, dotted, listing, mapping
 from packager.kubernetes.podsecurity import Level
 from packager.verify import containers, kinds, names, objects, podspec, references, rights, schema, security
@@ -20,6 +21,8 @@ from packager.workloads.kinds import kinds as workload_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from packager.workloads.pods import Pods
 
 WORKLOADS = tuple(
     (structure.api, kind) for kind, structure in structures.structures().items() if not workload_kinds()[kind].serves
@@ -296,6 +299,21 @@ def node_selectors(items: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
     """Return the node selectors of all pods, without those that any node has."""
     selectors = [mapping(pods.spec.get("nodeSelector")) for item in items for pods in structures.pods(Manifest(item))]
     return [selector for selector in selectors if selector]
+
+
+def gpus(items: Sequence[dict[str, Any]]) -> int:
+    """Return how many GPUs, of any vendor, the pods of objects have at a time."""
+    groups = [(pods.count, demand.of_pod(pods.spec, "limits")) for item in items for pods in _pods(item)]
+    return sum(
+        count * int(amount)
+        for count, amounts in groups
+        for resource, amount in amounts.items()
+        if "/" in resource and "gpu" in resource
+    )
+
+
+def _pods(item: dict[str, Any]) -> tuple[Pods, ...]:
+    return structures.pods(Manifest(item))
 
 
 def image_pull_secrets(items: Sequence[dict[str, Any]]) -> list[str]:

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, ToolError
-from packager.service import config
+from packager.service import config, projects
 from packager.service.callbacks.addresses import read_allowed
 from packager.service.callbacks.courier import Courier
 from packager.service.callbacks.transport import Transport
 from packager.service.catalog import Catalog
 from packager.service.follower import Follower
 from packager.service.policy import Site
+from packager.service.pulse import Pulse
 from packager.service.rendering import Renderer
 from packager.service.store.store import Store, now
 from packager.service.tasks import Tasks
@@ -37,6 +38,8 @@ class Server:
 
     Attributes:
         name: By which it knows its objects in the cluster.
+        projects: Those that jobs can belong to, by name.
+        pulse: Tells that a job has an event.
         trusted: Who every caller is, when no token is asked for; None otherwise.
         url: Where the server is reached from outside, if that is configured.
     """
@@ -59,14 +62,15 @@ class Server:
         self.sealer = sealer
         self.trusted = trusted
         self.url = settings.url
-        self.namespace = settings.namespace or cluster.namespace
+        self.projects = projects.of_settings(settings, cluster.namespace)
+        self.pulse = Pulse()
         self._emit = emit
         site = Site(settings.name, settings.pod_security, settings.storage_classes, settings.node_selectors)
         self._renderer = Renderer()
-        self.catalog = Catalog(store, self._renderer, site)
-        self.follower = Follower(cluster, store, sealer, settings.name, self.namespace, self.log)
+        self.catalog = Catalog(store, self._renderer, site, self.projects)
+        self.follower = Follower(cluster, store, sealer, settings.name, self.projects, self.pulse, self.log)
         allowed, _ = read_allowed(settings.callbacks.allow)
-        self.tasks = Tasks(self.catalog, cluster, self.follower, sealer, self.namespace, allowed)
+        self.tasks = Tasks(self.catalog, cluster, self.follower, sealer, self.projects, allowed)
         self.courier = Courier(
             store.outbox,
             sealer,
@@ -75,7 +79,7 @@ class Server:
             secret=signing_secret,
             log=self.log,
         )
-        self.follower.on_change.append(self.courier.wake)
+        self.pulse.on_change.append(self.courier.wake)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -116,7 +120,7 @@ class Server:
         except ToolError as error:
             problems.append(str(error))
         try:
-            await self.cluster.list("Pod", self.namespace, {"mlpack.dev/job": "none"})
+            await self.cluster.list("Pod", projects.namespaces(self.projects)[0], {"mlpack.dev/job": "none"})
         except ClusterError as error:
             problems.append(str(error))
         return problems

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from packager.base.errors import ToolError
-from packager.service import config, sealing
+from packager.service import config, projects, sealing
 from packager.service.callbacks import signature
 from packager.service.kube import Cluster
 from packager.service.page import app
 from packager.service.sealing import Sealer
 from packager.service.server import Server, open_store
-from packager.service.tokens import Caller
+from packager.service.tokens import EVERY, Caller
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,13 +56,15 @@ def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None],
         key, created = sealing.key_beside(store.path)
         if created:
             tell(f"created {created}, the key to the secrets in the database: keep a copy")
-    trusted = Caller("anonymous", "admin", is_trusted=True) if is_open else None
+    trusted = Caller("anonymous", {EVERY: "admin"}, is_trusted=True) if is_open else None
 
     async def serve() -> bool:
         cluster = Cluster.connect(settings.context)
         server = Server(settings, store, cluster, Sealer(key), emit=emit, trusted=trusted, signing_secret=secret)
         shown = f"[{host}]" if ":" in host else host
-        tell(f"serving http://{shown}:{port}, jobs in the namespace {server.namespace}, database {store.path}")
+        namespaces = projects.namespaces(server.projects)
+        places = f"the namespace{'s' if len(namespaces) > 1 else ''} {', '.join(namespaces)}"
+        tell(f"serving http://{shown}:{port}, jobs in {places}, database {store.path}")
         if not is_open and not store.tokens():
             tell("no token exists yet: `mlpack serve token NAME --role admin` creates one")
         runner = uvicorn.Server(

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from packager.base.errors import ClusterError, UnreachableError
 from packager.base.values import Value
 from packager.kubernetes.manifest import mapping
-from packager.service import definitions, policy, records, values
+from packager.service import definitions, permissions, policy, queues, records, values
 from packager.service.callbacks import endpoints
 from packager.service.catalog import read_definition, template_text
 from packager.service.complaints import Complaint
 from packager.service.failures import Failure
 from packager.service.kube import RefusedError
-from packager.service.store.store import FINAL, as_json
+from packager.service.store.store import FINAL, QueueFullError, as_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from packager.service.catalog import Catalog
     from packager.service.follower import Follower
     from packager.service.kube import Cluster
+    from packager.service.projects import Project
     from packager.service.sealing import Sealer
     from packager.service.store.store import Row
     from packager.service.tokens import Caller
@@ -52,7 +53,7 @@ class Tasks:
         cluster: Cluster,
         follower: Follower,
         sealer: Sealer,
-        namespace: str,
+        projects: Mapping[str, Project],
         allowed: Allowed,
     ) -> None:
         self._catalog = catalog
@@ -60,52 +61,63 @@ class Tasks:
         self._cluster = cluster
         self._follower = follower
         self._sealer = sealer
-        self._namespace = namespace
+        self._projects = projects
         self._allowed = allowed
 
     async def prepare(
-        self, filled: Any, caller: Caller, *, dry_run: bool, revisions: tuple[int, int] | None = None
+        self,
+        filled: Mapping[str, Any],
+        caller: Caller,
+        project: Project,
+        *,
+        dry_run: bool,
+        revisions: tuple[int, int] | None = None,
     ) -> Prepared:
         """Check filled values, here and with a dry run on the cluster, and return the job.
 
         Args:
             filled: What the user has filled in.
             caller: Who.
+            project: Where the job belongs; the caller may create jobs there.
             dry_run: Whether what this cluster lacks is a warning, not a refusal.
             revisions: Those of definition and template, to be used instead of the current ones.
 
         Raises:
             Failure: The values, the template, the policy or the cluster are against it, or the cluster is away.
         """
-        prepared = await asyncio.to_thread(self._prepared, filled, caller, revisions)
+        prepared = await asyncio.to_thread(self._prepared, filled, caller, project, revisions)
         try:
             warnings = await self._lacks(prepared.objects)
             if warnings and not dry_run:
                 complaints = [Complaint("", warning) for warning in warnings]
                 raise Failure("cluster-refused", "the cluster lacks what the job needs", complaints)
             for item in prepared.objects:
-                await self._cluster.apply(item, self._namespace, dry_run=True)
+                await self._cluster.apply(item, project.namespace, dry_run=True)
         except RefusedError as error:
             raise Failure("cluster-refused", str(error)) from None
         except UnreachableError as error:
             raise Failure("cluster-unreachable", str(error)) from None
         return Prepared(prepared.row, prepared.objects, tuple(warnings))
 
-    def _prepared(self, filled: Any, caller: Caller, revisions: tuple[int, int] | None) -> Prepared:
-        if not isinstance(filled, dict):
-            raise Failure("invalid-values", "expected a mapping", [Complaint("", "expected a mapping")])
+    def project(self, name: object, caller: Caller) -> Project:
+        """Return the project of a new job, by what was sent as its name. Raises Failure."""
+        return permissions.project_of_job(caller, name, self._projects)
+
+    def _prepared(
+        self, filled: Mapping[str, Any], caller: Caller, project: Project, revisions: tuple[int, int] | None
+    ) -> Prepared:
         name = filled.get("taskDef")
         if not isinstance(name, str):
             complaint = Complaint("/taskDef", "is missing: name of the task definition")
             raise Failure("invalid-values", "the task definition is missing", [complaint])
         row = self._store.definition(name, revisions[0] if revisions else None)
-        if row is None:
+        if row is None or permissions.definition_project(row) not in (None, project.name):
             complaint = Complaint("/taskDef", f"definition {name!r} not found")
             raise Failure("invalid-values", f"definition {name!r} not found", [complaint])
         definition = read_definition(row)
         creator = str(filled.get("creator") or caller.name)
         complaints = definitions.value_complaints(definition, filled) or endpoints.complaints(filled, self._allowed)
-        if creator != caller.name and not caller.acts_for_others:
+        if creator != caller.name and not caller.acts_for_others(project.name):
             complaints.append(Complaint("/creator", f"expected {caller.name!r}: only developers act for others"))
         if complaints:
             raise Failure("invalid-values", f"{len(complaints)} problems in the filled values", complaints)
@@ -114,10 +126,16 @@ class Tasks:
         release = values.release_name(name, application)
         request = definitions.Request(filled, creator, release)
         accepted, complaints = definitions.objects(
-            definition, template_text(template), request, self._catalog.renderer, self._catalog.site
+            definition, template_text(template), request, self._catalog.renderer, self._catalog.site(project.name)
         )
         if complaints:
             raise Failure("policy", "the template and the values make objects that are refused", complaints)
+        gpus = policy.gpus(accepted.objects)
+        if project.own_limits.gpus is not None and gpus > project.own_limits.gpus:
+            detail = f"the job takes {gpus} GPUs: max_gpus of the project {project.name!r} is {project.own_limits.gpus}"
+            raise Failure("policy", detail, [Complaint("", detail)])
+        if project.queue:
+            queues.put(accepted.workload, project.queue)
         objects = self._with_secret(accepted.objects, release, filled, application)
         job = {
             "release": release,
@@ -127,12 +145,16 @@ class Tasks:
             "template_revision": template["revision"],
             "application": application,
             "creator": creator,
-            "namespace": self._namespace,
+            "project": project.name,
+            "namespace": project.namespace,
             "kind": accepted.workload["kind"],
             "filled": as_json(values.masked(filled)),
             "secrets": self._sealer.seal(records.headers(filled), release),
             "manifests": as_json(records.stored(objects, release)),
+            "gpus": gpus,
         }
+        if project.queue:
+            job |= {"status": "queued", "reason": "Queued", "message": f"waits for the queue {project.queue!r}"}
         return Prepared(job, tuple(objects))
 
     def _with_secret(
@@ -142,7 +164,7 @@ class Tasks:
         if content is None:
             return list(objects)
         label = mapping(objects[-1]["metadata"]["labels"]).get(policy.APPLICATION) or application
-        return [policy.secret(release, content, label, self._catalog.site), *objects]
+        return [policy.secret(release, content, label, self._catalog.site(None)), *objects]
 
     async def warnings(self, objects: Sequence[Object]) -> list[str]:
         """Return what this cluster lacks for objects; why that is not known, if it does not answer."""
@@ -179,8 +201,16 @@ class Tasks:
         return [] if item is None else [item]
 
     async def create(self, prepared: Prepared, caller: Caller, answer: Callable[[Row], Row | None]) -> Row:
-        """Store a job, which is applied soon, together with the answer to the request (`Store.add_job`)."""
-        row = await asyncio.to_thread(self._store.add_job, prepared.row, caller.name, answer)
+        """Store a job, which is applied soon, together with the answer to the request (`Store.add_job`).
+
+        Raises:
+            Failure: Too many jobs of the project wait.
+        """
+        limits = self._projects[prepared.row["project"]].own_limits
+        try:
+            row = await asyncio.to_thread(self._store.add_job, prepared.row, caller.name, answer, limits)
+        except QueueFullError as error:
+            raise Failure("quota", str(error)) from None
         self._follower.created(prepared.row["release"])
         return row
 
@@ -188,11 +218,12 @@ class Tasks:
         """Return the filled values of a job, with the headers."""
         return await asyncio.to_thread(records.filled_values, row, self._sealer)
 
-    async def job(self, release: str) -> Row:
-        """Return a job. Raises Failure."""
+    async def job(self, release: str, caller: Caller, role: str = "viewer") -> Row:
+        """Return a job in whose project a caller has a role. Raises Failure."""
         row = await asyncio.to_thread(self._store.job, release)
         if row is None:
             raise Failure("not-found", f"job {release!r} not found")
+        permissions.check_job(caller, row, role)
         return row
 
     async def cancel(self, row: Row, caller: Caller) -> Row:
@@ -206,8 +237,7 @@ class Tasks:
         return await self._want(row, "delete-storage" if with_storage else "delete", caller)
 
     async def _want(self, row: Row, goal: str, caller: Caller) -> Row:
-        if row["creator"] != caller.name and not caller.acts_for_others:
-            raise Failure("forbidden", f"the job belongs to {row['creator']}: only developers change jobs of others")
+        permissions.check_owns_job(caller, row, "change jobs of others")
         changed = await asyncio.to_thread(self._store.want, row["release"], goal, caller.name)
         if changed is None:
             raise Failure("not-found", f"job {row['release']!r} not found")

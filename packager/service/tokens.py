@@ -11,6 +11,8 @@ from packager.base.values import Value
 from packager.service.store.store import now
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from packager.service.store.store import Row, Store
 
 ROLES = ("viewer", "user", "developer", "admin")
@@ -20,30 +22,48 @@ _PREFIX = "mlp_"
 _USE_SECONDS = 60
 
 
+EVERY = "*"
+"""In the place of a project's name: all projects."""
+
+
 class Caller(Value, frozen=True):
     """Who makes a request.
 
     Attributes:
         name: Their name.
-        role: One of ROLES.
+        roles: One of ROLES for each project in which they have one, or for EVERY.
         is_trusted: Whether they may act for others whatever their role: the server asks for no token.
     """
 
     name: str
-    role: str
+    roles: Mapping[str, str]
     is_trusted: bool = False
 
-    def may(self, role: str) -> bool:
-        """Whether they may do what a role may."""
-        return ROLES.index(self.role) >= ROLES.index(role)
+    def role(self, project: str | None = None) -> str | None:
+        """Return their role in a project, or in all projects; None if they have none."""
+        held = {self.roles.get(EVERY), self.roles.get(project or EVERY)} - {None}
+        return max((role for role in held if role), key=ROLES.index, default=None)
+
+    def may(self, role: str, project: str | None = None) -> bool:
+        """Whether they may do what a role may, in a project or in all projects."""
+        held = self.role(project)
+        return held is not None and ROLES.index(held) >= ROLES.index(role)
+
+    def may_anywhere(self, role: str) -> bool:
+        """Whether they may do what a role may in at least one project."""
+        return any(ROLES.index(held) >= ROLES.index(role) for held in self.roles.values())
 
     @property
-    def acts_for_others(self) -> bool:
-        """Whether they may create jobs for others, and change those of others."""
-        return self.is_trusted or self.may("developer")
+    def key(self) -> str:
+        """Who they are, and in which projects: what their idempotency keys belong to."""
+        return self.name if EVERY in self.roles else f"{self.name}@{','.join(sorted(self.roles))}"
+
+    def acts_for_others(self, project: str) -> bool:
+        """Whether they may create jobs for others in a project, and change those of others."""
+        return self.is_trusted or self.may("developer", project)
 
 
-def create(store: Store, name: str, role: str, days: int | None) -> tuple[Row, str]:
+def create(store: Store, name: str, role: str, days: int | None, project: str | None = None) -> tuple[Row, str]:
     """Store a new token; return it, and its text, which is not stored.
 
     Args:
@@ -51,6 +71,7 @@ def create(store: Store, name: str, role: str, days: int | None) -> tuple[Row, s
         name: Who it is for.
         role: What they may do.
         days: How long it is valid; None for no limit.
+        project: In which project; None for all.
     """
     text = _PREFIX + secrets.token_urlsafe(32)
     expires = None
@@ -62,6 +83,7 @@ def create(store: Store, name: str, role: str, days: int | None) -> tuple[Row, s
         "digest": _digest(text),
         "name": name,
         "role": role,
+        "project": project,
         "created": now(),
         "expires": expires,
         "last_used": None,
@@ -88,7 +110,7 @@ def caller_of(store: Store, row: Row | None) -> Caller | None:
         return None
     if row["last_used"] is None or _seconds_between(row["last_used"], time) > _USE_SECONDS:
         store.use_token(row["id"])
-    return Caller(row["name"], row["role"])
+    return Caller(row["name"], {row["project"] or EVERY: row["role"]})
 
 
 def _digest(text: str) -> str:

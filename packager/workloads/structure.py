@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from packager.base.faults import Fault
+    from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
     from packager.workloads.pods import Pods
 
@@ -33,6 +34,9 @@ class Structure(ABC):
 
     ranges: ClassVar[Mapping[str, tuple[int, int | None]]] = MappingProxyType({})
     """The least and the most that numbers below the workload's `spec` may be, by their path; `*` is each of a list."""
+
+    suspend: ClassVar[Location] = ()
+    """Where a manifest says whether the workload is suspended, as a queue sets it; empty if it cannot say so."""
 
     @property
     def schema(self) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from packager.service.kube import RefusedError
@@ -22,6 +23,8 @@ class FakeCluster:
 
     def __init__(self) -> None:
         self.namespace = "tests"
+        self.namespaces = {"tests"}
+        self.watches = 0
         self.objects: dict[tuple[str, str], Object] = {}
         self.error: ClusterError | None = None
         self.refused: dict[str, str] = {}
@@ -39,7 +42,7 @@ class FakeCluster:
         return
 
     async def apply(self, item: Object, namespace: str, *, dry_run: bool = False) -> Object:
-        assert namespace == self.namespace
+        assert namespace in self.namespaces
         self._answer()
         if message := self.refused.get(item["kind"]):
             raise RefusedError(message, 403)
@@ -50,8 +53,9 @@ class FakeCluster:
         before = self.objects.get(key, {})
         stored = copy.deepcopy({**before, **item})
         stored["metadata"] |= {
+            "namespace": namespace,
             "uid": before.get("metadata", {}).get("uid") or f"uid-{next(self._numbers)}",
-            "creationTimestamp": "2026-11-22T10:00:00Z",
+            "creationTimestamp": _now(),
         }
         self.put(stored)
         return stored
@@ -71,7 +75,7 @@ class FakeCluster:
         return copy.deepcopy(self.objects.get((kind, name)))
 
     async def delete(self, kind: str, name: str, namespace: str) -> None:
-        assert namespace == self.namespace
+        assert namespace in self.namespaces
         self._answer()
         if item := self.objects.pop((kind, name), None):
             self._changes.append((kind, "DELETED", item))
@@ -85,7 +89,7 @@ class FakeCluster:
         items = [
             copy.deepcopy(item)
             for (known, _), item in self.objects.items()
-            if known == kind and (labels or {}).items() <= item["metadata"].get("labels", {}).items()
+            if known == kind and _matches(item, namespace, labels)
         ]
         return items, str(len(self._changes))
 
@@ -93,12 +97,13 @@ class FakeCluster:
         self, kind: str, namespace: str, version: str, labels: Mapping[str, str] | None = None
     ) -> AsyncIterator[tuple[str, Object]]:
         assert version
-        assert namespace == self.namespace
+        assert namespace in self.namespaces
         position = len(self._changes)
+        self.watches += 1
         while True:
             self._answer()
             for known, word, item in self._changes[position:]:
-                if known == kind and (labels or {}).items() <= item["metadata"].get("labels", {}).items():
+                if known == kind and _matches(item, namespace, labels):
                     yield word, copy.deepcopy(item)
             position = len(self._changes)
             await asyncio.sleep(0.01)
@@ -107,7 +112,7 @@ class FakeCluster:
         self, pod: str, namespace: str, container: str | None, *, tail: int | None, follow: bool = False
     ) -> AsyncIterator[str]:
         assert container is None
-        assert namespace == self.namespace
+        assert namespace in self.namespaces
         if pod not in self.logs:
             raise RefusedError(f'container "main" in pod "{pod}" is waiting to start', 400)
         position = max(0, len(self.logs[pod]) - tail) if tail else 0
@@ -136,8 +141,9 @@ class FakeCluster:
                 "metadata": {
                     "name": f"{job}-x2x9p",
                     "uid": f"pod-{job}",
+                    "namespace": owner["metadata"]["namespace"],
                     "labels": {**template["metadata"]["labels"], "job-name": job},
-                    "creationTimestamp": "2026-11-22T10:00:01Z",
+                    "creationTimestamp": _now(),
                     "ownerReferences": [{"uid": owner["metadata"]["uid"]}],
                 },
                 "spec": {**template["spec"], "nodeName": "n3"},
@@ -153,3 +159,12 @@ class FakeCluster:
         item = copy.deepcopy(self.objects["Job", job])
         item["status"] = {"conditions": [{"type": condition, "status": "True", "reason": "BackoffLimitExceeded"}]}
         self.put(item)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _matches(item: Object, namespace: str, labels: Mapping[str, str] | None) -> bool:
+    metadata: Object = item["metadata"]
+    return bool(metadata.get("namespace") == namespace) and (labels or {}).items() <= metadata.get("labels", {}).items()

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.base.errors import MlpackError
-from packager.service import config
+from packager.base.errors import MlpackError, UsageError
+from packager.service import config, projects
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,3 +65,30 @@ def test_addresses(listen: str, address: tuple[str, int]) -> None:
 def test_faulty_addresses(listen: str) -> None:
     with pytest.raises(MlpackError, match="expected HOST:PORT"):
         config.address(listen)
+
+
+def test_projects_take_what_they_leave_open_from_the_server(tmp_path: Path) -> None:
+    file = tmp_path / "server.yaml"
+    file.write_text(
+        "namespace: ml\npod_security: baseline\n"
+        "projects:\n  a: {max_running: 8, queue: q}\n  b: {namespace: other, pod_security: privileged}\n",
+        encoding="utf-8",
+    )
+    known = projects.of_settings(config.read(file), "of-kubeconfig")
+    assert [(project.name, project.namespace, project.level.value) for project in known.values()] == [
+        ("a", "ml", "baseline"),
+        ("b", "other", "privileged"),
+    ]
+    assert known["a"].limits.running == 8
+    assert known["a"].own_limits.running is None  # Kueue decides
+    assert projects.least_strict(known.values()).value == "privileged"
+    alone = projects.of_settings(config.ServerConfig(), "of-kubeconfig")
+    assert [(project.name, project.namespace) for project in alone.values()] == [("default", "of-kubeconfig")]
+
+
+@pytest.mark.parametrize("text", ["projects: {A: {}}", "projects: {a: {max_gpus: -1}}", "projects: {a: {more: 1}}"])
+def test_a_faulty_project_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "server.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match="projects"):
+        config.read(file)

@@ -43,7 +43,7 @@ def server_of(state: State) -> Server:
 
 
 async def caller_of(request: AnyRequest, role: str) -> Caller:
-    """Return who makes a request, who must have a role. Raises Failure."""
+    """Return who makes a request, who must have a role in at least one project. Raises Failure."""
     server = server_of(request.app.state)
     if server.trusted is not None:
         if not is_loopback(request.url.hostname or ""):  # a page whose name server answers with this address
@@ -61,8 +61,8 @@ async def caller_of(request: AnyRequest, role: str) -> Caller:
         caller = await asyncio.to_thread(sessions.caller, server.sealer, server.store, cookie)
     if caller is None:
         raise Failure("unauthenticated", "expected a valid token, as Authorization: Bearer or as x-api-key")
-    if not caller.may(role):
-        raise Failure("forbidden", f"expected the role {role}, found {caller.role}")
+    if not caller.may_anywhere(role):
+        raise Failure("forbidden", f"expected the role {role}, found {', '.join(caller.roles.values())}")
     request.scope["mlpack_caller"] = caller.name  # type: ignore[typeddict-unknown-key]
     return caller
 
@@ -76,6 +76,14 @@ def require_origin(request: AnyRequest) -> None:
     own = (server_of(request.app.state).url or "").rstrip("/").lower()
     if scheme not in ("http", "https") or (host != request.headers.get("host", "").lower() and origin != own):
         raise Failure("forbidden", "the request was not made by a page of this server: its Origin is another one")
+
+
+async def admin_of(request: AnyRequest, project: str | None) -> Caller:
+    """Return who makes a request, who must be an admin of a project, or of all projects for None. Raises Failure."""
+    caller = await caller_of(request, "admin")
+    if not caller.may("admin", project):
+        raise Failure("forbidden", f"expected an admin of {project or 'all projects'}")
+    return caller
 
 
 def expected_revision(if_match: str | None) -> int | None:
@@ -110,7 +118,7 @@ async def once(
     if not 0 < len(key) <= _LONGEST_KEY:
         raise Failure("invalid-query", f"Idempotency-Key: expected at most {_LONGEST_KEY} characters")
     row: Row = {
-        "caller": caller.name,
+        "caller": caller.key,
         "path": f"{request.method} {request.url.path}?{request.url.query}",
         "key": key,
         "digest": hashlib.sha256(await request.body()).hexdigest(),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base.values import Fields
 
 if TYPE_CHECKING:
+    from packager.service.projects import Project
     from packager.service.store.store import Row
 
 
@@ -43,6 +44,7 @@ class RegisteredDefinition(Fields, frozen=True, kw_only=True):
     description: str
     application: str
     append_uuid: bool | int | str
+    project: str | None = None
     created: str
     author: str
     warnings: list[str] = []
@@ -68,6 +70,7 @@ class Job(Fields, frozen=True, kw_only=True):
     template: Revision
     application: str
     creator: str
+    project: str
     values: dict[str, Any]
     workload: WorkloadName
     created: str
@@ -121,6 +124,7 @@ class Token(Fields, frozen=True, kw_only=True):
     id: str
     name: str
     role: str
+    project: str | None
     created: str
     expires: str | None
     last_used: str | None
@@ -132,6 +136,7 @@ class NewToken(Fields, frozen=True, kw_only=True):
     id: str
     name: str
     role: str
+    project: str | None
     created: str
     expires: str | None
     last_used: str | None
@@ -142,7 +147,41 @@ class WhoAmI(Fields, frozen=True, kw_only=True):
     """The caller."""
 
     name: str
-    role: str
+    roles: dict[str, str]
+    projects: list[str]
+
+
+class ProjectLimits(Fields, frozen=True, kw_only=True):
+    """A project, and its limits; null for no limit."""
+
+    name: str
+    namespace: str
+    pod_security: str
+    max_running: int | None
+    max_running_per_creator: int | None
+    max_gpus: int | None
+    max_queued: int | None
+    queue: str | None
+
+
+class CreatorUse(Fields, frozen=True, kw_only=True):
+    """What the jobs of one creator take."""
+
+    creator: str
+    queued: int
+    started: int
+    gpus: int
+
+
+class ProjectUse(Fields, frozen=True, kw_only=True):
+    """What a project has now: jobs by status, and the GPUs of those that have started."""
+
+    project: ProjectLimits
+    queued: int
+    pending: int
+    running: int
+    gpus: int
+    creators: list[CreatorUse]
 
 
 class Health(Fields, frozen=True, kw_only=True):
@@ -170,6 +209,13 @@ class JobList(Fields, frozen=True, kw_only=True):
     """A page of jobs."""
 
     items: list[Job]
+    next: str | None = None
+
+
+class ProjectList(Fields, frozen=True, kw_only=True):
+    """A list of projects."""
+
+    items: list[ProjectLimits]
     next: str | None = None
 
 
@@ -211,7 +257,10 @@ def _revision(row: Row) -> dict[str, Any]:
 def job(row: Row) -> Job:
     """Return the job in a row."""
     return Job(
-        **{key: row[key] for key in ("release", "status", "reason", "message", "hint", "application", "creator")},
+        **{
+            key: row[key]
+            for key in ("release", "status", "reason", "message", "hint", "application", "creator", "project")
+        },
         **{key: row[key] for key in ("created", "started", "ended")},
         definition=Revision(name=row["definition"], revision=row["definition_revision"]),
         template=Revision(name=row["template"], revision=row["template_revision"]),
@@ -233,4 +282,43 @@ def callback(row: Row) -> Callback:
 
 def token(row: Row) -> Token:
     """Return the token in a row."""
-    return Token(**{key: row[key] for key in ("id", "name", "role", "created", "expires", "last_used")})
+    return Token(**{key: row[key] for key in ("id", "name", "role", "project", "created", "expires", "last_used")})
+
+
+def project(project: Project) -> ProjectLimits:
+    """Return a project of the server."""
+    limits = project.limits
+    return ProjectLimits(
+        name=project.name,
+        namespace=project.namespace,
+        pod_security=project.level.value,
+        max_running=limits.running,
+        max_running_per_creator=limits.running_per_creator,
+        max_gpus=limits.gpus,
+        max_queued=limits.queued,
+        queue=project.queue,
+    )
+
+
+def project_use(of: Project, rows: list[Row]) -> ProjectUse:
+    """Return what a project has now, from `Store.usage`."""
+    started = [row for row in rows if row["status"] != "queued"]
+    creators = dict.fromkeys(row["creator"] for row in rows)
+    return ProjectUse(
+        project=project(of),
+        **{status: _sum(rows, "jobs", status=status) for status in ("queued", "pending", "running")},
+        gpus=_sum(started, "gpus"),
+        creators=[
+            CreatorUse(
+                creator=creator,
+                queued=_sum(rows, "jobs", status="queued", creator=creator),
+                started=_sum(started, "jobs", creator=creator),
+                gpus=_sum(started, "gpus", creator=creator),
+            )
+            for creator in creators
+        ],
+    )
+
+
+def _sum(rows: list[Row], key: str, **where: str) -> int:
+    return sum(int(row[key]) for row in rows if where.items() <= row.items())

@@ -13,7 +13,7 @@ from litestar.openapi import OpenAPIConfig
 
 from packager import __version__
 from packager.base.errors import MlpackError, UnreachableError
-from packager.service.api import callbacks, events, jobs, registry, system
+from packager.service.api import callbacks, events, jobs, projects, registry, system
 from packager.service.api.access import AnyRequest, server_of
 from packager.service.api.document import PROBLEM, document
 from packager.service.failures import RETRY_SECONDS, TITLES, Failure
@@ -32,7 +32,9 @@ MAX_BODY = 512 << 10
 
 def _problem(request: AnyRequest, failure: Failure) -> Response[Any]:
     body = failure.as_problem(f"/v1/requests/{secrets.token_hex(8)}")
-    headers = {"Retry-After": str(RETRY_SECONDS)} if failure.status in (429, 503) else {}
+    headers = {}
+    if failure.status in RETRY_SECONDS:
+        headers["Retry-After"] = str(RETRY_SECONDS[failure.status])
     if failure.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     server_of(request.app.state).log(f"{request.method} {request.url.path}: {failure.status} {failure.kind}: {failure}")
@@ -95,6 +97,7 @@ def make(server: Server, pages: Sequence[ControllerRouterHandler] = ()) -> Lites
             *jobs.HANDLERS,
             *callbacks.HANDLERS,
             *events.HANDLERS,
+            *projects.HANDLERS,
             *system.HANDLERS,
             _openapi,
             *pages,

@@ -8,6 +8,7 @@ from litestar import get, post
 from litestar.datastructures import State
 from litestar.params import FromPath
 
+from packager.service import permissions
 from packager.service.api import answers
 from packager.service.api.access import AnyRequest, caller_of, server_of
 from packager.service.api.answers import Callback, CallbackList
@@ -39,9 +40,8 @@ async def redeliver_callback(
 
 async def _require_owner(request: AnyRequest, release: str) -> None:
     caller = await caller_of(request, "user")
-    row = await server_of(request.app.state).tasks.job(release)
-    if row["creator"] != caller.name and not caller.acts_for_others:
-        raise Failure("forbidden", f"the job belongs to {row['creator']}: only developers see the callbacks of others")
+    row = await server_of(request.app.state).tasks.job(release, caller, "user")
+    permissions.check_owns_job(caller, row, "see the callbacks of others")
 
 
 HANDLERS = (list_callbacks, redeliver_callback)

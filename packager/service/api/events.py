@@ -11,6 +11,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, QueryParameter
 from litestar.response import Stream
 
+from packager.service import permissions
 from packager.service.api.access import AnyRequest, caller_of, server_of
 from packager.service.api.answers import (
     EventList,
@@ -40,36 +41,42 @@ async def job_events(
     request: AnyRequest, state: State, release: FromPath[str], after: After = 0
 ) -> Response[Any] | Stream:
     """List the events of a job, the oldest first; with `Accept: text/event-stream`, follow them."""
-    await caller_of(request, "viewer")
-    await server_of(state).tasks.job(release)
+    caller = await caller_of(request, "viewer")
+    await server_of(state).tasks.job(release, caller)
     return await _listed(request, release, after)
 
 
 @get("/v1/events", responses=_LISTED)
 async def all_events(request: AnyRequest, after: After = 0) -> Response[Any] | Stream:
     """List the events of all jobs, the oldest first; with `Accept: text/event-stream`, follow them."""
-    await caller_of(request, "viewer")
-    return await _listed(request, None, after)
+    caller = await caller_of(request, "viewer")
+    return await _listed(request, None, after, permissions.projects_of(caller, "viewer"))
 
 
-async def _listed(request: AnyRequest, release: str | None, after: int) -> Response[Any] | Stream:
+async def _listed(
+    request: AnyRequest, release: str | None, after: int, projects: tuple[str, ...] | None = None
+) -> Response[Any] | Stream:
     server = server_of(request.app.state)
     if "text/event-stream" in request.headers.get("accept", ""):
         last = request.headers.get("last-event-id", "")
         start = int(last) if last.isdecimal() and len(last) < 18 else after
         return Stream(
-            _followed(server, release, start), media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
+            _followed(server, release, start, projects),
+            media_type="text/event-stream",
+            headers={"Cache-Control": "no-cache"},
         )
-    rows = await asyncio.to_thread(server.store.events, release, after, 1000)
+    rows = await asyncio.to_thread(server.store.events, release, after, 1000, projects)
     following = str(rows[-1]["id"]) if len(rows) == 1000 else None
     return Response(EventList(items=[JobEvent(**row) for row in rows], next=following))
 
 
-async def _followed(server: Server, release: str | None, after: int) -> AsyncIterator[str]:
+async def _followed(
+    server: Server, release: str | None, after: int, projects: tuple[str, ...] | None
+) -> AsyncIterator[str]:
     """Yield events as a stream of text/event-stream; that of a job ends with the job."""
     while True:
-        generation = server.follower.generation
-        rows = await asyncio.to_thread(server.store.events, release, after, 1000)
+        generation = server.pulse.generation
+        rows = await asyncio.to_thread(server.store.events, release, after, 1000, projects)
         for row in rows:
             after = row["id"]
             yield f"id: {row['id']}\nevent: status\ndata: {as_json(row)}\n\n"
@@ -77,7 +84,7 @@ async def _followed(server: Server, release: str | None, after: int) -> AsyncIte
             job = await asyncio.to_thread(server.store.job, release)
             if not rows and (job is None or job["status"] in FINAL):
                 return
-        if not rows and not await server.follower.wait_for_change(generation, _SILENCE):
+        if not rows and not await server.pulse.wait(generation, _SILENCE):
             yield ": nothing has changed\n\n"
 
 

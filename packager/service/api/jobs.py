@@ -16,7 +16,7 @@ from litestar.response import Stream
 
 from packager.base.errors import ClusterError
 from packager.base.values import as_plain
-from packager.service import policy, records
+from packager.service import permissions, policy, records
 from packager.service.api import answers
 from packager.service.api.access import AnyRequest, IdempotencyKey, caller_of, once, server_of
 from packager.service.api.answers import (
@@ -31,6 +31,7 @@ from packager.service.store.store import Filters, as_json
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from packager.service.projects import Project
     from packager.service.server import Server
     from packager.service.store.store import Row
     from packager.service.tokens import Caller
@@ -57,22 +58,28 @@ async def create_job(
 ) -> Response[Any]:
     """Create a job from filled values; with `dry_run`, return what it would create."""
     caller = await caller_of(request, "user")
+    filled = dict(data)
+    project = server_of(state).tasks.project(filled.pop("project", None), caller)
     if dry_run:
-        prepared = await server_of(state).tasks.prepare(data, caller, dry_run=True)
+        prepared = await server_of(state).tasks.prepare(filled, caller, project, dry_run=True)
         shown = records.redacted(prepared.objects)
         answer = JobPreview(release=prepared.row["release"], manifests=shown, warnings=list(prepared.warnings))
         return Response(answer, status_code=200)
 
     async def make(row: Row | None) -> tuple[int, Any, str]:
-        return await _new_job(server_of(state), data, caller, row)
+        return await _new_job(server_of(state), (filled, project), caller, row)
 
     return await once(request, caller, idempotency_key, make)
 
 
 async def _new_job(
-    server: Server, filled: Any, caller: Caller, row: Row | None, revisions: tuple[int, int] | None = None
+    server: Server,
+    request: tuple[dict[str, Any], Project],
+    caller: Caller,
+    row: Row | None,
+    revisions: tuple[int, int] | None = None,
 ) -> tuple[int, Any, str]:
-    prepared = await server.tasks.prepare(filled, caller, dry_run=False, revisions=revisions)
+    prepared = await server.tasks.prepare(request[0], caller, request[1], dry_run=False, revisions=revisions)
     location = f"/v1/jobs/{prepared.row['release']}"
 
     def answer(job: Row) -> Row | None:
@@ -91,6 +98,7 @@ async def list_jobs(  # noqa: PLR0913, PLR0917 - the parameters of the query
     definition: FromQuery[str | None] = None,
     creator: FromQuery[str | None] = None,
     application: FromQuery[str | None] = None,
+    project: FromQuery[str | None] = None,
     since: FromQuery[str | None] = None,
     until: FromQuery[str | None] = None,
     q: FromQuery[str | None] = None,
@@ -98,8 +106,11 @@ async def list_jobs(  # noqa: PLR0913, PLR0917 - the parameters of the query
     cursor: Cursor = None,
 ) -> Response[JobList]:
     """List jobs, the newest first; `q` is a part of the release."""
-    await caller_of(request, "viewer")
-    filters = Filters(status, definition, creator, application, since, until, q)
+    caller = await caller_of(request, "viewer")
+    visible = permissions.projects_of(caller, "viewer")
+    if project is not None:
+        visible = (project,) if visible is None or project in visible else ()
+    filters = Filters(status, definition, creator, application, since, until, q, visible)
     rows = await asyncio.to_thread(server_of(state).store.jobs, filters, limit + 1, _decoded(cursor))
     following = _encoded(rows[limit - 1]) if len(rows) > limit else None
     page = JobList(items=[answers.job(row) for row in rows[:limit]], next=following)
@@ -129,15 +140,15 @@ def _decoded(cursor: str | None) -> tuple[str, str] | None:
 @get("/v1/jobs/{release:str}")
 async def get_job(request: AnyRequest, state: State, release: FromPath[str]) -> Job:
     """Return a job."""
-    await caller_of(request, "viewer")
-    return answers.job(await server_of(state).tasks.job(release))
+    caller = await caller_of(request, "viewer")
+    return answers.job(await server_of(state).tasks.job(release, caller))
 
 
 @get("/v1/jobs/{release:str}/manifests")
 async def job_manifests(request: AnyRequest, state: State, release: FromPath[str]) -> list[dict[str, Any]]:
     """Return the objects of a job as they were applied, without secrets."""
-    await caller_of(request, "viewer")
-    row = await server_of(state).tasks.job(release)
+    caller = await caller_of(request, "viewer")
+    row = await server_of(state).tasks.job(release, caller)
     return records.redacted(json.loads(row["manifests"]))
 
 
@@ -146,7 +157,7 @@ async def cancel_job(request: AnyRequest, state: State, release: FromPath[str]) 
     """Stop a job; its record and its claims stay."""
     caller = await caller_of(request, "user")
     job_tasks = server_of(state).tasks
-    return answers.job(await job_tasks.cancel(await job_tasks.job(release), caller))
+    return answers.job(await job_tasks.cancel(await job_tasks.job(release, caller, "user"), caller))
 
 
 @delete("/v1/jobs/{release:str}", status_code=202)
@@ -158,7 +169,7 @@ async def delete_job(
     if storage not in ("keep", "delete"):
         raise Failure("invalid-query", "storage: expected keep or delete")
     job_tasks = server_of(state).tasks
-    row = await job_tasks.job(release)
+    row = await job_tasks.job(release, caller, "user")
     return answers.job(await job_tasks.delete(row, caller, with_storage=storage == "delete"))
 
 
@@ -173,12 +184,13 @@ async def rerun_job(
     """Create a job from the values of another; with `pinned`, from its revisions too."""
     caller = await caller_of(request, "user")
     job_tasks = server_of(state).tasks
-    row = await job_tasks.job(release)
+    row = await job_tasks.job(release, caller, "user")
+    project = job_tasks.project(row["project"], caller)
     filled = await job_tasks.filled_values(row)
     revisions = (row["definition_revision"], row["template_revision"]) if pinned else None
 
     async def make(answer: Row | None) -> tuple[int, Any, str]:
-        return await _new_job(server_of(state), filled, caller, answer, revisions)
+        return await _new_job(server_of(state), (filled, project), caller, answer, revisions)
 
     return await once(request, caller, idempotency_key, make)
 
@@ -199,9 +211,8 @@ async def job_logs(  # noqa: PLR0913, PLR0917 - the parameters of the query
     """Return the log of a job's pods; with several, each line begins with its pod's name."""
     caller = await caller_of(request, "viewer")
     server = server_of(state)
-    row = await server.tasks.job(release)
-    if row["creator"] != caller.name and not caller.acts_for_others:
-        raise Failure("forbidden", f"the job belongs to {row['creator']}: only developers read the logs of others")
+    row = await server.tasks.job(release, caller)
+    permissions.check_owns_job(caller, row, "read the logs of others")
     chosen = await _pods(server, row, pod)
     if follow and len(chosen) > 1:
         raise Failure("conflict", f"follow needs one pod: the pods are {', '.join(chosen)}")

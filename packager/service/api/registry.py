@@ -9,12 +9,14 @@ from litestar import Response, delete, get, post, put
 from litestar.datastructures import State
 from litestar.params import FromPath, JSONBody
 
-from packager.base.values import as_plain
+from packager.base.values import as_plain, replace
+from packager.service import permissions
 from packager.service.api import answers
 from packager.service.api.access import (
     AnyRequest,
     IdempotencyKey,
     IfMatch,
+    admin_of,
     caller_of,
     expected_revision,
     once,
@@ -33,6 +35,7 @@ from packager.service.failures import Failure
 
 if TYPE_CHECKING:
     from packager.service.store.store import Row
+    from packager.service.tokens import Caller
 
 # templates
 
@@ -51,7 +54,7 @@ async def add_template(
     request: AnyRequest, state: State, data: JSONBody[TemplateBody], idempotency_key: IdempotencyKey = None
 ) -> Response[RegisteredTemplate]:
     """Register a template."""
-    caller = await caller_of(request, "admin")
+    caller = await admin_of(request, None)
 
     async def make(_row: Row | None) -> tuple[int, Any, str]:
         row = await asyncio.to_thread(server_of(state).catalog.add_template, data, caller.name)
@@ -77,7 +80,7 @@ async def change_template(
     if_match: IfMatch = None,
 ) -> Response[RegisteredTemplate]:
     """Register the next revision of a template."""
-    caller = await caller_of(request, "admin")
+    caller = await admin_of(request, None)
     expected = expected_revision(if_match)
     row = await asyncio.to_thread(server_of(state).catalog.change_template, name, data, caller.name, expected)
     return tagged(answers.template(row), row["revision"])
@@ -86,7 +89,7 @@ async def change_template(
 @delete("/v1/templates/{name:str}")
 async def remove_template(request: AnyRequest, state: State, name: FromPath[str]) -> None:
     """Remove a template that no definition uses."""
-    await caller_of(request, "admin")
+    await admin_of(request, None)
     await asyncio.to_thread(server_of(state).catalog.remove_template, name)
 
 
@@ -115,9 +118,25 @@ async def template_revision(
 @get("/v1/definitions")
 async def list_definitions(request: AnyRequest, state: State) -> DefinitionList:
     """List the current revision of each definition."""
-    await caller_of(request, "viewer")
+    caller = await caller_of(request, "viewer")
     rows = await asyncio.to_thread(server_of(state).store.definitions)
-    return DefinitionList(items=[answers.definition(row) for row in rows])
+    return DefinitionList(items=[answers.definition(row) for row in rows if permissions.sees_definition(caller, row)])
+
+
+async def _definition(request: AnyRequest, state: State, name: str, number: int | None = None) -> Row:
+    """Return a definition that the caller may know of. Raises Failure."""
+    caller = await caller_of(request, "viewer")
+    row = await asyncio.to_thread(server_of(state).catalog.definition, name, number)
+    permissions.check_sees_definition(caller, row)
+    return row
+
+
+async def _changed_definition(request: AnyRequest, state: State, name: str) -> tuple[Row, Caller]:
+    """Return a definition that the caller may change, and the caller. Raises Failure."""
+    caller = await caller_of(request, "developer")
+    row = await asyncio.to_thread(server_of(state).catalog.definition, name)
+    permissions.check_changes_definition(caller, row)
+    return row, caller
 
 
 @post("/v1/definitions", status_code=201)
@@ -129,10 +148,11 @@ async def add_definition(
 ) -> Response[RegisteredDefinition]:
     """Register a definition, whose example is filled in as a trial."""
     caller = await caller_of(request, "developer")
+    server = server_of(state)
+    body = replace(data, project=permissions.project_of_definition(caller, data.project, server.projects))
 
     async def make(_row: Row | None) -> tuple[int, Any, str]:
-        server = server_of(state)
-        row, trial = await asyncio.to_thread(server.catalog.add_definition, data, caller.name)
+        row, trial = await asyncio.to_thread(server.catalog.add_definition, body, caller.name)
         warnings = await server.tasks.warnings(trial.objects)
         return 201, as_plain(answers.definition(row, warnings)), f"/v1/definitions/{row['name']}"
 
@@ -142,8 +162,7 @@ async def add_definition(
 @get("/v1/definitions/{name:str}")
 async def get_definition(request: AnyRequest, state: State, name: FromPath[str]) -> Response[RegisteredDefinition]:
     """Return the current revision of a definition."""
-    await caller_of(request, "viewer")
-    row = await asyncio.to_thread(server_of(state).catalog.definition, name)
+    row = await _definition(request, state, name)
     return tagged(answers.definition(row), row["revision"])
 
 
@@ -156,25 +175,27 @@ async def change_definition(
     if_match: IfMatch = None,
 ) -> Response[RegisteredDefinition]:
     """Register the next revision of a definition."""
-    caller = await caller_of(request, "developer")
+    before, caller = await _changed_definition(request, state, name)
     server, expected = server_of(state), expected_revision(if_match)
-    row, trial = await asyncio.to_thread(server.catalog.change_definition, name, data, caller.name, expected)
+    asked = data.project or permissions.definition_project(before)
+    body = replace(data, project=permissions.project_of_definition(caller, asked, server.projects))
+    row, trial = await asyncio.to_thread(server.catalog.change_definition, name, body, caller.name, expected)
     return tagged(answers.definition(row, await server.tasks.warnings(trial.objects)), row["revision"])
 
 
 @delete("/v1/definitions/{name:str}")
 async def remove_definition(request: AnyRequest, state: State, name: FromPath[str]) -> None:
     """Remove a definition; jobs that were made with it stay."""
-    await caller_of(request, "developer")
+    await _changed_definition(request, state, name)
     await asyncio.to_thread(server_of(state).catalog.remove_definition, name)
 
 
 @get("/v1/definitions/{name:str}/revisions")
 async def definition_revisions(request: AnyRequest, state: State, name: FromPath[str]) -> DefinitionList:
     """List all revisions of a definition, the newest first."""
-    await caller_of(request, "viewer")
+    caller = await caller_of(request, "viewer")
     rows = await asyncio.to_thread(server_of(state).store.definition_revisions, name)
-    if not rows:
+    if not rows or not permissions.sees_definition(caller, rows[0]):
         raise Failure("not-found", f"definition {name!r} not found")
     return DefinitionList(items=[answers.definition(row) for row in rows])
 
@@ -184,15 +205,14 @@ async def definition_revision(
     request: AnyRequest, state: State, name: FromPath[str], number: FromPath[int]
 ) -> RegisteredDefinition:
     """Return a revision of a definition."""
-    await caller_of(request, "viewer")
-    return answers.definition(await asyncio.to_thread(server_of(state).catalog.definition, name, number))
+    await _definition(request, state, name)  # what its newest revision belongs to
+    return answers.definition(await _definition(request, state, name, number))
 
 
 @get("/v1/definitions/{name:str}/schema")
 async def definition_schema(request: AnyRequest, state: State, name: FromPath[str]) -> dict[str, Any]:
     """Return the JSON Schema of the values that users fill in."""
-    await caller_of(request, "viewer")
-    row = await asyncio.to_thread(server_of(state).catalog.definition, name)
+    row = await _definition(request, state, name)
     return read_definition(row).json_schema
 
 

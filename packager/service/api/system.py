@@ -10,7 +10,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, JSONBody
 
 from packager.base.values import as_plain
-from packager.service import tokens
+from packager.service import permissions, tokens
 from packager.service.api import answers
 from packager.service.api.access import AnyRequest, caller_of, server_of
 from packager.service.api.answers import (
@@ -20,6 +20,7 @@ from packager.service.api.answers import (
     WhoAmI,
 )
 from packager.service.bodies import TokenBody
+from packager.service.complaints import Complaint
 from packager.service.failures import Failure
 
 # tokens, and the server itself
@@ -27,32 +28,42 @@ from packager.service.failures import Failure
 
 @get("/v1/tokens")
 async def list_tokens(request: AnyRequest, state: State) -> TokenList:
-    """List all tokens, without their texts."""
-    await caller_of(request, "admin")
-    return TokenList(items=[answers.token(row) for row in await asyncio.to_thread(server_of(state).store.tokens)])
+    """List the tokens of the projects whose admin the caller is, without their texts."""
+    caller = await caller_of(request, "admin")
+    visible = permissions.projects_of(caller, "admin")
+    rows = await asyncio.to_thread(server_of(state).store.tokens, visible)
+    return TokenList(items=[answers.token(row) for row in rows])
 
 
 @post("/v1/tokens", status_code=201)
 async def add_token(request: AnyRequest, state: State, data: JSONBody[TokenBody]) -> NewToken:
     """Create a token; its text is in this answer only."""
-    await caller_of(request, "admin")
-    row, text = await asyncio.to_thread(tokens.create, server_of(state).store, data.name, data.role, data.days)
+    caller = await caller_of(request, "admin")
+    server = server_of(state)
+    if data.project is not None and data.project not in server.projects:
+        complaint = Complaint("/project", f"project {data.project!r} not found")
+        raise Failure("invalid-body", "the project was not found", [complaint])
+    if not caller.may("admin", data.project):
+        raise Failure("forbidden", f"expected an admin of {data.project or 'all projects'}")
+    row, text = await asyncio.to_thread(tokens.create, server.store, data.name, data.role, data.days, data.project)
     return NewToken(**as_plain(answers.token(row)), token=text)
 
 
 @delete("/v1/tokens/{identifier:str}")
 async def remove_token(request: AnyRequest, state: State, identifier: FromPath[str]) -> None:
     """Remove a token, which is refused from now on."""
-    await caller_of(request, "admin")
-    if not await asyncio.to_thread(server_of(state).store.remove_token, identifier):
+    caller = await caller_of(request, "admin")
+    visible = permissions.projects_of(caller, "admin")
+    if not await asyncio.to_thread(server_of(state).store.remove_token, identifier, visible):
         raise Failure("not-found", f"token {identifier!r} not found")
 
 
 @get("/v1/whoami")
-async def whoami(request: AnyRequest) -> WhoAmI:
-    """Return who the caller is."""
+async def whoami(request: AnyRequest, state: State) -> WhoAmI:
+    """Return who the caller is: their role in each project, `*` for all projects, and the projects they see."""
     caller = await caller_of(request, "viewer")
-    return WhoAmI(name=caller.name, role=caller.role)
+    visible = [name for name in server_of(state).projects if caller.may("viewer", name)]
+    return WhoAmI(name=caller.name, roles=dict(caller.roles), projects=visible)
 
 
 @get("/healthz")

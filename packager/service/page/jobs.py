@@ -22,13 +22,13 @@ from packager.service.store.store import FINAL
 if TYPE_CHECKING:
     from packager.service.api.answers import Callback, Job
 
-STATUSES = ("pending", "running", "succeeded", "failed", "deleted")
+STATUSES = ("queued", "pending", "running", "succeeded", "failed", "deleted")
 
 _PAGE = 50
 _LOG_LINES = 200
 _LOG_CHARACTERS = 128 << 10
 _LOG_SECONDS = 3.0
-_FILTERS = ("status", "definition", "creator", "application", "since", "until", "q")
+_FILTERS = ("status", "definition", "creator", "application", "project", "since", "until", "q")
 
 
 @get("/jobs", include_in_schema=False)
@@ -64,7 +64,7 @@ async def _shown(
     caller = await caller_of(request, "viewer")
     history = (await event_routes.job_events.fn(request, state, release=release)).content.items
     manifests = await routes.job_manifests.fn(request, state, release=release)
-    is_own = job.creator == caller.name or caller.acts_for_others
+    is_own = job.creator == caller.name or caller.acts_for_others(job.project)
     pods = [item["name"] for item in job.pods]
     chosen = pod if pod in pods else None
     log, log_problem = await _log(request, state, release, chosen or (pods[0] if len(pods) == 1 else None))
@@ -79,7 +79,7 @@ async def _shown(
         objects=[f"{item['kind']} {item['metadata']['name']}" for item in manifests if not _is_claim(item)],
         claims=[item["metadata"]["name"] for item in manifests if _is_claim(item)],
         values=_flat(job.values),
-        may_change=is_own and caller.may("user"),
+        may_change=is_own and caller.may("user", job.project),
         has_ended=job.status in FINAL,
         log=log,
         log_problem=log_problem,

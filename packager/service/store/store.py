@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import create_engine, event, insert, select, text, tuple_, update
+from sqlalchemy import create_engine, event, func, insert, select, text, tuple_, update
 from sqlalchemy import delete as delete_from
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.pool import QueuePool
@@ -17,10 +17,11 @@ from sqlalchemy.pool import QueuePool
 from packager.base.errors import MlpackError, ToolError, reason
 from packager.base.values import Value
 from packager.service.store import migration, outbox
+from packager.service.store.quota import Quota, Share, startable
 from packager.service.store.tables import definitions, events, jobs, meta, requests, templates, tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from sqlalchemy import Connection, Table
@@ -37,6 +38,15 @@ _MOST = (1 << 63) - 1
 FINAL = ("succeeded", "failed", "deleted")
 """The statuses that a job ends in."""
 
+ACTIVE = ("queued", "pending", "running")
+"""The statuses before."""
+
+GOALS = ("cancel", "delete", "delete-storage")
+"""What may be wanted of a job, other than that it runs."""
+
+_UNFINISHED = jobs.c.status.in_(ACTIVE) | jobs.c.goal.in_(GOALS)
+_NO_QUOTA = Quota()
+
 
 class ExistsError(MlpackError):
     """Something of this name already exists."""
@@ -50,6 +60,10 @@ class InUseError(MlpackError):
     """The object is used by others."""
 
 
+class QueueFullError(MlpackError):
+    """As many jobs of a project wait as may wait."""
+
+
 class Filters(Value, frozen=True):
     """Which jobs are listed; None for all."""
 
@@ -60,6 +74,7 @@ class Filters(Value, frozen=True):
     since: str | None = None
     until: str | None = None
     q: str | None = None
+    projects: tuple[str, ...] | None = None
 
 
 def now() -> str:
@@ -178,9 +193,10 @@ class Store:
         with self._writing() as connection:
             connection.execute(insert(tokens).values(**row))
 
-    def tokens(self) -> list[Row]:
-        """Return all tokens, the oldest first."""
-        return self._rows(select(tokens).order_by(tokens.c.created))
+    def tokens(self, projects: Sequence[str] | None = None) -> list[Row]:
+        """Return the tokens for some projects, or all tokens, the oldest first."""
+        statement = select(tokens).order_by(tokens.c.created)
+        return self._rows(statement if projects is None else statement.where(tokens.c.project.in_(projects)))
 
     def token(self, digest: str) -> Row | None:
         """Return the token of a digest."""
@@ -195,10 +211,15 @@ class Store:
         with self._writing() as connection:
             connection.execute(update(tokens).where(tokens.c.id == identifier).values(last_used=now()))
 
-    def remove_token(self, identifier: str) -> bool:
-        """Remove a token; return whether there was one."""
+    def remove_token(self, identifier: str, projects: Sequence[str] | None = None) -> bool:
+        """Remove a token, if it is for one of some projects; return whether there was one."""
+        statement = delete_from(tokens).where(tokens.c.id == identifier)
         with self._writing() as connection:
-            return bool(connection.execute(delete_from(tokens).where(tokens.c.id == identifier)).rowcount)
+            return bool(
+                connection.execute(
+                    statement if projects is None else statement.where(tokens.c.project.in_(projects))
+                ).rowcount
+            )
 
     # templates and definitions, which are stored alike
 
@@ -299,13 +320,17 @@ class Store:
 
     # jobs
 
-    def add_job(self, row: Row, actor: str, answer: Callable[[Row], Row | None]) -> Row:
+    def add_job(self, row: Row, actor: str, answer: Callable[[Row], Row | None], limits: Quota = _NO_QUOTA) -> Row:
         """Store a job, its first event, and the answer to the request that asks for it, together.
 
         Args:
-            row: The job.
+            row: The job; with the status `queued`, it is Kueue that holds it.
             actor: Who has asked for it.
             answer: Returns the answer to the request, if it has an idempotency key, from the whole job.
+            limits: Those of its project: without room, the job is `queued`.
+
+        Raises:
+            QueueFullError: It would have to wait, and as many jobs wait as may.
         """
         whole = {
             "reason": None,
@@ -319,9 +344,13 @@ class Store:
             "pods": "[]",
             "findings": "[]",
             "created": now(),
+            "project": "default",
+            "gpus": 0,
             **row,
         }
         with self._writing() as connection:
+            if limits != _NO_QUOTA:
+                self._queue(connection, whole, limits)
             connection.execute(insert(jobs).values(**whole))
             first = {"status": whole["status"], "reason": "Created", "actor": actor}
             added = self._add_event(connection, str(row["release"]), first)
@@ -329,6 +358,59 @@ class Store:
             if request := answer(whole):
                 self._finish(connection, request)
         return whole
+
+    def _queue(self, connection: Connection, job: Row, limits: Quota) -> None:
+        """Let a new job wait if there is no room for it. Raises QueueFullError."""
+        started, waiting = self._shares(connection, job["project"])
+        if job["status"] == "queued":
+            counted = select(func.count()).where(jobs.c.project == job["project"], jobs.c.status == "queued")
+            queued = int(connection.execute(counted).scalar_one())
+        else:
+            share = Share(job["release"], job["creator"], job["gpus"])
+            if job["release"] in startable(started, [*waiting, share], limits):
+                return
+            queued = len(waiting)
+            message = "waits for room in the project: others have come before, or its limits are reached"
+            job |= {"status": "queued", "reason": "NoRoom", "message": message}
+        if limits.queued is not None and queued >= limits.queued:
+            raise QueueFullError(f"{queued} jobs of the project {job['project']!r} wait, and no more may")
+
+    @staticmethod
+    def _shares(connection: Connection, project: str) -> tuple[list[Share], list[Share]]:
+        """Return what the jobs of a project take that have started, and what those take that wait for room."""
+        columns = (jobs.c.release, jobs.c.creator, jobs.c.gpus, jobs.c.status, jobs.c.applied)
+        statement = (
+            select(*columns)
+            .where(jobs.c.project == project, jobs.c.status.in_(ACTIVE))
+            .order_by(jobs.c.created, jobs.c.release)
+        )
+        started: list[Share] = []
+        waiting: list[Share] = []
+        for release, creator, gpus, status, applied in connection.execute(statement):
+            waits = status == "queued" and not applied
+            (waiting if waits else started).append(Share(release, creator, gpus))
+        return started, waiting
+
+    def admit(self, project: str, limits: Quota) -> list[str]:
+        """Let the waiting jobs of a project begin for which there is room; return their releases."""
+        with self._writing() as connection:
+            started, waiting = self._shares(connection, project)
+            releases = list(startable(started, waiting, limits)) if waiting else []
+            for release in releases:
+                fields = {"status": "pending", "reason": None, "message": None}
+                connection.execute(update(jobs).where(jobs.c.release == release).values(**fields))
+                self._add_event(connection, release, {"status": "pending", "reason": "Admitted"})
+            return releases
+
+    def usage(self, project: str) -> list[Row]:
+        """Return how many `jobs` and `gpus` each `creator` has now in each `status` of a project."""
+        columns = (jobs.c.status, jobs.c.creator, func.count().label("jobs"), func.sum(jobs.c.gpus).label("gpus"))
+        return self._rows(
+            select(*columns)
+            .where(jobs.c.project == project, jobs.c.status.in_(ACTIVE))
+            .group_by(jobs.c.status, jobs.c.creator)
+            .order_by(jobs.c.status, jobs.c.creator)
+        )
 
     @staticmethod
     def _add_event(connection: Connection, release: str, fields: Row) -> Row:
@@ -356,6 +438,8 @@ class Store:
             value = getattr(filters, key)
             if value is not None:
                 statement = statement.where(jobs.c[key] == value)
+        if filters.projects is not None:
+            statement = statement.where(jobs.c.project.in_(filters.projects))
         if filters.since is not None:
             statement = statement.where(jobs.c.created >= filters.since)
         if filters.until is not None:
@@ -367,8 +451,16 @@ class Store:
         return self._rows(statement)
 
     def unfinished(self) -> list[Row]:
-        """Return the jobs that the control loop has to look after: that have not ended, or are to be deleted."""
-        return self._rows(select(jobs).where(jobs.c.status.not_in(FINAL) | (jobs.c.goal != "run")))
+        """Return the jobs that the control loop has to look after: that have not ended, or are to be deleted.
+
+        Of each, what says whether it waits for room.
+        """
+        columns = (jobs.c.release, jobs.c.project, jobs.c.status, jobs.c.applied, jobs.c.goal)
+        return self._rows(select(*columns).where(_UNFINISHED).order_by(jobs.c.created))
+
+    def namespaces_in_use(self) -> list[str]:
+        """Return the namespaces of the jobs that the control loop has to look after."""
+        return [row["namespace"] for row in self._rows(select(jobs.c.namespace).where(_UNFINISHED).distinct())]
 
     def mark_applied(self, release: str) -> None:
         """Note that the objects of a job were applied."""
@@ -414,10 +506,16 @@ class Store:
             self.outbox.forget(connection, release)
             connection.execute(delete_from(jobs).where(jobs.c.release == release))
 
-    def events(self, release: str | None, after: int = 0, limit: int = 1000) -> list[Row]:
-        """Return the events of a job, or of all jobs, the oldest first; those after the id `after`."""
+    def events(
+        self, release: str | None, after: int = 0, limit: int = 1000, projects: Sequence[str] | None = None
+    ) -> list[Row]:
+        """Return the events of a job, or of all jobs (of some projects), the oldest first, after the id `after`."""
         statement = select(events).where(events.c.id > after).order_by(events.c.id).limit(limit)
-        return self._rows(statement if release is None else statement.where(events.c.release == release))
+        if release is not None:
+            statement = statement.where(events.c.release == release)
+        elif projects is not None:
+            statement = statement.join(jobs, jobs.c.release == events.c.release).where(jobs.c.project.in_(projects))
+        return self._rows(statement)
 
     def last_event(self) -> int:
         """Return the id of the newest event; 0 if there is none."""

@@ -41,6 +41,7 @@ tokens = Table(
     Column("created", Text, nullable=False),
     Column("expires", Text),
     Column("last_used", Text),
+    Column("project", Text),  # none for all projects
     sqlite_strict=True,
 )
 
@@ -96,10 +97,17 @@ jobs = Table(
     Column("created", Text, nullable=False),
     Column("started", Text),
     Column("ended", Text),
+    Column("project", Text, nullable=False, server_default="default"),
+    Column("gpus", Integer, nullable=False, server_default="0"),
     ForeignKeyConstraint(["definition", "definition_revision"], ["definitions.name", "definitions.revision"]),
     ForeignKeyConstraint(["template", "template_revision"], ["templates.name", "templates.revision"]),
     Index("jobs_by_creation", "created", "release"),
-    Index("jobs_by_status", "status", "created"),
+    Index("jobs_by_goal", "goal"),
+    Index("jobs_by_status", "status", "created", "release"),
+    Index("jobs_by_project", "project", "created", "release"),
+    Index("jobs_by_definition", "definition", "created", "release"),
+    Index("jobs_by_creator", "creator", "created", "release"),
+    Index("jobs_by_application", "application", "created", "release"),
     sqlite_strict=True,
 )
 

@@ -28,6 +28,7 @@ class Job(Structure):
     """Pods of one template; a package's has one at a time."""
 
     api = "batch/v1"
+    suspend = ("spec", "suspend")
     ranges = MappingProxyType(
         {
             "activeDeadlineSeconds": (1, None),

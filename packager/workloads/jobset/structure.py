@@ -29,6 +29,7 @@ class JobSet(Structure):
     """Pods in roles, each an Indexed Job."""
 
     api = "jobset.x-k8s.io/v1alpha2"
+    suspend = ("spec", "suspend")
     maker = "JobSet"
     ranges = MappingProxyType(
         {

@@ -23,6 +23,7 @@ class MPIJob(Structure):
     """A launcher and its workers."""
 
     api = "kubeflow.org/v2beta1"
+    suspend = ("spec", "runPolicy", "suspend")
     maker = "mpi-operator"
 
     def pods(self, manifest: Manifest) -> Iterator[Pods]:

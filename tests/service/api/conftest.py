@@ -13,7 +13,7 @@ from packager.service.config import ServerConfig
 from packager.service.sealing import Sealer
 from packager.service.server import Server
 from packager.service.store.store import Store
-from packager.service.tokens import Caller, create
+from packager.service.tokens import EVERY, Caller, create
 from tests.service import bodies
 from tests.service.contract import CheckedClient
 from tests.service.fake import FakeCluster
@@ -51,23 +51,23 @@ FILLED = {"taskDef": "countdown", "process": {"train": {"number": 3}}}
 class Service:
     """A server with a cluster in memory, its client, and a token for each role."""
 
-    def __init__(self, path: Path, *, trusted: bool = False) -> None:
+    def __init__(self, path: Path, *, trusted: bool = False, cluster: FakeCluster | None = None, **more: Any) -> None:
         self.path = path
-        self.cluster = FakeCluster()
+        self.cluster = cluster or FakeCluster()
         self.log: list[str] = []
         store = Store(path)
         self.tokens = {role: create(store, role, role, None)[1] for role in ("viewer", "user", "developer", "admin")}
         settings = ServerConfig(
-            storage_classes={"aws-efs": "shared"}, node_selectors={"kops.k8s.io/ml-instance=true": {}}
+            storage_classes={"aws-efs": "shared"}, node_selectors={"kops.k8s.io/ml-instance=true": {}}, **more
         )
-        caller = Caller("anonymous", "admin", is_trusted=True) if trusted else None
+        caller = Caller("anonymous", {EVERY: "admin"}, is_trusted=True) if trusted else None
         self.endpoints = Endpoints()
-        cluster: Any = self.cluster
+        connected: Any = self.cluster
         transport: Any = self.endpoints
         self.server = Server(
             settings,
             store,
-            cluster,
+            connected,
             Sealer(b"k" * 32),
             emit=self.log.append,
             trusted=caller,

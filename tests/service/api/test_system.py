@@ -16,7 +16,11 @@ def test_tokens_are_created_used_and_removed(service: Service) -> None:
     text, identifier = made.json()["token"], made.json()["id"]
     assert text.startswith("mlp_")
     for headers in ({"Authorization": f"Bearer {text}"}, {"x-api-key": text}):
-        assert service.get("/v1/whoami", None, headers=headers).json() == {"name": "ada", "role": "user"}
+        assert service.get("/v1/whoami", None, headers=headers).json() == {
+            "name": "ada",
+            "roles": {"*": "user"},
+            "projects": ["default"],
+        }
     listed = service.get("/v1/tokens")
     assert text not in listed.text
     assert next(item for item in listed.json()["items"] if item["id"] == identifier)["last_used"] is not None
@@ -95,7 +99,7 @@ def test_the_openapi_document_lists_every_route(service: Service) -> None:
 def test_without_tokens_only_this_machine_is_served(tmp_path: Path) -> None:
     service = Service(tmp_path / "open.db", trusted=True)
     with service.client:
-        assert service.get("/v1/whoami", None).json() == {"name": "anonymous", "role": "admin"}
+        assert service.get("/v1/whoami", None).json()["roles"] == {"*": "admin"}
         answer = service.get("/v1/whoami", None, headers={"Host": "evil.example"})
         assert answer.status_code == 403
 

@@ -91,7 +91,7 @@ def test_a_form_of_another_site_is_refused(shared: Site, path: str, origin: str)
 
 def test_the_session_also_opens_the_api_but_not_to_other_sites(site: Site) -> None:
     cookie = {"Cookie": site.sign_in("user")}
-    assert site.client.get("/v1/whoami", headers=cookie).json() == {"name": "user", "role": "user"}
+    assert site.client.get("/v1/whoami", headers=cookie).json()["roles"] == {"*": "user"}
     body = {"taskDef": "countdown", "process": {"train": {"number": 1}}}
     for headers in ({}, {"Origin": "https://evil.example"}):
         assert site.client.post("/v1/jobs", json=body, headers={**cookie, **headers}).status_code == 403

@@ -20,7 +20,8 @@ def test_the_first_schema_is_what_was_released(tmp_path: Path) -> None:
     tables = {name for name, _ in rows if not name.startswith("sqlite_")}
     assert tables == {
         "alembic_version", "definitions", "definitions_by_template", "deliveries", "deliveries_by_place",
-        "deliveries_by_time", "job_events", "jobs", "jobs_by_creation",
+        "deliveries_by_time", "job_events", "jobs", "jobs_by_application",
+        "jobs_by_creation", "jobs_by_creator", "jobs_by_definition", "jobs_by_goal", "jobs_by_project",
         "jobs_by_status", "meta", "requests", "templates", "tokens",
     }  # fmt: skip
     columns = [row[1] for row in connection.execute("PRAGMA table_info(jobs)")]
@@ -28,6 +29,7 @@ def test_the_first_schema_is_what_was_released(tmp_path: Path) -> None:
         "release", "definition", "definition_revision", "template", "template_revision", "application", "creator",
         "namespace", "kind", "filled", "secrets", "manifests", "goal", "applied", "status", "reason", "message", "hint",
         "pods", "findings", "created", "started", "ended",
+        "project", "gpus",
     ]  # fmt: skip
     store.close()
     again = Store(tmp_path / "s.db")

@@ -1,0 +1,180 @@
+"""Mirror: what one namespace contains of the objects of one server, kept up to date by one watch for each kind."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import defaultdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from packager.base.errors import ClusterError
+from packager.kubernetes.manifest import mapping
+from packager.kubernetes.objects import created, labels, name, owners, uid
+from packager.kubernetes.snapshot import Snapshot
+from packager.service.kube import ExpiredError, RefusedError
+from packager.service.policy import JOB, SERVER, WORKLOADS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from packager.kubernetes.objects import Object
+    from packager.service.kube import Cluster
+
+WATCHED = (*(kind for _, kind in WORKLOADS), "Event")
+"""The kinds of objects that are watched."""
+
+_MOST_EVENTS = 20_000
+"""How many events are kept; a cluster forgets them after an hour."""
+
+_RELEASE = re.compile(r"-[0-9a-f]{6}(?=-|$)")
+"""How a release ends, with which the name of each of its objects begins."""
+
+_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+"""Seconds between two attempts to watch."""
+
+_ABSENT = 60.0
+"""Seconds between two attempts to watch a kind that the cluster does not serve."""
+
+
+class Mirror:
+    """The objects of one server in one namespace."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        server: str,
+        namespace: str,
+        look_at: Callable[[str], None],
+        log: Callable[[str], None],
+    ) -> None:
+        """Take what it connects.
+
+        Args:
+            cluster: The cluster.
+            server: The name of the server, by which it knows its objects.
+            namespace: The namespace.
+            look_at: Is called with the release of each job of which something has changed.
+            log: Writes a line to the log.
+        """
+        self._cluster = cluster
+        self._server = server
+        self._namespace = namespace
+        self._look_at = look_at
+        self._log = log
+        self._objects: dict[str, dict[str, Object]] = {kind: {} for kind in WATCHED}
+        self._of_job: defaultdict[str, dict[str, Object]] = defaultdict(dict)
+        self._events_of: defaultdict[str, dict[str, Object]] = defaultdict(dict)
+        self._listed: set[str] = set()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for kind in WATCHED:
+                tasks.create_task(self._watch(kind))
+
+    def knows(self, kind: str) -> bool:
+        """Whether the objects of a kind have been listed."""
+        return kind in self._listed
+
+    def workload(self, release: str, kind: str, workload: str) -> Object | None:
+        """Return the workload of a job."""
+        return next((item for item in self._of(release, kind) if name(item) == workload), None)
+
+    def snapshot(self, release: str, workload: Object) -> Snapshot:
+        """Return the workload of a job with everything that belongs to it."""
+        age = max(0.0, (datetime.now(UTC) - created(workload)).total_seconds())
+        events = tuple(self._events_of[release].values()) if release in self._events_of else ()
+        kind = workload["kind"]
+        if kind == "Pod":
+            return Snapshot(workload, pods=(workload,), events=events, age=age)
+        children = tuple(
+            item for item in self._of(release) if item["kind"] not in (kind, "Pod") and uid(workload) in owners(item)
+        )
+        makers = {uid(workload), *map(uid, children)}
+        pods = tuple(pod for pod in self._of(release, "Pod") if owners(pod) & makers)
+        return Snapshot(workload, children, pods, events, age)
+
+    def _of(self, release: str, kind: str | None = None) -> list[Object]:
+        items = self._of_job[release].values() if release in self._of_job else ()
+        return [item for item in items if kind is None or item["kind"] == kind]
+
+    async def _watch(self, kind: str) -> None:
+        selector = {SERVER: self._server} if kind != "Event" else None
+        attempt = 0
+        while True:
+            try:
+                items, version = await self._cluster.list(kind, self._namespace, selector)
+                self._replace(kind, items)
+                attempt = 0
+                while True:  # a watch ends after some minutes, and goes on where it was
+                    async for word, item in self._cluster.watch(kind, self._namespace, version, selector):
+                        version = item["metadata"]["resourceVersion"]
+                        self._change(kind, word, item)
+            except ExpiredError:
+                continue
+            except RefusedError as error:
+                if error.code == 404:
+                    self._replace(kind, [])  # no operator for this kind
+                    await asyncio.sleep(_ABSENT)
+                    continue
+                self._log(f"{kind} cannot be watched in {self._namespace}: {error}")
+                await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+            except ClusterError as error:
+                self._log(f"{kind} cannot be watched in {self._namespace}: {error}")
+                await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+            attempt += 1
+
+    def _replace(self, kind: str, items: Iterable[Object]) -> None:
+        for item in list(self._objects[kind].values()):
+            self._remove(kind, item)
+        for item in items:
+            self._add(kind, item)
+        self._listed.add(kind)
+
+    def _change(self, kind: str, word: str, item: Object) -> None:
+        if word == "DELETED":
+            self._remove(kind, item)
+        else:
+            self._add(kind, item)
+
+    def _add(self, kind: str, item: Object) -> None:
+        slim = _slim(item, kind)
+        releases = list(_releases(slim))
+        if not releases:
+            return
+        self._objects[kind][uid(slim)] = slim
+        for release in releases:
+            (self._events_of if kind == "Event" else self._of_job)[release][uid(slim)] = slim
+            self._note(kind, release)
+        if kind == "Event" and len(self._objects[kind]) > _MOST_EVENTS:
+            self._remove(kind, next(iter(self._objects[kind].values())))
+
+    def _remove(self, kind: str, item: Object) -> None:
+        known = self._objects[kind].pop(uid(item), None)
+        index = self._events_of if kind == "Event" else self._of_job
+        for release in _releases(known) if known else ():
+            index[release].pop(uid(item), None)
+            if not index[release]:
+                del index[release]
+            self._note(kind, release)
+
+    def _note(self, kind: str, release: str) -> None:
+        if kind != "Event" or release in self._of_job:
+            self._look_at(release)
+
+
+def _slim(item: Object, kind: str) -> Object:
+    """Return an object with its kind, which lists leave out, and without `managedFields`, the largest part."""
+    metadata = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
+    return {**item, "kind": kind, "metadata": metadata}
+
+
+def _releases(item: Object) -> Iterator[str]:
+    """Yield the release that an object belongs to, or those that an event may be about."""
+    if item["kind"] != "Event":
+        if release := labels(item).get(JOB):
+            yield release
+        return
+    about = str(mapping(item.get("involvedObject")).get("name", ""))
+    yield from (about[: match.end()] for match in _RELEASE.finditer(about))

@@ -1,0 +1,79 @@
+"""Projects: what a job belongs to. A project has a namespace, a Pod Security level, limits and perhaps a queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.base.values import Value
+from packager.kubernetes.podsecurity import Level
+from packager.service.store.quota import Quota
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from packager.service.config import ServerConfig
+
+DEFAULT = "default"
+"""The project of a server whose configuration names none."""
+
+_STRICTEST_FIRST = (Level.restricted, Level.baseline, Level.privileged)
+
+
+class Project(Value, frozen=True):
+    """A project.
+
+    Attributes:
+        name: Its name.
+        namespace: Where its jobs run.
+        level: The Pod Security level that their pods keep within.
+        limits: How many jobs and GPUs it may have at a time.
+        queue: The LocalQueue of Kueue that decides when its jobs start; None if this server does.
+    """
+
+    name: str
+    namespace: str
+    level: Level
+    limits: Quota
+    queue: str | None = None
+
+    @property
+    def own_limits(self) -> Quota:
+        """The limits that this server applies: with a queue, only that of how many jobs wait."""
+        return Quota(queued=self.limits.queued) if self.queue else self.limits
+
+
+def of_settings(settings: ServerConfig, namespace: str) -> dict[str, Project]:
+    """Return the projects of a configuration, by name.
+
+    Args:
+        settings: The configuration.
+        namespace: Where jobs run if nothing else is configured: that of the kubeconfig.
+    """
+    namespace = settings.namespace or namespace
+    if not settings.projects:
+        return {DEFAULT: Project(DEFAULT, namespace, settings.pod_security, Quota())}
+    return {
+        name: Project(
+            name,
+            project.namespace or namespace,
+            project.pod_security or settings.pod_security,
+            Quota(
+                running=project.max_running,
+                running_per_creator=project.max_running_per_creator,
+                gpus=project.max_gpus,
+                queued=project.max_queued,
+            ),
+            project.queue,
+        )
+        for name, project in settings.projects.items()
+    }
+
+
+def least_strict(projects: Iterable[Project]) -> Level:
+    """Return the Pod Security level of the project that allows most."""
+    return max((project.level for project in projects), key=_STRICTEST_FIRST.index)
+
+
+def namespaces(projects: Mapping[str, Project]) -> list[str]:
+    """Return the namespaces of projects, each once, in their order."""
+    return list(dict.fromkeys(project.namespace for project in projects.values()))

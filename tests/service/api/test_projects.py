@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.base.values import convert
+from packager.service.config import ProjectConfig
+from packager.service.tokens import create
+from tests.service import bodies
+from tests.service.api.conftest import COUNTDOWN, FILLED, Service
+from tests.service.fake import FakeCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PROJECTS = {
+    "research": {"namespace": "ml-research", "max_running": 2, "max_queued": 2, "max_running_per_creator": 2},
+    "vision": {"namespace": "ml-vision", "max_gpus": 1, "pod_security": "baseline"},
+    "kueue": {"namespace": "ml-research", "queue": "user-queue", "max_queued": 2, "max_gpus": 0},
+}
+
+
+class Projects(Service):
+    """A server with three projects, and tokens for some of them."""
+
+    def __init__(self, path: Path) -> None:
+        cluster = FakeCluster()
+        cluster.namespaces = {"ml-research", "ml-vision"}
+        super().__init__(
+            path, cluster=cluster, projects={key: convert(PROJECTS[key], ProjectConfig) for key in PROJECTS}
+        )
+        store = self.server.store
+        for name, role, project in (
+            ("ada", "user", "research"),
+            ("eve", "user", "vision"),
+            ("dev", "developer", "vision"),
+            ("root", "admin", "research"),
+        ):
+            self.tokens[name] = create(store, name, role, None, project)[1]
+
+    def job(self, project: str | None = None, role: str = "admin", **changes: Any) -> Any:
+        body = {**FILLED, **changes, **({"project": project} if project else {})}
+        return self.post("/v1/jobs", body, role)
+
+    def held(self, release: str) -> dict[str, Any]:
+        job: dict[str, Any] = self.get(f"/v1/jobs/{release}").json()
+        return job
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Projects]:
+    service = Projects(tmp_path / "server.db")
+    with service.client:
+        assert service.post("/v1/definitions", COUNTDOWN).status_code == 201
+        yield service
+
+
+def test_projects_are_listed_to_those_who_have_a_role_there(service: Projects) -> None:
+    everything = service.get("/v1/projects", "viewer").json()["items"]
+    assert [project["name"] for project in everything] == list(PROJECTS)
+    assert everything[0] == {
+        "name": "research", "namespace": "ml-research", "pod_security": "restricted", "max_running": 2,
+        "max_running_per_creator": 2, "max_gpus": None, "max_queued": 2, "queue": None,
+    }  # fmt: skip
+    assert [project["name"] for project in service.get("/v1/projects", "eve").json()["items"]] == ["vision"]
+    assert service.get("/v1/projects/research/usage", "eve").status_code == 404
+    assert service.get("/v1/projects/none/usage").status_code == 404
+    assert service.get("/v1/whoami", "eve").json() == {
+        "name": "eve",
+        "roles": {"vision": "user"},
+        "projects": ["vision"],
+    }
+
+
+def test_a_job_belongs_to_a_project_and_runs_in_its_namespace(service: Projects) -> None:
+    answer = service.job(role="eve")  # the only project that it can be
+    assert (answer.status_code, answer.json()["project"]) == (201, "vision")
+    release = answer.json()["release"]
+    assert answer.json()["workload"]["namespace"] == "ml-vision"
+    service.until(lambda: ("Job", release) in service.cluster.objects, "the Job")
+    assert service.cluster.objects["Job", release]["metadata"]["namespace"] == "ml-vision"
+    service.cluster.pod(release, "Running")
+    service.status(release, "running")
+    assert "project" not in answer.json()["values"]
+    missing = service.job()
+    assert (missing.status_code, missing.json()["errors"]) == (
+        422,
+        [{"pointer": "/project", "detail": "is missing: expected research or vision or kueue"}],
+    )
+    for role, project, status in (("admin", "none", 422), ("eve", "research", 422), ("viewer", "vision", 403)):
+        assert service.job(project, role).status_code == status
+    assert service.post("/v1/jobs", {**FILLED, "project": {"a": 1}}).status_code == 422
+
+
+def test_a_role_counts_in_its_project_only(service: Projects) -> None:
+    release = service.job("research", "ada").json()["release"]
+    path = f"/v1/jobs/{release}"
+    service.until(lambda: ("Job", release) in service.cluster.objects, "the Job")
+    for role in ("eve", "dev"):
+        for suffix in ("", "/manifests", "/events", "/logs"):
+            assert service.get(path + suffix, role).status_code == 404
+        assert service.post(f"{path}/cancel", role=role).status_code == 404
+        assert service.post(f"{path}/rerun", role=role).status_code == 404
+        assert service.call("DELETE", path, role).status_code == 404
+        assert service.get("/v1/jobs", role).json()["items"] == []
+        assert service.get("/v1/jobs?project=research", role).json()["items"] == []
+        assert service.get("/v1/events", role).json()["items"] == []
+    for role in ("ada", "root", "viewer"):
+        assert [job["release"] for job in service.get("/v1/jobs?project=research", role).json()["items"]] == [release]
+        assert len(service.get("/v1/events", role).json()["items"]) >= 1
+    assert service.get("/v1/jobs?project=vision").json()["items"] == []
+    assert service.post(f"{path}/rerun", role="ada").json()["project"] == "research"
+    assert service.post("/v1/templates", {"name": "own", "template": "a: 1"}, "root").status_code == 403
+    assert service.call("DELETE", "/v1/templates/countdown-task", "root").status_code == 403
+
+
+def test_a_key_of_one_project_does_not_repeat_the_answer_of_another(service: Projects) -> None:
+    store = service.server.store
+    service.tokens["eve in research"] = create(store, "eve", "user", None, "research")[1]
+    headers = {"Idempotency-Key": "k"}
+    first = service.post("/v1/jobs", FILLED, "eve", headers=headers).json()
+    other = service.post("/v1/jobs", FILLED, "eve in research", headers=headers).json()
+    assert (first["project"], other["project"]) == ("vision", "research")
+
+
+def test_an_admin_of_a_project_gives_tokens_for_it_only(service: Projects) -> None:
+    made = service.post("/v1/tokens", {"name": "bob", "role": "user", "project": "research"}, "root")
+    assert (made.status_code, made.json()["project"]) == (201, "research")
+    for project in (None, "vision"):
+        assert service.post("/v1/tokens", {"name": "x", "role": "user", "project": project}, "root").status_code == 403
+    assert service.post("/v1/tokens", {"name": "x", "role": "user", "project": "none"}).status_code == 422
+    assert {token["name"] for token in service.get("/v1/tokens", "root").json()["items"]} == {"ada", "root", "bob"}
+    others = {token["name"]: token["id"] for token in service.get("/v1/tokens").json()["items"]}
+    assert service.call("DELETE", f"/v1/tokens/{others['eve']}", "root").status_code == 404
+    assert service.call("DELETE", f"/v1/tokens/{others['bob']}", "root").status_code == 204
+
+
+def test_a_definition_of_a_project_is_used_and_changed_there_only(service: Projects) -> None:
+    made = service.post("/v1/definitions", {**COUNTDOWN, "name": "own"}, "dev")
+    assert (made.status_code, made.json()["project"]) == (201, "vision")
+    assert service.get("/v1/definitions/own", "eve").status_code == 200
+    for suffix in ("", "/schema", "/revisions", "/revisions/1"):
+        assert service.get(f"/v1/definitions/own{suffix}", "ada").status_code == 404
+    assert [item["name"] for item in service.get("/v1/definitions", "ada").json()["items"]] == ["countdown"]
+    assert service.job("vision", "eve", taskDef="own").status_code == 201
+    refused = service.job("research", "ada", taskDef="own")
+    assert (refused.status_code, refused.json()["detail"]) == (422, "definition 'own' not found")
+    put = service.call("PUT", "/v1/definitions/own", "dev", json={**COUNTDOWN, "name": "own"})
+    assert (put.status_code, put.json()["project"]) == (200, "vision")
+    shared = service.call("PUT", "/v1/definitions/countdown", "dev", json=COUNTDOWN)
+    assert (shared.status_code, shared.json()["detail"]) == (
+        403,
+        "expected the role developer in all projects, to which the definition belongs",
+    )
+    assert service.call("DELETE", "/v1/definitions/countdown", "dev").status_code == 403
+    for project, status in (("research", 422), ("none", 422)):
+        body = {**COUNTDOWN, "name": "other", "project": project}
+        assert service.post("/v1/definitions", body, "dev").status_code == status
+    assert service.call("DELETE", "/v1/definitions/own", "dev").status_code == 204
+
+
+def test_users_cannot_be_asked_for_a_project(service: Projects) -> None:
+    body = {**COUNTDOWN, "name": "x", "user_values_description": "project: (Optional) Project\n"}
+    answer = service.post("/v1/definitions", body)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["detail"] == "users cannot fill in 'project': it says where a job belongs"
+
+
+def test_jobs_over_the_limit_wait_and_then_start_in_their_order(service: Projects) -> None:
+    releases = [service.job("research").json()["release"] for _ in range(4)]
+    states = [service.held(release) for release in releases]
+    assert [job["status"] for job in states] == ["pending", "pending", "queued", "queued"]
+    assert states[2]["reason"] == "NoRoom"
+    refused = service.job("research")
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "60")
+    assert refused.json()["type"] == "urn:mlpack:problem:quota"
+    assert refused.json()["detail"] == "2 jobs of the project 'research' wait, and no more may"
+    assert service.job("vision").status_code == 201
+    usage = service.get("/v1/projects/research/usage", "viewer").json()
+    assert usage["project"]["max_running"] == 2
+    assert {key: usage[key] for key in ("queued", "pending", "running", "gpus", "creators")} == {
+        "queued": 2,
+        "pending": 2,
+        "running": 0,
+        "gpus": 0,
+        "creators": [{"creator": "admin", "queued": 2, "started": 2, "gpus": 0}],
+    }
+    service.until(lambda: ("Job", releases[1]) in service.cluster.objects, "the first two")
+    assert ("Job", releases[2]) not in service.cluster.objects
+    service.cluster.pod(releases[0], "Succeeded", exit_code=0)
+    service.cluster.end(releases[0], "Complete")
+    service.until(lambda: ("Job", releases[2]) in service.cluster.objects, "the third, when there is room")
+    assert ("Job", releases[3]) not in service.cluster.objects
+    assert service.post(f"/v1/jobs/{releases[3]}/cancel").status_code == 202
+    service.status(releases[3], "deleted")
+    events = service.get(f"/v1/jobs/{releases[2]}/events").json()["items"]
+    assert [(event["status"], event["reason"]) for event in events[:2]] == [
+        ("queued", "Created"),
+        ("pending", "Admitted"),
+    ]
+
+
+def test_the_gpus_of_a_project_are_limited(service: Projects) -> None:
+    text = bodies.TEMPLATE.replace("nvidia.com/gpu: 1", 'nvidia.com/gpu: "{{ process.train.maxStep }}"')
+    assert service.post("/v1/templates", {"name": "digits-task", "template": text}).status_code == 201
+    definition = bodies.definition(user_values_example=bodies.EXAMPLE.replace("maxStep: 2000", "maxStep: 2"))
+    assert service.post("/v1/definitions", definition).status_code == 201
+
+    def job(gpus: int) -> Any:
+        filled = bodies.filled(creator="admin")
+        filled["process"]["train"]["maxStep"] = gpus
+        return service.post("/v1/jobs", {**filled, "project": "vision"})
+
+    assert [job(1).json()["status"], job(1).json()["status"]] == ["pending", "queued"]
+    assert service.get("/v1/projects/vision/usage").json()["gpus"] == 1
+    refused = job(2)
+    assert (refused.status_code, refused.json()["detail"]) == (
+        422,
+        "the job takes 2 GPUs: max_gpus of the project 'vision' is 1",
+    )
+
+
+def test_kueue_decides_when_a_job_in_its_queue_starts(service: Projects) -> None:
+    release = service.job("kueue").json()["release"]
+    assert service.held(release)["status"] == "queued"
+    service.until(lambda: ("Job", release) in service.cluster.objects, "the Job")
+    job = service.cluster.objects["Job", release]
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "user-queue"
+    assert job["spec"]["suspend"] is True
+    service.until(lambda: service.held(release)["message"] == "Kueue holds it in the queue 'user-queue'", "the message")
+    second = service.job("kueue").json()["release"]
+    assert service.job("kueue").status_code == 429
+    service.until(lambda: ("Job", second) in service.cluster.objects, "the other Job")
+    changed = json.loads(json.dumps(job))
+    changed["spec"]["suspend"] = False
+    service.cluster.put(changed)
+    service.status(release, "pending")
+    service.cluster.pod(release, "Running")
+    assert service.status(release, "running")["reason"] is None
+    assert service.held(second)["status"] == "queued"
+
+
+def test_what_kueue_has_started_is_not_suspended_again_after_a_restart(service: Projects) -> None:
+    release = service.job("kueue").json()["release"]
+    service.until(lambda: ("Job", release) in service.cluster.objects, "the Job")
+    service.status(release, "queued")
+    service.until(lambda: service.server.store.job(release)["applied"], "the note that it is applied")  # type: ignore[index]
+    service.cluster.objects["Job", release]["spec"]["suspend"] = False
+    service.cluster.applied.clear()
+    store = service.server.store
+    with store._writing() as connection:  # noqa: SLF001 - as if the server had ended before it noted that
+        connection.exec_driver_sql("UPDATE jobs SET applied = 0")
+    service.server.follower.look_at(release)
+    service.until(lambda: store.job(release)["applied"], "the note")  # type: ignore[index]
+    assert service.cluster.applied == []
+    assert service.cluster.objects["Job", release]["spec"]["suspend"] is False
+
+
+def test_there_is_one_watch_for_each_kind_and_namespace(service: Projects) -> None:
+    for project in ("research", "vision", "kueue"):
+        release = service.job(project).json()["release"]
+        service.status(release, "queued" if project == "kueue" else "pending")
+    service.until(lambda: ("Job", release) in service.cluster.objects, "the last Job")
+    assert service.cluster.watches == 5 * 2

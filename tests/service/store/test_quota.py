@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+from packager.service.store.quota import Quota, Share, startable
+
+ADA, EVE = "ada", "eve"
+
+
+def share(release: str, creator: str = ADA, gpus: int = 0) -> Share:
+    return Share(release, creator, gpus)
+
+
+@pytest.mark.parametrize(
+    ("limits", "started", "waiting", "releases"),
+    [
+        (Quota(), [share("a")], [share("b"), share("c")], ["b", "c"]),
+        (Quota(running=2), [share("a")], [share("b"), share("c")], ["b"]),
+        (Quota(running=0), [], [share("b")], []),
+        (Quota(gpus=4), [share("a", gpus=2)], [share("b", gpus=2), share("c", gpus=1), share("d")], ["b"]),
+        (Quota(gpus=4), [share("a", gpus=4)], [share("b"), share("c", gpus=1)], ["b"]),
+        (Quota(gpus=2), [share("a", gpus=4)], [share("b")], ["b"]),
+        (Quota(running_per_creator=1), [share("a")], [share("b"), share("c", EVE), share("d", EVE)], ["c"]),
+        (Quota(running=2, running_per_creator=1), [share("a")], [share("b"), share("c", EVE)], ["c"]),
+    ],
+)
+def test_the_first_come_are_the_first_served(
+    limits: Quota, started: list[Share], waiting: list[Share], releases: list[str]
+) -> None:
+    assert list(startable(started, waiting, limits)) == releases
+
+
+def test_a_large_job_is_not_overtaken_by_small_ones() -> None:
+    waiting = [share("large", gpus=8), share("small", gpus=1)]
+    assert list(startable([share("a", gpus=1)], waiting, Quota(gpus=8))) == []
+    assert list(startable([], waiting, Quota(gpus=8))) == ["large"]
