@@ -199,6 +199,12 @@ class Life(FakeCluster):
         """Let the MPIJob end."""
         self.find("MPIJob", JOB)["status"] = {"conditions": [{"type": how, "status": "True", **condition}]}
 
+    def end_pod(self, phase: str = "Succeeded") -> None:
+        """Let the Pod end, with 3 if it fails."""
+        state = ENDED_WITH_3 if phase == "Failed" else {"terminated": {"exitCode": 0, "reason": "Completed"}}
+        containers = [{"name": "main", "image": "a:1", "state": state, "restartCount": 0}]
+        self.find("Pod", POD)["status"] = {"phase": phase, "containerStatuses": containers}
+
     def go_silent(self) -> None:
         """Let the server answer no more."""
         self.version = (34, None)

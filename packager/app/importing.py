@@ -36,6 +36,7 @@ class Imported:
         options: The options that a build needs, for `--with`.
         site: Their values, for `--site`.
         records: Whether the build has to record digests of downloads.
+        namespace: The namespace in which it says that it runs; None if it says nothing of it.
     """
 
     folder: Path
@@ -44,6 +45,7 @@ class Imported:
     options: tuple[str, ...]
     site: tuple[tuple[str, str], ...]
     records: bool = False
+    namespace: str | None = None
 
     @property
     def build(self) -> list[str]:
@@ -175,7 +177,10 @@ def _written(
         work.chmod(0o755)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     records = any("sha256" not in download for download in draft.data.get("downloads", ()))
-    return Imported(folder, tuple(files), tuple(ordered(draft.findings)), draft.options, draft.site, records)
+    findings = tuple(ordered(draft.findings))
+    return Imported(
+        folder, tuple(files), findings, draft.options, draft.site, records=records, namespace=draft.namespace
+    )
 
 
 def _other_files(folder: Path, draft: Draft) -> list[Path]:

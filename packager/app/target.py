@@ -156,21 +156,26 @@ def open_target(  # noqa: PLR0913 - two of them say who works here, and where
         VerificationError: The overlay includes something from outside of the package.
         RenderError: kubectl cannot render it, or it contains no workload of a known kind.
     """
-    from packager.cluster.manifests import load
-    from packager.package import layout
     from packager.package.opened import opened
-    from packager.verify import rendering
 
     with opened(path) as package:
-        name = chosen_overlays(package, overlay)[0]
-        sources = rendering.read(package, name)
-        kubectl.show([kubectl.program, "kustomize", package.shown(layout.overlay(name))])
-        rendered = rendering.kubectl(package, name, sources, kubectl.program, kubectl.runner)
-        for warning in rendered.warnings:
-            tell(warning)
-        manifests = load(rendered.manifests, f"{path}, {name}", f"{package.name}-{name}")
-        manifests = manifests.about(workload) if workload else manifests
-        yield Target(package, name, manifests, kubectl, sources, person)
+        target = rendered_target(package, chosen_overlays(package, overlay)[0], kubectl, person=person, tell=tell)
+        yield replace(target, manifests=target.manifests.about(workload)) if workload else target
+
+
+def rendered_target(package: Package, overlay: str, kubectl: Kubectl, *, person: str, tell: Tell) -> Target:
+    """Render an overlay of an open package. Takes and raises what `open_target` does."""
+    from packager.cluster.manifests import load
+    from packager.package import layout
+    from packager.verify import rendering
+
+    sources = rendering.read(package, overlay)
+    kubectl.show([kubectl.program, "kustomize", package.shown(layout.overlay(overlay))])
+    rendered = rendering.kubectl(package, overlay, sources, kubectl.program, kubectl.runner)
+    for warning in rendered.warnings:
+        tell(warning)
+    manifests = load(rendered.manifests, f"{package.source}, {overlay}", f"{package.name}-{overlay}")
+    return Target(package, overlay, manifests, kubectl, sources, person)
 
 
 def chosen_overlays(package: Package, overlay: str | None) -> tuple[str, ...]:

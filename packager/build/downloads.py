@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from packager.base import fetch
+from packager.base import fetch, privatefolder
 from packager.base.errors import ToolError, VerificationError, reason
 from packager.package.limits import DEFAULT
 from packager.spec.files import SourceFile
@@ -38,7 +37,7 @@ def fetched(download: Download, cache: Path, progress: Progress) -> tuple[Source
     """
     folder = cache / _FOLDER
     try:
-        _make(folder)
+        privatefolder.make(folder)
         digest = download.sha256
         if digest is None or not _is_whole(folder / digest, digest):
             with _part(folder, digest or "unknown") as part:
@@ -48,19 +47,6 @@ def fetched(download: Download, cache: Path, progress: Progress) -> tuple[Source
         return SourceFile(download.path, file, file.stat().st_size, executable=False), digest
     except OSError as error:
         raise ToolError(f"the cache {folder} cannot be used: {reason(error)}", hint="set XDG_CACHE_HOME") from None
-
-
-def _make(folder: Path) -> None:
-    """Create the cache, which only its owner may change.
-
-    Raises:
-        ToolError: It is a link, or another user's, or others may write to it.
-    """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    info = folder.lstat()
-    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o022:
-        message = f"the cache {folder} must be a folder of yours that only you can write to"
-        raise ToolError(message, hint=f"remove it, or: {shlex.join(['chmod', 'go-w', str(folder)])}")
 
 
 def _is_whole(file: Path, digest: str) -> bool:

@@ -58,6 +58,27 @@ Site = Annotated[
         show_default=False,
     ),
 ]
+_LARGEST_ID = 2**31 - 1  # as ids.LARGEST_ID, whose import `--help` does without
+
+UserId = Annotated[
+    int | None,
+    typer.Option("--uid", metavar="N", min=0, max=_LARGEST_ID, help="The user id to run as.", show_default=False),
+]
+GroupId = Annotated[
+    int | None,
+    typer.Option("--gid", metavar="N", min=0, max=_LARGEST_ID, help="The group id to run as.", show_default=False),
+]
+FsGroup = Annotated[
+    int | None,
+    typer.Option(
+        "--fs-group",
+        metavar="N",
+        min=0,
+        max=_LARGEST_ID,
+        help="The group id that owns volumes.",
+        show_default=False,
+    ),
+]
 
 
 def folders(specs: list[Path]) -> list[Path]:

@@ -12,6 +12,7 @@ import typer
 from packager.base.errors import MlpackError, UsageError
 from packager.cli.arguments import Mode, Precision, RegistryHost, Root, Settings, Site, Specs, With, folders
 from packager.cli.console import Machine, emit_data, emit_json, print_error, progress, say
+from packager.cli.host import cache_folder
 
 
 class Format(StrEnum):
@@ -72,7 +73,7 @@ def build(
         registry=registry,
         components=tuple(components),
         site=tuple(site),
-        cache=_cache(),
+        cache=cache_folder(),
         record=record,
     )
     where = Destination(destination, as_folder=form is Format.dir, force=force, mtime=_source_date_epoch())
@@ -90,12 +91,6 @@ def build(
         if every:
             say(f"{len(outcomes) - len(failures)} built, {len(failures)} failed")
         raise typer.Exit(max(failure.exit_code for failure in failures))
-
-
-def _cache() -> Path:
-    """Return the folder of mlpack's caches; a relative path in XDG_CACHE_HOME does not count (XDG Base Directory)."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (cache if cache.is_absolute() else Path.home() / ".cache") / "mlpack"
 
 
 def _source_date_epoch() -> int:

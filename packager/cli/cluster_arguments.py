@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,6 +78,39 @@ Allow = Annotated[
 Worker = Annotated[
     int | None,
     typer.Option(min=0, metavar="N", help="The worker, or the index of a Job, from 0 on.", show_default=False),
+]
+
+
+class DryRun(StrEnum):
+    """Who judges what would be applied."""
+
+    client = "client"
+    server = "server"
+
+
+class Applied(StrEnum):
+    """How kubectl prints what was applied."""
+
+    json = "json"
+    name = "name"
+    yaml = "yaml"
+
+
+Patience = Annotated[
+    str,
+    typer.Option(
+        metavar="DURATION",
+        help="How long to wait for temporary problems: no free resources, a full quota, no operator.",
+    ),
+]
+DryRunOption = Annotated[
+    DryRun | None, typer.Option("--dry-run", help="Apply nothing; show what would be applied.", show_default=False)
+]
+Verify = Annotated[
+    bool, typer.Option("--verify/--no-verify", help="Apply only the sealed package and permitted edits of it.")
+]
+ForceConflicts = Annotated[
+    bool, typer.Option("--force-conflicts", help="Also set fields that another user has changed.")
 ]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Answer every question with yes.")]
 

@@ -10,10 +10,9 @@ from typing import Annotated
 import typer
 
 from packager.base.errors import MlpackError, UsageError
-from packager.cli.cluster_arguments import PackagePath  # noqa: TC001 - typer reads the annotations
+from packager.cli.arguments import FsGroup, GroupId, UserId  # noqa: TC001 - typer reads the annotations
+from packager.cli.cluster_arguments import PackagePath  # noqa: TC001
 from packager.cli.console import emit, emit_data, say
-
-_LARGEST_ID = 2**31 - 1  # as ids.LARGEST_ID, whose import `--help` does without
 
 
 def register(app: typer.Typer) -> None:
@@ -36,18 +35,9 @@ def configure(
     registry: Annotated[
         str | None, typer.Option(metavar="HOST", help="Where the image is pulled from.", show_default=False)
     ] = None,
-    uid: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, max=_LARGEST_ID, help="The user id to run as.", show_default=False),
-    ] = None,
-    gid: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, max=_LARGEST_ID, help="The group id to run as.", show_default=False),
-    ] = None,
-    fs_group: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, max=_LARGEST_ID, help="The group id that owns volumes.", show_default=False),
-    ] = None,
+    uid: UserId = None,
+    gid: GroupId = None,
+    fs_group: FsGroup = None,
     settings: Annotated[
         list[str],
         typer.Option(

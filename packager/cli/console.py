@@ -139,6 +139,13 @@ def emit_json(value: Any) -> None:
     _write(printable_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
 
 
+def emit_json_line(value: Any) -> None:
+    """Write `value` to stdout as a line of JSON, of which there may be several. Raises as `emit_data` does."""
+    import json
+
+    _write(printable_json(json.dumps(value, ensure_ascii=False)) + "\n")
+
+
 def emit_table(rows: Sequence[Sequence[str]], gap: str = "   ") -> None:
     """Write rows for people to stdout, in columns. Raises as `emit_data` does."""
     cells = [[printable(cell) for cell in row] for row in rows]

@@ -3,50 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.base.errors import TimedOutError, UnansweredError, UsageError
-from packager.cli.asking import has_terminal, limited, require_yes
+from packager.base.errors import TimedOutError, UsageError
+from packager.cli.asking import limited
 from packager.cli.cluster_arguments import (
     Allow,
+    Applied,
     Context,
+    DryRunOption,
+    ForceConflicts,
     Kubeconfig,
     Namespace,
     OverlayOption,
     PackagePath,
+    Patience,
     PodSecurity,
     Program,
     Verbose,
+    Verify,
     Yes,
     kubectl_for,
     seconds,
 )
 from packager.cli.console import emit_data, say
+from packager.cli.existing import delete_existing, warn_of_lost_results
 
 if TYPE_CHECKING:
-    from packager.app.deploy import PreparedDeploy
     from packager.app.target import Target
-    from packager.cluster.deploy import Situation
-
-_MAX_DIFFERENCES = 20
-
-
-class DryRun(StrEnum):
-    """Who judges what would be applied."""
-
-    client = "client"
-    server = "server"
-
-
-class Applied(StrEnum):
-    """How kubectl prints what was applied."""
-
-    json = "json"
-    name = "name"
-    yaml = "yaml"
 
 
 def register(app: typer.Typer) -> None:
@@ -68,28 +54,16 @@ def deploy(
         bool, typer.Option("--replace", help="Delete a finished or different job of the same name first.")
     ] = False,
     yes: Yes = False,
-    dry_run: Annotated[
-        DryRun | None, typer.Option(help="Apply nothing; show what would be applied.", show_default=False)
-    ] = None,
-    force_conflicts: Annotated[
-        bool, typer.Option("--force-conflicts", help="Also set fields that another user has changed.")
-    ] = False,
-    verify: Annotated[
-        bool, typer.Option("--verify/--no-verify", help="Apply only the sealed package and permitted edits of it.")
-    ] = True,
+    dry_run: DryRunOption = None,
+    force_conflicts: ForceConflicts = False,
+    verify: Verify = True,
     allow: Allow = [],  # noqa: B006 - typer copies it
     pod_security: PodSecurity = None,
     timeout: Annotated[
         str | None,
         typer.Option(metavar="DURATION", help="How long to wait at most, such as 90s or 2h.", show_default=False),
     ] = None,
-    patience: Annotated[
-        str,
-        typer.Option(
-            metavar="DURATION",
-            help="How long to wait for temporary problems: no free resources, a full quota, no operator.",
-        ),
-    ] = "10m",
+    patience: Patience = "10m",
     output: Annotated[
         Applied | None, typer.Option("-o", "--output", help="Print what was applied.", show_default=False)
     ] = None,
@@ -120,8 +94,8 @@ def deploy(
             return
         is_applied = False
         try:
-            prepared = _delete_existing(use_case.prepare(target), replace=replace, yes=yes)
-            _warn_of_lost_results(prepared, yes=yes)
+            prepared = delete_existing(use_case.prepare(target), replace=replace, yes=yes)
+            warn_of_lost_results([prepared], yes=yes)
             deployed = use_case.apply(prepared, force_conflicts=force_conflicts)
             is_applied = True
             clock.timeout_error = _not_ended_error(target, timeout)
@@ -153,72 +127,6 @@ def _not_ended_error(target: Target, timeout: str | None) -> TimedOutError:
         f"{target.shown} {what} after {timeout}",
         hint=f"it continues in the cluster; follow it with `{target.command('status')}`",
     )
-
-
-def _delete_existing(prepared: PreparedDeploy, *, replace: bool, yes: bool) -> PreparedDeploy:
-    """Delete the jobs that are in the way, when the user wants it, and return the deploy without them.
-
-    Raises:
-        UnansweredError: The user has not said so, and cannot be asked.
-        MlpackError: The user does not want it.
-    """
-    # What is as the package says is replaced only where nothing else is in the way.
-    blocked = [one.obstacle is not None for one in prepared.per_workload]
-    for one, is_blocked in zip(prepared.per_workload, blocked, strict=True):
-        replaces = replace and (is_blocked or not any(blocked))
-        prepared = prepared.without(one, _delete_existing_workload(one, replace=replaces, yes=yes))
-    return prepared
-
-
-def _delete_existing_workload(prepared: PreparedDeploy, *, replace: bool, yes: bool) -> PreparedDeploy:
-    """Delete the job that is in the way, when the user wants it, and return the deploy without it.
-
-    Raises:
-        UnansweredError: The user has not said so, and cannot be asked.
-        MlpackError: The user does not want it.
-    """
-    from packager.app.deploy import delete_existing
-
-    if prepared.is_new:
-        return prepared
-    if prepared.is_same and not replace:
-        say(f"{prepared.target.shown} already exists and is up to date")
-        return prepared
-    if prepared.is_outdated and not replace:
-        say(f"{prepared.target.shown} already exists with a different spec; the changes can be applied in place")
-        return prepared
-    _list_differences(prepared.situation)
-    if prepared.obstacle is not None and not (replace or yes):
-        unanswered = UnansweredError(
-            f"{prepared.obstacle}; nothing was done", hint="--replace deletes it and deploys it again"
-        )
-        if has_terminal():
-            say(f"{prepared.obstacle}.")
-        require_yes("Delete it and deploy it again?", unanswered=unanswered, declined="nothing was done")
-    say(f"waiting until the earlier {prepared.target.shown} is deleted")
-    return delete_existing(prepared)
-
-
-def _warn_of_lost_results(prepared: PreparedDeploy, *, yes: bool) -> None:
-    """Print that results are lost with the pods, if they are; ask before a first run if there is a terminal.
-
-    Raises:
-        MlpackError: The user wants to keep them.
-    """
-    if (loss := prepared.loss) is None:
-        return
-    say(f"note: {loss}")
-    if prepared.is_new and not yes and has_terminal():
-        unanswered = UnansweredError("nothing was deployed", hint="-y answers yes")
-        require_yes("Deploy it anyway?", unanswered=unanswered, declined="nothing was deployed")
-
-
-def _list_differences(situation: Situation) -> None:
-    """Say in what the job that is there differs from what would be applied."""
-    for subject, difference in situation.differences[:_MAX_DIFFERENCES]:
-        say(f"  {subject}  {difference}")
-    if (more := len(situation.differences) - _MAX_DIFFERENCES) > 0:
-        say(f"  and {more} more difference{'s' if more > 1 else ''}")
 
 
 def _detach(target: Target, *, is_applied: bool) -> None:

@@ -11,9 +11,8 @@ import typer
 from packager.app import operator as use_case
 from packager.base.errors import ClusterError, UnansweredError
 from packager.cli.asking import require_yes
-from packager.cli.cluster_arguments import Context, Kubeconfig, Program, Verbose, Yes, kubectl_for, seconds
+from packager.cli.cluster_arguments import Context, DryRun, Kubeconfig, Program, Verbose, Yes, kubectl_for, seconds
 from packager.cli.console import Machine, emit, emit_json, emit_lines, say
-from packager.cli.deploy import DryRun  # noqa: TC001 - typer reads the annotations
 
 if TYPE_CHECKING:
     from packager.app.operator import OperatorStatus

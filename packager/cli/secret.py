@@ -12,6 +12,7 @@ from packager.base.errors import UnansweredError, UsageError, unreadable
 from packager.cli.asking import ask_hidden, has_terminal
 from packager.cli.cluster_arguments import (
     Context,
+    DryRun,
     Kubeconfig,
     Namespace,
     PackagePath,
@@ -20,7 +21,6 @@ from packager.cli.cluster_arguments import (
     kubectl_for,
 )
 from packager.cli.console import OutputFormat, emit_data, emit_json, say
-from packager.cli.deploy import DryRun  # noqa: TC001 - typer reads the annotations
 
 if TYPE_CHECKING:
     from packager.app.secret import NeededSecret

@@ -28,6 +28,7 @@ VERBS = {
     "configure": Verb("configure", "Set where a package is and which user runs it."),
     "doctor": Verb("doctor", "Find what would make a package fail on this cluster."),
     "deploy": Verb("deploy", "Deploy a package to a cluster and wait until it has ended."),
+    "run": Verb("run", "Run overlays, or tasks of an MLCube, one by one."),
     "status": Verb("status", "Show the state of a deployed package, and the reasons."),
     "logs": Verb("logs", "Print the log of a deployed package, from its first line."),
     "exec": Verb("exec", "Run a command in a pod of a deployed package."),

@@ -85,19 +85,24 @@ def report_end(target: Target, verdict: Verdict) -> None:
         return
     for finding in verdict.findings:
         print_finding(with_logs(target, finding))
+    raise bad_end(target, verdict)
+
+
+def bad_end(target: Target, verdict: Verdict) -> ClusterError:
+    """Return the error that says how it ended, if it has not ended well."""
     if verdict.phase is Phase.FAILED:
-        raise ClusterError(
+        return ClusterError(
             f"{target.shown} has failed: {verdict.summary}", hint=f"the whole log: {target.command('logs')}"
         )
     if verdict.phase is Phase.ABSENT:
-        raise ClusterError(f"{target.shown}: {verdict.summary}", hint=target.command("status"))
+        return ClusterError(f"{target.shown}: {verdict.summary}", hint=target.command("status"))
     reason = next(finding.reason for finding in verdict.findings if finding.blocks)
     if target.manifests.kind.serves:
-        raise ClusterError(
+        return ClusterError(
             f"{target.shown} does not serve what was deployed: {reason}; it was left as it is",
             hint=f"correct it and deploy again, which needs no --replace, or delete it: {target.command('delete')}",
         )
-    raise ClusterError(
+    return ClusterError(
         f"{target.shown} cannot run: {reason}; it was left as it is",
         hint=f"correct it and deploy again (--replace), or delete it: {target.command('delete')}",
     )

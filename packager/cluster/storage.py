@@ -13,20 +13,29 @@ from packager.options import OPTIONS
 
 if TYPE_CHECKING:
     from packager.cluster.manifests import Manifests
+    from packager.kubernetes.objects import Object
 
 
 def lost_with_pods(manifests: Manifests) -> str | None:
     """Return, in a sentence, that the workload's results go with its pods; None when they stay, or there are none."""
     if manifests.kind.serves:
         return None
+    pod_spec = manifests.kind.pod_template(manifests.workload)
     try:
-        output = output_of(manifests.kind.pod_template(manifests.workload), manifests.objects)
+        output = output_of(pod_spec, manifests.objects)
     except ClusterError:
         return None
-    # What a site adds to the workload of a build need not write anything.
-    if output.outlives_pods or (manifests.index and output.volume is None):
+    # What a site adds to the workload of a build need not write anything, and one with claims of its own writes there.
+    if output.outlives_pods or _writes_to_claim(pod_spec) or (manifests.index and output.volume is None):
         return None
     return f"results are lost when the pods are deleted: OUTPUT_DIR is on {output.storage}"
+
+
+def _writes_to_claim(pod_spec: Object) -> bool:
+    """Whether the main container may write to a claim."""
+    claims = {volume["name"] for volume in pod_spec.get("volumes", ()) if "persistentVolumeClaim" in volume}
+    mounts = pod_spec["containers"][0].get("volumeMounts", ())
+    return any(mount["name"] in claims and not mount.get("readOnly") for mount in mounts)
 
 
 def lasting_storage(package: Path | str) -> str:

@@ -48,6 +48,7 @@ class Draft(Value, frozen=True):
         site: Their values.
         source: The imported file, as the user named it.
         kind: What it is: "an MxJob".
+        namespace: The namespace in which it says that it runs; None if it says nothing of it.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Draft(Value, frozen=True):
     site: tuple[tuple[str, str], ...]
     source: str
     kind: str
+    namespace: str | None = None
 
 
 class Sketch:

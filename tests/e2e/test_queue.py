@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests import kinds
 from tests.e2e.faults import Faulty
-from tests.e2e.site import commands
+from tests.e2e.site import MPI_IMAGE, commands
 from tests.e2e.test_jobset import SPEC
 from tests.testbed.operators import QUEUES
 
@@ -108,3 +109,23 @@ def test_a_jobset_is_suspended_until_its_queue_has_room_for_all_its_pods(site: S
     assert deploy.returncode == 0, stderr
     assert "jobset/peers-nodes has succeeded\n" in stderr
     assert [(pod_set["name"], pod_set["count"]) for pod_set in workload(site)["spec"]["podSets"]] == [("node", 2)]
+
+
+def test_a_task_of_a_run_that_is_suspended_for_five_seconds_succeeds(site: Site, queue: str) -> None:
+    """A runner that takes a suspended Job for a failed one would end before the queue has room."""
+    tasks = {"quick": {"entrypoint": "echo done"}, "next": {"entrypoint": "echo done"}}
+    (site.folder / "mlcube.yaml").write_text(json.dumps({"name": "q", "docker": {"image": MPI_IMAGE}, "tasks": tasks}))
+    site.environment["XDG_CACHE_HOME"] = str(site.folder / "cache")
+    argv = ["mlpack", "run", "mlcube.yaml", "--task=quick,next", "--with=queue", f"--site=QUEUE={queue}", "--follow"]
+    with subprocess.Popen(
+        argv, cwd=site.folder, env=site.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as runner:
+        assert workload(site)["spec"]["queueName"] == queue
+        assert site.get("job q-task-quick")["spec"]["suspend"] is True
+        with pytest.raises(subprocess.TimeoutExpired):
+            runner.wait(5)
+        open_queue(site, queue)
+        stdout, stderr = runner.communicate(timeout=120)
+    assert (runner.returncode, stdout) == (0, "done\ndone\n"), stderr
+    assert "suspended, by a queue or a user" in stderr
+    assert stderr.index("job/q-task-quick has succeeded") < stderr.index("job/q-task-next is deployed")

@@ -120,6 +120,18 @@ def test_the_folders_of_all_parameters_are_made_before_a_task(tmp_path: Path) ->
     assert folders == {"one two", "d"}
 
 
+def test_the_order_of_the_chosen_tasks_is_the_sequence(tmp_path: Path) -> None:
+    tasks = {name: {"entrypoint": f"echo {name}"} for name in ("a_b", "c", "d")}
+    path = cube(tmp_path / "cube", tasks=tasks)
+
+    def sequence(*chosen: str) -> Any:
+        models = ModelDestination(tmp_path / "-".join(("models", *chosen)))
+        result = import_mlcube(path, models, choices({"tasks": list(chosen)} if chosen else {}))
+        return yaml.safe_load((result.folder / "spec.yaml").read_text(encoding="utf-8")).get("sequence")
+
+    assert (sequence(), sequence("c"), sequence("d", "a_b"), sequence("c", "c")) == (None, None, ["d", "a-b"], None)
+
+
 def cube(folder: Path, **changes: object) -> Path:
     folder.mkdir(exist_ok=True)
     values = yaml.safe_load(DOCUMENTED) | changes

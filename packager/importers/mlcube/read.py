@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
 from packager.base.errors import UsageError
+from packager.base.names import is_label
 from packager.base.problems import show, similar
 from packager.base.values import Value, replace
 from packager.importers.draft import Draft, Sketch, named, with_option
@@ -73,6 +74,11 @@ class Choices(Value, frozen=True):
     claim: str | None = None
     input_claim: str | None = None
     gpus: int | None = None
+
+
+def overlay_of(task: str) -> str:
+    """Return the name of the overlay that a task becomes."""
+    return named(task, prefix="task").name
 
 
 class CubeParameter(Value, frozen=True):
@@ -146,6 +152,7 @@ def read(path: Path, name: str, choices: Choices) -> Draft:
         tuple(sketch.site.items()),
         name,
         _KIND,
+        reader.namespace,
     )
 
 
@@ -195,6 +202,7 @@ class _CubeImport:
         self.sketch = Sketch()
         self.root = source.root
         self.kinds: dict[str, str] = {}
+        self.namespace: str | None = None
 
     def draft(self) -> Sketch:
         """Fill in the sketch; problems and findings are in the ledger."""
@@ -203,7 +211,7 @@ class _CubeImport:
         self._image(settings.get("image"))
         tasks = self._tasks()
         self._check_choices(tasks)
-        chosen = [tasks[name] for name in self.choices.tasks or tasks if name in tasks]
+        chosen = [tasks[name] for name in dict.fromkeys(self.choices.tasks or tasks) if name in tasks]
         for name, task in tasks.items():
             if task not in chosen:
                 task.entry.leave("is not one of --task")
@@ -269,7 +277,8 @@ class _CubeImport:
                     values[key] = (text, entry)
         if "namespace" in values:
             namespace, entry = values["namespace"]
-            entry.leave("is not in a package", f"mlpack deploy -n {printable(namespace)}")
+            entry.leave("is not in a package", f"mlpack deploy -n {printable(namespace)}; mlpack run uses it")
+            self.namespace = namespace if is_label(namespace) else None
         if singularity := self.root.child("singularity"):
             singularity.leave("is not carried over: Kubernetes runs the image of docker")
         return values
@@ -422,11 +431,8 @@ class _CubeImport:
         claim, origin = self._claim(settings)
         made = {parameter.place.path for task in tasks for parameter in task.parameters if not parameter.is_input}
         self.kinds = {one.place.path: one.kind for task in tasks for one in task.parameters if one.kind}
-        if self.choices.tasks and len(self.choices.tasks) > 1:
-            message = (
-                f"the order {', '.join(self.choices.tasks)} is not carried over: deploy the overlays in this order"
-            )
-            self.ledger.findings.append(self.root.problem(message))
+        if len(chosen) > 1 and self.choices.tasks:
+            self.sketch.put(("sequence",), [task.overlay for task in chosen], ValueOrigin("--task", "--task"))
         seeds: dict[str, CubeParameter] = {}
         for task in chosen:
             overlay: Location = ("overlays", task.overlay)

@@ -1,0 +1,244 @@
+"""Runs overlays of a package one after the other: each is deployed when the one before has reached its goal."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from packager.app.deploy import prepare
+from packager.app.status import status, with_logs
+from packager.app.target import rendered_target
+from packager.base.errors import ClusterError, UnansweredError, UnreachableError, UsageError
+from packager.base.problems import similar
+from packager.cluster.labels import RENDERED
+from packager.kubernetes.objects import annotation
+from packager.kubernetes.verdict import Phase
+from packager.package.opened import opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from packager.app.deploy import PreparedDeploy
+    from packager.app.progress import Tell
+    from packager.app.runnable import Runnable
+    from packager.app.target import Target
+    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.verdict import Finding, Verdict
+    from packager.package.opened import Package
+
+NOT_RUN = "not run"
+"""The phase of a task that has not been started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task, and what an earlier run has left of it.
+
+    Attributes:
+        target: Its overlay, and the cluster.
+        prepared: What exists in the cluster under its names.
+        verdicts: What became of each of its workloads, if this very build of them has been deployed; else nothing.
+    """
+
+    target: Target
+    prepared: PreparedDeploy
+    verdicts: tuple[Verdict, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the task: that of its overlay."""
+        return self.target.overlay
+
+    @property
+    def obstacles(self) -> tuple[str, ...]:
+        """The sentences that say which workloads have to be deleted first."""
+        return tuple(one.obstacle for one in self.prepared.per_workload if one.obstacle is not None)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether this very build has succeeded already, or serves."""
+        return bool(self.verdicts) and all(verdict.phase.is_good for verdict in self.verdicts)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether this very build, deployed by the same user, has failed."""
+        is_own = self.prepared.situation.deployed_by == self.target.person
+        return is_own and any(verdict.phase is Phase.FAILED for verdict in self.verdicts)
+
+    @property
+    def other_build(self) -> str | None:
+        """A sentence that says that something else has the name of its workload; None if nothing has."""
+        if self.prepared.is_new or self.verdicts:
+            return None
+        by = self.prepared.situation.deployed_by
+        origin = f"deployed by {by}" if by else "not deployed by mlpack"
+        return f"{self.target.shown} exists, but is not of this build ({origin}), so {self.name} is not skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What became of a task.
+
+    Attributes:
+        target: Its overlay.
+        phase: The phase of its workload, or NOT_RUN.
+        summary: The same in a few words.
+        findings: The reasons.
+        started: When it was deployed; None if this run has not deployed it.
+        ended: When its end was seen.
+        verdicts: Each workload with its verdict, for a person.
+        is_skipped: Whether it had succeeded before.
+        error: Why it could not be run, or counts as failed; None if it has reached its goal or was not run.
+    """
+
+    target: Target
+    phase: str
+    summary: str
+    findings: tuple[Finding, ...] = ()
+    started: datetime | None = None
+    ended: datetime | None = None
+    verdicts: tuple[tuple[Target, Verdict], ...] = ()
+    is_skipped: bool = False
+    error: ClusterError | UnansweredError | None = None
+
+    @property
+    def task(self) -> str:
+        """The name of the task."""
+        return self.target.overlay
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it has reached its goal."""
+        return self.phase in (Phase.SUCCEEDED, Phase.SERVING)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it was started, or should have been, and has not reached its goal."""
+        return not self.is_good and self.phase != NOT_RUN
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the result for `-o json`."""
+        return {
+            "task": self.task,
+            "workload": self.target.shown_all,
+            "phase": str(self.phase),
+            "summary": self.summary,
+            "skipped": self.is_skipped,
+            "findings": [finding.as_json() for finding in self.findings],
+            "started": _time(self.started),
+            "ended": _time(self.ended),
+        }
+
+
+class Execute(Protocol):
+    """Deploys a task, and follows it to its end."""
+
+    def __call__(self, task: Task, /) -> tuple[tuple[Target, Verdict], ...]:
+        """Return the verdict on each workload; if one went wrong, on that one only.
+
+        Raises:
+            ClusterError: It cannot be deployed, or the cluster does not answer.
+            UnansweredError: Something is in the way, and there is no terminal to ask on.
+        """
+
+
+@contextmanager
+def open_tasks(
+    runnable: Runnable, names: Sequence[str] | None, kubectl: Kubectl, *, person: str, tell: Tell
+) -> Iterator[tuple[Target, ...]]:
+    """Open a package, and render the overlays that are to run, in order.
+
+    Args:
+        runnable: The package.
+        names: The overlays, or the tasks of an MLCube; None for the package's sequence, or else its default overlay.
+        kubectl: Renders the overlays, and talks to the cluster.
+        person: The user: user@machine.
+        tell: Receives the warnings of kubectl.
+
+    Raises:
+        UsageError: The package does not have one of them, one of them is to run twice, or a cube has several.
+        VerificationError, RenderError: As `packager.app.target.open_target`.
+    """
+    with opened(runnable.package) as package:
+        overlays = _chosen(package, runnable, names)
+        yield tuple(rendered_target(package, name, kubectl, person=person, tell=tell) for name in overlays)
+
+
+def _chosen(package: Package, runnable: Runnable, names: Sequence[str] | None) -> tuple[str, ...]:
+    if not package.overlays:
+        raise UsageError(f"{runnable.source} has no overlays")
+    listed = ", ".join(package.overlays)
+    if names is None and runnable.is_cube and not package.sequence and len(package.overlays) > 1:
+        raise UsageError(f"{runnable.source} has several tasks: {listed}", hint="--task A,B runs A, and then B")
+    overlays = [runnable.overlay(name, package.overlays) for name in names or ()]
+    overlays = overlays or list(package.sequence or package.overlays[:1])
+    for index, name in enumerate(overlays):
+        if name not in package.overlays:
+            message = f"{runnable.source} has no task {name!r}; it has: {listed}"
+            raise UsageError(message, hint=similar(name, package.overlays))
+        if name in overlays[:index]:
+            raise UsageError(f"the task {name!r} is listed twice", hint="run it again when it has ended")
+    return tuple(overlays)
+
+
+def task(target: Target) -> Task:
+    """Find what an earlier run has left of a task.
+
+    Raises:
+        ClusterError: The cluster does not answer, or an object of another owner has the name of one of the task's.
+    """
+    prepared = prepare(target)
+    per_workload = prepared.per_workload
+    live = [one.situation.live for one in per_workload]
+    if any(item is None or annotation(item, RENDERED) != target.manifests.digest for item in live):
+        return Task(target, prepared)
+    return Task(target, prepared, tuple(status(one.target).verdict for one in per_workload))
+
+
+def run(
+    all_targets: Sequence[Target], execute: Execute, *, resume: bool = False, keep_going: bool = False
+) -> Iterator[TaskResult]:
+    """Run tasks one after the other, and yield what became of each.
+
+    Args:
+        all_targets: Their overlays, in order.
+        execute: Deploys one, and follows it.
+        resume: Whether those are skipped that have succeeded already with the same build.
+        keep_going: Whether the others are run after one has failed.
+
+    Raises:
+        UnreachableError: The cluster does not answer.
+        TimedOutError: The time is up.
+    """
+    is_stopped = False
+    for target in all_targets:
+        if is_stopped:
+            yield TaskResult(target, NOT_RUN, "a task before it has failed")
+            continue
+        result = _run(target, execute, resume=resume)
+        yield result
+        is_stopped = result.has_failed and not keep_going
+
+
+def _run(target: Target, execute: Execute, *, resume: bool) -> TaskResult:
+    now = target.kubectl.runner.now
+    started = now()
+    try:
+        current = task(target)
+        if resume and current.is_done:
+            first = current.verdicts[0]
+            return TaskResult(target, first.phase, first.summary, first.findings, is_skipped=True)
+        verdicts = execute(current)
+    except UnreachableError:
+        raise
+    except (ClusterError, UnansweredError) as error:
+        return TaskResult(target, Phase.FAILED, str(error), started=started, ended=now(), error=error)
+    one, verdict = verdicts[0]
+    findings = verdict.findings if verdict.phase.is_good else tuple(with_logs(one, item) for item in verdict.findings)
+    return TaskResult(target, verdict.phase, verdict.summary, findings, started, now(), verdicts)
+
+
+def _time(moment: datetime | None) -> str | None:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ") if moment else None

@@ -1,0 +1,223 @@
+"""Finds the package that `mlpack run` runs: it is given one, or builds one from an MLCube or a spec.
+
+A built package is kept in the cache, under the path of what it was built from: so there is a package for `mlpack logs`
+and the other commands, and the next run replaces it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+from packager.base import paths, privatefolder, workfolder
+from packager.base.errors import MlpackError, ToolError, UsageError, reason
+from packager.package.layout import INVENTORY, SPEC
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from packager.app.importing import Imported
+    from packager.app.progress import Progress, Tell
+
+_CUBE = "mlcube.yaml"
+_FOLDER = "runs"
+
+
+@dataclass(frozen=True, slots=True)
+class CubeOptions:
+    """The options that are for an MLCube only; see `packager.importers.mlcube.Choices`."""
+
+    settings: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    image: str | None = None
+    claim: str | None = None
+    input_claim: str | None = None
+    gpus: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
+    """The options of a build (`packager.app.build.BuildRequest`), and the ids of the user that the package names."""
+
+    precision: str | None = None
+    mode: str | None = None
+    settings: tuple[str, ...] = ()
+    components: tuple[str, ...] = ()
+    site: tuple[str, ...] = ()
+    uid: int | None = None
+    gid: int | None = None
+    fs_group: int | None = None
+
+
+_CUBE_FLAGS = ("-P", "--param", "--image", "--claim", "--input-claim", "--gpus")
+_BUILD_FLAGS = ("--precision", "--mode", "--set", "--with", "--site", "--uid", "--gid", "--fs-group")
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What is to run.
+
+    Attributes:
+        path: A package, an MLCube or a model: a folder, or a file.
+        cube: Options for an MLCube.
+        build: Options for a build.
+        cache: The folder of mlpack's caches.
+    """
+
+    path: Path
+    cube: CubeOptions
+    build: BuildOptions
+    cache: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Runnable:
+    """A package that can be run.
+
+    Attributes:
+        source: What the user has named: the package, or what it was built from.
+        package: The package.
+        is_cube: Whether it was built from an MLCube.
+        namespace: The namespace in which the cube says that it runs; None if nothing says so.
+    """
+
+    source: Path
+    package: Path
+    is_cube: bool = False
+    namespace: str | None = None
+
+    def overlay(self, task: str, overlays: Sequence[str]) -> str:
+        """Return the overlay of a task: an overlay's own name, or the name that the task has in an MLCube."""
+        if not self.is_cube or task in overlays:
+            return task
+        from packager.importers.mlcube import overlay_of
+
+        return overlay_of(task)
+
+
+def runnable(request: RunRequest, *, tell: Tell, progress: Progress) -> Runnable:
+    """Return the package that is to run; it is built from an MLCube or a spec, if it is one of these.
+
+    Args:
+        request: What it is.
+        tell: Takes what of a cube is not carried over, and the notes of a build.
+        progress: Shows the progress of a build.
+
+    Raises:
+        UsageError: There is nothing, or an option is for something else than what is there.
+        SpecError: The cube or the spec is not valid.
+        ToolError: The package cannot be built.
+    """
+    path = request.path
+    if not paths.exists(path):
+        raise UsageError(f"there is no {path}")
+    if _is_cube(path):
+        return _of_cube(request, tell, progress)
+    _refuse(_given(request.cube, _CUBE_FLAGS), f"{path} is not an MLCube")
+    if spec := _spec(path):
+        return Runnable(path, _built(request, spec, request.build, tell, progress))
+    _refuse(_given(request.build, _BUILD_FLAGS), f"{path} is a package, which is built already")
+    return Runnable(path, path)
+
+
+def _of_cube(request: RunRequest, tell: Tell, progress: Progress) -> Runnable:
+    with workfolder.temporary() as work:
+        imported = _imported(request.path, work, request.cube, tell)
+        spec = imported.folder / SPEC
+        try:
+            package = _built(request, spec, _with_options(imported, request.build), tell, progress)
+        except MlpackError as error:
+            raise _named(error, spec, request.path) from None
+    return Runnable(request.path, package, is_cube=True, namespace=imported.namespace)
+
+
+def _is_cube(path: Path) -> bool:
+    """Whether there is an MLCube: a folder with its file, or that file, which may have any name of a YAML file."""
+    if paths.is_folder(path):
+        return not paths.exists(path / INVENTORY) and paths.exists(path / _CUBE)
+    return path.suffix in (".yaml", ".yml") and path.name != SPEC
+
+
+def _spec(path: Path) -> Path | None:
+    """Return the spec of a model; None if there is none."""
+    if paths.is_folder(path):
+        return path / SPEC if paths.exists(path / SPEC) and not paths.exists(path / INVENTORY) else None
+    return path if path.name == SPEC else None
+
+
+def _given(options: CubeOptions | BuildOptions, flags: tuple[str, ...]) -> list[str]:
+    """Return the flags of the options that are set."""
+    values = [getattr(options, field.name) for field in fields(options)]
+    return [flag for flag, value in zip(flags, values, strict=True) if value not in (None, ())]
+
+
+def _refuse(flags: list[str], why: str) -> None:
+    if flags:
+        raise UsageError(f"{', '.join(flags)}: {why}")
+
+
+def _imported(path: Path, work: Path, options: CubeOptions, tell: Tell) -> Imported:
+    from packager.app.importing import ModelDestination, import_mlcube, mlcube_choices
+
+    choices = {field.name: getattr(options, field.name) for field in fields(options)}
+    imported = import_mlcube(path, ModelDestination(work), mlcube_choices(**choices))
+    for finding in imported.findings:
+        tell(str(finding))
+    return imported
+
+
+def _with_options(imported: Imported, build: BuildOptions) -> BuildOptions:
+    """Return the options of a build with those that a cube needs; what the user has set comes first."""
+    given = {entry.partition("=")[0] for entry in build.site}
+    site = tuple(f"{key}={value}" for key, value in imported.site if key not in given)
+    components = tuple(dict.fromkeys((*imported.options, *build.components)))
+    return replace(build, components=components, site=(*site, *build.site))
+
+
+def _built(request: RunRequest, spec: Path, build: BuildOptions, tell: Tell, progress: Progress) -> Path:
+    """Build the package of a spec into the cache, in place of that of an earlier run of the same path."""
+    from packager.app.build import BuildRequest, Built, Destination
+    from packager.app.build import build as build_packages
+
+    source = str(request.path.resolve()).encode(errors="surrogateescape")
+    folder = request.cache / _FOLDER / hashlib.sha256(source).hexdigest()[:16]
+    try:
+        privatefolder.make(folder)
+    except OSError as error:
+        raise ToolError(f"the cache {folder} cannot be used: {reason(error)}", hint="set XDG_CACHE_HOME") from None
+    packages = BuildRequest(
+        str(spec),
+        (),
+        build.precision,
+        build.mode,
+        settings=build.settings,
+        components=build.components,
+        site=build.site,
+        cache=request.cache,
+    )
+    (outcome,) = build_packages(packages, Destination(folder, force=True), tell=tell, progress=progress)
+    if not isinstance(outcome, Built):
+        raise outcome
+    if (build.uid, build.gid, build.fs_group) != (None, None, None):
+        _set_ids(outcome.path, build, tell)
+    return outcome.path
+
+
+def _set_ids(package: Path, build: BuildOptions, tell: Tell) -> None:
+    """Let the package run as another user, as `mlpack configure` does."""
+    from packager.app import configure
+
+    answers = configure.Answers(uid=build.uid, gid=build.gid, fs_group=build.fs_group)
+    with configure.prepared(package, None, answers, ask=lambda *_: answers, destination=package) as edits:
+        for _ in configure.write(edits, destination=package, force=True, tell=tell):
+            pass
+
+
+def _named(error: MlpackError, spec: Path, cube: Path) -> MlpackError:
+    """Return an error of the spec that was made of a cube, without the temporary folder of that."""
+    shown = f"the spec of {cube}"
+    problems = [replace(problem, file=problem.file.replace(str(spec), shown)) for problem in error.problems]
+    hint = error.hint or f"`mlpack import mlcube {paths.argument(cube)}` shows this spec"
+    return type(error)(str(error).replace(str(spec), shown), hint=hint, problems=problems)

@@ -1,0 +1,222 @@
+"""`mlpack run`: runs overlays of a package one after the other, and stops at the first that fails."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated
+
+import typer
+
+from packager.base.errors import TimedOutError, UsageError
+from packager.cli.arguments import (  # noqa: TC001 - as above
+    FsGroup,
+    GroupId,
+    Mode,
+    Precision,
+    Settings,
+    Site,
+    UserId,
+    With,
+)
+from packager.cli.asking import limited
+from packager.cli.cluster_arguments import (
+    Allow,
+    Applied,
+    Context,
+    DryRunOption,
+    ForceConflicts,
+    Kubeconfig,
+    Namespace,
+    Patience,
+    PodSecurity,
+    Program,
+    Verbose,
+    Verify,
+    Yes,
+    kubectl_for,
+    seconds,
+)
+from packager.cli.console import emit_data, progress, say
+from packager.cli.host import cache_folder, host
+from packager.cli.running import RunSession
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to `app`."""
+    app.command()(run)
+
+
+def run(
+    ctx: typer.Context,
+    target: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TARGET", help="A package, an MLCube or a model: a folder or a file.", show_default=False
+        ),
+    ],
+    task: Annotated[
+        str | None,
+        typer.Option(
+            "--task",
+            metavar="A,B",
+            help="The overlays to run, in this order; by default the package's sequence, else its default overlay.",
+            show_default=False,
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Skip what has succeeded already with the same build.")
+    ] = False,
+    keep_going: Annotated[bool, typer.Option("--keep-going", help="Go on after a task has failed.")] = False,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    kubectl: Program = "kubectl",
+    follow: Annotated[bool, typer.Option("--follow", help="Print the logs to stdout while the tasks run.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Delete finished or different jobs of the same names first.")
+    ] = False,
+    yes: Yes = False,
+    dry_run: DryRunOption = None,
+    force_conflicts: ForceConflicts = False,
+    verify: Verify = True,
+    allow: Allow = [],  # noqa: B006 - typer copies it
+    pod_security: PodSecurity = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="How long all of it may take, such as 90s or 2h.", show_default=False),
+    ] = None,
+    patience: Patience = "10m",
+    output: Annotated[
+        Applied | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="json: a line for each task, at its end. name, yaml: what was applied.",
+            show_default=False,
+        ),
+    ] = None,
+    precision: Precision = None,
+    mode: Mode = None,
+    settings: Settings = [],  # noqa: B006
+    components: With = [],  # noqa: B006
+    site: Site = [],  # noqa: B006
+    uid: UserId = None,
+    gid: GroupId = None,
+    fs_group: FsGroup = None,
+    cube_settings: Annotated[
+        list[str],
+        typer.Option("-P", metavar="KEY=VALUE", help="Set a key of the MLCube. Repeatable.", show_default=False),
+    ] = [],  # noqa: B006
+    parameters: Annotated[
+        list[str],
+        typer.Option(
+            "--param",
+            metavar="[TASK.]NAME=PATH",
+            help="Another path of a parameter of the MLCube. Repeatable.",
+            show_default=False,
+        ),
+    ] = [],  # noqa: B006
+    image: Annotated[
+        str | None, typer.Option(metavar="REF", help="The image instead of the MLCube's own.", show_default=False)
+    ] = None,
+    claim: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The claim of the MLCube's workspace.", show_default=False)
+    ] = None,
+    input_claim: Annotated[
+        str | None,
+        typer.Option(
+            "--input-claim", metavar="NAME", help="The claim of inputs that no task writes.", show_default=False
+        ),
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="How many GPUs the MLCube gets.", show_default=False)
+    ] = None,
+    verbose: Verbose = False,
+) -> None:
+    """Run overlays of a package one after the other, or tasks of an MLCube.
+
+    Each starts when the one before has succeeded, or serves. Exit code 0 when all have, 7 when one has failed or cannot
+    run, 8 after --timeout. Ctrl-C leaves the current one running.
+    """
+    from packager.app import deploy as deploying
+    from packager.app import run as use_case
+    from packager.app.runnable import BuildOptions, CubeOptions, RunRequest, runnable
+    from packager.app.verify import allowed_kinds, level
+
+    limit = seconds(timeout) if timeout else None
+    longest = seconds(patience)
+    if follow and output:
+        raise UsageError("--follow and --output cannot be combined")
+    names = _names(task)
+    cube = CubeOptions(tuple(cube_settings), tuple(parameters), image, claim, input_claim, gpus)
+    build = BuildOptions(precision, mode, tuple(settings), tuple(components), tuple(site), uid, gid, fs_group)
+    timeout_error = TimedOutError(f"no task of {target} was started within {timeout}")
+    with limited(limit, timeout_error) as clock:
+        package = runnable(RunRequest(target, cube, build, cache_folder()), tell=say, progress=progress)
+        if package.namespace and namespace is None:
+            say(f"namespace {package.namespace}, as the cube says; -n names another one")
+        to_cluster = kubectl_for(ctx, kubectl, namespace or package.namespace, context, kubeconfig, verbose=verbose)
+        deadline = to_cluster.within(limit).deadline
+        with use_case.open_tasks(package, names, to_cluster, person=host(ctx).person, tell=say) as targets:
+            if verify:
+                for one in targets:
+                    deploying.check(one, allowed_kinds(allow), level(pod_security))
+            if dry_run:
+                for one in targets:
+                    emit_data(deploying.dry_run(one, dry_run, force_conflicts=force_conflicts, form=output))
+                return
+            again = [*_again(ctx, target), *(["--task", ",".join(one.overlay for one in targets)] if names else [])]
+            session = RunSession(
+                again=shlex.join([*again, "--resume"]),
+                is_cube=package.is_cube,
+                limit=clock,
+                timeout=timeout,
+                seconds=limit,
+                deadline=deadline,
+                patience=longest,
+                output=output,
+                follow_log=follow,
+                replace=replace,
+                yes=yes,
+                resume=resume,
+                keep_going=keep_going,
+                force_conflicts=force_conflicts,
+            )
+            session.ask([use_case.task(one) for one in targets])
+            session.run(targets)
+
+
+def _names(text: str | None) -> list[str] | None:
+    """Return the tasks that the user names.
+
+    Raises:
+        UsageError: A name is empty.
+    """
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise UsageError(f"--task {text}: expected names with ',' between them")
+    return names
+
+
+_NOT_AGAIN = ("target", "task", "resume", "replace", "yes", "timeout", "output", "follow", "verbose", "dry_run")
+
+
+def _again(ctx: typer.Context, target: Path) -> list[str]:
+    """Return the command line that runs the same again, without its tasks and what is only about this run."""
+    from packager.base.paths import argument
+
+    words = ["mlpack", "run", argument(target)]
+    for option in ctx.command.params:
+        value = ctx.params.get(option.name or "")
+        if option.name in _NOT_AGAIN or value is None or value == option.get_default(ctx):
+            continue
+        if isinstance(value, bool):
+            words.append((option.opts if value else option.secondary_opts)[0])
+            continue
+        flag = max(option.opts, key=len)
+        for item in value if isinstance(value, list | tuple) else [value]:
+            words += [flag, str(item)]
+    return words

@@ -1,0 +1,210 @@
+"""Runs tasks one after the other, shows what becomes of them, and turns the results into messages and an exit code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from packager.app import deploy
+from packager.app import run as use_case
+from packager.base.errors import ClusterError, MlpackError, TimedOutError, UnansweredError
+from packager.cli.asking import has_terminal, require_yes
+from packager.cli.cluster_arguments import Applied
+from packager.cli.console import emit_data, emit_json_line, print_error, say
+from packager.cli.existing import delete_existing, warn_of_lost_results
+from packager.cli.watching import bad_end, print_finding, watch_and_show
+from packager.kubernetes.verdict import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from packager.app.run import Task, TaskResult
+    from packager.app.target import Target
+    from packager.cli.asking import Limit
+    from packager.kubernetes.verdict import Verdict
+
+
+@dataclass
+class RunSession:
+    """One call of `mlpack run`.
+
+    Attributes:
+        again: The command line that goes on after it.
+        is_cube: Whether the tasks are those of an MLCube.
+        limit: What is said when the time is up.
+        timeout: How long all of it may take, as the user has written it; None for as long as it takes.
+        seconds: The same in seconds.
+        deadline: When that is over, by the runner's clock.
+        patience: See `packager.app.follow`.
+        output: What is printed to stdout; None for nothing.
+        follow_log: Whether the logs go to stdout.
+        replace: Whether what is in the way is deleted.
+        yes: Whether every question is answered with yes.
+        resume: Whether what has succeeded is skipped.
+        keep_going: Whether the others are run after one has failed.
+        force_conflicts: Whether fields that others have set are taken over.
+        targets: The tasks, in order.
+    """
+
+    again: str
+    is_cube: bool
+    limit: Limit
+    timeout: str | None
+    seconds: float | None
+    deadline: float | None
+    patience: float
+    output: Applied | None
+    follow_log: bool
+    replace: bool
+    yes: bool
+    resume: bool
+    keep_going: bool
+    force_conflicts: bool
+    targets: Sequence[Target] = ()
+    _current: Target | None = None
+    _is_applied: bool = False
+    _may_delete: set[str] = field(default_factory=set)
+
+    def ask(self, tasks: Sequence[Task]) -> None:
+        """Ask what has to be asked about all tasks, before the first one starts.
+
+        Raises:
+            UnansweredError: Something is in the way, and there is no terminal to ask on.
+            MlpackError: The user does not want it.
+        """
+        to_run = [task for task in tasks if not (self.resume and task.is_done)]
+        for task in to_run if self.resume else ():
+            if task.other_build:
+                say(task.other_build)
+        open_questions = [task for task in to_run if not (self.resume and task.has_failed)]
+        obstacles = [sentence for task in open_questions for sentence in task.obstacles]
+        if obstacles and not (self.replace or self.yes):
+            what = "it" if len(obstacles) == 1 else "them"
+            skipping = "" if self.resume else "; --resume skips what has succeeded with this build"
+            unanswered = UnansweredError(
+                f"{'; '.join(obstacles)}; nothing was done", hint=f"--replace deletes {what} and runs again{skipping}"
+            )
+            if has_terminal():
+                for sentence in obstacles:
+                    say(f"{sentence}.")
+            require_yes(f"Delete {what} and run again?", unanswered=unanswered, declined="nothing was done")
+        self._may_delete = {task.name for task in to_run if task.obstacles}
+        if not self.is_cube:  # whose tasks write to claims alone
+            warn_of_lost_results([task.prepared for task in to_run], yes=self.yes)
+
+    def run(self, targets: Sequence[Target]) -> None:
+        """Run the tasks, and print what becomes of each.
+
+        Raises:
+            ClusterError: One has failed, or cannot be run.
+            TimedOutError: The time is up.
+        """
+        self.targets = targets
+        results: list[TaskResult] = []
+        try:
+            for result in use_case.run(targets, self._execute, resume=self.resume, keep_going=self.keep_going):
+                self._report(result, results)
+                results.append(result)
+            self._raise_failure(results)
+        except MlpackError as error:
+            self._add_rest(error, results)
+            if self.output is Applied.json:
+                emit_json_line({"error": error.as_json()})
+            raise
+        except Exception:
+            raise
+        except BaseException:  # Ctrl-C
+            self._detach(results)
+            raise
+
+    def _execute(self, task: Task) -> tuple[tuple[Target, Verdict], ...]:
+        """Deploy a task, and follow it to its end; see `packager.app.run.Execute`."""
+        self._current = target = task.target
+        self._is_applied = False
+        say(f"{task.name} ({self.targets.index(target) + 1} of {len(self.targets)}): {target.shown_all}")
+        what = "does not serve" if target.manifests.kind.serves else "has not ended"
+        self.limit.timeout_error = TimedOutError(f"{target.shown} {what} after {self.timeout}")
+        may_delete = self.yes or task.name in self._may_delete
+        prepared = delete_existing(task.prepared, replace=self.replace, yes=may_delete)
+        deployed = deploy.apply(prepared, force_conflicts=self.force_conflicts)
+        self._is_applied = True
+        if self.output is Applied.yaml and target is not self.targets[0]:
+            emit_data("---")
+        if self.output in (Applied.name, Applied.yaml):
+            emit_data(deploy.printed(target, self.output))
+        for removed in deployed.removed:
+            say(f"{removed} is deleted: the overlay does not contain it any more")
+        verb = "is" if len(target.per_workload) == 1 else "are"
+        say(f"{deployed.workload} {verb} deployed in the namespace {deployed.namespace}")
+        return watch_and_show(
+            replace(target, kubectl=replace(target.kubectl, deadline=self.deadline)),
+            rendered=target.manifests.digest,
+            timeout=self.seconds,
+            patience=self.patience,
+            follow_log=self.follow_log,
+        )
+
+    def _report(self, result: TaskResult, before: Sequence[TaskResult]) -> None:
+        """Print what became of a task; the error that ends the run is printed at its end."""
+        if self.output is Applied.json:
+            emit_json_line(result.as_json())
+        if result.is_skipped:
+            what = "serves" if result.phase is Phase.SERVING else "has succeeded"
+            say(f"{result.task} is skipped: {result.target.shown_all} {what} already with this build")
+            if later := [other.task for other in before if other.started]:
+                say(f"note: {', '.join(later)} ran after that; --replace without --resume runs {result.task} again")
+            return
+        for finding in result.findings:
+            print_finding(finding)
+        for one, verdict in result.verdicts if result.is_good else ():
+            say(f"{one.shown} serves: {verdict.summary}" if one.manifests.kind.serves else f"{one.shown} has succeeded")
+            say(f"  its log: {one.command('logs')}")
+        if self.keep_going and result.has_failed:
+            print_error(_error(result))
+
+    def _raise_failure(self, results: Sequence[TaskResult]) -> None:
+        """Raise the error that says which tasks have failed; nothing happens if none has."""
+        failed = [result for result in results if result.has_failed]
+        if not failed:
+            return
+        if not self.keep_going:
+            raise _error(failed[0])
+        have = "has" if len(failed) == 1 else "have"
+        names = ", ".join(result.task for result in failed)
+        raise ClusterError(f"{len(failed)} of {len(results)} tasks {have} failed: {names}")
+
+    def _add_rest(self, error: MlpackError, results: Sequence[TaskResult]) -> None:
+        """Add to an error what was not run, and how to go on."""
+        if rest := self._rest(results):
+            error.args = (f"{error}; not run: {', '.join(rest)}",)
+        error.hint = "; ".join(part for part in (error.hint, f"go on with: {self.again}") if part)
+
+    def _rest(self, results: Sequence[TaskResult]) -> list[str]:
+        """Return the tasks that have not been started."""
+        started = {result.task for result in results if result.phase != use_case.NOT_RUN}
+        return [one.overlay for one in self.targets if one.overlay not in started and one is not self._current]
+
+    def _detach(self, results: Sequence[TaskResult]) -> None:
+        target = self._current
+        if target is None:
+            return
+        say("")
+        rest = self._rest(results)
+        if any(result.target is target for result in results):
+            say("stopped between two tasks")
+        elif self._is_applied:
+            say(f"detached; {target.shown_all} continues in the cluster")
+        else:
+            say(f"stopped before {target.shown_all} was known to be fully applied")
+        if rest:
+            say(f"  not run:    {', '.join(rest)}")
+        say(f"  go on:      {self.again}")
+        say(f"  look at it: {target.command('status')}")
+        say(f"  delete it:  {target.command('delete')}")
+
+
+def _error(result: TaskResult) -> ClusterError:
+    """Return the error of a task that has failed."""
+    if result.error is not None:
+        return ClusterError(f"{result.task}: {result.error}", hint=result.error.hint)
+    return bad_end(*result.verdicts[0])

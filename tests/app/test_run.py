@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.app.deploy import apply, delete_existing
+from packager.app.follow import follow, verdicts
+from packager.app.run import NOT_RUN, open_tasks, run, task
+from packager.app.runnable import Runnable
+from packager.base.errors import UnansweredError, UnreachableError, UsageError
+from packager.kubectl.client import Kubectl
+from packager.kubernetes.verdict import Phase
+from tests.life import JOB, POD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from packager.app.run import Task
+    from packager.app.target import Target
+    from tests.life import Life
+
+SINGLE, MULTI = "single-node", "multi-node"
+
+
+@pytest.fixture
+def targets(life: Life, tmp_path: Path) -> Iterator[tuple[Target, ...]]:
+    """First the Pod, then the MPIJob of hello-mpi."""
+    with opened(life, tmp_path / "hello-mpi", [SINGLE, MULTI]) as tasks:
+        yield tasks
+
+
+@contextmanager
+def opened(life: Life, package: Path, names: Sequence[str] | None, **runnable: Any) -> Iterator[tuple[Target, ...]]:
+    kubectl = Kubectl(namespace="team", runner=life)
+    found = Runnable(package, package, **runnable)
+    with open_tasks(found, names, kubectl, person="ann@desk", tell=pytest.fail) as tasks:
+        yield tasks
+
+
+def execute(current: Task) -> Any:
+    apply(delete_existing(current.prepared) if current.obstacles else current.prepared)
+    *_, last = follow(current.target)
+    return verdicts(current.target, last)
+
+
+def test_each_starts_when_the_one_before_has_succeeded(targets: tuple[Target, ...], life: Life) -> None:
+    seen = []
+
+    def end() -> None:
+        seen.append([item["kind"] for item in life.objects if item["kind"] in ("Pod", "MPIJob")])
+        life.end_pod()
+
+    life.moments = [end, life.start, life.end]
+    results = list(run(targets, execute))
+    assert [(result.task, result.phase) for result in results] == [(SINGLE, "succeeded"), (MULTI, "succeeded")]
+    assert seen == [["Pod"]]
+    answer = results[1].as_json()
+    assert answer["started"] <= answer["ended"]
+    assert {**answer, "started": None, "ended": None} == {
+        "task": MULTI,
+        "workload": f"mpijob/{JOB}",
+        "phase": "succeeded",
+        "summary": answer["summary"],
+        "skipped": False,
+        "findings": [],
+        "started": None,
+        "ended": None,
+    }
+
+
+@pytest.mark.parametrize("keep_going", [False, True])
+def test_nothing_is_started_after_a_failure_unless_somebody_wants_it(
+    targets: tuple[Target, ...], life: Life, *, keep_going: bool
+) -> None:
+    life.moments = [lambda: life.end_pod("Failed"), life.start, life.end]
+    first, second = run(targets, execute, keep_going=keep_going)
+    assert (first.phase, first.has_failed, first.findings[0].reason) == ("failed", True, "Error")
+    assert (second.phase, second.has_failed) == ("succeeded" if keep_going else NOT_RUN, False)
+    assert any(item["kind"] == "MPIJob" for item in life.objects) is keep_going
+    assert keep_going or (second.as_json()["phase"], second.as_json()["started"]) == ("not run", None)
+
+
+def test_what_has_succeeded_with_this_build_is_skipped(targets: tuple[Target, ...], life: Life) -> None:
+    life.moments = [life.end_pod, life.start, lambda: life.end("Failed", message="no")]
+    assert [result.phase for result in run(targets, execute)] == ["succeeded", "failed"]
+    calls = len(life.calls)
+    first, second = map(task, targets)
+    assert (first.is_done, first.has_failed, second.is_done, second.has_failed) == (True, False, False, True)
+    life.moments = [lambda: None, lambda: None, lambda: None, life.start, life.end]
+    first_result, second_result = run(targets, execute, resume=True)
+    assert (first_result.is_skipped, first_result.phase, first_result.started) == (True, Phase.SUCCEEDED, None)
+    assert (second_result.is_skipped, second_result.phase) == (False, Phase.SUCCEEDED)
+    assert not any(POD in call for call in life.calls[calls:] if call.startswith(("apply", "delete")))
+
+
+def test_what_another_build_has_left_is_not_taken_for_done(targets: tuple[Target, ...], life: Life) -> None:
+    life.moments = [life.end_pod]
+    list(run(targets[:1], execute))
+    life.find("Pod", POD)["metadata"]["annotations"]["mlpack/rendered"] = "sha256:other"
+    current = task(targets[0])
+    assert (current.is_done, current.has_failed) == (False, False)
+    assert current.other_build == (
+        f"pod/{POD} exists, but is not of this build (deployed by ann@desk), so {SINGLE} is not skipped"
+    )
+    (obstacle,) = current.obstacles
+    assert obstacle.endswith("has already run, and a finished job does not run again")
+
+
+def test_a_failed_job_of_somebody_else_is_not_replaced_in_silence(targets: tuple[Target, ...], life: Life) -> None:
+    life.moments = [lambda: life.end_pod("Failed")]
+    list(run(targets[:1], execute))
+    assert task(targets[0]).has_failed
+    life.find("Pod", POD)["metadata"]["annotations"]["mlpack/deployed-by"] = "bob@desk"
+    assert not task(targets[0]).has_failed
+
+
+def test_what_the_cluster_refuses_is_a_failure(targets: tuple[Target, ...], life: Life) -> None:
+    life.refused_once = {"apply": 'Error from server (Forbidden): pods "x" is forbidden: exceeded quota: q'}
+    first, second = run(targets, execute)
+    assert (first.phase, second.phase) == ("failed", NOT_RUN)
+    assert "quota" in str(first.error)
+
+
+def test_what_nobody_can_be_asked_about_is_a_failure(targets: tuple[Target, ...]) -> None:
+    def refuse(_task: Task) -> Any:
+        raise UnansweredError("it is in the way")
+
+    first, second = run(targets, refuse)
+    assert (first.summary, second.phase) == ("it is in the way", NOT_RUN)
+
+
+def test_a_cluster_that_does_not_answer_ends_all(targets: tuple[Target, ...], life: Life) -> None:
+    life.go_silent()
+    with pytest.raises(UnreachableError):
+        list(run(targets, execute, keep_going=True))
+
+
+def test_which_tasks_there_are(life: Life, tmp_path: Path) -> None:
+    package = tmp_path / "hello-mpi"
+
+    def names(given: Sequence[str] | None, **runnable: Any) -> list[str]:
+        with opened(life, package, given, **runnable) as tasks:
+            return [one.overlay for one in tasks]
+
+    assert names(None) == [MULTI]
+    assert names([SINGLE, MULTI]) == [SINGLE, MULTI]
+    assert names(["single_node"], is_cube=True) == [SINGLE]
+    for given, is_cube, message, hint in (
+        (["single"], False, f"{package} has no task 'single'; it has: {MULTI}, {SINGLE}", f"did you mean {SINGLE!r}?"),
+        ([SINGLE, SINGLE], False, f"the task {SINGLE!r} is listed twice", "run it again when it has ended"),
+        (None, True, f"{package} has several tasks: {MULTI}, {SINGLE}", "--task A,B runs A, and then B"),
+    ):
+        with pytest.raises(UsageError) as refused:
+            names(given, is_cube=is_cube)
+        assert (str(refused.value), refused.value.hint) == (message, hint)
+    inventory = (package / "manifest.json").read_text()
+    sequence = f'"sequence": ["{SINGLE}", "{MULTI}"], "files"'
+    (package / "manifest.json").write_text(inventory.replace('"files"', sequence, 1))
+    assert names(None) == [SINGLE, MULTI]

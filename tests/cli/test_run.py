@@ -1,0 +1,209 @@
+"""What run says of tasks that it runs one after the other, and of how they end."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import demo
+from tests.life import JOB, POD, at_a_terminal
+
+if TYPE_CHECKING:
+    from tests.conftest import Mlpack
+    from tests.life import Life
+
+RUN = ("run", "hello-mpi", "--task", "single-node,multi-node", "-n", "team")
+AGAIN = "mlpack run hello-mpi --namespace team --task single-node,multi-node --resume"
+MPIJOB, THE_POD = f"mpijob/{JOB}", f"pod/{POD}"
+AT_POD = "hello-mpi -n team --overlay single-node"
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def said(stderr: str) -> list[str]:
+    """Return what was said, without times and without the notes about results."""
+    lines = [re.sub(r"^\d\d:\d\d  ", "", line) for line in stderr.splitlines()]
+    assert sum(line.startswith("note: results are lost") for line in lines) <= 1
+    return [line for line in lines if not line.startswith("note: results are lost")]
+
+
+def test_each_task_is_followed_to_its_end(mlpack: Mlpack, life: Life) -> None:
+    life.moments = [life.end_pod, life.start, life.end]
+    done = mlpack(*RUN)
+    assert (done.code, done.stdout) == (0, "")
+    assert said(done.stderr) == [
+        f"single-node (1 of 2): {THE_POD}",
+        f"{THE_POD} is deployed in the namespace team",
+        f"{THE_POD} has succeeded",
+        f"  its log: mlpack logs {AT_POD}",
+        f"multi-node (2 of 2): {MPIJOB}",
+        f"{MPIJOB} is deployed in the namespace team",
+        "running: pods: 3 running",
+        f"{MPIJOB} has succeeded",
+        "  its log: mlpack logs hello-mpi -n team",
+    ]
+
+
+def test_a_failure_is_7_and_names_what_was_not_run(mlpack: Mlpack, life: Life) -> None:
+    life.moments = [lambda: life.end_pod("Failed")]
+    done = mlpack(*RUN, "-o", "json")
+    assert done.code == 7
+    first, second, last = map(json.loads, done.stdout.splitlines())
+    assert (first["task"], first["phase"], first["findings"][0]["reason"]) == ("single-node", "failed", "Error")
+    assert first["findings"][0]["log"] == ["epoch 1", "no such file: train.csv"]
+    assert (second["task"], second["phase"], second["started"]) == ("multi-node", "not run", None)
+    message = f"{THE_POD} has failed: the pod has failed; not run: multi-node"
+    assert last["error"]["message"] == message
+    assert "  | no such file: train.csv\n" in done.stderr
+    assert done.stderr.endswith(f"error: {message}\nhint: the whole log: mlpack logs {AT_POD}; go on with: {AGAIN}\n")
+    assert not any(MPIJOB in call for call in life.calls)
+
+
+def test_keep_going_runs_the_others_and_still_exits_with_7(mlpack: Mlpack, life: Life) -> None:
+    life.moments = [lambda: life.end_pod("Failed"), life.start, life.end]
+    done = mlpack(*RUN, "--keep-going")
+    assert done.code == 7
+    assert f"error: {THE_POD} has failed: the pod has failed\n" in done.stderr
+    assert f"{MPIJOB} has succeeded\n" in done.stderr
+    again = AGAIN.replace("hello-mpi", "hello-mpi --keep-going", 1)
+    assert done.stderr.endswith(f"error: 1 of 2 tasks has failed: single-node\nhint: go on with: {again}\n")
+
+
+def test_resume_skips_what_has_succeeded_and_runs_what_has_failed(mlpack: Mlpack, life: Life) -> None:
+    life.moments = [life.end_pod, life.start, lambda: life.end("Failed", message="no")]
+    assert mlpack(*RUN).code == 7
+    life.first = lambda argv: life.objects.remove(life.find("MPIJob", JOB)) if argv[1] == "delete" else None
+    life.moments = [*[lambda: None] * 12, life.start, life.end]
+    done = mlpack(*RUN, "--resume")
+    assert done.code == 0, done.stderr
+    lines = said(done.stderr)
+    assert lines[0] == f"single-node is skipped: {THE_POD} has succeeded already with this build"
+    assert f"waiting until the earlier {MPIJOB} is deleted" in lines
+    assert f"{MPIJOB} has succeeded" in lines
+
+
+def test_a_task_that_is_skipped_after_another_ran_again_is_told(mlpack: Mlpack, life: Life) -> None:
+    life.moments = [life.end_pod, life.start, life.end]
+    assert mlpack(*RUN).code == 0
+    life.objects.remove(life.find("Pod", POD))
+    life.moments = [*[lambda: None] * 3, life.end_pod]
+    done = mlpack(*RUN, "--resume")
+    assert done.code == 0, done.stderr
+    assert said(done.stderr)[-2:] == [
+        f"multi-node is skipped: {MPIJOB} has succeeded already with this build",
+        "note: single-node ran after that; --replace without --resume runs multi-node again",
+    ]
+
+
+def test_everything_in_the_way_is_told_before_anything_starts(mlpack: Mlpack, life: Life) -> None:
+    life.moments = [life.end_pod, life.start, life.end]
+    assert mlpack(*RUN).code == 0
+    calls = len(life.calls)
+    done = mlpack(*RUN)
+    by = life.find("Pod", POD)["metadata"]["annotations"]["mlpack/deployed-by"]
+    ran = "has already run, and a finished job does not run again"
+    assert (done.code, said(done.stderr)) == (
+        9,
+        [
+            f"error: {THE_POD}, deployed by {by}, {ran}; {MPIJOB}, deployed by {by}, {ran}; nothing was done",
+            "hint: --replace deletes them and runs again; --resume skips what has succeeded with this build",
+        ],
+    )
+    life.find("Pod", POD)["metadata"]["annotations"]["mlpack/rendered"] = "sha256:0"
+    done = mlpack(*RUN, "--resume")
+    assert said(done.stderr) == [
+        f"{THE_POD} exists, but is not of this build (deployed by {by}), so single-node is not skipped",
+        f"error: {THE_POD}, deployed by {by}, {ran}; nothing was done",
+        "hint: --replace deletes it and runs again",
+    ]
+    assert not any(call.startswith(("apply", "delete")) for call in life.calls[calls:])
+
+
+def test_at_a_terminal_it_asks_once_for_all(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    life.moments = [life.end_pod, life.start, life.end]
+    assert mlpack(*RUN).code == 0
+    at_a_terminal(monkeypatch, typed="n\n")
+    done = mlpack(*RUN)
+    assert done.code == 1
+    assert done.stderr.count("Delete them and run again? [y/N]") == 1
+    assert done.stderr.endswith("error: nothing was done\n")
+
+
+def test_a_task_that_cannot_be_trusted_stops_all_before_the_first(mlpack: Mlpack, life: Life) -> None:
+    Path("hello-mpi/quickstart/scripts/hello.sh").write_text("#!/bin/sh\n")
+    done = mlpack(*RUN)
+    assert done.code == 5
+    assert "did not pass verification; nothing was applied" in done.stderr
+    assert life.objects == []
+
+
+def test_a_dry_run_shows_each_and_applies_nothing(mlpack: Mlpack, life: Life) -> None:
+    assert mlpack(*RUN, "--dry-run", "client").code == 0
+    assert [call.split()[-1] for call in life.calls if call.startswith("apply")] == ["--dry-run=client"] * 2
+    assert life.objects == []
+
+
+def test_names_of_what_was_applied_are_all_that_is_on_stdout(mlpack: Mlpack, life: Life) -> None:
+    life.moments = [lambda: None, life.end_pod]
+    done = mlpack("run", "hello-mpi", "--task", "single-node", "-n", "team", "-o", "name", "--quiet")
+    assert (done.code, done.stderr) == (0, "")
+    assert any("--ignore-not-found" in call for call in life.calls)
+
+
+def test_ctrl_c_leaves_what_runs_and_says_how_to_go_on(mlpack: Mlpack, life: Life) -> None:
+    life.moments = [lambda: signal.raise_signal(signal.SIGINT)]
+    done = mlpack(*RUN)
+    assert done.code == 130
+    assert done.stderr.endswith(
+        f"\ndetached; {THE_POD} continues in the cluster\n"
+        "  not run:    multi-node\n"
+        f"  go on:      {AGAIN}\n"
+        f"  look at it: mlpack status {AT_POD}\n"
+        f"  delete it:  mlpack delete {AT_POD}\n"
+        "mlpack: stopped by SIGINT\n"
+    )
+
+
+def test_the_time_is_for_all_tasks_together(mlpack: Mlpack, life: Life) -> None:
+    life.wait = lambda _seconds: life.wait_out(60)
+    done = mlpack(*RUN, "--timeout", "2m", "-o", "json")
+    assert done.code == 8
+    assert "is still " in done.stderr
+    assert f"; not run: multi-node\nhint: it continues in the cluster; follow it with `mlpack status {AT_POD}`" in (
+        done.stderr
+    )
+    assert done.stderr.endswith(f"; go on with: {AGAIN}\n")
+    assert json.loads(done.stdout)["error"]["exit_code"] == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--task", "single-node,,multi-node"), "--task single-node,,multi-node: expected names with ',' between them"),
+        (("--follow", "-o", "json"), "--follow and --output cannot be combined"),
+        (("--set", "a=b"), "--set: hello-mpi is a package, which is built already"),
+        (("--param", "a=b", "--gpus", "0"), "--param, --gpus: hello-mpi is not an MLCube"),
+    ],
+)
+def test_what_cannot_be(mlpack: Mlpack, life: Life, arguments: tuple[str, ...], message: str) -> None:
+    done = mlpack("run", "hello-mpi", *arguments)
+    assert (done.code, done.stderr) == (2, f"error: {message}\n")
+    assert life.calls == []
+
+
+def test_a_model_is_built_and_run(mlpack: Mlpack, life: Life, tmp_path: Path) -> None:
+    demo.write(tmp_path / "demo", demo.changed("sequence: [single-node]"))
+    life.overlays = {"single-node": life.overlays["single-node"]}
+    life.moments = [life.end_pod]
+    done = mlpack("run", "./demo", "-n", "team", "--no-verify", "--set", "title=Other")
+    assert done.code == 0, done.stderr
+    (archive,) = (tmp_path / "cache/mlpack/runs").glob("*/demo-fp32-training.tar.gz")
+    assert f"  its log: mlpack logs {archive} -n team --overlay single-node\n" in done.stderr

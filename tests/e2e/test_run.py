@@ -1,0 +1,74 @@
+"""Tasks of an MLCube of our own, run one after the other on a real cluster under "restricted" as uid 12345."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.e2e.site import MPI_IMAGE
+from tests.e2e.test_components import claim, node, volumes  # noqa: F401 - the fixtures
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.e2e.site import Site
+    from tests.e2e.storage import NodeFolder
+
+pytestmark = pytest.mark.usefixtures("mpi_image")
+
+READ = "for word; do case $word in --name=*) name=${word#*=} ;; --chat=*) chat=${word#*=} ;; esac; done"
+SAY = f'{READ}; echo "$0, $(cat "$name") from $(id -u)" >> "$chat"'
+FAIL = "echo no such file: train.csv >&2; exit 3"
+
+
+def cube(site: Site) -> Path:
+    """Write a cube like MLCube's own hello_world: two tasks with the same files, and one that fails."""
+    parameters = {
+        "inputs": {"name": "names/alice.txt"},
+        "outputs": {"chat": {"type": "file", "default": "chats/a.txt"}},
+    }
+    tasks: dict[str, Any] = {
+        task: {"entrypoint": shlex.join(["sh", "-euc", script, task.capitalize()]), "parameters": parameters}
+        for task, script in {"hello": SAY, "bye": SAY, "wrong": FAIL}.items()
+    }
+    values = {"name": "hello_world", "docker": {"image": MPI_IMAGE}, "k8s": {"pvc": "results"}, "tasks": tasks}
+    folder = site.folder / "cube"
+    folder.mkdir()
+    (folder / "mlcube.yaml").write_text(json.dumps(values), encoding="utf-8")
+    site.environment["XDG_CACHE_HOME"] = str(site.folder / "cache")
+    return folder
+
+
+RUN = "mlpack run ./cube --uid 12345 --set overlays.wrong.retries=0 --pod-security restricted"
+
+
+def test_the_tasks_of_a_cube(site: Site, node: NodeFolder, volumes: str) -> None:  # noqa: F811
+    cube(site)
+    claim(site, "results", volumes)
+    storage = f"{node.path}/storage/output"
+    node.run(
+        f"mkdir {storage}/names {storage}/chats; echo Alice > {storage}/names/alice.txt; chmod 777 {storage}/chats"
+    )
+
+    done = site.shell(f"{RUN} --task hello,bye -o json")
+    assert done.returncode == 0, done.stderr
+    hello, bye = map(json.loads, done.stdout.splitlines())
+    assert [(one["task"], one["phase"], one["skipped"]) for one in (hello, bye)] == [
+        ("hello", "succeeded", False),
+        ("bye", "succeeded", False),
+    ]
+    assert hello["ended"] <= bye["started"]
+    chat = "Hello, Alice from 12345\nBye, Alice from 12345\n"
+    assert node.run(f"cat {storage}/chats/a.txt") == chat
+
+    failed = site.shell(f"{RUN} --task bye,wrong,hello --resume")
+    assert failed.returncode == 7
+    name = "job/hello-world-task"
+    assert f"bye is skipped: {name}-bye has succeeded already with this build\n" in failed.stderr
+    assert "  | no such file: train.csv\n" in failed.stderr
+    assert f"error: {name}-wrong has failed: " in failed.stderr
+    assert "; not run: hello\nhint: the whole log: mlpack logs " in failed.stderr
+    assert node.run(f"cat {storage}/chats/a.txt") == chat
