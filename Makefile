@@ -28,7 +28,7 @@ WITH_KUBECTL = kubectl="$$(python -m tests.kubectls)" && PATH="$${kubectl%/*}:$$
 WITH_CLUSTER = $(if $(CONTEXT),MLPACK_E2E_CONTEXT="$(CONTEXT)")
 WITH_SEED = $(if $(SEED),--seed "$(SEED)")
 
-.PHONY: help setup package test lint types fmt golden quickstart docs kubectls matrix cluster cluster-down e2e bench fuzz requests check lock
+.PHONY: help setup package test lint types fmt golden quickstart docs pictures kubectls matrix cluster cluster-down e2e bench fuzz requests check lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ golden: setup ## update the expected outputs of the golden tests; read the diff 
 quickstart: setup ## build quickstart/ again
 	mlpack build resnet50 --precision fp32 --mode training --format dir --force --destination build
 	rm -rf quickstart && cp -R build/$(PACKAGE)/quickstart quickstart
+
+pictures: setup ## take the pictures of docs/service.md again
+	MLPACK_PICTURES=1 python -m pytest tests/service/page/test_page.py -k pictures
 
 docs: setup ## update docs/spec.md and docs/commands.md
 	python -m tools.spec_reference > docs/spec.md.new && mv docs/spec.md.new docs/spec.md

@@ -74,6 +74,7 @@ async def _shown(
         failure.status if failure else 200,
         job=job,
         history=history,
+        figures=(),
         deliveries=(await _deliveries(request, state, release))[-_PAGE:] if is_own else (),
         manifests=manifests,
         objects=[f"{item['kind']} {item['metadata']['name']}" for item in manifests if not _is_claim(item)],

@@ -18,11 +18,11 @@ async function reload() {
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of document.querySelectorAll("[data-live]")) {
       const other = fresh.getElementById(part.id);
+      if (other && "events" in part.dataset) part.dataset.events = other.dataset.events;
       if (!other || other.innerHTML === part.innerHTML) continue;
       if (part.querySelector("details[open]")) continue; // somebody is about to decide
       const focused = part.contains(document.activeElement) && document.activeElement.getAttribute("href");
       part.replaceChildren(...other.childNodes);
-      part.dataset.events = other.dataset.events || "";
       if (focused) part.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
     }
     followLog(fresh.getElementById("log"));

@@ -1,0 +1,155 @@
+"""Reads curves from the lines of a log: each line of JSON with a `step` adds a point to a curve for each other number.
+
+What programs print is not trusted: names, curves and points are limited in number, and what is no number is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from packager.base.values import Value, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+MOST_CURVES = 24
+"""How many curves a job has."""
+
+MOST_POINTS = 500
+"""How many points of a curve are kept: of more, every second one is dropped, again and again."""
+
+LONGEST_LINE = 16 << 10
+_LONGEST_NAME = 64
+_HIGHEST_STEP = 1 << 53  # what JavaScript, and so many a reader of JSON, counts exactly
+
+STEP = "step"
+
+Point = tuple[int, float | None]
+"""A step and a value; None for one that is no number, such as NaN, where the curve has a gap."""
+
+
+class Curve(Value, frozen=True):
+    """One number of one pod over the steps.
+
+    Attributes:
+        name: The key in the line.
+        pod: The pod that has printed it.
+        points: Some of its points, in the order of their steps.
+        last: The last point.
+        lowest: The lowest value of all.
+        highest: The highest value of all.
+        count: How many points there were since the last time that a step came again.
+        stride: Every how many points one is kept.
+    """
+
+    name: str
+    pod: str
+    points: tuple[Point, ...] = ()
+    last: Point | None = None
+    lowest: float | None = None
+    highest: float | None = None
+    count: int = 0
+    stride: int = 1
+
+    @property
+    def drawn(self) -> tuple[Point, ...]:
+        """The points that are kept, and the last one."""
+        is_kept = self.last is None or (bool(self.points) and self.points[-1] == self.last)
+        return self.points if is_kept or self.last is None else (*self.points, self.last)
+
+
+def measured(line: str) -> tuple[int, dict[str, float | None]] | None:
+    """Return the step and the numbers in a line of a log; None for a line without them."""
+    text = line.strip()
+    if not (text.startswith("{") and text.endswith("}") and len(text) <= LONGEST_LINE and f'"{STEP}"' in text):
+        return None
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    step = values.get(STEP)
+    if isinstance(step, float) and step.is_integer():
+        step = int(step)
+    if not isinstance(step, int) or isinstance(step, bool) or not 0 <= step < _HIGHEST_STEP:
+        return None
+    numbers = {name: _number(value) for name, value in values.items() if name != STEP and _is_number(name, value)}
+    return (step, numbers) if numbers else None
+
+
+def _is_number(name: str, value: Any) -> bool:
+    is_name = 0 < len(name) <= _LONGEST_NAME and name.isprintable()
+    return is_name and isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _number(value: float) -> float | None:
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def added(curves: Mapping[tuple[str, str], Curve], pod: str, lines: Iterable[str]) -> dict[tuple[str, str], Curve]:
+    """Return curves with the points in further lines of a pod's log.
+
+    Args:
+        curves: The curves so far, by pod and name.
+        pod: The pod.
+        lines: What it has printed since then.
+    """
+    result = dict(curves)
+    growing: dict[str, _Growing] = {}
+    for line in lines:
+        point = measured(line)
+        for name, value in point[1].items() if point else ():
+            if name not in growing:
+                known = result.get((pod, name))
+                if known is None and len(result) >= MOST_CURVES:
+                    continue
+                growing[name] = _Growing(known or Curve(name, pod))
+                result[pod, name] = growing[name].curve
+            assert point is not None
+            growing[name].add(point[0], value)
+    for name, item in growing.items():
+        result[pod, name] = item.finished()
+    return result
+
+
+class _Growing:
+    """A curve to which points are added."""
+
+    def __init__(self, curve: Curve) -> None:
+        self.curve = curve
+        self._points = list(curve.points)
+        self._last = curve.last
+        self._values = [value for value in (curve.lowest, curve.highest) if value is not None]
+        self._count, self._stride = curve.count, curve.stride
+
+    def add(self, step: int, value: float | None) -> None:
+        if self._last is not None and step <= self._last[0]:
+            # The program goes on from a checkpoint: what it does again takes the place of what it did before.
+            self._points = [point for point in self._points if point[0] < step]
+            self._count = len(self._points) * self._stride
+        self._last = (step, value)
+        if value is not None:
+            low, high = min((*self._values, value)), max((*self._values, value))
+            self._values = [low, high]
+        if self._count % self._stride == 0:
+            self._points.append(self._last)
+            if len(self._points) > MOST_POINTS:
+                self._points = self._points[::2]
+                self._stride *= 2
+        self._count += 1
+
+    def finished(self) -> Curve:
+        return replace(
+            self.curve,
+            points=tuple(self._points),
+            last=self._last,
+            lowest=self._values[0] if self._values else None,
+            highest=self._values[-1] if self._values else None,
+            count=self._count,
+            stride=self._stride,
+        )

@@ -1,0 +1,246 @@
+"""The page in a real browser."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+import uvicorn
+from playwright.sync_api import ViewportSize, expect
+
+from packager.service.page import app
+from tests import browser
+from tests.service import bodies
+from tests.service.api.conftest import COUNTDOWN
+from tests.service.page.conftest import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Browser, Page
+
+PATIENCE = 30_000.0
+"""Milliseconds that a busy machine may take."""
+
+
+class Served(Site):
+    """A site on a port of this machine."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._uvicorn = uvicorn.Server(
+            uvicorn.Config(
+                app.make(self.server), host="127.0.0.1", port=0, log_config=None, timeout_graceful_shutdown=1
+            )
+        )
+        self._thread = threading.Thread(target=self._uvicorn.run)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        self._thread.start()
+        try:
+            self.until(lambda: self._uvicorn.started, "the server to start")
+            port = self._uvicorn.servers[0].sockets[0].getsockname()[1]
+            self.origin = f"http://127.0.0.1:{port}"
+            client = httpx.Client(base_url=self.origin, timeout=30)
+            self.client = client  # type: ignore[assignment] # what calls the API
+            with client:
+                yield
+        finally:
+            self._uvicorn.should_exit = True
+            self._thread.join(30)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser.chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server with definitions, and jobs in each status."""
+    site = Served(tmp_path_factory.mktemp("page") / "server.db")
+    with site.running():
+        assert site.post("/v1/definitions", {**COUNTDOWN, "description": "Counts down"}).status_code == 201
+        template = {"name": "digits-task", "template": bodies.TEMPLATE, "description": "One container, one claim"}
+        assert site.post("/v1/templates", template).status_code == 201
+        assert site.post("/v1/definitions", bodies.definition()).status_code == 201
+        changed = bodies.definition(
+            user_values_description=bodies.DESCRIPTION.replace("Batch size", "Images in a batch"),
+            description="Trains on digits, on CPUs",
+        )
+        assert site.call("PUT", "/v1/definitions/digits", json=changed).status_code == 200
+        yield site
+
+
+@pytest.fixture(scope="module")
+def releases(served: Served) -> dict[str, str]:
+    """A job for each status."""
+    made = {
+        status: served.created(creator=creator, name=name)
+        for status, creator, name in [
+            ("succeeded", "ada", "nightly"),
+            ("failed", "grace", "demo"),
+            ("deleted", "linus", "demo"),
+            ("pending", "ada", "demo"),
+        ]
+    }
+    cluster = served.cluster
+    cluster.pod(made["succeeded"], "Succeeded", exit_code=0)
+    cluster.end(made["succeeded"], "Complete")
+    cluster.logs[f"{made['failed']}-x2x9p"] = ["3\n", "2\n", "\x1b[31mKilled\x1b[0m\n"]
+    cluster.pod(made["failed"], "Failed", exit_code=137, reason="OOMKilled")
+    cluster.end(made["failed"], "Failed")
+    assert served.post(f"/v1/jobs/{made['deleted']}/cancel").status_code == 202
+    made["running"] = served.post("/v1/jobs", bodies.filled()).json()["release"]
+    served.until(lambda: ("Job", made["running"]) in cluster.objects, "the Job")
+    cluster.logs[f"{made['running']}-x2x9p"] = [
+        f'{{"step": {step}, "loss": {2.3 / (1 + step / 40):.4f}, "accuracy": {1 - 0.9 / (1 + step / 60):.4f}}}\n'
+        for step in range(0, 400, 10)
+    ]
+    cluster.pod(made["running"], "Running")
+    for status, release in made.items():
+        served.status(release, status)
+    return made
+
+
+def signed_in(page: Page, served: Served, role: str = "admin") -> Page:
+    page.set_default_timeout(PATIENCE)
+    page.goto(f"{served.origin}/jobs")
+    expect(page).to_have_title("Sign in · mlpack")
+    page.get_by_label("Token").fill(served.tokens[role])
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
+    return page
+
+
+def test_a_job_is_created_by_form_and_watched_until_it_ends(chromium: Browser, served: Served) -> None:
+    expect.set_options(timeout=PATIENCE)
+    with chromium.new_context() as context:
+        page = signed_in(context.new_page(), served, "user")
+        page.get_by_role("link", name="New job").click()
+        page.get_by_role("link", name="countdown").click()
+        page.get_by_role("button", name="Create the job").click()
+        summary = page.get_by_role("alert")
+        expect(summary).to_contain_text("process.train.number: is missing: Where to start")
+        summary.get_by_role("link").click()
+        number = page.get_by_label("process.train.number")
+        expect(number).to_be_focused()
+        number.fill("40")
+        page.get_by_role("button", name="Show the manifests").click()
+        expect(page.get_by_text("These manifests would be applied")).to_be_visible()
+        expect(page.get_by_text("kind: Job")).to_be_visible()
+        page.get_by_role("button", name="Create the job").click()
+        release = page.get_by_role("heading", level=1).inner_text()
+        status = page.get_by_role("status")
+        expect(status).to_have_text("pending")
+        page.evaluate("window.sameDocument = true")
+        served.until(lambda: ("Job", release) in served.cluster.objects, "the Job")
+        pod = f"{release}-x2x9p"
+        log = served.cluster.logs[pod] = [f'{{"step": {step}, "loss": {10 / (step + 1):.3f}}}\n' for step in range(3)]
+        served.cluster.pod(release, "Running")
+        expect(status).to_have_text("running")
+        expect(page.locator("#log")).to_contain_text('{"step": 2, "loss": 3.333}')
+        log.append("<b>\x1b[31mred\x1b[0m</b>\u202e\x07\n")
+        expect(page.locator("#log")).to_contain_text("<b>red</b>\ufffd\ufffd")
+        served.cluster.pod(release, "Succeeded", exit_code=0)
+        served.cluster.end(release, "Complete")
+        expect(status).to_have_text("succeeded")
+        expect(page.get_by_text("Cancel…")).to_have_count(0)
+        assert page.evaluate("window.sameDocument"), "the page was loaded again"
+
+
+def test_it_works_without_javascript_and_by_keyboard(chromium: Browser, served: Served) -> None:
+    expect.set_options(timeout=PATIENCE)
+    with chromium.new_context(java_script_enabled=False) as context:
+        page = signed_in(context.new_page(), served, "user")
+        page.goto(f"{served.origin}/new/countdown")
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+        page.get_by_label("process.train.number").fill("3")
+        page.get_by_label("process.train.number").press("Enter")
+        expect(page.get_by_role("status")).to_have_text("pending")
+        cancel = page.get_by_text("Cancel…")
+        cancel.focus()
+        cancel.press("Enter")
+        button = page.get_by_role("button", name="Cancel the job")
+        button.focus()
+        button.press("Enter")
+        release = page.get_by_role("heading", level=1).inner_text()
+        served.status(release, "deleted")
+        page.reload()
+        expect(page.get_by_role("status")).to_have_text("deleted")
+        page.get_by_role("button", name="Sign out").press("Enter")
+        expect(page).to_have_title("Sign in · mlpack")
+
+
+SIZE: ViewportSize = {"width": 1000, "height": 720}
+SMALLEST: ViewportSize = {"width": 320, "height": 640}
+VIEWS = {
+    "jobs": "/jobs",
+    "filters": "/jobs?creator=nothing",
+    "running": "/jobs/{running}",
+    "failed": "/jobs/{failed}",
+    "deleted": "/jobs/{deleted}",
+    "choice": "/new",
+    "form": "/new/digits",
+    "definitions": "/definitions",
+    "definition": "/definitions/digits",
+    "definition form": "/definitions/digits/edit",
+    "templates": "/templates",
+    "template": "/templates/digits-task",
+    "template form": "/templates/digits-task/edit",
+    "tokens": "/tokens",
+    "not found": "/jobs/nothing",
+}
+PICTURED = {"jobs": "jobs", "running": "job", "form": "new-job", "definition": "definition"}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_view_is_open_to_all_and_fits(
+    chromium: Browser, served: Served, releases: dict[str, str], scheme: str
+) -> None:
+    expect.set_options(timeout=PATIENCE)
+    program = browser.axe()
+    problems = []
+    with chromium.new_context(color_scheme="dark" if scheme == "dark" else "light", viewport=SIZE) as context:
+        page = context.new_page()
+        page.on("console", lambda message: problems.append(message.text) if "Policy" in message.text else None)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.goto(f"{served.origin}/sign-in")
+        problems += browser.barriers(page, program)
+        signed_in(page, served)
+        for name, path in VIEWS.items():
+            page.set_viewport_size(SIZE)
+            page.goto(served.origin + path.format(**releases))
+            if name == "form":
+                page.get_by_role("button", name="Create the job").click()
+                expect(page.get_by_role("alert")).to_be_visible()
+            page.evaluate("document.querySelectorAll('details').forEach(item => { item.open = true; })")
+            problems += [f"{name}: {problem}" for problem in browser.barriers(page, program)]
+            page.set_viewport_size(SMALLEST)
+            if page.evaluate("document.documentElement.scrollWidth") > 320:
+                problems.append(f"{name}: is wider than 320 pixels")
+            if scheme == "light":
+                problems += [f"{name}, 320 pixels: {problem}" for problem in browser.barriers(page, program)]
+    assert problems == []
+
+
+def test_the_pictures_of_the_documentation_exist(chromium: Browser, served: Served, releases: dict[str, str]) -> None:
+    """`make pictures` writes them; their bytes depend on the fonts of a machine."""
+    for scheme, names in {"light": ("jobs", "form", "definition"), "dark": ("running",)}.items():
+        with chromium.new_context(color_scheme="dark" if scheme == "dark" else "light", viewport=SIZE) as context:
+            page = signed_in(context.new_page(), served)
+            for name in names:
+                page.goto(served.origin + VIEWS[name].format(**releases))
+                browser.picture(page, PICTURED[name])
+    pictures = {path.stem for path in browser.PICTURES.glob("*.png")}
+    assert pictures == set(PICTURED.values())
+    guide = (browser.PICTURES.parent / "service.md").read_text(encoding="utf-8")
+    assert [name for name in pictures if f"](pictures/{name}.png)" not in guide] == []
+    assert all(path.stat().st_size < 150_000 for path in browser.PICTURES.glob("*.png"))
