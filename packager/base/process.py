@@ -19,7 +19,7 @@ from packager.base.errors import HungError, ToolError, reason
 from packager.base.offline import environment, leave_network
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 MAX_BYTES = 64 << 20
 """What a program may print to stdout before it is stopped; the answer of a large cluster takes a few MiB."""
@@ -163,6 +163,7 @@ class Running:
 
     Attributes:
         stdout: What it writes, as it comes.
+        fed: How many bytes it has read, or a pipe holds for it.
     """
 
     def __init__(self, child: subprocess.Popen[bytes], idle: Callable[[float], object]) -> None:
@@ -172,6 +173,9 @@ class Running:
         self._errors = _Tail()
         self._reader = threading.Thread(target=self._read_errors, daemon=True)
         self._reader.start()
+        self._feeder: threading.Thread | None = None
+        self._feed_error: Exception | None = None
+        self.fed = 0
         self.stdout = io.BufferedReader(_Output(child.stdout.fileno(), idle), _CHUNK)
 
     def wait(self) -> Finished:
@@ -186,9 +190,35 @@ class Running:
         self._reader.join()
         return Finished(returncode, "", self._errors.text())
 
+    def feed(self, chunks: Iterable[bytes]) -> None:
+        """Write `chunks` to its input while its output is read; they are made in another thread."""
+        self._feeder = threading.Thread(target=self._feed, args=(chunks,), daemon=True)
+        self._feeder.start()
+
+    def _feed(self, chunks: Iterable[bytes]) -> None:
+        stdin = self._child.stdin
+        assert stdin is not None
+        try:
+            for chunk in chunks:
+                try:
+                    stdin.write(chunk)
+                    stdin.flush()
+                except (OSError, ValueError):  # it has ended, or has been stopped: its exit code says why
+                    return
+                self.fed += len(chunk)
+        except Exception as error:  # noqa: BLE001 - of the maker of the chunks: the reader raises it
+            self._feed_error = error
+            with suppress(OSError, ValueError):
+                stdin.close()
+
+    def require_fed(self) -> None:
+        """Raise what has kept the chunks from being made, if anything has."""
+        if self._feed_error is not None:
+            raise self._feed_error
+
     def release(self) -> None:
         """Write a line feed to its input, and close that."""
-        with suppress(OSError):  # it has ended
+        with suppress(OSError, ValueError):  # it has ended
             if self._child.stdin is not None:
                 self._child.stdin.write(b"\n")
                 self._child.stdin.close()
