@@ -33,6 +33,7 @@ VERBS = {
     "logs": Verb("logs", "Print the log of a deployed package, from its first line."),
     "exec": Verb("exec", "Run a command in a pod of a deployed package."),
     "results": Verb("results", "Copy what a package has written to a local folder."),
+    "workspace": Verb("workspace", "Copy files to and from a package's storage."),
     "delete": Verb("delete", "Delete what a package has applied."),
     "history": Verb("history", "List the deployments of a package."),
     "secret": Verb("secret", "Create the Secret that contains a package's secrets."),

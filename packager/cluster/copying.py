@@ -177,7 +177,7 @@ def _copy_error(kubectl: Kubectl, place: RemoteFolder, done: Finished, remarks: 
     error = error_from(done.stderr)
     if not isinstance(error, UnreachableError) and (error.hint or FORBIDDEN.search(words)):
         return ClusterError(f"the copy was interrupted: {error}", hint=error.hint)
-    why = _pod_end(kubectl, place.pod) or _end_message(done, words)
+    why = pod_end(kubectl, place.pod) or _end_message(done, words)
     return ClusterError(f"the copy was interrupted: {why}", hint="run it again; the files copied so far are kept")
 
 
@@ -192,7 +192,7 @@ def _end_message(done: Finished, words: str) -> str:
     return words or f"tar ended with exit code {done.returncode}"
 
 
-def _pod_end(kubectl: Kubectl, pod_name: str) -> str | None:
+def pod_end(kubectl: Kubectl, pod_name: str) -> str | None:
     """Return what has become of the pod, when that explains that nothing comes of it any more."""
     try:
         pod = kubectl.get(f"pods/{pod_name}")

@@ -33,7 +33,7 @@ _SECONDS = 60.0
 
 _KEPT = ("securityContext", "imagePullSecrets", "nodeSelector", "affinity", "tolerations", "serviceAccountName")
 
-# A command that runs in the container is another process. Without one for five minutes, whoever wanted the pod is gone.
+# A command in the container is another process there. After five minutes without any, the pod is not needed.
 _IDLE = """trap 'exit 0' TERM
 quiet=0
 while [ "$quiet" -lt 30 ]; do
@@ -44,7 +44,7 @@ done"""
 
 
 @dataclass(frozen=True, slots=True)
-class Helper:
+class HelperPod:
     """A temporary pod, before it is created.
 
     Attributes:
@@ -101,7 +101,7 @@ class Helper:
 
 
 def sweep(kubectl: Kubectl, component: str) -> None:
-    """Delete the pods of a component that have ended by themselves: whoever created them could not delete them."""
+    """Delete the pods of a component that have ended by themselves, such as those that a crash has left."""
     selector = ",".join(f"{key}={value}" for key, value in {**MANAGED_BY, _COMPONENT: component}.items())
     try:
         pods = kubectl.items("pods", f"--selector={selector}")
@@ -112,14 +112,9 @@ def sweep(kubectl: Kubectl, component: str) -> None:
         kubectl.run("delete", "pod", *ended, "--ignore-not-found", "--wait=false", timeout=_SECONDS)
 
 
-def judge(kubectl: Kubectl, helper: Helper, workload: str, pod_spec: Object) -> None:
-    """Let the cluster say whether it would accept the pod. Raises ClusterError."""
-    _create(kubectl, helper, helper.manifest(workload, pod_spec), "--dry-run=server")
-
-
 @contextmanager
 def running(
-    kubectl: Kubectl, helper: Helper, workload: str, pod_spec: Object, tell: Callable[[str], object]
+    kubectl: Kubectl, helper: HelperPod, workload: str, pod_spec: Object, tell: Callable[[str], object]
 ) -> Iterator[str]:
     """Run the pod, give its name once it runs, and delete it afterwards. `tell` is told when the pod stays.
 
@@ -137,11 +132,11 @@ def running(
         _remove(kubectl, pod_name, tell)
 
 
-def _create(kubectl: Kubectl, helper: Helper, pod: Object, *flags: str) -> None:
+def _create(kubectl: Kubectl, helper: HelperPod, pod: Object) -> None:
     with workfolder.temporary() as folder:
         file = folder / "pod.json"
         file.write_text(json.dumps(pod), encoding="utf-8")
-        done = kubectl.run("create", f"--filename={file}", *flags, timeout=_SECONDS)
+        done = kubectl.run("create", f"--filename={file}", timeout=_SECONDS)
     if done.returncode != 0:
         refused = explained_error(done.stderr)
         raise ClusterError(f"{helper.words} cannot be created: {refused}", hint=refused.hint)
@@ -159,7 +154,7 @@ def _remove(kubectl: Kubectl, pod_name: str, tell: Callable[[str], object]) -> N
         tell(f"pod/{pod_name} could not be deleted, and ends by itself within {minutes} minutes: {problem}")
 
 
-def _await_running(kubectl: Kubectl, helper: Helper, pod_name: str) -> None:
+def _await_running(kubectl: Kubectl, helper: HelperPod, pod_name: str) -> None:
     deadline = kubectl.runner.clock() + _PATIENCE
     while True:
         pod = kubectl.get(f"pods/{pod_name}")

@@ -21,7 +21,7 @@ from packager.package.limits import Limits
 from packager.package.tarheader import DamageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
     from packager.cluster.tarstream import Arrival
@@ -76,6 +76,7 @@ def receive(
     folder: Path,
     advance: Callable[[int], object] = lambda _size: None,
     limits: Limits | None = None,
+    only: Collection[str] | None = None,
 ) -> Received:
     """Unpack a tar, as it comes, into a `folder` that may hold things already; a file of the same name is replaced.
 
@@ -87,6 +88,7 @@ def receive(
         advance: Called with the number of bytes as they are written.
         limits: How many files and bytes may arrive; None: a million files and folders, and as many bytes as the disk
             has room for, less 1 GiB or half of what is free.
+        only: The paths that may arrive; None for all.
 
     Raises:
         VerificationError: The tar is damaged or breaks off, more arrives than may, or a link in `folder` is in the way.
@@ -102,7 +104,7 @@ def receive(
         stack.enter_context(_errors_explained())
         for member in tar.members():
             try:
-                is_file = _write_member(member, tar, _Target(root, work, folder), advance)
+                is_file = _write_member(member, tar, ReceivingFolder(root, work, folder), advance, only)
             except _SkippedError:
                 if len(skipped) < _MAX_NAMES:
                     skipped.append(shown(member.path.removeprefix("./")))
@@ -136,8 +138,8 @@ def _disk_limits(folder: Path) -> Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
-    """The folder that receives the files: its descriptor, a work folder in it, and its name for messages."""
+class ReceivingFolder:
+    """The folder that receives files: its descriptor, that of a work folder in it, and its name for messages."""
 
     root: int
     work: int
@@ -171,7 +173,13 @@ class _Target:
                 raise ContentError(f"{step} is a link")
 
 
-def _write_member(member: Arrival, tar: TarStream, place: _Target, advance: Callable[[int], object]) -> bool:
+def _write_member(
+    member: Arrival,
+    tar: TarStream,
+    place: ReceivingFolder,
+    advance: Callable[[int], object],
+    only: Collection[str] | None,
+) -> bool:
     """Write a member, and return whether it is a file. Raises _SkippedError."""
     try:
         path = normalized(member.path)
@@ -179,6 +187,8 @@ def _write_member(member: Arrival, tar: TarStream, place: _Target, advance: Call
         raise _SkippedError from None
     is_folder = member.kind in _FOLDER or member.path.endswith("/")
     if not member.is_known or member.kind not in _FILES + _FOLDER or not (path or is_folder):
+        raise _SkippedError
+    if only is not None and path not in only:
         raise _SkippedError
     above, _, name = path.rpartition("/")
     try:

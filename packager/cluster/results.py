@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError
-from packager.cluster.helper import Helper, running
+from packager.cluster.helper import HelperPod, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,7 +87,7 @@ def reader(
 ) -> AbstractContextManager[str]:
     """Run a pod that mounts the volume, give its name, and delete it afterwards; see `helper.running`."""
     assert output.volume is not None
-    helper = Helper(
+    helper = HelperPod(
         component="results",
         words="the pod that reads the results",
         container="reader",

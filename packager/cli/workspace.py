@@ -1,0 +1,233 @@
+"""`mlpack workspace`: copies files to and from the storage that a package's pods use."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from packager.base.errors import ClusterError
+from packager.cli.cluster_arguments import (
+    Context,
+    Kubeconfig,
+    Namespace,
+    OverlayOption,
+    PackagePath,
+    Program,
+    Verbose,
+    kubectl_for,
+    seconds,
+)
+from packager.cli.console import OutputFormat, emit_data, emit_json, emit_table, progress, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from packager.app.workspace import Listed, Pulled, Pushed, Session
+    from packager.cluster.workspace import Listing
+    from packager.kubectl.client import Kubectl
+
+_MAX_NAMES = 20
+
+LocalFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The local folder.", show_default=False)]
+FolderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--folder",
+        metavar="PATH",
+        help="The folder of the storage: as the pods see it, below the only storage, or a key of mlops.env.",
+        show_default=False,
+    ),
+]
+ImageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--image",
+        metavar="REF",
+        help="The image of the temporary pod; by default the package's own.",
+        show_default=False,
+    ),
+]
+Patience = Annotated[
+    str, typer.Option("--timeout", metavar="DURATION", help="How long to wait without any data; 0 for no limit.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that have another content.")]
+DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Copy nothing; compare, and show what would be copied.")]
+Output = Annotated[
+    OutputFormat | None,
+    typer.Option("-o", "--output", help="As JSON, or one path per line.", show_default=False),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to `app`."""
+    group = typer.Typer(help="Copy files to and from a package's storage.", no_args_is_help=True)
+    group.command()(push)
+    group.command()(ls)
+    group.command()(pull)
+    group.callback()(lambda: None)
+    app.add_typer(group, name="workspace")
+
+
+def push(
+    ctx: typer.Context,
+    package: PackagePath,
+    directory: LocalFolder,
+    folder: FolderOption = None,
+    overlay: OverlayOption = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    kubectl: Program = "kubectl",
+    image: ImageOption = None,
+    force: Force = False,
+    dry_run: DryRunFlag = False,
+    timeout: Patience = "1m",
+    output: Output = None,
+    verbose: Verbose = False,
+) -> None:
+    """Copy the files in a local folder to the storage that the package's pods use.
+
+    A temporary pod mounts the storage. Files with the same content are skipped; files with another content are replaced
+    with --force only. The files appear when all have arrived. After a broken connection, what has arrived is not sent
+    again. Links and devices are refused.
+    """
+    from packager.app import workspace
+
+    patience = seconds(timeout)
+    to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
+    with _session(ctx, package, overlay, to_cluster, folder, patience, image) as given:
+        pushed = workspace.push(given, directory, force=force, dry_run=dry_run, progress=progress)
+    _show_copied(pushed, output, "would push" if dry_run else "pushed", f"{directory} to {pushed.place.path}")
+
+
+def ls(
+    ctx: typer.Context,
+    package: PackagePath,
+    folder: FolderOption = None,
+    overlay: OverlayOption = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    kubectl: Program = "kubectl",
+    image: ImageOption = None,
+    timeout: Patience = "1m",
+    output: Output = None,
+    verbose: Verbose = False,
+) -> None:
+    """List the files on the storage that the package's pods use: size, time (UTC) and path."""
+    from packager.app import workspace
+
+    patience = seconds(timeout)
+    to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
+    with _session(ctx, package, overlay, to_cluster, folder, patience, image) as given:
+        listed = workspace.ls(given)
+    _show_listed(listed, output)
+
+
+def pull(
+    ctx: typer.Context,
+    package: PackagePath,
+    directory: LocalFolder,
+    folder: FolderOption = None,
+    overlay: OverlayOption = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    kubectl: Program = "kubectl",
+    image: ImageOption = None,
+    force: Force = False,
+    dry_run: DryRunFlag = False,
+    timeout: Patience = "1m",
+    output: Output = None,
+    verbose: Verbose = False,
+) -> None:
+    """Copy the files on the storage that the package's pods use to a local folder.
+
+    A temporary pod mounts the storage. Files with the same content are skipped; local files with another content are
+    replaced with --force only. A file appears when it has arrived completely. After a broken connection, what has
+    arrived is not read again. Links and devices are skipped. Exit code 7 when something could not be read.
+    """
+    from packager.app import workspace
+
+    patience = seconds(timeout)
+    to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
+    with _session(ctx, package, overlay, to_cluster, folder, patience, image) as given:
+        pulled = workspace.pull(given, directory, force=force, dry_run=dry_run, progress=progress)
+    _list("skipped: not a plain file, or a name that is not allowed here", pulled.skipped, pulled.unnamed)
+    _list("not read", pulled.unread)
+    _show_copied(pulled, output, "would pull" if dry_run else "pulled", f"{pulled.place.path} to {directory}")
+    _require_complete(pulled.unread)
+
+
+@contextmanager
+def _session(
+    ctx: typer.Context,
+    package: Path,
+    overlay: str | None,
+    kubectl: Kubectl,
+    folder: str | None,
+    patience: float,
+    image: str | None,
+) -> Iterator[Session]:
+    from packager.app import workspace
+    from packager.cli.target import open_target
+
+    with open_target(ctx, package, overlay, kubectl) as target:
+        yield workspace.session(target, folder, patience=patience, image=image, tell=say)
+
+
+def _show_copied(copied: Pushed | Pulled, output: OutputFormat | None, verb: str, route: str) -> None:
+    if output is OutputFormat.json:
+        emit_json(copied.as_json())
+    elif output is OutputFormat.name and copied.files:
+        emit_data("\n".join(copied.files))
+    unchanged = f"; {_count(len(copied.unchanged))} unchanged" if copied.unchanged else ""
+    say(f"{verb} {_count(len(copied.files))}, {copied.size:,} bytes, from {route}{unchanged}")
+
+
+def _show_listed(listed: Listed, output: OutputFormat | None) -> None:
+    listing = listed.listing
+    if output is OutputFormat.json:
+        emit_json(listed.as_json())
+    elif output is OutputFormat.name and listing.entries:
+        emit_data("\n".join(entry.path for entry in listing.entries))
+    elif output is None and listing.entries:
+        emit_table(_rows(listing))
+    _list("a name that is not allowed here", listing.skipped, listing.unnamed)
+    _list("not read", listing.unread)
+    size = sum(entry.size for entry in listing.entries)
+    say(f"{_count(len(listing.files))}, {size:,} bytes, in {listed.place.path} on {listed.place.storage.words}")
+    _require_complete(listing.unread)
+
+
+def _rows(listing: Listing) -> list[tuple[str, str, str]]:
+    marks = {"folder": "/", "link": " (a link)", "other": " (not a plain file)"}
+    rows = []
+    for entry in listing.entries:
+        time = datetime.fromtimestamp(min(max(entry.modified, 0), 1 << 34), UTC).strftime("%Y-%m-%d %H:%M")
+        size = f"{entry.size:,}" if entry.kind == "file" else "-"
+        rows.append((size, time, f"{entry.path}{marks.get(entry.kind, '')}"))
+    width = max(len(size) for size, _, _ in rows)
+    return [(size.rjust(width), time, path) for size, time, path in rows]
+
+
+def _require_complete(unread: Sequence[str]) -> None:
+    if unread:
+        hint = "the user in the patch must be able to read them"
+        raise ClusterError(f"{len(unread)} of the files and folders could not be read", hint=hint)
+
+
+def _list(what: str, names: Sequence[str], unnamed: int = 0) -> None:
+    """Print a message for the first few of `names`."""
+    for name in names[:_MAX_NAMES]:
+        say(f"{what}: {name}")
+    if (more := max(len(names) - _MAX_NAMES, 0) + unnamed) > 0:
+        say(f"{what}: {more:,} more")
+
+
+def _count(number: int) -> str:
+    return f"{number:,} file{'s' if number != 1 else ''}"

@@ -1,0 +1,276 @@
+"""Reads files from a folder of a storage into a local one: each appears completely or not at all.
+
+A large file arrives in the folder PARTS in the local one, under its digest, and is continued there after a broken
+connection. Everything that comes from the pod is bounded by the listing that was asked for before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, cast
+
+from packager.base.errors import ClusterError, VerificationError
+from packager.base.problems import Problem
+from packager.cluster.receive import ReceivingFolder, receive
+from packager.cluster.shell import ScriptError
+from packager.cluster.workspace import ENTER, PARTS, digests, listed
+from packager.package.contents import ContentError, shown
+from packager.package.limits import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from packager.cluster.shell import ContainerShell
+    from packager.cluster.workspace import Listing, StoragePlace, StoredEntry
+
+LARGE = 4 << 20
+"""Files from this size on are read one by one, from the byte on that has not arrived; smaller ones together."""
+
+_CHUNK = 1 << 18
+_SHOWN = 20
+
+# One of the paths at a time, so that no name is taken for an option or for a quoted one.
+_PACK = ENTER + 'head -c "$3" | tar -c -f - -T -\n'
+_TAIL = ENTER + 'tail -c "+$4" -- "./$3"\n'
+
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PART_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A file that is to be pulled, and the digest that it has to have."""
+
+    entry: StoredEntry
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Required:
+    """What a pull has to do.
+
+    Attributes:
+        files: What is to be read.
+        unchanged: The files that are here already, with the same content.
+        listing: What is there.
+    """
+
+    files: tuple[Remote, ...]
+    unchanged: tuple[str, ...]
+    listing: Listing
+
+    @property
+    def size(self) -> int:
+        """The bytes of what is to be read."""
+        return sum(file.entry.size for file in self.files)
+
+
+def compare(shell: ContainerShell, where: StoragePlace, folder: Path, *, force: bool) -> Required:
+    """Return what has to be read.
+
+    Args:
+        shell: Of a pod with the storage.
+        where: The folder there.
+        folder: The local one.
+        force: Whether local files with other contents are replaced.
+
+    Raises:
+        ClusterError: The folder cannot be read; or files with other contents are here, each of which is a problem.
+    """
+    listing = listed(shell, where)
+    files = listing.files
+    seen = digests(shell, where, {path: entry.size for path, entry in files.items()})
+    missing: list[Remote] = []
+    unchanged: list[str] = []
+    different: list[Problem] = []
+    for path, entry in files.items():
+        local = folder / path
+        if not os.path.lexists(local):
+            missing.append(Remote(entry, seen[path]))
+        elif _local_digest(local, entry.size) == seen[path]:
+            unchanged.append(path)
+        else:
+            missing.append(Remote(entry, seen[path]))
+            is_file = local.is_file() and not local.is_symlink()
+            message = "it exists with another content" if is_file else "it exists and is not a file"
+            if not (force and is_file):
+                different.append(Problem(str(local), 0, 0, message))
+    if different:
+        count = f"{len(different)} file{'s' if len(different) > 1 else ''}"
+        message = f"{count} in {folder} would be replaced; nothing was pulled"
+        raise ClusterError(message, hint="--force replaces files", problems=different[:_SHOWN])
+    return Required(tuple(missing), tuple(unchanged), listing)
+
+
+def fetch(
+    shell: ContainerShell, where: StoragePlace, required: Required, folder: Path, advance: Callable[[int], object]
+) -> None:
+    """Read what is required into a local folder, which is made when it is missing; what is complete is not read again.
+
+    Raises:
+        ClusterError: A file cannot be read.
+        BrokenOffError: The connection broke off: call it again.
+        VerificationError: What came is not what was asked for, or a link in the local folder is in the way.
+        OSError: The local folder cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    pending = [
+        file for file in required.files if _local_digest(folder / file.entry.path, file.entry.size) != file.digest
+    ]
+    advance(required.size - sum(file.entry.size for file in pending))
+    large = [file for file in pending if _is_apart(file)]
+    small = [file for file in pending if not _is_apart(file)]
+    try:
+        with ExitStack() as stack:
+            place = _destination(stack, folder)
+            for entry in required.listing.entries:
+                if entry.kind == "folder":
+                    _make_folder(place, entry.path)
+            for file in large:
+                _fetch_one(shell, where, file, place, advance)
+        with suppress(OSError):
+            (folder / PARTS).rmdir()
+        if small:
+            _fetch_together(shell, where, small, folder, advance)
+    except ScriptError as error:
+        raise ClusterError(f"files in {where.path} cannot be read: {error}") from None
+
+
+def _is_apart(file: Remote) -> bool:
+    """Whether a file is read by itself: it is large, or some tar would take its path in a list for another one."""
+    path = file.entry.path
+    return file.entry.size >= LARGE or "\\" in path or path != path.strip()
+
+
+def _fetch_together(
+    shell: ContainerShell, where: StoragePlace, files: Sequence[Remote], folder: Path, advance: Callable[[int], object]
+) -> None:
+    lines = "".join(f"./{file.entry.path}\n" for file in files).encode()
+    given = shell.stream(_PACK, where.storage.path, where.path, str(len(lines)), given=[lines])
+    # Folders and extended headers count as well.
+    limits = Limits(size=sum(file.entry.size for file in files) + 4096 * len(files), files=len(files))
+    only = {file.entry.path for file in files}
+    tar = _Stream(given)
+    try:
+        receive(cast("IO[bytes]", tar), folder, advance, limits, only)
+    except VerificationError:
+        tar.drain()  # if the connection broke off, that is why
+        raise
+    tar.drain()
+    for file in files:
+        if _local_digest(folder / file.entry.path, file.entry.size) != file.digest:
+            with suppress(OSError):
+                (folder / file.entry.path).unlink()
+            raise _changed_error(file)
+
+
+def _fetch_one(
+    shell: ContainerShell, where: StoragePlace, file: Remote, place: ReceivingFolder, advance: Callable[[int], object]
+) -> None:
+    path, size = file.entry.path, file.entry.size
+    part = os.open(file.digest, _PART_FLAGS, 0o600, dir_fd=place.work)
+    try:
+        offset = os.fstat(part).st_size
+        if offset > size:
+            os.ftruncate(part, 0)
+            offset = 0
+        advance(offset)
+        os.lseek(part, 0, os.SEEK_END)
+        if offset < size:
+            for chunk in shell.stream(_TAIL, where.storage.path, where.path, path, str(offset + 1)):
+                offset += len(chunk)
+                if offset > size:
+                    os.ftruncate(part, 0)
+                    raise _changed_error(file)
+                _write_all(part, chunk)
+                advance(len(chunk))
+        if offset < size or _digest(part) != file.digest:
+            os.ftruncate(part, 0)
+            raise _changed_error(file)
+        os.fchmod(part, 0o755 if file.entry.is_executable else 0o644)
+        with suppress(OSError, OverflowError):
+            os.utime(part, (file.entry.modified, file.entry.modified))
+        above, _, name = path.rpartition("/")
+        try:
+            with place.folder(above) as target:
+                place.refuse_link(target, name, place.shown / path)
+                os.rename(file.digest, name, src_dir_fd=place.work, dst_dir_fd=target)
+        except ContentError as error:
+            raise VerificationError(str(error)) from None
+    finally:
+        os.close(part)
+
+
+def _make_folder(place: ReceivingFolder, path: str) -> None:
+    try:
+        with place.folder(path):
+            pass
+    except (ContentError, NotADirectoryError):
+        raise VerificationError(f"{place.shown / path} exists and is not a folder") from None
+
+
+def _destination(stack: ExitStack, folder: Path) -> ReceivingFolder:
+    root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    stack.callback(os.close, root)
+    with suppress(FileExistsError):
+        os.mkdir(PARTS, 0o700, dir_fd=root)
+    work = os.open(PARTS, _FOLDER_FLAGS, dir_fd=root)
+    stack.callback(os.close, work)
+    return ReceivingFolder(root, work, folder)
+
+
+def _changed_error(file: Remote) -> ClusterError:
+    message = f"{shown(file.entry.path)} changed while it was read"
+    return ClusterError(message, hint="pull again when no program is writing to it")
+
+
+def _write_all(file: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
+
+
+def _local_digest(path: Path, size: int) -> str | None:
+    """Return the SHA-256 of a local file of this size; None when there is none."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return _digest(file) if path.is_file() and os.fstat(file).st_size == size else None
+    finally:
+        os.close(file)
+
+
+def _digest(file: int) -> str:
+    content = hashlib.sha256()
+    offset = 0
+    while chunk := os.pread(file, _CHUNK, offset):
+        content.update(chunk)
+        offset += len(chunk)
+    return content.hexdigest()
+
+
+class _Stream:
+    """Chunks as a file that can be read."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._buffer = b""
+
+    def read(self, size: int) -> bytes:
+        """Return up to `size` bytes; none at the end."""
+        if not self._buffer:
+            self._buffer = next(self._chunks, b"")
+        data, self._buffer = self._buffer[:size], self._buffer[size:]
+        return data
+
+    def drain(self) -> None:
+        """Read what is left, of which there is not much, so that the end of the other side is known."""
+        left = 1 << 20
+        while left > 0 and (data := self.read(_CHUNK)):
+            left -= len(data)

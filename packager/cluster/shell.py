@@ -1,0 +1,163 @@
+"""Runs shell scripts in a container whose input and output are data: each ends with a mark, so nothing is cut off."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packager.base.errors import ClusterError, MlpackError, TimedOutError, UnreachableError, VerificationError
+from packager.cluster.copying import QUIET_SECONDS, Marked, pod_end
+from packager.kubectl.refusals import error_from
+from packager.kubectl.sentences import FORBIDDEN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from packager.base.process import Running
+    from packager.kubectl.client import Kubectl
+
+MAX_ANSWER = 64 << 20
+"""What a script may write: the names and digests of half a million files."""
+
+_CHUNK = 1 << 16
+
+_MISSING = re.compile(r'exec: "(\S+)": executable file not found|(?:^|\W)([a-z0-9]+): (?:command )?not found')
+
+# See `copying.PACK_COMMAND`: output that has not been read may be lost when a program ends.
+_FRAME = """LC_ALL=C; export LC_ALL; mark=$1; shift
+run() {
+%s
+}
+run "$@"; code=$?; printf '%%s %%s\\n' "$mark" "$code"; read -r released; exit "$code"
+"""
+
+
+class BrokenOffError(Exception):
+    """The connection ended before the script did; what it has done so far stays.
+
+    Args:
+        reason: What is known of it.
+    """
+
+    def __init__(self, reason: MlpackError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class ScriptError(ClusterError):
+    """A script has ended with another code than 0.
+
+    Args:
+        code: The code.
+        message: What it wrote to stderr, on one line.
+        hint: What to do about it.
+    """
+
+    def __init__(self, code: int, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerShell:
+    """The shell of a running container.
+
+    Attributes:
+        kubectl: The user's.
+        pod: The pod.
+        container: The container.
+        patience: Seconds without any data after which it is given up; 0 for never.
+        tell: Told when nothing comes.
+    """
+
+    kubectl: Kubectl
+    pod: str
+    container: str
+    patience: float
+    tell: Callable[[str], object]
+
+    def ask(self, script: str, *arguments: str, given: Iterable[bytes] = (), longer: float = 0) -> bytes:
+        """Return what a script writes.
+
+        Args:
+            script: The body of a shell function.
+            arguments: What it is called with.
+            given: What it reads; it has to know by itself where that ends.
+            longer: Seconds more without any data than usual.
+
+        Raises:
+            ScriptError: It ended with another code than 0.
+            ClusterError: It cannot be run.
+            BrokenOffError: The connection ended before.
+            TimedOutError: Nothing came for too long.
+            VerificationError: It writes more than it may.
+        """
+        answer = bytearray()
+        for chunk in self.stream(script, *arguments, given=given, longer=longer):
+            answer += chunk
+            if len(answer) > MAX_ANSWER:
+                raise VerificationError(f"{self.pod} answers with more than {MAX_ANSWER >> 20} MiB")
+        return bytes(answer)
+
+    def stream(self, script: str, *arguments: str, given: Iterable[bytes] = (), longer: float = 0) -> Iterator[bytes]:
+        """Yield what a script writes, as it comes; see `ask`."""
+        mark = secrets.token_hex(16)
+        words = ["sh", "-c", _FRAME % script, "sh", mark, *arguments]
+        command = ["exec", "--stdin", self.pod, f"--container={self.container}", "--", *words]
+        clock = _Clock(self, longer)
+        with self.kubectl.start(*command, idle=clock.idle, keep_stdin_open=True) as running:
+            clock.running = running
+            running.feed(given)
+            marked = Marked(running.stdout, mark)
+            while chunk := marked.read(_CHUNK):
+                yield chunk
+            running.require_fed()
+            running.release()
+            done = running.wait()
+        if marked.code != 0:
+            raise self._error(marked.code, done.stderr)
+
+    def _error(self, code: int | None, stderr: str) -> Exception:
+        lines = [line for line in stderr.split("\n") if not line.startswith("command terminated with exit code")]
+        words = " ".join(" ".join(lines).split())[:1000]
+        if missing := _MISSING.search(words):
+            program = missing[1] or missing[2]
+            return ClusterError(
+                f"the image has no {program}, which is needed for this", hint="--image uses another one"
+            )
+        if code is not None:
+            return ScriptError(code, words)
+        error = error_from(stderr)
+        if not isinstance(error, UnreachableError) and (error.hint or FORBIDDEN.search(words)):
+            return ClusterError(f"no command can be run in pod/{self.pod}: {error}", hint=error.hint)
+        why = pod_end(self.kubectl, self.pod) or words.removeprefix("error: ") or "the connection ended"
+        return BrokenOffError(ClusterError(why))
+
+
+class _Clock:
+    """Looks how long neither side has sent anything."""
+
+    def __init__(self, shell: ContainerShell, longer: float) -> None:
+        self.running: Running | None = None
+        self._shell = shell
+        self._patience = shell.patience and shell.patience + longer
+        self._fed = 0
+        self._since = 0.0
+        self._has_told = False
+
+    def idle(self, seconds: float) -> None:
+        fed = self.running.fed if self.running else 0
+        if fed != self._fed or seconds < self._since:
+            self._fed, self._since, self._has_told = fed, seconds, False
+        quiet = seconds - self._since
+        pod = self._shell.pod
+        if self._patience and quiet >= self._patience:
+            raise TimedOutError(
+                f"nothing was sent to or received from pod/{pod} for {quiet:g} s", hint="kubectl get nodes"
+            )
+        if quiet >= QUIET_SECONDS and not self._has_told and self._patience == self._shell.patience:
+            self._has_told = True
+            until = f" until it is {self._patience:g} s" if self._patience else ""
+            self._shell.tell(f"nothing was sent to or received from pod/{pod} for {quiet:g} s; waiting{until}")

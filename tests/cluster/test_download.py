@@ -1,0 +1,172 @@
+"""A pull, with real shells: what appears in the local folder, and what a hostile pod cannot bring about."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tarfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.base.errors import ClusterError, VerificationError
+from packager.cluster import download
+from packager.cluster.shell import BrokenOffError
+from packager.cluster.workspace import PARTS, Listing, StoredEntry
+from tests.local_pod import LocalPod, local_pod, read, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LARGE = os.urandom(download.LARGE + 12345)
+FILES = {"large": LARGE, "deep/er/a.txt": b"a\n", "zü \\n": b"z", "-rf": b"-", " lead": b"l", "empty": b""}
+
+
+@pytest.fixture
+def pod() -> Iterator[LocalPod]:
+    with local_pod() as pod:
+        yield pod
+
+
+def pulled(pod: LocalPod, folder: Path, *, force: bool = False) -> download.Required:
+    required = download.compare(pod.shell(), pod.place, folder, force=force)
+    sizes: list[int] = []
+    download.fetch(pod.shell(), pod.place, required, folder, sizes.append)
+    assert sum(sizes) == required.size
+    return required
+
+
+def test_files_arrive_with_their_folders_modes_and_times(pod: LocalPod, tmp_path: Path) -> None:
+    pod.put(FILES)
+    (pod.claim / "data/nothing").mkdir()
+    (pod.claim / "data/large").chmod(0o755)
+    for name in ("large", "deep/er/a.txt"):
+        os.utime(pod.claim / "data" / name, (1_000_000_000, 1_000_000_000))
+    required = pulled(pod, tmp_path / "here")
+    assert (len(required.files), required.unchanged) == (len(FILES), ())
+    assert read(tmp_path / "here") == FILES
+    assert (tmp_path / "here/nothing").is_dir()
+    assert not (tmp_path / "here" / PARTS).exists()
+    assert (tmp_path / "here/large").stat().st_mode & 0o777 == 0o755
+    assert {(tmp_path / "here" / name).stat().st_mtime for name in ("large", "deep/er/a.txt")} == {1_000_000_000}
+
+
+def test_what_is_here_is_not_read_again_and_not_replaced(pod: LocalPod, tmp_path: Path) -> None:
+    pod.put(FILES)
+    here = write(tmp_path / "here", {**FILES, "empty": b"no", "mine": b"m"})
+    with pytest.raises(ClusterError) as refused:
+        pulled(pod, here)
+    assert str(refused.value) == f"1 file in {here} would be replaced; nothing was pulled"
+    assert refused.value.hint == "--force replaces files"
+    assert [str(problem) for problem in refused.value.problems] == [f"{here}/empty: it exists with another content"]
+    required = pulled(pod, here, force=True)
+    assert ([file.entry.path for file in required.files], len(required.unchanged)) == (["empty"], len(FILES) - 1)
+    assert read(here) == {**FILES, "mine": b"m"}
+
+
+def test_a_broken_connection_leaves_no_half_file_and_is_continued(pod: LocalPod, tmp_path: Path) -> None:
+    pod.put({"large": LARGE, **{f"{number}": os.urandom(90_000) for number in range(30)}})
+    here = tmp_path / "here"
+    required = download.compare(pod.shell(), pod.place, here, force=False)
+    pod.cut("out 3000000")
+    with pytest.raises(BrokenOffError, match="connection reset by peer"):
+        download.fetch(pod.shell(), pod.place, required, here, lambda _size: None)
+    digest = hashlib.sha256(LARGE).hexdigest()
+    part = read(here)
+    assert list(part) == [f"{PARTS}/{digest}"]
+    assert 2_500_000 < len(part[f"{PARTS}/{digest}"]) <= 3_000_000
+    pod.cut("-", "out 2000000")
+    with pytest.raises(BrokenOffError, match="connection reset by peer"):
+        download.fetch(pod.shell(), pod.place, required, here, lambda _size: None)
+    arrived = read(here)
+    assert len(arrived) in range(21, 24)
+    assert all(arrived[name] == pod.files()[f"data/{name}"] for name in arrived)
+    pod.cut()
+    download.fetch(pod.shell(), pod.place, required, here, lambda _size: None)
+    assert {f"data/{path}": content for path, content in read(here).items()} == pod.files()
+
+
+def test_links_devices_and_odd_names_are_skipped_and_named(pod: LocalPod, tmp_path: Path) -> None:
+    pod.put({"a": b"a", "new\nline": b"", "esc\x1b[2J": b"", os.fsdecode(b"\xff"): b"", "lost+found/x": b"x"})
+    (pod.claim / "data/link").symlink_to("/etc/passwd")
+    (pod.claim / "data/out").symlink_to("/etc")
+    os.mkfifo(pod.claim / "data/pipe")
+    required = pulled(pod, tmp_path / "here")
+    assert read(tmp_path / "here") == {"a": b"a"}
+    assert {entry.path: entry.kind for entry in required.listing.entries} == {
+        "a": "file",
+        "link": "link",
+        "out": "link",
+        "pipe": "other",
+    }
+    assert sorted(required.listing.skipped) == ["'\\udcff'", "'esc\\x1b[2J'"]
+    assert required.listing.unnamed == 1
+
+
+def test_a_folder_that_nobody_may_read_is_named(pod: LocalPod, tmp_path: Path) -> None:
+    pod.put({"secret/x": b"", "a": b"a"})
+    (pod.claim / "data/secret").chmod(0)
+    required = pulled(pod, tmp_path / "here")
+    (pod.claim / "data/secret").chmod(0o755)
+    assert len(required.listing.unread) == 1
+    assert required.listing.unread[0].endswith("Permission denied")
+    assert read(tmp_path / "here") == {"a": b"a"}
+
+
+@pytest.mark.parametrize("size", [1, download.LARGE])
+def test_a_file_that_changes_meanwhile_does_not_appear(pod: LocalPod, tmp_path: Path, size: int) -> None:
+    pod.put({"a": bytes(size)})
+    required = download.compare(pod.shell(), pod.place, tmp_path / "here", force=False)
+    pod.put({"a": b"x" * size})
+    with pytest.raises(ClusterError, match=r"^a changed while it was read$"):
+        download.fetch(pod.shell(), pod.place, required, tmp_path / "here", lambda _size: None)
+    assert all(path.startswith(PARTS) for path in read(tmp_path / "here"))
+
+
+@pytest.mark.parametrize("path", ["sub/a", "a"])
+def test_a_local_link_is_not_followed(pod: LocalPod, tmp_path: Path, path: str) -> None:
+    pod.put({path: b"x"})
+    elsewhere = write(tmp_path / "elsewhere", {})
+    here = write(tmp_path / "here", {})
+    (here / path.partition("/")[0]).symlink_to(elsewhere)
+    with pytest.raises((VerificationError, ClusterError)):
+        pulled(pod, here, force=True)
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("names", [["./mine"], ["../out"], ["/tmp/mlpack-out"], ["./a/b"]])
+def test_a_pod_that_sends_what_was_not_asked_for(
+    pod: LocalPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]
+) -> None:
+    """The listing named `a` only; the archive replaces a file of the user's, or leads out of the folder."""
+    here = write(tmp_path / "here", {"mine": b"m"})
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for name in (*names, "./a"):
+            info = tarfile.TarInfo(name)
+            info.size = 1
+            tar.addfile(info, io.BytesIO(b"x"))
+    (pod.home / "archive").write_bytes(stream.getvalue())
+    monkeypatch.setattr(download, "_PACK", f"cat {pod.home}/archive\n")
+    entry = StoredEntry("a", "file", 1, 0)
+    required = download.Required((download.Remote(entry, hashlib.sha256(b"x").hexdigest()),), (), Listing((entry,)))
+    with pytest.raises(VerificationError, match=r"^the archive contains more than 1 files and folders$"):
+        download.fetch(pod.shell(), pod.place, required, here, lambda _size: None)
+    assert read(tmp_path) == {"here/mine": b"m"}
+
+
+@pytest.mark.parametrize("script", ["yes", "head -c 6000000 /dev/zero"])
+@pytest.mark.parametrize("size", [1, download.LARGE])
+def test_a_pod_that_sends_more_than_it_has_listed(
+    pod: LocalPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, size: int
+) -> None:
+    for name in ("_PACK", "_TAIL"):
+        monkeypatch.setattr(download, name, f"{script}\n")
+    entry = StoredEntry("a", "file", size, 0)
+    required = download.Required((download.Remote(entry, "0" * 64),), (), Listing((entry,)))
+    with pytest.raises((VerificationError, ClusterError)):
+        download.fetch(pod.shell(), pod.place, required, tmp_path / "here", lambda _size: None)
+    left: dict[str, Any] = read(tmp_path / "here")
+    assert sum(map(len, left.values())) == 0

@@ -1,0 +1,180 @@
+"""A push, with real shells: what appears on the storage, and what never does."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.errors import ClusterError, UsageError
+from packager.cluster import upload
+from packager.cluster.shell import BrokenOffError
+from packager.cluster.workspace import PARTS
+from tests.local_pod import LocalPod, local_pod, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LARGE = os.urandom(upload.LARGE + 12345)
+FILES = {"large": LARGE, "deep/er/a.txt": b"a\n", "same as a": b"a\n", "zü \\n": b"z", "empty": b""}
+
+
+@pytest.fixture
+def pod() -> Iterator[LocalPod]:
+    with local_pod() as pod:
+        yield pod
+
+
+def pushed(pod: LocalPod, folder: Path, *, force: bool = False) -> int:
+    """Push a folder, and return how many bytes were sent or had been."""
+    sizes: list[int] = []
+    pending = upload.compare(pod.shell(), pod.place, upload.local_folder(folder), force=force)
+    upload.send(pod.shell(), pod.place, pending, sizes.append)
+    upload.verify(pod.shell(), pod.place, pending)
+    upload.commit(pod.shell(), pod.place, pending, force=force)
+    return sum(sizes)
+
+
+def below_data(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {f"data/{path}": content for path, content in files.items()}
+
+
+def test_files_arrive_with_their_folders_and_modes(pod: LocalPod, tmp_path: Path) -> None:
+    write(tmp_path / "here", FILES)
+    (tmp_path / "here/nothing").mkdir()
+    (tmp_path / "here/large").chmod(0o700)
+    (tmp_path / "here/empty").chmod(0o755)
+    assert pushed(pod, tmp_path / "here") == sum(map(len, FILES.values()))
+    assert pod.files() == below_data(FILES)
+    assert (pod.claim / "data/nothing").is_dir()
+    assert {path: (pod.claim / "data" / path).stat().st_mode & 0o777 for path in FILES} == {
+        "large": 0o755,
+        "deep/er/a.txt": 0o644,
+        "same as a": 0o644,
+        "zü \\n": 0o644,
+        "empty": 0o755,
+    }
+
+
+def test_what_is_there_is_not_sent_again_and_not_replaced(pod: LocalPod, tmp_path: Path) -> None:
+    here = write(tmp_path / "here", FILES)
+    pod.put({**FILES, "deep/er/a.txt": b"b\n", "mine": b"m"})
+    with pytest.raises(ClusterError) as refused:
+        pushed(pod, here)
+    assert str(refused.value) == f"1 file in {pod.data} would be replaced; nothing was pushed"
+    assert refused.value.hint == "--force replaces them"
+    assert [str(problem) for problem in refused.value.problems] == [
+        f"{pod.data}/deep/er/a.txt: it exists with another content"
+    ]
+    assert pushed(pod, here, force=True) == 2
+    assert pod.files() == below_data({**FILES, "mine": b"m"})
+
+
+@pytest.mark.parametrize(
+    "files", [{"large": LARGE}, {f"{number}": os.urandom(90_000) for number in range(30)}], ids=["one", "many"]
+)
+def test_a_broken_connection_leaves_no_half_file_and_is_continued(
+    pod: LocalPod, tmp_path: Path, files: dict[str, bytes]
+) -> None:
+    here = write(tmp_path / "here", files)
+    pending = upload.compare(pod.shell(), pod.place, upload.local_folder(here), force=False)
+    pod.cut("-", "in 2000000")
+    with pytest.raises(BrokenOffError, match="connection reset by peer"):
+        upload.send(pod.shell(), pod.place, pending, lambda _size: None)
+    parts = {path: content for path, content in pod.files().items() if path.startswith(f"data/{PARTS}/")}
+    assert parts == pod.files()
+    arrived = sum(map(len, parts.values()))
+    assert 1_000_000 < arrived <= 2_000_000
+    before = upload.send(pod.shell(), pod.place, pending, lambda _size: None)
+    assert arrived - 90_000 < before <= arrived
+    upload.verify(pod.shell(), pod.place, pending)
+    upload.commit(pod.shell(), pod.place, pending, force=False)
+    assert pod.files() == below_data(files)
+    assert not (pod.claim / "data" / PARTS).exists()
+
+
+def test_what_was_damaged_on_its_way_is_not_given_its_name(pod: LocalPod, tmp_path: Path) -> None:
+    here = write(tmp_path / "here", {"a": b"aaaa"})
+    pending = upload.compare(pod.shell(), pod.place, upload.local_folder(here), force=False)
+    upload.send(pod.shell(), pod.place, pending, lambda _size: None)
+    (part,) = (pod.claim / "data" / PARTS).iterdir()
+    part.write_bytes(b"bbbb")
+    with pytest.raises(ClusterError, match=r"^a did not arrive as it was when the push began$"):
+        upload.verify(pod.shell(), pod.place, pending)
+    assert pod.files() == {}
+    assert pushed(pod, here) == 4
+
+
+def test_a_file_that_appears_meanwhile_is_left(pod: LocalPod, tmp_path: Path) -> None:
+    here = write(tmp_path / "here", {"a": b"aaaa", "b": b"b"})
+    pending = upload.compare(pod.shell(), pod.place, upload.local_folder(here), force=False)
+    upload.send(pod.shell(), pod.place, pending, lambda _size: None)
+    pod.put({"a": b"other"})
+    with pytest.raises(ClusterError, match=r"^a has appeared in .* during the push, and was not replaced$"):
+        upload.commit(pod.shell(), pod.place, pending, force=False)
+    assert (pod.claim / "data/a").read_bytes() == b"other"
+
+
+def test_links_devices_and_odd_names_are_refused_all_at_once(tmp_path: Path) -> None:
+    here = write(tmp_path / "here", {"a": b"", "new\nline": b""})
+    (here / "link").symlink_to("/etc/passwd")
+    os.mkfifo(here / "pipe")
+    with pytest.raises(UsageError) as refused:
+        upload.local_folder(here)
+    assert str(refused.value) == f"{here} cannot be pushed; nothing was sent"
+    assert [problem.message for problem in refused.value.problems] == [
+        "it is a link, which is not pushed",
+        "'new\\nline': the name contains control characters",
+        "it is neither a file nor a folder, which is not pushed",
+    ]
+
+
+def test_a_file_that_becomes_shorter_while_it_is_sent(pod: LocalPod, tmp_path: Path) -> None:
+    here = write(tmp_path / "here", {"large": LARGE})
+    pending = upload.compare(pod.shell(), pod.place, upload.local_folder(here), force=False)
+    (here / "large").write_bytes(b"short")
+    with pytest.raises(UsageError, match="large became shorter while it was read"):
+        upload.send(pod.shell(), pod.place, pending, lambda _size: None)
+    assert f"data/{PARTS}" in next(iter(pod.files()))
+
+
+def test_links_on_the_storage_are_not_followed(pod: LocalPod, tmp_path: Path) -> None:
+    elsewhere = write(pod.home / "elsewhere", {})
+    here = write(tmp_path / "here", {"sub/a": b"a", "b": b"b", "c/d": b"d"})
+    pod.put({"c": b"a file"})
+    (pod.claim / "data/sub").symlink_to(elsewhere)
+    (pod.claim / "data/b").symlink_to("/etc/passwd")
+    with pytest.raises(ClusterError) as refused:
+        pushed(pod, here, force=True)
+    assert [str(problem) for problem in refused.value.problems] == [
+        f"{pod.data}/b: it exists and is a link",
+        f"{pod.data}/c/d: c is a file",
+        f"{pod.data}/sub/a: sub is a link",
+    ]
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_folder_behind_a_link_that_leads_out(pod: LocalPod, tmp_path: Path) -> None:
+    write(pod.home / "elsewhere", {})
+    (pod.claim / "data").symlink_to(pod.home / "elsewhere")
+    with pytest.raises(ClusterError) as refused:
+        pushed(pod, write(tmp_path / "here", {"a": b"a"}))
+    assert str(refused.value) == f"{pod.data} is behind a link that leads out of the claim c"
+
+
+def test_a_storage_that_its_user_may_not_write_to(pod: LocalPod, tmp_path: Path) -> None:
+    pod.claim.chmod(0o755)
+    with pytest.raises(ClusterError, match=r"/data cannot be written: mkdir: .*[Pp]ermission denied") as refused:
+        pushed(pod, write(tmp_path / "here", {"a": b"a"}))
+    assert refused.value.hint == "the user in the patch must be able to write there"
+
+
+def test_parts_of_a_push_that_nobody_continues_are_removed_after_a_day(pod: LocalPod, tmp_path: Path) -> None:
+    pod.put({f"{PARTS}/old.0": b"x", f"{PARTS}/new.0": b"y"})
+    os.utime(pod.claim / "data" / PARTS / "old.0", (0, 0))
+    for part in (pod.claim / "data" / PARTS).iterdir():
+        part.chmod(0o666)
+    pushed(pod, write(tmp_path / "here", {"a": b"a"}))
+    assert set(pod.files()) == {"data/a", f"data/{PARTS}/new.0"}

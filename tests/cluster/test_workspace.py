@@ -1,0 +1,144 @@
+"""Which storage a package's pods use, which folder of it the user means, and what a listing may contain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.base.errors import ClusterError, UsageError
+from packager.cluster import workspace
+from packager.cluster.workspace import place, storages
+from tests.local_pod import local_pod
+
+if TYPE_CHECKING:
+    from packager.cluster.workspace import LastingStorage
+
+
+def pod(*mounts: tuple[str, str], **volumes: dict[str, Any]) -> dict[str, Any]:
+    listed = [{"name": name, "mountPath": path, "readOnly": True} for name, path in mounts]
+    return {
+        "containers": [{"name": "main", "image": "a:1", "volumeMounts": listed}],
+        "volumes": [{"name": name, **volume} for name, volume in volumes.items()],
+    }
+
+
+def claim(name: str) -> dict[str, Any]:
+    return {"persistentVolumeClaim": {"claimName": name, "readOnly": True}}
+
+
+SEVERAL = storages(
+    pod(
+        ("code", "/code"),
+        ("data", "/data"),
+        ("cube", "/mnt/cube"),
+        ("cube", "/mnt/cube/in"),
+        ("share", "ROOT/out"),
+        ("tmp", "/scratch"),
+        data=claim("dataset"),
+        cube=claim("cube"),
+        share={"nfs": {"server": "s", "path": "/p", "readOnly": True}},
+        code={"configMap": {"name": "c"}},
+        tmp={"emptyDir": {}},
+    )
+)
+ONE = SEVERAL[1:2]
+
+
+def test_storages_are_what_outlives_the_pods_and_the_outer_mount_of_each() -> None:
+    assert [(storage.path, storage.words) for storage in SEVERAL] == [
+        ("/data", "the claim dataset"),
+        ("/mnt/cube", "the claim cube"),
+        ("/ROOT/out", "nfs"),
+    ]
+
+
+def test_a_push_mounts_it_for_writing_and_all_else_for_reading() -> None:
+    data = SEVERAL[0].writable()
+    assert (data.mount, data.volume) == (
+        {"name": "data", "mountPath": "/data"},
+        {"name": "data", "persistentVolumeClaim": {"claimName": "dataset"}},
+    )
+    assert data.read_only().mount["readOnly"] is True
+
+
+@pytest.mark.parametrize(
+    ("folder", "available", "path", "words"),
+    [
+        (None, ONE, "/mnt/cube", "the claim cube"),
+        ("chats", ONE, "/mnt/cube/chats", "the claim cube"),
+        ("a/b", ONE, "/mnt/cube/a/b", "the claim cube"),
+        ("/data/x", SEVERAL, "/data/x", "the claim dataset"),
+        ("/data//x/", SEVERAL, "/data/x", "the claim dataset"),
+        ("OUTPUT_DIR", SEVERAL, "/ROOT/out", "nfs"),
+    ],
+)
+def test_the_folder_that_the_user_means(
+    folder: str | None, available: tuple[LastingStorage, ...], path: str, words: str
+) -> None:
+    chosen = place(folder, available, {"OUTPUT_DIR": "ROOT/out"})
+    assert (chosen.path, chosen.storage.words) == (path, words)
+
+
+HINT = "there are: /data (the claim dataset), /mnt/cube (the claim cube), /ROOT/out (nfs)"
+
+
+@pytest.mark.parametrize(
+    ("folder", "available", "message", "hint"),
+    [
+        (None, SEVERAL, "the package uses several storages: choose one with --folder", HINT),
+        ("x", SEVERAL, "--folder: expected an absolute path or a key of mlops.env, found 'x'", HINT),
+        ("/tmp", SEVERAL, "/tmp is on no storage that outlives the pods", HINT),
+        ("/data/../etc", SEVERAL, "--folder: expected a path without '..', found '/data/../etc'", None),
+        ("a\nb", ONE, "--folder: expected a path without '..', found 'a\\nb'", None),
+        (
+            None,
+            (),
+            "the package uses no storage that outlives its pods",
+            "switch a storage option on: mlpack configure PACKAGE --storage pvc",
+        ),
+    ],
+)
+def test_a_folder_that_is_on_no_storage(
+    folder: str | None, available: tuple[LastingStorage, ...], message: str, hint: str | None
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        place(folder, available, {})
+    assert (str(refused.value), refused.value.hint) == (message, hint)
+
+
+def test_a_folder_that_does_not_exist() -> None:
+    with local_pod() as pod:
+        with pytest.raises(ClusterError) as missing:
+            workspace.listed(pod.shell(), pod.place)
+        assert str(missing.value) == f"{pod.data} does not exist on the claim c"
+        assert workspace.listed(pod.shell(), pod.place, must_exist=False).entries == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "81a4 5 1 ../../etc/passwd",
+        "81a4 5 1 /etc/passwd",
+        "81a4 99999999999999999999 1 a",
+        "81a4 5 x a",
+        "zzzz 5 1 a",
+        "81a4 5",
+        "81a4 5 1 .",
+    ],
+)
+def test_a_listing_of_a_hostile_pod_names_nothing_outside(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    monkeypatch.setattr(workspace, "_LIST", f"printf '%s\\n' '{line}'")
+    with local_pod() as pod:
+        listing = workspace.listed(pod.shell(), pod.place)
+    assert (listing.entries, len(listing.skipped)) == ((), 1)
+
+
+def test_a_file_that_cannot_be_read_or_is_gone() -> None:
+    with local_pod() as pod:
+        pod.put({"a": b"a", "b": b"b"})
+        (pod.claim / "data/a").chmod(0)
+        with pytest.raises(ClusterError, match=r"/data cannot be read: sha256sum: .*a.*: Permission denied"):
+            workspace.digests(pod.shell(), pod.place, {"a": 1, "b": 1})
+        with pytest.raises(ClusterError, match=r"/data cannot be read: sha256sum: .*c.*: No such file or directory"):
+            workspace.digests(pod.shell(), pod.place, {"c": 1})

@@ -1,0 +1,156 @@
+"""A pod that is a folder of this machine, behind a kubectl that runs here what it is told to run there."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from packager.cluster.shell import ContainerShell
+from packager.cluster.workspace import LastingStorage, StoragePlace
+from packager.kubectl.client import Kubectl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.app.target import Target
+
+# As root, which may write everything, commands run as somebody else.
+_SOMEBODY = "setpriv --reuid=54321 --clear-groups" if os.geteuid() == 0 else ""
+
+RESET = "error: error reading from error stream: read tcp 10.0.0.1:443: connection reset by peer"
+
+# The first line of `cuts` says what becomes of the next command: `in 100` and `out 100` let so many bytes through, `no`
+# refuses it.
+_KUBECTL = f"""#!/bin/bash
+state=${{0%/*}}
+case " $* " in
+*" create "*)
+    for word; do case $word in --filename=*) cat "${{word#--filename=}}" >>"$state/created" ;; esac; done
+    echo >>"$state/created" ;;
+*" delete "*) echo "$*" >>"$state/deleted" ;;
+*" --selector="*) cat "$state/ended" 2>/dev/null || echo '{{"kind": "List", "items": []}}' ;;
+*" get "*) echo '{{"kind": "Pod", "metadata": {{"name": "p"}}, "status": {{"phase": "Running"}}}}' ;;
+*" exec "*)
+    while [ "$1" != -- ]; do shift; done; shift
+    cd /
+    exec 3<&0
+    read -r way bytes 2>/dev/null <"$state/cuts" && sed -i 1d "$state/cuts"
+    case $way in
+    in) {_SOMEBODY} "$@" >/dev/null < <(head -c "$bytes" <&3) ;;
+    out) head -c "$bytes" < <(exec {_SOMEBODY} "$@" <&3) ;;
+    no) echo 'Error from server (Forbidden): pods "p" is forbidden: User "x" cannot create resource "pods/exec"' >&2
+        exit 1 ;;
+    *) exec {_SOMEBODY} "$@" ;;
+    esac
+    echo '{RESET}' >&2
+    exit 1 ;;
+esac
+"""
+
+
+@dataclass(frozen=True)
+class LocalPod:
+    """The pod.
+
+    Attributes:
+        home: A folder that others may enter, as they may not into pytest's.
+    """
+
+    home: Path
+
+    @property
+    def claim(self) -> Path:
+        """What the pod mounts."""
+        return self.home / "claim"
+
+    @property
+    def kubectl(self) -> Kubectl:
+        return Kubectl(str(self.home / "kubectl"))
+
+    @property
+    def place(self) -> StoragePlace:
+        """The folder `data` of the claim."""
+        return StoragePlace(
+            LastingStorage(str(self.claim), {}, {"name": "c", "persistentVolumeClaim": {"claimName": "c"}}), self.data
+        )
+
+    @property
+    def data(self) -> str:
+        return str(self.claim / "data")
+
+    def shell(self) -> ContainerShell:
+        def tell(text: str) -> None:
+            raise AssertionError(text)
+
+        return ContainerShell(self.kubectl, "p", "files", 30, tell)
+
+    def cut(self, *how: str) -> None:
+        """Let the next commands be cut off: `in 100`, `out 100`, `no`; `-` lets one pass."""
+        (self.home / "cuts").write_text("".join(f"{line}\n" for line in how), encoding="utf-8")
+
+    def put(self, files: dict[str, bytes]) -> None:
+        """Write files into the folder `data`."""
+        write(Path(self.data), files)
+
+    def files(self) -> dict[str, bytes]:
+        """Return everything on the claim."""
+        return read(self.claim)
+
+    def created(self) -> list[dict[str, Any]]:
+        """Return the manifests that kubectl was given."""
+        lines = (self.home / "created").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines if line]
+
+    def deleted(self) -> list[str]:
+        """Return the commands that delete something."""
+        path = self.home / "deleted"
+        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+    def of(self, target: Target) -> Target:
+        """Return a target whose pods mount the claim at OUTPUT_DIR."""
+        objects = json.loads(json.dumps(target.manifests.objects).replace("ROOT/hello-mpi/output", str(self.claim)))
+        text = json.dumps(target.manifests.workloads).replace("ROOT/hello-mpi/output", str(self.claim))
+        workloads = json.loads(text)
+        for workload in workloads:
+            volumes = target.manifests.kind.pod_template(workload)["volumes"]
+            output = next(volume for volume in volumes if volume["name"] == "output")
+            del output["emptyDir"]
+            output["persistentVolumeClaim"] = {"claimName": "disk"}
+        manifests = replace(target.manifests, objects=tuple(objects), workloads=tuple(workloads))
+        return replace(target, manifests=manifests, kubectl=self.kubectl)
+
+
+@contextmanager
+def local_pod() -> Iterator[LocalPod]:
+    """Give a pod with an empty claim that everybody may write to."""
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        home.chmod(0o755)
+        (home / "kubectl").write_text(_KUBECTL, encoding="utf-8")
+        (home / "kubectl").chmod(0o755)
+        (home / "cuts").touch()
+        (home / "claim").mkdir()
+        (home / "claim").chmod(0o777)
+        yield LocalPod(home)
+
+
+def write(folder: Path, files: dict[str, bytes]) -> Path:
+    """Write files into a folder, and return it."""
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    folder.mkdir(parents=True, exist_ok=True)
+    for step in (folder, *folder.rglob("*")):
+        if step.is_dir() and not step.is_symlink():
+            step.chmod(0o777)
+    return folder
+
+
+def read(folder: Path) -> dict[str, bytes]:
+    """Return the files in a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
