@@ -151,6 +151,7 @@ class JobFilters(Value, frozen=True):
         definition: Those of this definition.
         creator: Those of this person.
         application: Those with this application.
+        project: Those of this project.
         since: Those created at this time or later, in ISO 8601.
         until: Those created before.
         part: Those with this part in their name.
@@ -160,6 +161,7 @@ class JobFilters(Value, frozen=True):
     definition: str | None = None
     creator: str | None = None
     application: str | None = None
+    project: str | None = None
     since: str | None = None
     until: str | None = None
     part: str | None = None
@@ -170,13 +172,16 @@ def connect(url: str, token: str | None, *, is_insecure: bool = False) -> RestSe
     return rest.server(url, token, is_insecure=is_insecure)
 
 
-def filled_values(definition: str | None, file: tuple[bytes, str] | None, settings: Sequence[str]) -> FilledValues:
+def filled_values(
+    definition: str | None, file: tuple[bytes, str] | None, settings: Sequence[str], project: str | None = None
+) -> FilledValues:
     """Return filled values.
 
     Args:
         definition: The name of the definition, unless it is among the values.
         file: A file's content, YAML or JSON, and how messages name it.
         settings: `PATH=VALUE` each, applied to it.
+        project: The name of the project, unless it is among the values.
 
     Raises:
         UsageError: They are not valid YAML, or a setting is not valid.
@@ -191,9 +196,10 @@ def filled_values(definition: str | None, file: tuple[bytes, str] | None, settin
     parsed = [parse_setting(argument, _EXAMPLE) for argument in settings]
     for setting in parsed:
         problems += put(values, setting, yamlio.scalar(setting.value), root="the values")
-    if definition is not None and values.setdefault("taskDef", definition) != definition:
-        problem = f"/taskDef: expected {show(definition)} as on the command line, found {show(values['taskDef'])}"
-        problems.append(FilledValues(values, document).problem("", problem, None))
+    for key, value in (("taskDef", definition), ("project", project)):
+        if value is not None and values.setdefault(key, value) != value:
+            message = f"expected {show(value)} as on the command line, found {show(values[key])}"
+            problems.append(FilledValues(values, document).problem(f"/{key}", message, None))
     if problems:
         raise UsageError("the values are not valid", problems=problems)
     return FilledValues(values, document, tuple((setting.location, setting.label) for setting in parsed))
@@ -262,7 +268,8 @@ def _posted_once(
 def jobs(server: RestServer, filters: JobFilters, limit: int) -> TaskJobs:
     """Return the newest jobs, at most `limit` (0 for all). Raises ClusterError."""
     query: dict[str, str | int | None] = {
-        **{key: getattr(filters, key) for key in ("status", "definition", "creator", "application", "since", "until")},
+        **{key: getattr(filters, key) for key in ("status", "definition", "creator", "application", "project")},
+        **{key: getattr(filters, key) for key in ("since", "until")},
         "q": filters.part,
     }
     items: list[TaskJob] = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from packager.base.errors import ToolError, UsageError
-from packager.cli.console import emit, say
+from packager.cli.console import emit, emit_data, say
 
 if TYPE_CHECKING:
     from packager.service.config import ServerConfig
@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
     """Add the verb to `app`."""
     group = typer.Typer(invoke_without_command=True)
     group.callback()(serve)
-    for verb in (token, backup, migrate, check):
+    for verb in (token, backup, migrate, check, manifests):
         group.command()(verb)
     app.add_typer(group, name="serve")
 
@@ -129,6 +129,43 @@ def check(config: ConfigFile = None, database: Database = None) -> None:
     if problems:
         raise ToolError(f"the database {store.path} is damaged", hint="restore a backup")
     emit(f"{store.path}: ok, {sum(store.counts().values())} jobs")
+
+
+def manifests(
+    config: ConfigFile = None,
+    namespace: Annotated[
+        str, typer.Option("-n", "--namespace", metavar="NAME", help="Where the server runs; its jobs run in others.")
+    ] = "mlpack",
+    image: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The image of the server; mlpack-server:VERSION by default.", show_default=False
+        ),
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option(metavar="URL", help="The address by which others reach it.", show_default=False)
+    ] = None,
+    storage: Annotated[str, typer.Option(metavar="SIZE", help="The size of the database's claim.")] = "1Gi",
+    storage_class: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The storage class of that claim; the default one.", show_default=False),
+    ] = None,
+    namespaces: Annotated[
+        bool, typer.Option("--namespaces/--no-namespaces", help="Whether to create the namespaces too.")
+    ] = True,
+    nodes: Annotated[
+        bool, typer.Option("--nodes", help="Let the server list nodes and storage classes, for earlier warnings.")
+    ] = False,
+) -> None:
+    """Print the manifests that bring the server into a cluster, for `kubectl apply -f -`."""
+    from packager.base.values import replace
+    from packager.service.manifests import IMAGE, InCluster
+    from packager.service.manifests import manifests as make
+
+    settings = _settings(config, None)
+    if url:
+        settings = replace(settings, url=url)
+    emit_data(make(InCluster(settings, namespace, image or IMAGE, storage, storage_class, namespaces, nodes)))
 
 
 def _settings(config: Path | None, database: Path | None, listen: str | None = None) -> ServerConfig:

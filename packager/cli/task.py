@@ -140,6 +140,7 @@ def create(
             show_default=False,
         ),
     ] = [],  # noqa: B006 - typer copies it
+    project: Annotated[str | None, typer.Option(metavar="NAME", help="Its project.", show_default=False)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Create nothing; print the manifests.")] = False,
     wait: Wait = False,
     key: Annotated[
@@ -168,7 +169,7 @@ def create(
         raise UsageError("--dry-run and --wait cannot be combined")
     if definition is None and file is None and not settings:
         raise UsageError("a definition is missing", hint="mlpack task definitions lists them")
-    filled = use_case.filled_values(definition, _read(file) if file else None, settings)
+    filled = use_case.filled_values(definition, _read(file) if file else None, settings, project)
     with _asked(server, token_file, None if wait else timeout, insecure=insecure) as to:
         if dry_run:
             preview = use_case.preview(to, filled)
@@ -195,6 +196,7 @@ def list_jobs(
     definition: Annotated[str | None, typer.Option(help="Those of this definition.", show_default=False)] = None,
     creator: Annotated[str | None, typer.Option(help="Those of this person.", show_default=False)] = None,
     application: Annotated[str | None, typer.Option(help="Those of this application.", show_default=False)] = None,
+    project: Annotated[str | None, typer.Option(help="Those of this project.", show_default=False)] = None,
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="Created then or later: 2026-11-22T10:00.", show_default=False)
     ] = None,
@@ -213,7 +215,7 @@ def list_jobs(
     from packager.app.task import JobFilters
     from packager.app.task import jobs as ask_jobs
 
-    filters = JobFilters(status, definition, creator, application, since, until, part)
+    filters = JobFilters(status, definition, creator, application, project, since, until, part)
     with _asked(server, token_file, timeout, insecure=insecure) as to:
         answer = ask_jobs(to, filters, limit)
     names = [job.summary.release for job in answer.jobs]

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
 
-_URL = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+(/[A-Za-z0-9._~/-]*)?")
+URL = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+(/[A-Za-z0-9._~/-]*)?")
+"""The address by which others reach a server."""
 
 
 class CallbacksConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,7 +98,7 @@ def read(path: Path | None) -> ServerConfig:
 
 def _problems(document: Document, settings: ServerConfig) -> Iterator[Problem]:
     """Yield what no type can express."""
-    if settings.url is not None and not _URL.fullmatch(settings.url):
+    if settings.url is not None and not URL.fullmatch(settings.url):
         message = f"expected an address such as https://train.example.com, found {show(settings.url)}"
         yield document.problem(("url",), message)
     _, refused = read_allowed(settings.callbacks.allow)

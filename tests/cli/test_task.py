@@ -259,6 +259,7 @@ def test_without_a_token_the_way_to_one_is_told(
         (("create", "x", "--dry-run", "--wait"), "--dry-run and --wait cannot be combined"),
         (("create", "x", "--set", "a"), "--set a: expected PATH=VALUE, such as process.train.number=5"),
         (("create", "x", "--set", "taskDef=y"), "/taskDef: expected 'x' as on the command line, found 'y'"),
+        (("create", "x", "--set", "project=p", "--project", "q"), "/project: expected 'q' as on the command line"),
         (("create", "x", "--set", "a=1", "--set", "a.b=1"), "--set a.b: expected a to have keys, found the number 1"),
         (("create", "-f", "list.yaml"), "list.yaml:1:1: expected a mapping, found a list"),
         (("create", "-f", "broken.yaml"), "broken.yaml:1:4: not valid YAML"),

@@ -1,0 +1,128 @@
+"""The server of the task service in a cluster, as its manifests bring it there."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.site import CHECKOUT, MPI_IMAGE
+from tests.e2e.storage import NodeFolder
+from tests.service.api.conftest import COUNTDOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.e2e.site import Images, Site
+
+IMAGE = "localhost/mlpack-server:test"
+AUTHORIZATION = '-H "Authorization: Bearer $MLPACK_TOKEN" -H "Content-Type: application/json"'
+
+
+@pytest.fixture(scope="session")
+def server_image(images: Images, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The image of the server, made as its Dockerfile says."""
+    folder = tmp_path_factory.mktemp("server-image")
+    shutil.copytree(CHECKOUT / "deploy/server", folder, dirs_exist_ok=True)
+    pip: list[str | Path] = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    wheel = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, CHECKOUT]
+    subprocess.run(wheel, check=True)
+    return images.build(folder, IMAGE)
+
+
+@contextmanager
+def claimable(site: Site, folder: NodeFolder) -> Iterator[str]:
+    """Provide a storage class with one volume, which every user may write to."""
+    name = f"server-{site.namespace}"
+    path = folder.run(f"mkdir -m 777 {folder.path} && echo {folder.path}").strip()
+    site.apply(
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": name},
+            "provisioner": "kubernetes.io/no-provisioner",
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name},
+            "spec": {
+                "storageClassName": name,
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "hostPath": {"path": path, "type": "Directory"},
+            },
+        },
+    )
+    try:
+        yield name
+    finally:
+        site.run(f"kubectl delete pv,storageclass {name} --wait=false")
+        folder.run(f"rm -rf {folder.path}")
+
+
+@contextmanager
+def forwarded(home: Site) -> Iterator[str]:
+    """Give an address of this machine that leads to the server."""
+    argv = ["kubectl", "port-forward", "deployment/mlpack-server", ":8080"]
+    with subprocess.Popen(argv, env=home.environment, stdout=subprocess.PIPE, text=True) as forwarding:
+        try:
+            assert forwarding.stdout
+            match = re.search(r"127\.0\.0\.1:(\d+)", forwarding.stdout.readline())
+            assert match
+            yield f"http://127.0.0.1:{match[1]}"
+        finally:
+            forwarding.terminate()
+
+
+def test_a_server_in_the_cluster_runs_a_job(
+    site: Site, new_site: Callable[[str], Site], mpi_image: str, server_image: str
+) -> None:
+    assert mpi_image == MPI_IMAGE
+    home = new_site("restricted")
+    repository, _, tag = MPI_IMAGE.rpartition(":")
+    definition = {**COUNTDOWN, "system_values": f"image:\n  repository: {repository}\n  tag: {tag}\n"}
+    (home.folder / "server.yaml").write_text(f"namespace: {site.namespace}\n", encoding="utf-8")
+    (home.folder / "definition.json").write_text(json.dumps(definition), encoding="utf-8")
+    with claimable(home, NodeFolder(new_site("privileged"), "/tmp")) as storage_class:
+        options = f"--config server.yaml -n {home.namespace} --image {server_image} --storage-class {storage_class}"
+        home.run(f"mlpack serve manifests --no-namespaces {options} | kubectl apply -f -")
+        home.run("kubectl rollout status deployment/mlpack-server --timeout=3m")
+        create = "mlpack serve token ada --role developer --config /etc/mlpack/server.yaml"
+        home.environment["MLPACK_TOKEN"] = home.run(f"kubectl exec deployment/mlpack-server -- {create}").strip()
+        with forwarded(home) as address:
+            home.environment["MLPACK_SERVER"] = address
+            home.run(f"curl -sS --fail-with-body {AUTHORIZATION} -d @definition.json {address}/v1/definitions")
+            done = home.shell("mlpack task create countdown --set process.train.number=3 --wait --timeout 3m -o json")
+            assert done.returncode == 0, done.stdout + done.stderr
+            job = json.loads(done.stdout)
+            assert (job["status"], job["creator"], job["workload"]["namespace"]) == ("succeeded", "ada", site.namespace)
+            assert home.run(f"mlpack task logs {job['release']}").split() == ["3", "2", "1"]
+        home.run("kubectl rollout restart deployment/mlpack-server")
+        home.run("kubectl rollout status deployment/mlpack-server --timeout=3m")
+        with forwarded(home) as address:
+            home.environment["MLPACK_SERVER"] = address
+            assert home.run("mlpack task list -o name").split() == [job["release"]]
+        account = f"system:serviceaccount:{home.namespace}:mlpack-server"
+        for namespace, question in (
+            (site.namespace, "list secrets"),
+            (site.namespace, "create rolebindings"),
+            (home.namespace, "get pods"),
+            ("kube-system", "get pods"),
+        ):
+            answer = home.shell(f"kubectl auth can-i {question} --as={account} -n {namespace}").stdout.strip()
+            assert answer == "no", f"{question} in {namespace}"
+
+
+def test_the_dockerfile_names_the_image_of_the_manifests() -> None:
+    from packager.service.manifests import IMAGE as DEFAULT
+
+    assert DEFAULT in (CHECKOUT / "deploy/server/Dockerfile").read_text(encoding="utf-8")
+    assert Path(CHECKOUT / "deploy/server/requirements.txt").is_file()

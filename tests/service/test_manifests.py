@@ -1,0 +1,177 @@
+"""What brings a server into a cluster: a namespace for it, a role in each namespace of jobs, nothing cluster-wide."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from packager.base.errors import UsageError
+from packager.kubernetes.podsecurity import Level
+from packager.service import config, policy
+from packager.service.config import ProjectConfig, ServerConfig
+from packager.service.manifests import InCluster, manifests
+from packager.workloads.kinds import kinds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Mlpack
+
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+def objects(deployment: InCluster) -> dict[tuple[str, str], Any]:
+    items = list(yaml.safe_load_all(manifests(deployment)))
+    listed = {
+        (item["kind"], f"{item['metadata'].get('namespace', '')}/{item['metadata']['name']}"): item for item in items
+    }
+    assert len(listed) == len(items)
+    return listed
+
+
+def _name(metadata: dict[str, Any]) -> str:
+    return f"{metadata.get('namespace', '')}/{metadata['name']}"
+
+
+def test_what_there_is_without_options() -> None:
+    items = objects(InCluster(ServerConfig()))
+    assert sorted(items) == [
+        ("ConfigMap", "mlpack/mlpack-server"),
+        ("Deployment", "mlpack/mlpack-server"),
+        ("Namespace", "/mlpack"),
+        ("Namespace", "/mlpack-jobs"),
+        ("NetworkPolicy", "mlpack/mlpack-server"),
+        ("PersistentVolumeClaim", "mlpack/mlpack-server"),
+        ("Role", "mlpack-jobs/mlpack-server"),
+        ("RoleBinding", "mlpack-jobs/mlpack-server"),
+        ("Service", "mlpack/mlpack-server"),
+        ("ServiceAccount", "mlpack/mlpack-server"),
+    ]
+    assert items["Namespace", "/mlpack"]["metadata"]["labels"] == RESTRICTED
+    assert items["Namespace", "/mlpack-jobs"]["metadata"]["labels"] == RESTRICTED
+    assert items["PersistentVolumeClaim", "mlpack/mlpack-server"]["spec"]["storageClassName"] is None
+    subject = {"kind": "ServiceAccount", "name": "mlpack-server", "namespace": "mlpack"}
+    assert items["RoleBinding", "mlpack-jobs/mlpack-server"]["subjects"] == [subject]
+
+
+def test_the_pod_keeps_within_restricted_and_writes_to_its_volumes_alone() -> None:
+    deployment = objects(InCluster(ServerConfig()))["Deployment", "mlpack/mlpack-server"]
+    assert (deployment["spec"]["replicas"], deployment["spec"]["strategy"]) == (1, {"type": "Recreate"})
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    (container,) = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert {next(iter(volume.keys() - {"name"})) for volume in pod["volumes"]} == {
+        *("configMap", "emptyDir", "persistentVolumeClaim", "secret")
+    }
+    assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_the_role_has_the_kinds_of_tasks_and_no_more() -> None:
+    rules = objects(InCluster(ServerConfig()))["Role", "mlpack-jobs/mlpack-server"]["rules"]
+    names = [(group, name, rule) for rule in rules for group in rule["apiGroups"] for name in rule["resources"]]
+    verbs = {(group, name): set(rule["verbs"]) for group, name, rule in names}
+    plurals = {("", f"{kind.lower()}s") for _, kind in policy.COMPANIONS}
+    plurals |= {(api.rpartition("/")[0], kinds()[kind].resource.partition(".")[0]) for api, kind in policy.WORKLOADS}
+    assert verbs.keys() == {*plurals, ("", "events"), ("", "pods/log")}
+    assert all({"create", "patch", "delete"} <= verbs[plural] for plural in plurals)
+    assert verbs["", "secrets"] == {"create", "patch", "delete"}
+    assert not any("*" in words for words in verbs.values())
+
+
+def test_rights_for_the_cluster_are_asked_for() -> None:
+    items = objects(InCluster(ServerConfig(), namespace="ml", sees_nodes=True))
+    (role,) = (item for (kind, _), item in items.items() if kind == "ClusterRole")
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list"}
+    assert [rule["resources"] for rule in role["rules"]] == [["nodes"], ["storageclasses"]]
+
+
+def test_the_configuration_is_read_by_the_server(tmp_path: Path) -> None:
+    (tmp_path / "server.yaml").write_text(
+        'namespace: research\nname: "yes"\npod_security: baseline\nstorage_classes: {aws-efs: "1e3"}\n'
+        "listen: 127.0.0.1:1\ncontext: mine\ndatabase: here.db\n"
+        "node_selectors: {a=b: {}}\ncallbacks: {allow: [hooks.example.com]}\n",
+        encoding="utf-8",
+    )
+    given = config.read(tmp_path / "server.yaml")
+    items = objects(InCluster(given, with_namespaces=False))
+    assert ("Role", "research/mlpack-server") in items
+    assert not any(kind == "Namespace" for kind, _ in items)
+    text = items["ConfigMap", "mlpack/mlpack-server"]["data"]["server.yaml"]
+    (tmp_path / "again.yaml").write_text(text, encoding="utf-8")
+    settings = config.read(tmp_path / "again.yaml")
+    assert (settings.listen, settings.database, settings.context) == (
+        "0.0.0.0:8080",
+        "/var/lib/mlpack/server.db",
+        None,
+    )
+    for name in ("namespace", "name", "pod_security", "storage_classes", "node_selectors", "callbacks"):
+        assert getattr(settings, name) == getattr(given, name)
+    levels = objects(InCluster(given))["Namespace", "/research"]["metadata"]["labels"]
+    assert levels == {"pod-security.kubernetes.io/enforce": "baseline"}
+
+
+def test_each_project_has_its_namespace() -> None:
+    projects = {
+        "a": ProjectConfig(namespace="ml-a"),
+        "b": ProjectConfig(namespace="ml-b", pod_security=Level.baseline),
+        "c": ProjectConfig(namespace="ml-b"),
+    }
+    items = objects(InCluster(ServerConfig(projects=projects)))
+    assert {name for kind, name in items if kind == "RoleBinding"} == {"ml-a/mlpack-server", "ml-b/mlpack-server"}
+    levels = {name: item["metadata"]["labels"] for (kind, name), item in items.items() if kind == "Namespace"}
+    assert levels["/ml-a"] == RESTRICTED
+    assert levels["/ml-b"] == {"pod-security.kubernetes.io/enforce": "baseline"}
+    assert levels.keys() == {"/mlpack", "/ml-a", "/ml-b"}
+    some = objects(InCluster(ServerConfig(projects={**projects, "d": ProjectConfig()})))
+    assert ("Role", "mlpack-jobs/mlpack-server") in some
+    assert "namespace: mlpack-jobs" in some["ConfigMap", "mlpack/mlpack-server"]["data"]["server.yaml"]
+    with pytest.raises(UsageError, match="jobs cannot run in the namespace of the server"):
+        manifests(InCluster(ServerConfig(projects={"a": ProjectConfig(namespace="mlpack")})))
+
+
+def test_another_configuration_starts_another_pod() -> None:
+    def digest(settings: ServerConfig) -> str:
+        deployment = objects(InCluster(settings))["Deployment", "mlpack/mlpack-server"]
+        return str(deployment["spec"]["template"]["metadata"]["annotations"]["mlpack.dev/config"])
+
+    assert digest(ServerConfig()) == digest(ServerConfig())
+    assert digest(ServerConfig()) != digest(ServerConfig(name="other"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"namespace": "a b"}, "--namespace: expected at most 58"),
+        ({"namespace": "x" * 59}, "--namespace: expected at most 58"),
+        ({"namespace": "a\n---\nkind: Pod"}, "--namespace: expected at most 58"),
+        ({"image": "a b"}, "--image: expected the name of an image, found 'a b'"),
+        ({"image": 'a"\nx: y'}, "--image: expected the name of an image"),
+        ({"storage": "much"}, "--storage: expected a size such as 1Gi, found 'much'"),
+        ({"storage_class": "a: b"}, "--storage-class: expected a name, found 'a: b'"),
+        ({"settings": ServerConfig(url="javascript:x")}, "--url: expected an address"),
+        ({"settings": ServerConfig(namespace="mlpack")}, "jobs cannot run in the namespace of the server, mlpack"),
+    ],
+)
+def test_what_cannot_be(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        manifests(InCluster(**{"settings": ServerConfig(), **changes}))
+    assert str(error.value).startswith(message)
+
+
+def test_the_command_prints_them(mlpack: Mlpack) -> None:
+    done = mlpack("serve", "manifests", "--url", "https://train.example.com", "--image", "r.example.com/mlpack:1")
+    assert (done.code, done.stderr) == (0, "")
+    items = list(yaml.safe_load_all(done.stdout))
+    pod = next(item for item in items if item["kind"] == "Deployment")["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == "r.example.com/mlpack:1"
+    settings = next(item for item in items if item["kind"] == "ConfigMap")["data"]["server.yaml"]
+    assert yaml.safe_load(settings)["url"] == "https://train.example.com"
