@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.site import MPI_IMAGE
+from tests.e2e.site import CHECKOUT, MPI_IMAGE, commands
 from tests.e2e.test_components import claim, node, volumes  # noqa: F401 - the fixtures
 
 if TYPE_CHECKING:
@@ -72,3 +73,33 @@ def test_the_tasks_of_a_cube(site: Site, node: NodeFolder, volumes: str) -> None
     assert f"error: {name}-wrong has failed: " in failed.stderr
     assert "; not run: hello\nhint: the whole log: mlpack logs " in failed.stderr
     assert node.run(f"cat {storage}/chats/a.txt") == chat
+
+
+TRAIN = """\
+  train:
+    kind: Job
+    command: [sh, -c, "echo trained"]
+sequence: [train, server]
+variants:"""
+
+
+def test_a_sequence_ends_when_its_deployment_serves(site: Site) -> None:
+    """First by the README's commands for kubectl alone, which a run with --resume does not take for its own."""
+    model = shutil.copytree(CHECKOUT / "tests/e2e/specs/serve", site.folder / "model")
+    spec = model / "spec.yaml"
+    text = spec.read_text(encoding="utf-8").replace("replicas: 2", "replicas: 1")
+    spec.write_text(text.replace("variants:", TRAIN), encoding="utf-8")
+    package = site.build("./model")
+    train, serve = commands(package, "One after the other")
+    assert site.run(train, cwd=package).endswith("Complete\n")
+    assert "successfully rolled out" in site.run(serve, cwd=package)
+
+    refused = site.shell(f"mlpack run {package.name} --resume")
+    assert refused.returncode == 9
+    assert "job/serve-train exists, but is not of this build (not deployed by mlpack)" in refused.stderr
+    for options, skipped in (("--replace", False), ("--resume", True)):
+        results = map(json.loads, site.run(f"mlpack run {package.name} {options} -o json").splitlines())
+        assert [(one["task"], one["phase"], one["skipped"]) for one in results] == [
+            ("train", "succeeded", skipped),
+            ("server", "serving", skipped),
+        ]
