@@ -13,6 +13,7 @@ from packager.base.names import LABEL, LABEL_VALUE
 from packager.base.problems import show
 from packager.base.values import Fields, FieldsError, Meta, convert
 from packager.kubernetes.podsecurity import Level
+from packager.service import times
 from packager.service.callbacks.addresses import read_allowed
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ class CallbacksConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     allow: list[str] = []
     signing_secret_file: str | None = None
+
+
+class RetentionConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long jobs and logs are kept."""
+
+    jobs: str | None = None
+    logs: str = "30d"
 
 
 ProjectName = Annotated[str, Meta(max_length=63, pattern=rf"^{LABEL}$")]
@@ -65,6 +73,7 @@ class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     storage_classes: dict[str, str] = {}
     node_selectors: dict[str, dict[str, str]] = {}
     callbacks: CallbacksConfig = CallbacksConfig()
+    retention: RetentionConfig = RetentionConfig()
 
     @property
     def public_url(self) -> str:
@@ -104,6 +113,11 @@ def _problems(document: Document, settings: ServerConfig) -> Iterator[Problem]:
     _, refused = read_allowed(settings.callbacks.allow)
     for index, message in refused.items():
         yield document.problem(("callbacks", "allow", index), message)
+    for key, text in (("jobs", settings.retention.jobs), ("logs", settings.retention.logs)):
+        try:
+            times.duration("1d" if text is None else text)
+        except ValueError as error:
+            yield document.problem(("retention", key), str(error))
 
 
 def default_database() -> Path:

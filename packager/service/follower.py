@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
     from packager.kubernetes.verdict import Verdict
+    from packager.service.keeper import Keeper
     from packager.service.kube import Cluster
     from packager.service.projects import Project
     from packager.service.pulse import Pulse
@@ -54,8 +55,10 @@ class Follower:
         server: str,
         projects: Mapping[str, Project],
         pulse: Pulse,
+        keeper: Keeper,
         log: Callable[[str], None],
     ) -> None:
+        self._keeper = keeper
         self._cluster = cluster
         self._store = store
         self._sealer = sealer
@@ -199,6 +202,8 @@ class Follower:
     async def _stop(self, row: Row) -> None:
         """Delete the objects of a job that was cancelled or deleted; a claim only when that was asked for."""
         goal, release = row["goal"], row["release"]
+        if goal == "cancel" and row["applied"] and not self._keeper.has_kept(row, is_final=True):
+            return
         for item in reversed(json.loads(row["manifests"])):
             if item["kind"] != "PersistentVolumeClaim" or goal == "delete-storage":
                 await self._cluster.delete(item["kind"], name(item), row["namespace"])
@@ -226,6 +231,8 @@ class Follower:
         verdict = diagnose(kind, snapshot, past)
         fields = _fields(row, verdict, snapshot)
         if all(row[key] == value for key, value in fields.items()):
+            return
+        if not self._keeper.has_kept(row, is_final=fields["status"] in FINAL, pods=snapshot.pods):
             return
         if await asyncio.to_thread(self._store.change_job, release, fields):
             self._pulse.tell()
@@ -255,6 +262,7 @@ class Follower:
     def _forget(self, release: str) -> None:
         self._memories.pop(release, None)
         self._missing.pop(release, None)
+        self._keeper.forget(release)
 
 
 def release_of(row: Row) -> str:

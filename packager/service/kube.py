@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 from contextlib import asynccontextmanager
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -10,6 +12,7 @@ from lightkube import AsyncClient
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.core.exceptions import ApiError, ConfigError
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
+from lightkube.resources.core_v1 import PodLog
 from lightkube.types import CascadeType
 
 from packager.base.errors import ClusterError, UnreachableError
@@ -18,11 +21,14 @@ from packager.workloads.kinds import kinds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
+    from datetime import datetime
 
     from packager.kubernetes.objects import Object
 
 MANAGER = "mlpack-server"
 """The field manager of what is applied."""
+
+_LONGEST_LINE = 64 << 10
 
 _CORE = {
     "ConfigMap": "configmaps",
@@ -160,15 +166,66 @@ class Cluster:
                 raise ExpiredError(str(error)) from None
             raise
 
-    async def log(
-        self, pod: str, namespace: str, container: str | None, *, tail: int | None, follow: bool = False
+    async def log(  # noqa: PLR0913 - what one can ask of a log
+        self,
+        pod: str,
+        namespace: str,
+        container: str | None,
+        *,
+        tail: int | None = None,
+        follow: bool = False,
+        previous: bool = False,
+        since: datetime | None = None,
+        timestamps: bool = False,
     ) -> AsyncIterator[str]:
-        """Yield the lines of a container's log. Raises as `apply`."""
+        """Yield the lines of a container's log, each with its end; one of more than 64 KiB in pieces.
+
+        lightkube's own `log` knows neither `previous` nor `sinceTime`, and reads a whole log into memory.
+
+        Args:
+            pod: The pod.
+            namespace: Its namespace.
+            container: The container; None for the only one, or the default one.
+            tail: How many lines from the end.
+            follow: Whether to wait for further lines until the container ends.
+            previous: Whether the log of the instance before the last restart is meant.
+            since: From which time.
+            timestamps: Whether each line begins with its time.
+
+        Raises:
+            RefusedError, UnreachableError: As `apply`.
+        """
+        parameters = {
+            "container": container,
+            "tailLines": tail,
+            "follow": follow or None,
+            "previous": previous or None,
+            "sinceTime": since.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z") if since else None,
+            "timestamps": timestamps or None,
+        }
+        client = self._client._client  # noqa: SLF001 - there is no public way to make a request of one's own
         async with _translated():
-            async for line in self._client.log(
-                pod, namespace=namespace, container=container, tail_lines=tail, follow=follow
-            ):
-                yield line
+            asked = client.prepare_request("get", PodLog, name=pod, namespace=namespace, params=parameters)
+            if follow:
+                asked.timeout = httpx2.Timeout(10.0, read=None)
+            response = await client.send(client.build_adapter_request(asked), stream=True)
+            try:
+                if response.is_error:
+                    await response.aread()
+                client.raise_for_status(response)
+                decoder = codecs.getincrementaldecoder("utf-8")("replace")
+                rest = ""
+                async for chunk in response.aiter_bytes():
+                    *lines, rest = (rest + decoder.decode(chunk)).split("\n")
+                    for line in lines:
+                        yield line + "\n"
+                    if len(rest) > _LONGEST_LINE:
+                        yield rest
+                        rest = ""
+                if rest:
+                    yield rest + "\n"
+            finally:
+                await response.aclose()
 
 
 def _plain(item: Any) -> Object:

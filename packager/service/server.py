@@ -16,10 +16,12 @@ from packager.service.callbacks.courier import Courier
 from packager.service.callbacks.transport import Transport
 from packager.service.catalog import Catalog
 from packager.service.follower import Follower
+from packager.service.keeper import Keeper
 from packager.service.policy import Site
 from packager.service.pulse import Pulse
 from packager.service.rendering import Renderer
 from packager.service.store.store import Store, now
+from packager.service.sweeper import Sweeper
 from packager.service.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -68,7 +70,11 @@ class Server:
         site = Site(settings.name, settings.pod_security, settings.storage_classes, settings.node_selectors)
         self._renderer = Renderer()
         self.catalog = Catalog(store, self._renderer, site, self.projects)
-        self.follower = Follower(cluster, store, sealer, settings.name, self.projects, self.pulse, self.log)
+        self._keeper = Keeper(cluster, store.logs, settings.name, self._look_at, self.log)
+        self.follower = Follower(
+            cluster, store, sealer, settings.name, self.projects, self.pulse, self._keeper, self.log
+        )
+        self._sweeper = Sweeper(store, settings.retention, self.follower.created, self.log)
         allowed, _ = read_allowed(settings.callbacks.allow)
         self.tasks = Tasks(self.catalog, cluster, self.follower, sealer, self.projects, allowed)
         self.courier = Courier(
@@ -93,6 +99,7 @@ class Server:
             loop.cancel()
             with suppress(asyncio.CancelledError):
                 await loop
+            await self._keeper.close()
             await self.courier.close()
             await self.cluster.close()
             self.close()
@@ -102,12 +109,16 @@ class Server:
         self._renderer.close()
         self.store.close()
 
+    def _look_at(self, release: str) -> None:
+        self.follower.look_at(release)
+
     async def _follow(self) -> None:
         while True:
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self.follower.run())
                     tasks.create_task(self.courier.run())
+                    tasks.create_task(self._sweeper.run())
             except Exception as error:  # noqa: BLE001 - jobs are followed for as long as the server runs
                 self.log_bug(error)
             await asyncio.sleep(_RESTART_SECONDS)

@@ -109,17 +109,30 @@ class FakeCluster:
             await asyncio.sleep(0.01)
 
     async def log(
-        self, pod: str, namespace: str, container: str | None, *, tail: int | None, follow: bool = False
+        self,
+        pod: str,
+        namespace: str,
+        container: str | None,
+        *,
+        tail: int | None = None,
+        follow: bool = False,
+        previous: bool = False,
+        since: datetime | None = None,
+        timestamps: bool = False,
     ) -> AsyncIterator[str]:
-        assert container is None
         assert namespace in self.namespaces
-        if pod not in self.logs:
+        self._answer()
+        name = f"{pod}/previous" if previous else pod
+        known = self.logs.get(f"{name}/{container}", self.logs.get(name))
+        if known is None or ("Pod", pod) not in self.objects:
             raise RefusedError(f'container "main" in pod "{pod}" is waiting to start', 400)
-        position = max(0, len(self.logs[pod]) - tail) if tail else 0
+        position = max(0, len(known) - tail) if tail else 0
         while True:
-            for line in self.logs[pod][position:]:
-                yield line
-            position = len(self.logs[pod])
+            for number, line in enumerate(known[position:], position):
+                time = datetime(2026, 11, 22, 10, 0, number % 60, 500_000, UTC)
+                if since is None or time >= since:
+                    yield f"{time.isoformat().replace('+00:00', 'Z')} {line}" if timestamps else line
+            position = len(known)
             if not follow or self.objects["Pod", pod]["status"]["phase"] != "Running":
                 return
             await asyncio.sleep(0.01)

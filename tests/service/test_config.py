@@ -54,6 +54,21 @@ def test_where_callbacks_may_go_is_checked_entry_by_entry(tmp_path: Path) -> Non
     assert (settings.callbacks.allow, settings.public_url) == (["a.example"], "http://127.0.0.1:8080")
 
 
+def test_how_long_things_are_kept_is_checked(tmp_path: Path) -> None:
+    path = tmp_path / "server.yaml"
+    path.write_text("retention: {jobs: soon, logs: 0d}\n", encoding="utf-8")
+    with pytest.raises(MlpackError, match="is not valid") as raised:
+        config.read(path)
+    expected = "expected a duration such as 90s, 10m, 12h or 30d, found"
+    assert [(problem.column, problem.message) for problem in raised.value.problems] == [
+        (19, f"{expected} 'soon'"),
+        (31, f"{expected} '0d'"),
+    ]
+    path.write_text("retention: {jobs: 90d}\n", encoding="utf-8")
+    settings = config.read(path)
+    assert (settings.retention.jobs, settings.retention.logs) == ("90d", "30d")
+
+
 @pytest.mark.parametrize(
     ("listen", "address"), [("127.0.0.1:80", ("127.0.0.1", 80)), ("[::1]:8080", ("::1", 8080)), ("h:0", ("h", 0))]
 )

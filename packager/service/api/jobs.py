@@ -8,15 +8,13 @@ import binascii
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
-from litestar import MediaType, Response, delete, get, post
+from litestar import Response, delete, get, post
 from litestar.datastructures import MultiDict, State
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
-from litestar.response import Stream
 
-from packager.base.errors import ClusterError
 from packager.base.values import as_plain
-from packager.service import permissions, policy, records
+from packager.service import permissions, records
 from packager.service.api import answers
 from packager.service.api.access import AnyRequest, IdempotencyKey, caller_of, once, server_of
 from packager.service.api.answers import (
@@ -25,12 +23,9 @@ from packager.service.api.answers import (
     JobPreview,
 )
 from packager.service.failures import Failure
-from packager.service.kube import RefusedError
 from packager.service.store.store import Filters, as_json
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from packager.service.projects import Project
     from packager.service.server import Server
     from packager.service.store.store import Row
@@ -195,67 +190,6 @@ async def rerun_job(
     return await once(request, caller, idempotency_key, make)
 
 
-@get(
-    "/v1/jobs/{release:str}/logs",
-    responses={200: ResponseSpec(str, generate_examples=False, media_type=MediaType.TEXT, description="The log")},
-)
-async def job_logs(  # noqa: PLR0913, PLR0917 - the parameters of the query
-    request: AnyRequest,
-    state: State,
-    release: FromPath[str],
-    pod: FromQuery[str | None] = None,
-    container: FromQuery[str | None] = None,
-    tail: Annotated[int | None, QueryParameter(ge=0, le=1_000_000)] = None,
-    follow: FromQuery[bool] = False,  # noqa: FBT002
-) -> Stream:
-    """Return the log of a job's pods; with several, each line begins with its pod's name."""
-    caller = await caller_of(request, "viewer")
-    server = server_of(state)
-    row = await server.tasks.job(release, caller)
-    permissions.check_owns_job(caller, row, "read the logs of others")
-    chosen = await _pods(server, row, pod)
-    if follow and len(chosen) > 1:
-        raise Failure("conflict", f"follow needs one pod: the pods are {', '.join(chosen)}")
-
-    def lines(name: str) -> AsyncIterator[str]:
-        return server.cluster.log(name, row["namespace"], container, tail=tail, follow=follow)
-
-    streams = [(name, lines(name)) for name in chosen]
-    first = await _first(streams[0][1])  # an error of the first pod is an answer
-
-    async def text() -> AsyncIterator[str]:
-        for number, (name, stream) in enumerate(streams):
-            prefix = f"{name}: " if len(streams) > 1 else ""
-            if number == 0 and first is not None:
-                yield prefix + first
-            try:
-                async for line in stream:
-                    yield prefix + line
-            except ClusterError as error:
-                yield f"{prefix}[{error}]\n"
-
-    return Stream(text(), media_type="text/plain")
-
-
-async def _pods(server: Server, row: Row, pod: str | None) -> list[str]:
-    """Return the names of a job's pods, or the one that is asked for. Raises Failure."""
-    selector = {policy.JOB: row["release"], policy.SERVER: server.name}
-    items, _ = await server.cluster.list("Pod", row["namespace"], selector)
-    pods = sorted(item["metadata"]["name"] for item in items)
-    if not pods:
-        raise Failure("conflict", "the job has no pod: it has not started, or its pods were deleted")
-    if pod is not None and pod not in pods:
-        raise Failure("not-found", f"pod {pod!r} not found: the pods are {', '.join(pods)}")
-    return pods if pod is None else [pod]
-
-
-async def _first(stream: AsyncIterator[str]) -> str | None:
-    try:
-        return await anext(stream, None)
-    except RefusedError as error:
-        raise Failure("conflict", str(error)) from None
-
-
 HANDLERS = (
     create_job,
     list_jobs,
@@ -264,6 +198,5 @@ HANDLERS = (
     cancel_job,
     delete_job,
     rerun_job,
-    job_logs,
 )
 """The routes."""

@@ -13,6 +13,7 @@ from packager.base.errors import ClusterError
 from packager.service.api import callbacks as callback_routes
 from packager.service.api import events as event_routes
 from packager.service.api import jobs as routes
+from packager.service.api import logs as log_routes
 from packager.service.api.access import AnyRequest, caller_of, server_of
 from packager.service.failures import Failure
 from packager.service.page import form
@@ -110,7 +111,7 @@ async def _log(request: AnyRequest, state: State, release: str, pod: str | None)
     text = ""
     try:
         async with asyncio.timeout(_LOG_SECONDS):
-            stream = await routes.job_logs.fn(request, state, release=release, pod=pod, tail=_LOG_LINES)
+            stream = await log_routes.job_logs.fn(request, state, release=release, pod=pod, tail=_LOG_LINES)
             async for part in stream.iterator:
                 text = (text + (part if isinstance(part, str) else part.decode(errors="replace")))[-_LOG_CHARACTERS:]
     except (Failure, ClusterError) as error:

@@ -17,6 +17,7 @@ from sqlalchemy.pool import QueuePool
 from packager.base.errors import MlpackError, ToolError, reason
 from packager.base.values import Value
 from packager.service.store import migration, outbox
+from packager.service.store.kept import KeptLogs
 from packager.service.store.quota import Quota, Share, startable
 from packager.service.store.tables import definitions, events, jobs, meta, requests, templates, tokens
 
@@ -108,6 +109,7 @@ class Store:
         self._engine = create_engine(f"sqlite:///{path}", poolclass=QueuePool, pool_size=8, max_overflow=8)
         event.listen(self._engine, "connect", _prepare)
         self.outbox = outbox.Outbox(self._writing, self._reading)
+        self.logs = KeptLogs(self._writing, self._reading)
         try:
             with self._writing() as connection:
                 self.was_migrated = migration.upgrade(connection)
@@ -461,6 +463,11 @@ class Store:
     def namespaces_in_use(self) -> list[str]:
         """Return the namespaces of the jobs that the control loop has to look after."""
         return [row["namespace"] for row in self._rows(select(jobs.c.namespace).where(_UNFINISHED).distinct())]
+
+    def ended_before(self, time: str, limit: int) -> list[str]:
+        """Return jobs that have ended before a time and are not being deleted, the oldest first."""
+        statement = select(jobs.c.release).where(jobs.c.status.in_(FINAL), jobs.c.ended < time, jobs.c.goal == "run")
+        return [row["release"] for row in self._rows(statement.order_by(jobs.c.ended).limit(limit))]
 
     def mark_applied(self, release: str) -> None:
         """Note that the objects of a job were applied."""

@@ -164,3 +164,18 @@ deliveries = Table(
     Index("deliveries_by_time", "state", "next_try"),
     sqlite_strict=True,
 )
+
+logs = Table(
+    "logs",
+    metadata,
+    Column("release", Text, ForeignKey("jobs.release", ondelete="CASCADE"), primary_key=True),
+    Column("pod", Text, primary_key=True),
+    Column("container", Text, primary_key=True),
+    Column("instance", Text, primary_key=True),  # current, or previous: the one before the last restart
+    Column("place", Integer, nullable=False),  # of the container in its pod; init containers have negative ones
+    Column("size", Integer, nullable=False),  # of the text
+    Column("content", LargeBinary, nullable=False),  # the text, compressed; each line begins with its time
+    Column("time", Text, nullable=False),
+    Index("logs_by_time", "time"),
+    sqlite_strict=True,
+)

@@ -1,0 +1,64 @@
+"""The statements on the logs that are kept of jobs, compressed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, delete, insert, select, update
+
+from packager.service.store.tables import jobs, logs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
+
+    from sqlalchemy import Connection
+
+    Row = dict[str, Any]
+
+_KEY = ("release", "pod", "container", "instance")
+
+
+class KeptLogs:
+    """The kept logs of a server's jobs; they go with their job.
+
+    Args:
+        writing: Begins a transaction that writes.
+        reading: Begins one that reads.
+    """
+
+    def __init__(
+        self,
+        writing: Callable[[], AbstractContextManager[Connection]],
+        reading: Callable[[], AbstractContextManager[Connection]],
+    ) -> None:
+        self._writing = writing
+        self._reading = reading
+
+    def keep(self, release: str, rows: Iterable[Row]) -> None:
+        """Store logs, in place of earlier ones of the same containers; nothing if the job is gone."""
+        with self._writing() as connection:
+            if connection.execute(select(jobs.c.release).where(jobs.c.release == release)).first() is None:
+                return
+            for row in rows:
+                same = and_(*(logs.c[key] == row[key] for key in _KEY))
+                if not connection.execute(update(logs).where(same).values(**row)).rowcount:
+                    connection.execute(insert(logs).values(**row))
+
+    def of_job(self, release: str) -> list[Row]:
+        """Return the logs of a job without their texts, by pod and container."""
+        columns = [column for column in logs.c if column.name != "content"]
+        statement = select(*columns).where(logs.c.release == release).order_by(logs.c.pod, logs.c.place)
+        with self._reading() as connection:
+            return [dict(row) for row in connection.execute(statement).mappings()]
+
+    def content(self, row: Row) -> bytes:
+        """Return a log, compressed."""
+        statement = select(logs.c.content).where(*(logs.c[key] == row[key] for key in _KEY))
+        with self._reading() as connection:
+            return bytes(connection.execute(statement).scalar() or b"")
+
+    def remove_before(self, time: str) -> int:
+        """Remove the logs that were kept before a time; return how many."""
+        with self._writing() as connection:
+            return int(connection.execute(delete(logs).where(logs.c.time < time)).rowcount)

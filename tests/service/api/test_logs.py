@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.base.errors import UnreachableError
+from tests.service.api.conftest import FILLED
+
+if TYPE_CHECKING:
+    from tests.service.api.conftest import Service
+
+
+def ended(service: Service, lines: list[str], *, exit_code: int = 0) -> tuple[str, str]:
+    """Create a job that ends, and return its release and its pod."""
+    release = service.created()
+    pod = f"{release}-x2x9p"
+    service.cluster.logs[pod] = lines
+    service.cluster.pod(release, "Failed" if exit_code else "Succeeded", exit_code=exit_code)
+    service.cluster.end(release, "Failed" if exit_code else "Complete")
+    service.status(release, "failed" if exit_code else "succeeded")
+    return release, pod
+
+
+def test_the_log_of_a_job_outlives_its_pods(service: Service) -> None:
+    release, pod = ended(service, ["3\n", "2\n", "1\n"])
+    path = f"/v1/jobs/{release}/logs"
+    live = service.get(path)
+    assert (live.text, "x-mlpack-log" in live.headers) == ("3\n2\n1\n", False)
+    del service.cluster.objects["Pod", pod]
+    kept = service.get(path)
+    assert (kept.status_code, kept.text) == (200, "3\n2\n1\n")
+    assert kept.headers["x-mlpack-log"] == "archived"
+    assert kept.headers["content-type"] == live.headers["content-type"] == "text/plain; charset=utf-8"
+    assert service.get(f"{path}?tail=1&follow=true").text == "1\n"
+    assert service.get(f"{path}?since=2026-11-22T10:00:02Z").text == "1\n"
+    assert service.get(f"{path}?since=1s").text == ""
+    assert service.get(f"{path}?pod={pod}&container=counter").text == "3\n2\n1\n"
+    assert service.get(path, "viewer").status_code == 403
+    service.cluster.error = UnreachableError("the cluster does not answer: connection refused")
+    assert service.get(path).text == "3\n2\n1\n"
+    service.cluster.error = None
+    assert service.call("DELETE", f"/v1/jobs/{release}").status_code == 202
+    service.until(lambda: service.get(path).status_code == 404, "the record to be deleted")
+
+
+def test_a_cancelled_job_keeps_its_log(service: Service) -> None:
+    release = service.created()
+    service.cluster.logs[f"{release}-x2x9p"] = ["so far\n"]
+    service.cluster.pod(release, "Running")
+    service.status(release, "running")
+    assert service.post(f"/v1/jobs/{release}/cancel").status_code == 202
+    service.status(release, "deleted")
+    service.cluster.objects.pop(("Pod", f"{release}-x2x9p"), None)
+    assert service.get(f"/v1/jobs/{release}/logs").text == "so far\n"
+
+
+def test_pods_that_are_gone_are_shown_beside_those_that_exist(service: Service) -> None:
+    release, pod = ended(service, ["failed\n"], exit_code=1)
+    item = service.cluster.objects.pop(("Pod", pod))
+    other = f"{release}-a1b2c"
+    service.cluster.logs[other] = ["alive\n"]
+    service.cluster.put({**item, "metadata": {**item["metadata"], "name": other, "uid": "other"}})
+    answer = service.get(f"/v1/jobs/{release}/logs")
+    assert answer.text == f"{other}: alive\n{pod}: failed\n"
+    assert "x-mlpack-log" not in answer.headers
+    assert service.get(f"/v1/jobs/{release}/logs?pod={pod}").headers["x-mlpack-log"] == "archived"
+    follow = service.get(f"/v1/jobs/{release}/logs?follow=true")
+    assert (follow.status_code, follow.json()["detail"]) == (409, f"follow needs one pod: the pods are {other}, {pod}")
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "detail"),
+    [
+        ("previous=true", 409, "no such log of {pod} was kept: the containers are none"),
+        ("container=other", 409, "no such log of {pod} was kept: the containers are counter"),
+        ("pod=other", 404, "pod 'other' not found: the pods are {pod}"),
+        (
+            "since=soon",
+            400,
+            (
+                "since: expected a duration such as 90s, 10m, 12h or 30d, or a time such as 2026-11-22T10:00:00Z, "
+                "found 'soon'"
+            ),
+        ),
+    ],
+)
+def test_what_was_not_kept_is_said(query: str, status: int, detail: str, service: Service) -> None:
+    release, pod = ended(service, ["1\n"])
+    del service.cluster.objects["Pod", pod]
+    answer: Any = service.get(f"/v1/jobs/{release}/logs?{query}")
+    assert (answer.status_code, answer.json()["detail"]) == (status, detail.format(pod=pod))
+
+
+def test_the_instance_before_a_restart_can_be_read(service: Service) -> None:
+    release = service.post("/v1/jobs", FILLED).json()["release"]
+    service.until(lambda: ("Job", release) in service.cluster.objects, "the Job")
+    service.cluster.pod(release, "Running")
+    pod = f"{release}-x2x9p"
+    service.cluster.logs |= {pod: ["second\n"], f"{pod}/previous": ["first\n"]}
+    assert service.get(f"/v1/jobs/{release}/logs?previous=true").text == "first\n"
+    assert service.get(f"/v1/jobs/{release}/logs?since=2026-11-22T09:00:00Z").text == "second\n"

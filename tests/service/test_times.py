@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from packager.service import times
+
+NOW = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("12h", 43_200), ("30d", 2_592_000)])
+def test_a_duration(text: str, seconds: int) -> None:
+    assert times.duration(text) == timedelta(seconds=seconds)
+    assert times.moment(text, NOW) == NOW - timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("text", ["", "0d", "-1d", "1", "d", "1.5h", "30 d", "9999999w", "٣d", "1h30m", "1y"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^expected a duration such as 90s, 10m, 12h or 30d, found "):
+        times.duration(text)
+
+
+def test_a_time_has_a_zone() -> None:
+    assert times.moment("2026-11-22T11:00:00+02:00", NOW) == NOW - timedelta(hours=1)
+    for text in ("2026-11-22T11:00:00", "yesterday", "2026-13-01T00:00:00Z"):
+        with pytest.raises(ValueError, match=r"or a time such as 2026-11-22T10:00:00Z, found "):
+            times.moment(text, NOW)
