@@ -201,7 +201,7 @@ def _container(main: ForeignValue, sketch: Sketch, ports: set[str], lost: dict[s
             port.done()
         else:
             port.leave("is not carried over: only a Deployment has ports")
-    requests, limits = _resources(main.child("resources"), sketch)
+    requests, limits = resources(main.child("resources"), sketch)
     image = main.child("image")
     start = Given(folder, directory.origin) if directory and folder is not None else None
     return ForeignContainer(image, words.get("command"), words.get("args"), environment, requests, limits, start)
@@ -234,7 +234,11 @@ def variables(listed: ForeignValue | None) -> dict[str, Given]:
         elif complaint := complaint_about(key, text):
             item.leave(f"{show(key)} is not carried over: {complaint}")
         else:
-            values[key] = Given(expanded(text, values), (value or item).origin)
+            filled = expanded(text, values)
+            if filled is None:
+                item.leave(f"{show(key)} is not carried over: with its references it has more than 64 KiB")
+            else:
+                values[key] = Given(filled, (value or item).origin)
     return values
 
 
@@ -251,8 +255,11 @@ def complaint_about(key: str, value: str) -> str | None:
     return mountpath.complaint(value) if key in ("DATASET_DIR", "OUTPUT_DIR") else None
 
 
-def expanded(text: str, values: dict[str, Given]) -> str:
-    """Return `text` with each `$(NAME)` of `values` replaced, and `$$` by `$`."""
+def expanded(text: str, values: dict[str, Given]) -> str | None:
+    """Return `text` with each `$(NAME)` of `values` replaced, and `$$` by `$`; None if it would be too long."""
+    sizes = (len(str(values[match[1]].value)) for match in _REFERENCES.finditer(text) if match[1] in values)
+    if len(text) + sum(sizes) > envfile.LINE_BYTES:
+        return None
 
     def replaced(match: re.Match[str]) -> str:
         if match[1] is None:
@@ -273,10 +280,11 @@ def escaped(word: str, known: set[str]) -> str:
     return _REFERENCES.sub(replaced, word)
 
 
-def _resources(resources: ForeignValue | None, sketch: Sketch) -> tuple[dict[str, Given], dict[str, Given]]:
+def resources(listing: ForeignValue | None, sketch: Sketch) -> tuple[dict[str, Given], dict[str, Given]]:
+    """Return what a container requests, and its limits; GPUs become the option of a site."""
     parts: dict[str, dict[str, Given]] = {"requests": {}, "limits": {}}
     for part, quantities in parts.items():
-        listed = resources.at(part) if resources else None
+        listed = listing.at(part) if listing else None
         for entry in listed.children() if listed else ():
             if gpu := _GPU.fullmatch(entry.key):
                 count = entry.whole(0, 9999)

@@ -181,6 +181,84 @@ def test_a_spec_that_the_zoo_keeps_apart_uses_slices_of_other_folders(tmp_path: 
     assert (result.folder / "quickstart/b.sh").exists()
 
 
+K8S = {
+    f"{SPECS}/k8s/net-k8s_spec.yml": """\
+releases: {v: {tag_specs: ["{net}"]}}
+slice_sets: {net: [{args: [PACKAGE_NAME=net-fp32-training-k8s], files: [{source: k8s/net, destination: quickstart}]}]}
+""",
+    "k8s/net/mlops/one/kustomization.yaml": "kind: Kustomization\n",
+    "k8s/net/mlops/one/config-map.yaml": "kind: ConfigMap\ndata: {MODEL_DIR: /workspace/net, STEPS: 3}\n",
+    "k8s/net/mlops/one/pod.yaml": """\
+kind: Pod
+metadata: {name: net, namespace: default}
+spec:
+  initContainers:
+    - {name: a, image: "example/net:1", command: [mkdir, -p, $(OUTPUT_DIR)/x]}
+    - {name: b, image: "example/net:1", command: [late]}
+  containers:
+    - name: net
+      image: docker.io/example/net:1
+      imagePullPolicy: Always
+      command: [python, $(MODEL_DIR)/train.py, "--steps=$(STEPS)", $(NOBODY)]
+      env: [{name: A, value: b}, {name: C, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
+      envFrom: [{configMapRef: {name: net}}, {secretRef: {name: net}}]
+      resources: {requests: {cpu: 2}, limits: {memory: 1Gi, nvidia.com/gpu: 1}}
+    - {name: other, image: "example/other:1"}
+""",
+}
+
+
+def test_every_key_of_a_manifest_is_carried_over_or_reported(tmp_path: Path, kubectl: Path) -> None:
+    zoo = write(tmp_path / "zoo", K8S)
+    result = one(zoo / SPECS / "k8s/net-k8s_spec.yml", tmp_path / "models")
+    spec = yaml.safe_load((result.folder / "spec.yaml").read_text(encoding="utf-8"))
+    assert spec["overlays"]["one"] == {
+        "kind": "Pod",
+        "init": {"command": ["mkdir", "-p", "$(OUTPUT_DIR)/x"]},
+        "command": ["python", "/workspace/net/train.py", "--steps=$(STEPS)", "$$(NOBODY)"],
+        "resources": {"requests": {"cpu": 2}, "limits": {"memory": "1Gi"}},
+        "environment": {"A": "b", "STEPS": "3"},
+    }
+    gpu = "spec.containers[0].resources.limits.nvidia.com/gpu"
+    pod = f"{tmp_path}/zoo/k8s/net/mlops/one/pod.yaml"
+    assert [str(finding).removeprefix(f"{pod}:") for finding in result.findings if finding.file == pod] == [
+        "2:23: metadata.namespace is not carried over",
+        "6:7: spec.initContainers[1] is not carried over (do in the image, or in the command, what it prepares)",
+        "10:7: spec.containers[0].imagePullPolicy is not carried over",
+        "12:34: spec.containers[0].env[1] 'C' is not carried over: a package has values only",
+        "13:47: spec.containers[0].envFrom[1].secretRef is not carried over",
+        f"14:61: {gpu} is the option gpu of a site (--with gpu --site GPU_COUNT=1)",
+        "15:7: spec.containers[1] is not carried over: a pod of a package has one container",
+    ]
+    check_package(result, tmp_path / "packages", kubectl)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("pod.yaml", "kind: Pod", "kind: [Pod]"),
+        ("pod.yaml", "kind: Pod", "kind: {Pod: 1}"),
+        ("pod.yaml", "kind: Pod", "kind: Workflow\nspec: {templates: [1, {}, {steps: 2}, {steps: [3, [4, {}]]}]}\nx:"),
+        ("config-map.yaml", "data: {", "data: [{"),
+    ],
+)
+def test_a_manifest_with_values_of_the_wrong_type(tmp_path: Path, file: str, old: str, new: str) -> None:
+    path = f"k8s/net/mlops/one/{file}"
+    zoo = write(tmp_path / "zoo", K8S | {path: K8S[path].replace(old, new)})
+    result = check_outcome(lambda: one(zoo / SPECS / "k8s/net-k8s_spec.yml", tmp_path / "models"), tmp_path / "models")
+    assert result is None
+
+
+def test_text_that_would_grow_without_limit_is_not_replaced(tmp_path: Path) -> None:
+    """Each replacement is counted before it is made: 60,000 words of 100,000 characters are 6 GB."""
+    path = f"{SPECS}/tensorflow/small_spec.yml"
+    replaced = f'{{<docker image>: "example/small:1", a: {"b" * 100_000}}}, docs: [{{name: Notes, uri: note.md}}]'
+    spec = SMALL[path].replace('{<docker image>: "example/small:1"}', replaced)
+    zoo = write(tmp_path / "zoo", SMALL | {path: spec, "note.md": "a" * 60_000})
+    result = one(zoo / path, tmp_path / "models")
+    assert any("'a' is not replaced: the text would be too long" in finding.message for finding in result.findings)
+
+
 def test_the_same_zoo_gives_the_same_bytes_wherever_it_is(tmp_path: Path) -> None:
     texts = set()
     for name in ("one", "two"):

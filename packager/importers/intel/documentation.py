@@ -171,8 +171,11 @@ def _page(uri: ForeignValue, words: Mapping[str, str], checkout: Checkout, ledge
         return None
     content = read_bytes(path, checkout.shown + text, markdown.MAX_BYTES).decode("utf-8-sig", "replace")
     for word, value in words.items():
-        if word:
-            content = content.replace(word, value)[: 2 * markdown.MAX_BYTES]
+        if not word or len(content) + content.count(word) * len(value) > 2 * markdown.MAX_BYTES:
+            message = f"{show(printable(word))} is not replaced: the text would be too long"
+            ledger.findings.append(uri.problem(message))
+        else:
+            content = content.replace(word, value)
     lines = content.replace("\r\n", "\n").split("\n")
     hidden = next((number for number, line in enumerate(lines, start=1) if markdown.HIDDEN.search(line)), None)
     if hidden:

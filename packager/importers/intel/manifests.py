@@ -6,11 +6,11 @@ IntelAI/models, k8s/<use case>/<framework>/<model>/<mode>/<precision>/mlops/<use
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
 from packager.base.problems import Problem, show
-from packager.importers.container import complaint_about
+from packager.importers.container import complaint_about, escaped, resources
 from packager.importers.draft import Sketch, named
 from packager.importers.images import put_image
 from packager.importers.intel.code import plain_path
@@ -31,6 +31,14 @@ _CONTAINERS = {
     "Deployment": ("spec", "template", "spec", "containers"),
 }
 """Where the containers of each kind are, in the order in which their image becomes that of the package."""
+_SITE = {
+    "serviceAccountName": "--with service-account, if it needs one",
+    "securityContext": "mlpack configure --uid, --gid",
+    "volumes": "--with nfs, or --with pvc",
+    "volumeMounts": "--with nfs, or --with pvc",
+}
+"""The fields of a pod and its container that a site decides, each with how."""
+
 # Values that the package sets by other means.
 _IDS = ("USER_ID", "GROUP_ID", "FS_ID", "USER_NAME", "GROUP_NAME")
 _START = 'MODEL_DIR="$0" && export MODEL_DIR && cd "$0" && exec "$@"'
@@ -93,13 +101,14 @@ class _Use:
         self.use = use
         self.ledger = ledger
         self.variables: dict[str, tuple[str, ValueOrigin]] = {}
+        self.model_dir: str | None = None
         self.overlays: list[str] = []
 
     def add(self, source: Source) -> None:
         """Take over one manifest."""
         root = source.root
         kind_entry = root.child("kind")
-        kind = kind_entry.value if kind_entry else None
+        kind = str(kind_entry.value) if kind_entry else None
         readers = {
             "ConfigMap": self._config_map,
             "Pod": self._pod,
@@ -108,14 +117,34 @@ class _Use:
             "Workflow": self._workflow,
         }
         if kind in readers:
-            readers[str(kind)](root)
+            root.child("apiVersion")
+            if metadata := root.child("metadata"):
+                metadata.at("name")
+            readers[kind](root)
+            source.report_unread()
         elif kind == "Service":
             self._leave(root, "is not carried over: a Deployment has one", "--with expose opens it to the outside")
         else:
             self._leave(root, f"({show(kind)}) is not carried over")
 
     def finish(self) -> None:
-        """Give the overlays the variables of the use."""
+        """Give the overlays the variables of the use, and keep references to others as they are."""
+        self._fill_in()
+        for overlay in self.overlays:
+            self._keep_references(self.sketch.data["overlays"][overlay])
+
+    def _keep_references(self, overlay: dict[str, Any]) -> None:
+        """Replace $(MODEL_DIR), which is another folder in a package, and escape references to what is no variable."""
+        known = {"REGISTRY", "MODEL_DIR", "OUTPUT_DIR", "DATASET_DIR", "HOME"}
+        known |= {*self.sketch.data.get("environment", {}), *overlay.get("environment", {})}
+        for holder in (overlay, overlay.get("init", {})):
+            for key in ("command", "args"):
+                folder = "$(MODEL_DIR)" if self.model_dir is None else self.model_dir.replace("$(", "$$(")
+                if key in holder:
+                    words = [word.replace("$(MODEL_DIR)", folder) for word in holder[key]]
+                    holder[key] = [escaped(word, known) for word in words]
+
+    def _fill_in(self) -> None:
         for overlay in self.overlays:
             own = self.sketch.data["overlays"][overlay].get("environment", {})
             for name, (value, origin) in self.variables.items():
@@ -130,6 +159,8 @@ class _Use:
                 self.sketch.put(("overlays", overlay, "environment", name), value, origin)
 
     def _leave(self, entry: ForeignValue, message: str, hint: str | None = None) -> None:
+        """Add a finding about what is not carried over as it is."""
+        entry.done()
         self.ledger.findings.append(entry.problem(message if entry.path == "" else f"{entry.path} {message}", hint))
 
     def _config_map(self, root: ForeignValue) -> None:
@@ -141,6 +172,7 @@ class _Use:
             if entry.key in _IDS:
                 self._leave(entry, "is not carried over", "mlpack configure --uid, --gid")
             elif entry.key in ("LD_LIBRARY_PATH", "MODEL_DIR"):
+                self.model_dir = text if entry.key == "MODEL_DIR" else self.model_dir
                 self._leave(entry, "is not carried over: the image and the command have it")
             elif complaint := complaint_about(entry.key, text):
                 self._leave(entry, f"is not carried over: {complaint}")
@@ -154,9 +186,11 @@ class _Use:
                     self._leave(entry, "is a folder of the pod, deleted with it", hint)
 
     def _overlay(self, name: str, kind: str, origin: ValueOrigin) -> Location:
-        overlay = named(name, prefix="use", longest=20).name
-        if overlay in self.sketch.data.get("overlays", {}):
-            overlay = named(f"{self.use}-{overlay}", prefix="use", longest=30).name
+        known = self.sketch.data.get("overlays", {})
+        short = named(name, prefix="use", longest=20).name
+        candidates = [short, named(f"{self.use}-{short}", prefix="use", longest=30).name]
+        numbered = (f"{candidates[-1]}-{number}" for number in range(2, len(known) + 3))
+        overlay = next(candidate for candidate in (*candidates, *numbered) if candidate not in known)
         self.overlays.append(overlay)
         self.sketch.put(("overlays", overlay, "kind"), kind, origin)
         return ("overlays", overlay)
@@ -168,26 +202,78 @@ class _Use:
         if spec is None or not containers:
             root.refuse("expected spec.containers")
             return
-        for key in ("initContainers", "restartPolicy", "serviceAccountName"):
-            if entry := spec.child(key):
-                self._leave(
-                    entry, "is not carried over", "results go to OUTPUT_DIR, which exists" if key[0] == "i" else None
-                )
         place = self._overlay(self.use, "Pod", spec.origin)
+        self._site(spec)
+        self._init(place, spec, containers[0])
         self._program(place, containers[0])
 
-    def _program(self, place: Location, container: ForeignValue) -> None:
-        """Put the image of a container, and its command, which starts in a folder of the image."""
+    def _site(self, pod: ForeignValue) -> None:
+        """Report the fields of a pod that options or the patch of a package stand for, and more containers."""
+        listed = pod.child("containers")
+        for other in listed.items()[1:] if listed else ():
+            self._leave(other, "is not carried over: a pod of a package has one container")
+        for key, hint in _SITE.items():
+            if entry := pod.child(key):
+                self._leave(entry, "is not carried over", hint)
+
+    def _init(self, place: Location, pod: ForeignValue, main: ForeignValue) -> None:
+        """Put the first init container if it runs in the image of the main one; the others are left out."""
+        listed = pod.child("initContainers")
+        for position, container in enumerate(listed.items() if listed else ()):
+            image, own = container.at("image"), main.at("image")
+            words = self._command(container) if position == 0 else []
+            names = {str(entry.value).removeprefix("docker.io/") for entry in (image, own) if entry}
+            if not words or image is None or own is None or len(names) > 1:
+                hint = "do in the image, or in the command, what it prepares"
+                self._leave(container, "is not carried over", hint)
+                continue
+            self._settle(container)
+            self.sketch.put((*place, "init", "command"), words, container.origin)
+
+    def _program(self, place: Location, container: ForeignValue, words: list[str] | None = None) -> None:
+        """Put the image of a container, its resources and its command, which starts in a folder of the image."""
         self._image(place, container)
-        words = [word for key in ("command", "args") for word in self._words(container, key)]
-        directory = container.at("workingDir")
-        folder = directory.text() if directory else None
-        if folder and words:
-            words = ["/bin/sh", "-c", _START, folder, *words]
-        elif folder:
-            self._leave(container, f"starts in the image's own working directory, not in {show(folder)}")
+        words = self._command(container, words)
         if words:
             self.sketch.put((*place, "command"), words, container.origin)
+        self._settle(container)
+        requests, limits = resources(container.child("resources"), self.sketch)
+        for part, quantities in (("requests", requests), ("limits", limits)):
+            for name, given in quantities.items():
+                self.sketch.put((*place, "resources", part, name), given.value, given.origin)
+        listed = container.child("env")
+        for variable in listed.items() if listed else ():
+            name_entry, value = variable.at("name"), variable.at("value")
+            key, text = str(name_entry.value) if name_entry else "", (value.text() if value else None) or ""
+            if variable.at("valueFrom") is not None:
+                self._leave(variable, f"{show(key)} is not carried over: a package has values only")
+            elif complaint := complaint_about(key, text):
+                self._leave(variable, f"{show(key)} is not carried over: {complaint}")
+            else:
+                self.sketch.put((*place, "environment", key), text, (value or variable).origin)
+
+    def _settle(self, container: ForeignValue) -> None:
+        """Report what a container has beside its program, but for its name and the ConfigMap of the use."""
+        container.at("name")
+        listed = container.child("envFrom")
+        for source in listed.items() if listed else ():
+            if source.at("configMapRef"):
+                source.done()
+        for key, hint in _SITE.items():
+            if entry := container.child(key):
+                self._leave(entry, "is not carried over", hint)
+
+    def _command(self, container: ForeignValue, words: list[str] | None = None) -> list[str]:
+        """Return what a container starts, in its folder; a finding for a folder without a command."""
+        if words is None:
+            words = [word for key in ("command", "args") for word in self._words(container, key)]
+        directory = container.at("workingDir")
+        folder = directory.text() if directory else None
+        if directory and folder and words:
+            return ["/bin/sh", "-c", _START, folder, *words]
+        if directory and folder:
+            self._leave(directory, f"is not carried over: it starts in the image's own folder, not in {show(folder)}")
+        return words
 
     def _words(self, container: ForeignValue, key: str) -> list[str]:
         entry = container.at(key)
@@ -218,14 +304,15 @@ class _Use:
         if slots and (number := slots.whole(1, 1_000)):
             self.sketch.put((*place, "slots_per_worker"), number, slots.origin)
         container = containers[0]
-        self._image(place, container)
+        if pod := roles.at("Launcher", "template", "spec"):
+            self._site(pod)
+            self._init(place, pod, container)
+        if entry := roles.at("Launcher", "replicas"):
+            entry.done()
+        if template := roles.at("Worker", "template"):
+            template.leave("is not carried over: workers run the launcher's image")
         words = [word for key in ("command", "args") for word in self._words(container, key)]
-        rest = self._mpirun(place, words, container)
-        directory = container.at("workingDir")
-        folder = directory.text() if directory else None
-        if folder and rest:
-            rest = ["/bin/sh", "-c", _START, folder, *rest]
-        self.sketch.put((*place, "command"), rest, container.origin)
+        self._program(place, container, self._mpirun(place, words, container))
 
     def _mpirun(self, place: Location, words: list[str], entry: ForeignValue) -> list[str]:
         """Take the options of mpirun off the words, and return the program that each rank runs."""
@@ -257,13 +344,6 @@ class _Use:
         replicas = spec.at("replicas")
         if replicas and (count := replicas.whole(1, 1_000)):
             self.sketch.put((*place, "replicas"), count, replicas.origin)
-        for variable in (containers[0].at("env") or ForeignValue(root.source, (), [])).items():
-            name_entry, value = variable.at("name"), variable.at("value")
-            key, text = str(name_entry.value) if name_entry else "", (value.text() if value else None) or ""
-            if complaint := complaint_about(key, text):
-                self._leave(variable, f"{show(key)} is not carried over: {complaint}")
-            else:
-                self.sketch.put((*place, "environment", key), text, (value or variable).origin)
         ports = containers[0].at("ports")
         numbers = [port.at("containerPort") for port in ports.items()] if ports else []
         entries = [number for number in numbers if number is not None]
@@ -277,9 +357,9 @@ class _Use:
             self.sketch.put(
                 (*place, "ports", "grpc"), {"port": 8500, "protocol": "grpc"}, decided("TensorFlow Serving's")
             )
-        pod = spec.at("template", "spec")
-        if pod and (volumes := pod.child("volumes")):
-            self._leave(volumes, "are not carried over: put the model into the image, or use a storage option")
+        if pod := spec.at("template", "spec"):
+            self._site(pod)
+            self._init(place, pod, containers[0])
         self._program(place, containers[0])
 
     def _made(self, template: ForeignValue, root: ForeignValue) -> ForeignValue | None:
@@ -290,7 +370,10 @@ class _Use:
         for parameter in listed.items() if listed else ():
             name, value = parameter.at("name"), parameter.at("value")
             if name and value and (filled := value.text()) is not None and "\n" not in filled:
-                text = text.replace(f"{{{{workflow.parameters.{name.value}}}}}", filled)
+                word = f"{{{{workflow.parameters.{name.value}}}}}"
+                if len(text) + text.count(word) * len(filled) > yamlio.MAX_BYTES:
+                    return None
+                text = text.replace(word, filled)
         # Behind as many line breaks, what is found in a block of text has the line that it has in the file.
         above = manifest.problem("").line if manifest else 0
         document, problems = yamlio.load(b"\n" * above + text.encode(), template.source.document.name)
@@ -307,11 +390,17 @@ class _Use:
             name = (name_entry.text() if name_entry else None) or "step"
             container = template.at("container")
             if container is None:
-                if "steps" in (template.value or {}):
+                if not isinstance(template.value, dict) or "steps" in template.value:
                     continue
                 if deployment := self._made(template, root):
+                    for key in ("apiVersion", "kind"):
+                        deployment.child(key)
+                    before = len(self.overlays)
                     self._deployment(deployment, "serving")
-                    made[name] = self.overlays[-1]
+                    deployment.source.report_unread()
+                    template.done()
+                    if len(self.overlays) > before:
+                        made[name] = self.overlays[-1]
                 else:
                     self._leave(template, f"({show(name)}) is not carried over: a package makes its own objects")
                 continue
@@ -321,6 +410,7 @@ class _Use:
             limit = template.at("retryStrategy", "limit")
             if limit and (retries := limit.whole(0, 100)) is not None:
                 self.sketch.put((*place, "retries"), retries, limit.origin)
+            self._site(template)
             self._program(place, container)
         self._order(root, made)
 
@@ -336,6 +426,7 @@ class _Use:
             for group in steps.items():
                 for step in group.items():
                     target = step.at("template")
+                    step.at("name")
                     overlay = made.get((target.text() if target else None) or "")
                     if overlay and overlay not in order:
                         order.append(overlay)

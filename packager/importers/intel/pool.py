@@ -129,6 +129,8 @@ def release_slices(pool: Pool) -> list[ForeignValue]:
             tags[0].refuse(f"no slice set {show(name)} in the folders of specs")
         else:
             slices.append(piece)
+    if not slices and not pool.own.ledger.problems:
+        tags[0].refuse(f"expected names of slice sets in braces, found {show(text)}")
     return slices
 
 

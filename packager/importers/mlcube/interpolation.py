@@ -34,6 +34,8 @@ def resolved(text: str, data: Any, extra: dict[str, str] | None = None) -> str:
     for _ in range(_DEEPEST):
         if not _REFERENCE.search(text):
             return text
+        if len(text) > _LONGEST:
+            raise InterpolationError(f"expected at most {_LONGEST} characters in a text with references")
         text = _REFERENCE.sub(lambda match: _value(match[1].strip(), data, symbols), text)
         if len(text) > _LONGEST:
             raise InterpolationError(f"its references expand to more than {_LONGEST} characters")
@@ -55,6 +57,8 @@ def _value(name: str, data: Any, symbols: dict[str, str]) -> str:
         return "true" if node else "false"
     if isinstance(node, str | int | float):
         value = str(node)
+        if len(value) > _LONGEST:
+            raise InterpolationError(f"${{{name}}} has more than {_LONGEST} characters")
         if WORKSPACE in value or ROOT in value:
             raise InterpolationError("expected text without control characters")
         return value
