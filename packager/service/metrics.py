@@ -9,7 +9,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from packager.base.values import Value, replace
+from packager.base.values import Fields, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ Point = tuple[int, float | None]
 """A step and a value; None for one that is no number, such as NaN, where the curve has a gap."""
 
 
-class Curve(Value, frozen=True):
+class Curve(Fields, frozen=True, kw_only=True):
     """One number of one pod over the steps.
 
     Attributes:
@@ -108,7 +108,7 @@ def added(curves: Mapping[tuple[str, str], Curve], pod: str, lines: Iterable[str
                 known = result.get((pod, name))
                 if known is None and len(result) >= MOST_CURVES:
                     continue
-                growing[name] = _Growing(known or Curve(name, pod))
+                growing[name] = _Growing(known or Curve(name=name, pod=pod))
                 result[pod, name] = growing[name].curve
             assert point is not None
             growing[name].add(point[0], value)

@@ -12,7 +12,7 @@ from litestar.params import FromPath, FromQuery
 from packager.base.values import FieldsError, convert
 from packager.service import sessions, tokens
 from packager.service.api import system
-from packager.service.api.access import AnyRequest, server_of
+from packager.service.api.access import AnyRequest, caller_of, projects_with, server_of
 from packager.service.bodies import TokenBody
 from packager.service.page.html import public, redirect, respond
 
@@ -69,7 +69,10 @@ async def _tokens(request: AnyRequest, state: State) -> Response[Any]:
 async def _listed(request: AnyRequest, state: State, status: int = 200, **values: Any) -> Response[Any]:
     shown = {"made": None, "error": None, "filled": {}, **values}
     items = (await system.list_tokens.fn(request, state)).items
-    return await respond(request, "tokens", status, role="admin", items=items, roles=tokens.ROLES, **shown)
+    projects = projects_with(state, await caller_of(request, "admin"), "admin")
+    return await respond(
+        request, "tokens", status, role="admin", items=items, roles=tokens.ROLES, projects=projects, **shown
+    )
 
 
 @post("/tokens", include_in_schema=False)
@@ -78,7 +81,10 @@ async def _add_token(request: AnyRequest, state: State) -> Response[Any]:
     try:
         days = form.get("days")
         whole = int(days) if days and days.isdecimal() and len(days) < 9 else days or None
-        body = convert({"name": form.get("name"), "role": form.get("role"), "days": whole}, TokenBody)
+        body = convert(
+            {"name": form.get("name"), "role": form.get("role"), "days": whole, "project": form.get("project") or None},
+            TokenBody,
+        )
     except FieldsError:
         error = "Expected a name of at most 63 letters, digits and -_., and 1 to 3650 days or none."
         return await _listed(request, state, 422, error=error, filled=form)

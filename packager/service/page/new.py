@@ -12,7 +12,7 @@ from litestar.params import FromPath, FromQuery
 
 from packager.service.api import jobs as routes
 from packager.service.api import registry
-from packager.service.api.access import AnyRequest, caller_of, server_of
+from packager.service.api.access import AnyRequest, caller_of, projects_with, server_of
 from packager.service.catalog import read_definition
 from packager.service.failures import Failure
 from packager.service.page import form
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from packager.service.definitions import Definition
     from packager.service.page.form import Sent
+    from packager.service.tokens import Caller
 
 _EMPTY: dict[str, Any] = {"manifests": None, "warnings": (), "failure": None}
 
@@ -43,6 +44,7 @@ async def _new(
     if values_of:
         job = await routes.get_job.fn(request, state, release=values_of)
         data = form.data_of(definition, {key: value for key, value in job.values.items() if key != "creator"})
+        data["/project"] = job.project
     data.setdefault("/creator", caller.name)
     return await _form(request, definition, data, values_of=values_of)
 
@@ -63,6 +65,7 @@ async def _sent(request: AnyRequest, state: State, name: FromPath[str]) -> Respo
         data[count] = str(int(data[count]) + 1) if data.get(count, "").isdecimal() and len(data[count]) < 3 else "2"
         return await _form(request, definition, data, more=action.removeprefix("more:"))
     sent = form.read(definition, data)
+    filled = {**sent.filled, **({"project": data["/project"]} if data.get("/project") else {})}
     if sent.complaints:
         failure = Failure("invalid-values", "not all inputs can be read", sent.complaints)
         return await _form(request, definition, data, sent, failure.status, failure=failure)
@@ -70,7 +73,7 @@ async def _sent(request: AnyRequest, state: State, name: FromPath[str]) -> Respo
         answer = await routes.create_job.fn(
             request,
             state,
-            data=sent.filled,
+            data=filled,
             dry_run=action == "preview",
             idempotency_key=None if action == "preview" else data.get("key") or None,
         )
@@ -101,9 +104,19 @@ async def _form(
         role="user",
         definition=definition.body,
         form=built,
+        data=data,
+        projects=_projects(request, await caller_of(request, "user"), definition),
+        project_errors=[item.detail for item in (failure.complaints if failure else ()) if item.pointer == "/project"],
         key=secrets.token_hex(16),  # a form that is sent twice makes one job
         **{**_EMPTY, "values_of": None, "more": None, **shown},
     )
+
+
+def _projects(request: AnyRequest, caller: Caller, definition: Definition) -> list[str]:
+    """Return the projects in which a caller can create jobs of a definition."""
+    usable = projects_with(request.app.state, caller, "user")
+    own = definition.body.project
+    return usable if own is None else [project for project in usable if project == own]
 
 
 HANDLERS = (_choose, _new, _sent)

@@ -13,7 +13,7 @@ from litestar.params import FromPath, FromQuery
 from packager.base.values import FieldsError, Value, convert
 from packager.service import records
 from packager.service.api import registry as routes
-from packager.service.api.access import AnyRequest, caller_of, server_of
+from packager.service.api.access import AnyRequest, caller_of, projects_with, server_of
 from packager.service.bodies import DefinitionBody, TemplateBody, as_flag
 from packager.service.failures import Failure
 from packager.service.page.html import redirect, respond
@@ -27,6 +27,7 @@ _MOST_LINES = 2_000
 _TEMPLATE_KEYS = ("template", "description", "deprecated")
 _DEFINITION_KEYS = (
     "task_template_name",
+    "project",
     "description",
     "application",
     "creator",
@@ -71,6 +72,8 @@ def compared(old: Mapping[str, Any], new: Mapping[str, Any], keys: Sequence[str]
 
 
 def _text(value: Any) -> str:
+    if value is None:
+        return ""
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
@@ -143,7 +146,7 @@ async def _new_definition(request: AnyRequest, state: State) -> Response[Any]:
 @get("/definitions/{name:str}/edit", include_in_schema=False)
 async def _edit_definition(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
     item = (await routes.get_definition.fn(request, state, name=name)).content
-    data = {key: str(value) for key, value in _fields(item, _DEFINITION_KEYS).items()}
+    data = {key: _text(value) for key, value in _fields(item, _DEFINITION_KEYS).items()}
     data |= {"append_uuid": "1" if as_flag(item.append_uuid) else "", "revision": str(item.revision)}
     return await _definition_form(request, state, data, name)
 
@@ -164,6 +167,7 @@ async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
         role="developer",
         data={**dict.fromkeys((*_DEFINITION_KEYS, "name"), ""), **data},
         name=name,
+        projects=projects_with(state, await caller_of(request, "developer"), "developer"),
         templates=[
             item.name for item in templates if not item.deprecated or item.name == data.get("task_template_name")
         ],
@@ -203,7 +207,8 @@ async def _register_definition(request: AnyRequest, state: State, name: str | No
         data["name"] = name
     try:
         values = {key: data.get(key, "") for key in (*_DEFINITION_KEYS, "name")}
-        body = convert({**values, "append_uuid": bool(data.get("append_uuid"))}, DefinitionBody)
+        others = {"append_uuid": bool(data.get("append_uuid")), "project": data.get("project") or None}
+        body = convert({**values, **others}, DefinitionBody)
         if data.get("action") == "trial":
             accepted = await asyncio.to_thread(server_of(state).catalog.try_definition, body, caller.name)
             warnings = await server_of(state).tasks.warnings(accepted.objects)

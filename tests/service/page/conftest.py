@@ -21,8 +21,8 @@ ORIGIN = "http://testserver.local"
 class Site(Service):
     """A service with its page, and a browser without JavaScript for each role."""
 
-    def __init__(self, path: Path, *, trusted: bool = False) -> None:
-        super().__init__(path, trusted=trusted)
+    def __init__(self, path: Path, *, trusted: bool = False, **more: Any) -> None:
+        super().__init__(path, trusted=trusted, **more)
         self.origin = "http://127.0.0.1" if trusted else ORIGIN
         browser: Any = TestClient(app.make(self.server), base_url=self.origin)
         self.client = browser

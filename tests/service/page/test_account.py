@@ -23,6 +23,7 @@ VIEWS = {
     "/templates/countdown-task": "viewer",
     "/templates/countdown-task/edit": "admin",
     "/new-template": "admin",
+    "/projects": "viewer",
     "/tokens": "admin",
 }
 ROLES = ("viewer", "user", "developer", "admin")

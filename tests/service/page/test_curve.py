@@ -12,7 +12,8 @@ from packager.service.page.curve import HEIGHT, WIDTH, figures
 def made(*points: Point, pod: str = "p", name: str = "loss") -> Curve:
     values = [value for _, value in points if value is not None]
     low, high = (min(values), max(values)) if values else (None, None)
-    return Curve(name, pod, points, points[-1] if points else None, low, high, len(points))
+    last = points[-1] if points else None
+    return Curve(name=name, pod=pod, points=points, last=last, lowest=low, highest=high, count=len(points))
 
 
 def test_curves_of_one_name_share_a_figure() -> None:

@@ -32,7 +32,7 @@ FORM = {
 
 def inputs(answer: Any) -> list[str]:
     """Return the names of the inputs of a form that people fill in, in their order."""
-    names = re.findall(r'<(?:input|select|textarea) [^>]*?name="([^"]*)"', answer.text)
+    names = re.findall(r'<(?:input|select|textarea) (?!type="hidden")[^>]*?name="([^"]*)"', answer.text)
     return [name for name in names if name.startswith("/")]
 
 

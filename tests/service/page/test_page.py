@@ -195,6 +195,7 @@ VIEWS = {
     "templates": "/templates",
     "template": "/templates/digits-task",
     "template form": "/templates/digits-task/edit",
+    "projects": "/projects",
     "tokens": "/tokens",
     "not found": "/jobs/nothing",
 }

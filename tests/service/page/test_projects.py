@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.values import convert
+from packager.service.config import ProjectConfig
+from packager.service.tokens import create
+from tests.service.api.conftest import COUNTDOWN
+from tests.service.fake import FakeCluster
+from tests.service.page.conftest import Site, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROJECTS = {
+    "research": {"namespace": "ml-research", "max_running": 2, "max_gpus": 4},
+    "vision": {"namespace": "ml-vision", "pod_security": "baseline"},
+}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A server with two projects, and tokens for one of them."""
+    cluster = FakeCluster()
+    cluster.namespaces = {"ml-research", "ml-vision"}
+    configured = {key: convert(value, ProjectConfig) for key, value in PROJECTS.items()}
+    made = Site(tmp_path_factory.mktemp("projects") / "server.db", cluster=cluster, projects=configured)
+    for name, role in (("ada", "user"), ("dev", "developer"), ("root", "admin")):
+        made.tokens[name] = create(made.server.store, name, role, None, "research")[1]
+    with made.client:
+        assert made.post("/v1/definitions", COUNTDOWN).status_code == 201
+        yield made
+
+
+def test_projects_show_their_limits_and_who_uses_them(site: Site) -> None:
+    form = {"/process/train/number": "3", "/project": "research"}
+    assert site.send("/new/countdown", form, "ada").status_code == 303
+    text = text_of(site.view("/projects"))
+    assert "research Show its jobs Running or starting 1 of 2" in text
+    assert "ml-vision baseline" in text
+    assert "ada 1 0 0" in text
+    own = text_of(site.view("/projects", "ada"))
+    assert "ml-research" in own
+    assert "ml-vision" not in own
+
+
+def test_the_project_of_a_job_is_chosen_where_there_are_several(site: Site) -> None:
+    shown = site.view("/new/countdown").text
+    options = re.findall(r"<option>(\w+)</option>", shown)
+    assert options == ["research", "vision"]
+    assert 'type="hidden" name="/project" value="research"' in site.view("/new/countdown", "ada").text
+    answer = site.send("/new/countdown", {"/process/train/number": "3", "/project": "vision"})
+    release = answer.headers["location"].removeprefix("/jobs/")
+    assert site.get(f"/v1/jobs/{release}").json()["project"] == "vision"
+    assert "Project vision" in text_of(site.view(f"/jobs/{release}"))
+    assert site.view(f"/jobs/{release}", "ada").status_code == 404
+    assert release not in site.view("/jobs", "ada").text
+    refused = site.send("/new/countdown", {"/process/train/number": "3", "/project": "vision"}, "ada")
+    assert refused.status_code == 422
+    assert "project 'vision' not found" in text_of(refused)
+
+
+def test_a_definition_keeps_its_project(site: Site) -> None:
+    form = {
+        "name": "own",
+        "task_template_name": "countdown-task",
+        "user_values_description": COUNTDOWN["user_values_description"],
+        "user_values_example": COUNTDOWN["user_values_example"],
+        "system_values": COUNTDOWN["system_values"],
+        "project": "research",
+    }
+    assert site.send("/new-definition", form, "dev").headers["location"] == "/definitions/own"
+    edit = site.view("/definitions/own/edit").text
+    assert re.search(r"<option selected>research</option>", edit)
+    assert "Project research" in text_of(site.view("/definitions/own"))
+    assert site.send("/definitions/own/edit", {**form, "revision": "1", "description": "x"}, "dev").status_code == 303
+    assert site.get("/v1/definitions/own").json()["project"] == "research"
+    assert "all projects" not in site.view("/new-definition", "dev").text
+
+
+def test_tokens_of_a_project_are_made_by_its_admins(site: Site) -> None:
+    answer = site.send("/tokens", {"name": "eve", "role": "viewer", "project": "research"}, "root")
+    assert answer.status_code == 201
+    assert "eve viewer research" in text_of(answer)
+    assert site.send("/tokens", {"name": "eve", "role": "viewer", "project": "vision"}, "root").status_code == 403
+    assert site.send("/tokens", {"name": "eve", "role": "viewer"}, "root").status_code == 403
