@@ -87,12 +87,15 @@ class PreparedDeploy:
 
     @property
     def loss(self) -> str | None:
+        """A sentence that says that the results will be lost, and how to keep them; None if they will not be."""
+        lost = self.lost_results
+        return None if lost is None else f"{lost}; to keep them: {lasting_storage(self.target.package.source)}"
+
+    @property
+    def lost_results(self) -> str | None:
         """A sentence that says that the results will be lost with the pods; None if they will not be."""
         new = (one for one in self.per_workload if not one.is_same)
-        lost = next((lost for one in new if (lost := lost_with_pods(one.target.manifests))), None)
-        if lost is None:
-            return None
-        return f"{lost}; to keep them: {lasting_storage(self.target.package.source)}"
+        return next((lost for one in new if (lost := lost_with_pods(one.target.manifests))), None)
 
     @property
     def author(self) -> str:

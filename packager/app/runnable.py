@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-from packager.base import paths, privatefolder, workfolder
+from packager.base import paths, privatefolder, values, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, reason
 from packager.package.layout import INVENTORY, SPEC
 
@@ -149,8 +149,8 @@ def _spec(path: Path) -> Path | None:
 
 def _given(options: CubeOptions | BuildOptions, flags: tuple[str, ...]) -> list[str]:
     """Return the flags of the options that are set."""
-    values = [getattr(options, field.name) for field in fields(options)]
-    return [flag for flag, value in zip(flags, values, strict=True) if value not in (None, ())]
+    given = [getattr(options, field.name) for field in fields(options)]
+    return [flag for flag, value in zip(flags, given, strict=True) if value not in (None, ())]
 
 
 def _refuse(flags: list[str], why: str) -> None:
@@ -218,6 +218,6 @@ def _set_ids(package: Path, build: BuildOptions, tell: Tell) -> None:
 def _named(error: MlpackError, spec: Path, cube: Path) -> MlpackError:
     """Return an error of the spec that was made of a cube, without the temporary folder of that."""
     shown = f"the spec of {cube}"
-    problems = [replace(problem, file=problem.file.replace(str(spec), shown)) for problem in error.problems]
+    problems = [values.replace(problem, file=problem.file.replace(str(spec), shown)) for problem in error.problems]
     hint = error.hint or f"`mlpack import mlcube {paths.argument(cube)}` shows this spec"
     return type(error)(str(error).replace(str(spec), shown), hint=hint, problems=problems)

@@ -61,15 +61,20 @@ def _delete_workload(prepared: PreparedDeploy, *, replace: bool, yes: bool) -> P
     return delete(prepared)
 
 
-def warn_of_lost_results(deploys: Sequence[PreparedDeploy], *, yes: bool) -> None:
+def warn_of_lost_results(deploys: Sequence[PreparedDeploy], *, yes: bool, way_out: str | None = None) -> None:
     """Print that results are lost with the pods, if they are; ask before a first run if there is a terminal.
+
+    Args:
+        deploys: What is about to be deployed.
+        yes: Whether the question is answered with yes.
+        way_out: How results are kept, where `mlpack configure` is not the way.
 
     Raises:
         MlpackError: The user wants to keep them.
     """
-    losing = [prepared for prepared in deploys if prepared.loss is not None]
-    for loss in dict.fromkeys(prepared.loss for prepared in losing):
-        say(f"note: {loss}")
+    losing = [prepared for prepared in deploys if prepared.lost_results is not None]
+    for note in dict.fromkeys(f"{one.lost_results}; {way_out}" if way_out else one.loss for one in losing):
+        say(f"note: {note}")
     if any(prepared.is_new for prepared in losing) and not yes and has_terminal():
         unanswered = UnansweredError("nothing was deployed", hint="-y answers yes")
         require_yes("Deploy it anyway?", unanswered=unanswered, declined="nothing was deployed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -40,6 +40,11 @@ from packager.cli.cluster_arguments import (
 from packager.cli.console import emit_data, progress, say
 from packager.cli.host import cache_folder, host
 from packager.cli.running import RunSession
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from packager.app.target import Target
 
 
 def register(app: typer.Typer) -> None:
@@ -129,6 +134,18 @@ def run(
             "--input-claim", metavar="NAME", help="The claim of inputs that no task writes.", show_default=False
         ),
     ] = None,
+    claim_size: Annotated[
+        str | None,
+        typer.Option(
+            "--claim-size", metavar="SIZE", help="Create claims that do not exist, of this size.", show_default=False
+        ),
+    ] = None,
+    claim_class: Annotated[
+        str | None,
+        typer.Option(
+            "--claim-class", metavar="NAME", help="The storage class of claims that are created.", show_default=False
+        ),
+    ] = None,
     gpus: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="How many GPUs the MLCube gets.", show_default=False)
     ] = None,
@@ -148,6 +165,7 @@ def run(
     longest = seconds(patience)
     if follow and output:
         raise UsageError("--follow and --output cannot be combined")
+    use_case.check_claims(claim_size, claim_class)
     names = _names(task)
     cube = CubeOptions(tuple(cube_settings), tuple(parameters), image, claim, input_claim, gpus)
     build = BuildOptions(precision, mode, tuple(settings), tuple(components), tuple(site), uid, gid, fs_group)
@@ -170,6 +188,7 @@ def run(
             session = RunSession(
                 again=shlex.join([*again, "--resume"]),
                 is_cube=package.is_cube,
+                is_built=package.package != package.source,
                 limit=clock,
                 timeout=timeout,
                 seconds=limit,
@@ -184,7 +203,20 @@ def run(
                 force_conflicts=force_conflicts,
             )
             session.ask([use_case.task(one) for one in targets])
+            _create_claims(targets, claim_size, claim_class)
             session.run(targets)
+
+
+def _create_claims(targets: Sequence[Target], size: str | None, storage_class: str | None) -> None:
+    """Create the claims that do not exist, if the user has said of which size; else say that they do not."""
+    from packager.app import run as use_case
+
+    for claim in use_case.missing_claims(targets):
+        if size is None:
+            say(f"note: claim {claim} not found; --claim-size 10Gi creates it")
+        else:
+            use_case.create_claim(targets[0], claim, size, storage_class)
+            say(f"claim {claim} is created, of {size}; mlpack does not delete it")
 
 
 def _names(text: str | None) -> list[str] | None:
@@ -201,7 +233,10 @@ def _names(text: str | None) -> list[str] | None:
     return names
 
 
-_NOT_AGAIN = ("target", "task", "resume", "replace", "yes", "timeout", "output", "follow", "verbose", "dry_run")
+_NOT_AGAIN = (
+    *("target", "task", "resume", "replace", "yes", "timeout", "output", "follow", "verbose", "dry_run"),
+    *("claim_size", "claim_class"),
+)
 
 
 def _again(ctx: typer.Context, target: Path) -> list[str]:

@@ -31,6 +31,7 @@ class RunSession:
     Attributes:
         again: The command line that goes on after it.
         is_cube: Whether the tasks are those of an MLCube.
+        is_built: Whether the package was built for this run.
         limit: What is said when the time is up.
         timeout: How long all of it may take, as the user has written it; None for as long as it takes.
         seconds: The same in seconds.
@@ -48,6 +49,7 @@ class RunSession:
 
     again: str
     is_cube: bool
+    is_built: bool
     limit: Limit
     timeout: str | None
     seconds: float | None
@@ -90,7 +92,8 @@ class RunSession:
             require_yes(f"Delete {what} and run again?", unanswered=unanswered, declined="nothing was done")
         self._may_delete = {task.name for task in to_run if task.obstacles}
         if not self.is_cube:  # whose tasks write to claims alone
-            warn_of_lost_results([task.prepared for task in to_run], yes=self.yes)
+            way_out = "--with pvc, nfs or host-path keeps them" if self.is_built else None
+            warn_of_lost_results([task.prepared for task in to_run], yes=self.yes, way_out=way_out)
 
     def run(self, targets: Sequence[Target]) -> None:
         """Run the tasks, and print what becomes of each.

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from packager.base.process import Finished
 from tests import demo
 from tests.life import JOB, POD, at_a_terminal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.conftest import Mlpack
     from tests.life import Life
 
@@ -190,6 +193,8 @@ def test_the_time_is_for_all_tasks_together(mlpack: Mlpack, life: Life) -> None:
         (("--task", "single-node,,multi-node"), "--task single-node,,multi-node: expected names with ',' between them"),
         (("--follow", "-o", "json"), "--follow and --output cannot be combined"),
         (("--set", "a=b"), "--set: hello-mpi is a package, which is built already"),
+        (("--claim-size", "many"), "--claim-size many: expected a Kubernetes quantity such as 10Gi"),
+        (("--claim-class", "fast"), "--claim-class needs --claim-size"),
         (("--param", "a=b", "--gpus", "0"), "--param, --gpus: hello-mpi is not an MLCube"),
     ],
 )
@@ -205,5 +210,45 @@ def test_a_model_is_built_and_run(mlpack: Mlpack, life: Life, tmp_path: Path) ->
     life.moments = [life.end_pod]
     done = mlpack("run", "./demo", "-n", "team", "--no-verify", "--set", "title=Other")
     assert done.code == 0, done.stderr
+    lost = "note: results are lost when the pods are deleted: OUTPUT_DIR is on emptyDir"
+    assert done.stderr.startswith(f"{lost}; --with pvc, nfs or host-path keeps them\n")
     (archive,) = (tmp_path / "cache/mlpack/runs").glob("*/demo-fp32-training.tar.gz")
     assert f"  its log: mlpack logs {archive} -n team --overlay single-node\n" in done.stderr
+
+
+def test_claims_that_do_not_exist_are_told_or_created(mlpack: Mlpack, life: Life) -> None:
+    (pod,) = (item for item in life.overlays["single-node"] if item["kind"] == "Pod")
+    pod["spec"]["volumes"].append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
+    run = ("run", "hello-mpi", "--task", "single-node", "-n", "team", "--no-verify")
+    life.moments = [life.end_pod]
+    done = mlpack(*run)
+    assert (done.code, "note: claim data not found; --claim-size 10Gi creates it\n" in done.stderr) == (0, True)
+    given = {}
+
+    def create(argv: Sequence[str]) -> Finished | None:
+        if argv[2] != "create":
+            return None
+        given.update(json.loads(life.given))
+        return Finished(0, "persistentvolumeclaim/data\n", "")
+
+    life.first = create
+    life.objects = []
+    life.moments = [life.end_pod]
+    done = mlpack(*run, "--claim-size", "2Gi", "--claim-class", "fast")
+    assert (done.code, "claim data is created, of 2Gi; mlpack does not delete it\n" in done.stderr) == (0, True)
+    assert (given["kind"], given["metadata"]) == ("PersistentVolumeClaim", {"name": "data"})
+    assert given["spec"] == {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "2Gi"}},
+        "storageClassName": "fast",
+    }
+
+
+def test_a_claim_that_the_cluster_refuses_stops_all(mlpack: Mlpack, life: Life) -> None:
+    (pod,) = (item for item in life.overlays["single-node"] if item["kind"] == "Pod")
+    pod["spec"]["volumes"].append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
+    refusal = "Error from server (Forbidden): exceeded quota: storage"
+    life.first = lambda argv: Finished(1, "", refusal) if argv[2] == "create" else None
+    done = mlpack("run", "hello-mpi", "--task", "single-node", "-n", "team", "--no-verify", "--claim-size", "2Gi")
+    assert (done.code, life.objects) == (7, [])
+    assert "error: the claim data cannot be created: " in done.stderr

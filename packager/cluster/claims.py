@@ -1,0 +1,64 @@
+"""Finds the claims that pods mount and that do not exist, and creates them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from packager.base.errors import ClusterError
+from packager.kubectl import sentences
+from packager.kubectl.client import HANGING_SECONDS
+from packager.kubectl.refusals import explained_error
+from packager.kubernetes.manifest import listing, mapping
+from packager.kubernetes.objects import name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from packager.cluster.manifests import Manifests
+    from packager.kubectl.client import Kubectl
+
+
+def missing(kubectl: Kubectl, overlays: Sequence[Manifests]) -> tuple[str, ...]:
+    """Return the claims that the pods of overlays mount, that none of the overlays creates and that do not exist.
+
+    Raises:
+        ClusterError: The cluster does not tell.
+    """
+    mounted: dict[str, None] = {}
+    created: set[str] = set()
+    for overlay in overlays:
+        created |= {name(item) for item in overlay.objects if item["kind"] == "PersistentVolumeClaim"}
+        for one in overlay.per_workload:
+            for volume in listing(one.kind.pod_template(one.workload).get("volumes")):
+                if claim := mapping(mapping(volume).get("persistentVolumeClaim")).get("claimName"):
+                    mounted[str(claim)] = None
+    return tuple(
+        claim for claim in mounted if claim not in created and kubectl.get(f"persistentvolumeclaims/{claim}") is None
+    )
+
+
+def create(kubectl: Kubectl, claim: str, size: str, storage_class: str | None) -> None:
+    """Create a claim that one node at a time may mount.
+
+    Args:
+        kubectl: The user's, with the namespace.
+        claim: Its name.
+        size: How much it asks for, as a quantity.
+        storage_class: Its class; None for the default class of the cluster.
+
+    Raises:
+        ClusterError: The cluster refuses it. If the claim exists meanwhile, nothing happens.
+    """
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": claim},
+        "spec": spec if storage_class is None else {**spec, "storageClassName": storage_class},
+    }
+    stdin = json.dumps(manifest).encode()
+    done = kubectl.run("create", "--filename=-", "--output=name", timeout=HANGING_SECONDS, stdin=stdin)
+    if done.returncode != 0 and not sentences.ALREADY_EXISTS.search(done.stderr):
+        error = explained_error(done.stderr)
+        raise ClusterError(f"the claim {claim} cannot be created: {error}", hint=error.hint)
