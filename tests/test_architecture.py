@@ -39,6 +39,7 @@ OWNERS = {
     "httpx2": {"service/callbacks/transport.py", "service/kube.py"},  # lightkube raises its errors
     "isal": {"package/archive.py"},
     # Our own templates, of packages and of the page; those of others, in a sandbox.
+    "jwt": {"service/oidc.py"},
     "jinja2": {"build/templating.py", "service/page/html.py", "service/sandbox.py"},
     "jsonschema": {"spec/validation.py"},
     "lightkube": {"service/kube.py"},
@@ -206,7 +207,7 @@ def test_every_library_has_an_owner_and_is_declared() -> None:
     imported = {name.partition(".")[0] for module in MODULES for name in imports(module)}
     libraries = imported - set(sys.stdlib_module_names) - {"packager"}
     assert libraries - set(OWNERS) == set()
-    names = {"yaml": "pyyaml", "ruamel": "ruamel.yaml", "markdown_it": "markdown-it-py"}
+    names = {"jwt": "pyjwt", "yaml": "pyyaml", "ruamel": "ruamel.yaml", "markdown_it": "markdown-it-py"}
     assert {names.get(name, name) for name in libraries} == declared
 
 

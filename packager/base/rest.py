@@ -149,7 +149,7 @@ def ask(
         return Answer(
             response.status,
             kind,
-            _json(to, content) if kind in ("application/json", "application/problem+json") else None,
+            _json(to, content) if _is_json(kind) else None,
             float(retry_after) if retry_after.isascii() and retry_after.isdecimal() and len(retry_after) < 6 else None,
         )
 
@@ -163,8 +163,7 @@ def opened(to: RestServer, where: str) -> Iterator[Answer | Iterator[bytes]]:
             yield _parts_of(to, response)
         else:
             content = _read(to, response)
-            is_json = kind in ("application/json", "application/problem+json")
-            yield Answer(response.status, kind, _json(to, content) if is_json else None)
+            yield Answer(response.status, kind, _json(to, content) if _is_json(kind) else None)
 
 
 def _parts_of(to: RestServer, response: Any) -> Iterator[bytes]:
@@ -182,6 +181,10 @@ def _parts_of(to: RestServer, response: Any) -> Iterator[bytes]:
 
 def _kind(response: Any) -> str:
     return str(response.headers.get("Content-Type", "")).partition(";")[0].strip().lower()
+
+
+def _is_json(kind: str) -> bool:
+    return kind == "application/json" or kind.endswith("+json")
 
 
 @contextmanager

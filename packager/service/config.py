@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from packager.base import yamlio
+from packager.base import rest, yamlio
 from packager.base.errors import UsageError, unreadable
 from packager.base.names import LABEL, LABEL_VALUE
-from packager.base.problems import show
+from packager.base.problems import show, similar
 from packager.base.values import Fields, FieldsError, Meta, convert
 from packager.kubernetes.podsecurity import Level
 from packager.service import times
@@ -59,6 +59,27 @@ class ProjectConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     queue: Annotated[str, Meta(max_length=63, pattern=rf"^{LABEL}$")] | None = None
 
 
+Role = Literal["viewer", "user", "developer", "admin"]
+
+
+class OidcConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An issuer of tokens, and what their claims mean.
+
+    Attributes:
+        issuer: Its address, as in the claim `iss`.
+        audience: For whom its tokens are, as in the claim `aud`.
+        roles: The role of each group, in all projects or in some.
+        name_claim: The claim with the caller's name.
+        groups_claim: The claim with their groups.
+    """
+
+    issuer: str
+    audience: Annotated[str, Meta(min_length=1)]
+    roles: dict[str, Role | dict[str, Role]]
+    name_claim: str = "preferred_username"
+    groups_claim: str = "groups"
+
+
 class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The configuration of a server."""
 
@@ -74,6 +95,7 @@ class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     node_selectors: dict[str, dict[str, str]] = {}
     callbacks: CallbacksConfig = CallbacksConfig()
     retention: RetentionConfig = RetentionConfig()
+    oidc: OidcConfig | None = None
 
     @property
     def public_url(self) -> str:
@@ -110,6 +132,8 @@ def _problems(document: Document, settings: ServerConfig) -> Iterator[Problem]:
     if settings.url is not None and not URL.fullmatch(settings.url):
         message = f"expected an address such as https://train.example.com, found {show(settings.url)}"
         yield document.problem(("url",), message)
+    if settings.oidc is not None:
+        yield from _problems_of_oidc(document, settings, settings.oidc)
     _, refused = read_allowed(settings.callbacks.allow)
     for index, message in refused.items():
         yield document.problem(("callbacks", "allow", index), message)
@@ -118,6 +142,20 @@ def _problems(document: Document, settings: ServerConfig) -> Iterator[Problem]:
             times.duration("1d" if text is None else text)
         except ValueError as error:
             yield document.problem(("retention", key), str(error))
+
+
+def _problems_of_oidc(document: Document, settings: ServerConfig, oidc: OidcConfig) -> Iterator[Problem]:
+    try:
+        rest.server(oidc.issuer, None)
+    except UsageError:
+        message = f"expected an address with https, such as https://sso.example.com, found {show(oidc.issuer)}"
+        yield document.problem(("oidc", "issuer"), message)
+    projects = [*settings.projects] or ["default"]
+    for group, roles in oidc.roles.items():
+        for project in roles if isinstance(roles, dict) else ():
+            if project not in projects:
+                place, message = ("oidc", "roles", group, project), f"project {show(project)} not found"
+                yield document.problem(place, message, hint=similar(project, projects), at_key=True)
 
 
 def default_database() -> Path:

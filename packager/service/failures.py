@@ -33,6 +33,7 @@ TITLES: dict[str, tuple[int, str]] = {
     "quota": (429, "The project has no room"),
     "internal": (500, "The server has failed"),
     "cluster-unreachable": (503, "The cluster does not answer"),
+    "issuer-unreachable": (503, "The issuer of tokens does not answer"),
 }
 """Each type of problem, with its status and title."""
 

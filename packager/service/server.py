@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from packager.service.config import ServerConfig
     from packager.service.kube import Cluster
+    from packager.service.oidc import Issuer
     from packager.service.sealing import Sealer
     from packager.service.tokens import Caller
 
@@ -43,6 +44,7 @@ class Server:
         projects: Those that jobs can belong to, by name.
         pulse: Tells that a job has an event.
         trusted: Who every caller is, when no token is asked for; None otherwise.
+        issuer: Whose tokens are accepted beside those of the server; None for no one's.
         url: Where the server is reached from outside, if that is configured.
     """
 
@@ -57,12 +59,14 @@ class Server:
         trusted: Caller | None = None,
         transport: Transport | None = None,
         signing_secret: bytes | None = None,
+        issuer: Issuer | None = None,
     ) -> None:
         self.name = settings.name
         self.store = store
         self.cluster = cluster
         self.sealer = sealer
         self.trusted = trusted
+        self.issuer = issuer
         self.url = settings.url
         self.projects = projects.of_settings(settings, cluster.namespace)
         self.pulse = Pulse()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from packager.service.config import ServerConfig
+    from packager.service.oidc import Issuer
 
 _STOP_SECONDS = 10
 
@@ -30,6 +31,18 @@ def signing_secret(settings: ServerConfig) -> bytes | None:
     """Return what callbacks are signed with, if anything. Raises ToolError or UsageError."""
     file = settings.callbacks.signing_secret_file
     return signature.read_secret(Path(file).expanduser()) if file else None
+
+
+def issuer(settings: ServerConfig) -> Issuer | None:
+    """Return the issuer of tokens, if one is configured. Raises ToolError."""
+    if settings.oidc is None:
+        return None
+    try:
+        from packager.service.oidc import Issuer  # noqa: PLC0415 - only sites with an issuer have its library
+    except ModuleNotFoundError as error:
+        message = f"oidc needs the Python package {error.name}, which is not installed"
+        raise ToolError(message, hint="pip install 'mlpack-kubernetes[service,oidc]'") from None
+    return Issuer(settings.oidc)
 
 
 def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None], tell: Callable[[str], None]) -> None:
@@ -47,7 +60,7 @@ def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None],
         ClusterError: No cluster is configured.
     """
     host, port = config.address(settings.listen)
-    secret = signing_secret(settings)
+    secret, trust = signing_secret(settings), issuer(settings)
     store = open_store(settings)
     variable = os.environ.get(sealing.VARIABLE)
     if variable:
@@ -60,7 +73,9 @@ def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None],
 
     async def serve() -> bool:
         cluster = Cluster.connect(settings.context)
-        server = Server(settings, store, cluster, Sealer(key), emit=emit, trusted=trusted, signing_secret=secret)
+        server = Server(
+            settings, store, cluster, Sealer(key), emit=emit, trusted=trusted, signing_secret=secret, issuer=trust
+        )
         shown = f"[{host}]" if ":" in host else host
         namespaces = projects.namespaces(server.projects)
         places = f"the namespace{'s' if len(namespaces) > 1 else ''} {', '.join(namespaces)}"

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 ROLES = ("viewer", "user", "developer", "admin")
 """From the weakest; each may do what those before it may."""
 
-_PREFIX = "mlp_"
+PREFIX = "mlp_"
+"""What the tokens of a server begin with."""
+
 _USE_SECONDS = 60
 
 
@@ -73,7 +75,7 @@ def create(store: Store, name: str, role: str, days: int | None, project: str | 
         days: How long it is valid; None for no limit.
         project: In which project; None for all.
     """
-    text = _PREFIX + secrets.token_urlsafe(32)
+    text = PREFIX + secrets.token_urlsafe(32)
     expires = None
     if days is not None:
         end = datetime.now(UTC) + timedelta(days=days)
@@ -94,12 +96,12 @@ def create(store: Store, name: str, role: str, days: int | None, project: str | 
 
 def caller(store: Store, text: str) -> Caller | None:
     """Return who a token belongs to; None if there is no such token, or it has expired."""
-    return caller_of(store, store.token(_digest(text)) if text.startswith(_PREFIX) else None)
+    return caller_of(store, store.token(_digest(text)) if text.startswith(PREFIX) else None)
 
 
 def identifier(store: Store, text: str) -> str | None:
     """Return the id of a valid token; None if there is no such token, or it has expired."""
-    row = store.token(_digest(text)) if text.startswith(_PREFIX) else None
+    row = store.token(_digest(text)) if text.startswith(PREFIX) else None
     return row["id"] if row is not None and caller_of(store, row) else None
 
 

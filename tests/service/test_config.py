@@ -107,3 +107,27 @@ def test_a_faulty_project_is_refused(tmp_path: Path, text: str) -> None:
     file.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match="projects"):
         config.read(file)
+
+
+def test_an_issuer_is_checked_when_the_configuration_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "server.yaml"
+    text = (
+        "projects: {research: {}}\n"
+        "oidc:\n  issuer: http://sso.example.com\n  audience: mlpack\n"
+        "  roles: {a: admin, b: {reserch: user, research: viewer}}\n"
+    )
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(MlpackError) as error:
+        config.read(path)
+    assert [str(problem).removeprefix(f"{path}:") for problem in error.value.problems] == [
+        "3:11: expected an address with https, such as https://sso.example.com, found 'http://sso.example.com'",
+        "5:25: project 'reserch' not found (did you mean 'research'?)",
+    ]
+    path.write_text(text.replace("http:", "https:").replace("reserch", "research-2"), encoding="utf-8")
+    with pytest.raises(MlpackError, match="is not valid"):
+        config.read(path)
+    path.write_text(text.replace("http:", "https:").replace("reserch: user, ", ""), encoding="utf-8")
+    assert config.read(path).oidc
+    path.write_text(text.replace("admin", "king"), encoding="utf-8")
+    with pytest.raises(MlpackError, match="king"):
+        config.read(path)

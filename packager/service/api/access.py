@@ -54,7 +54,9 @@ async def caller_of(request: AnyRequest, role: str) -> Caller:
     scheme, _, text = request.headers.get("authorization", "").partition(" ")
     text = text.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
     cookie = request.cookies.get(sessions.COOKIE, "")
-    if text or not cookie:
+    if text and server.issuer is not None and not text.startswith(tokens.PREFIX):
+        caller: Caller | None = await server.issuer.caller(text)
+    elif text or not cookie:
         caller = await asyncio.to_thread(tokens.caller, server.store, text) if text else None
     else:
         require_origin(request)  # a browser sends the cookie with what another site asks it to send
