@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.e2e.site import CHECKOUT, MPI_IMAGE, commands
-from tests.e2e.test_components import claim, node, volumes  # noqa: F401 - the fixtures
+from tests.e2e.test_components import node, volumes  # noqa: F401 - the fixtures
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,14 +48,16 @@ RUN = "mlpack run ./cube --uid 12345 --set overlays.wrong.retries=0 --pod-securi
 
 def test_the_tasks_of_a_cube(site: Site, node: NodeFolder, volumes: str) -> None:  # noqa: F811
     cube(site)
-    claim(site, "results", volumes)
+    modes = json.dumps({"spec": {"accessModes": ["ReadWriteOnce", "ReadWriteMany"]}})
+    site.run(f"kubectl patch pv results-{site.namespace} --patch '{modes}'")
     storage = f"{node.path}/storage/output"
     node.run(
         f"mkdir {storage}/names {storage}/chats; echo Alice > {storage}/names/alice.txt; chmod 777 {storage}/chats"
     )
 
-    done = site.shell(f"{RUN} --task hello,bye -o json")
+    done = site.shell(f"{RUN} --task hello,bye --claim-size 1Gi --claim-class {volumes} -o json")
     assert done.returncode == 0, done.stderr
+    assert "claim results is created, of 1Gi; mlpack does not delete it\n" in done.stderr
     hello, bye = map(json.loads, done.stdout.splitlines())
     assert [(one["task"], one["phase"], one["skipped"]) for one in (hello, bye)] == [
         ("hello", "succeeded", False),
@@ -63,7 +65,9 @@ def test_the_tasks_of_a_cube(site: Site, node: NodeFolder, volumes: str) -> None
     ]
     assert hello["ended"] <= bye["started"]
     chat = "Hello, Alice from 12345\nBye, Alice from 12345\n"
-    assert node.run(f"cat {storage}/chats/a.txt") == chat
+    (package,) = (site.folder / "cache").glob("mlpack/runs/*/hello-world-task.tar.gz")
+    site.run(f"mlpack workspace pull {package} pulled --overlay bye")
+    assert (site.folder / "pulled/chats/a.txt").read_text(encoding="utf-8") == chat
 
     failed = site.shell(f"{RUN} --task bye,wrong,hello --resume")
     assert failed.returncode == 7
