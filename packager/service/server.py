@@ -25,7 +25,7 @@ from packager.service.sweeper import Sweeper
 from packager.service.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from packager.service.config import ServerConfig
     from packager.service.kube import Cluster
@@ -117,13 +117,16 @@ class Server:
         self.follower.look_at(release)
 
     async def _follow(self) -> None:
+        """Run each loop for as long as the server runs; one that fails does not stop the others."""
+        async with asyncio.TaskGroup() as tasks:
+            for run in (self.follower.run, self.courier.run, self._sweeper.run):
+                tasks.create_task(self._always(run))
+
+    async def _always(self, run: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
-                async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(self.follower.run())
-                    tasks.create_task(self.courier.run())
-                    tasks.create_task(self._sweeper.run())
-            except Exception as error:  # noqa: BLE001 - jobs are followed for as long as the server runs
+                await run()
+            except Exception as error:  # noqa: BLE001 - it begins again
                 self.log_bug(error)
             await asyncio.sleep(_RESTART_SECONDS)
 

@@ -4,10 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from packager.service.follower import Follower
 from tests.service import bodies
+from tests.service.api.conftest import Service
 
 if TYPE_CHECKING:
-    from tests.service.api.conftest import Service
+    from pathlib import Path
 
 HOOK = {"endpoint": "https://hooks.example.com/cb", "type": "event", "headers": {"x-api-key": "123qweasd"}}
 
@@ -52,6 +54,20 @@ def test_an_endpoint_is_told_of_a_job_from_its_beginning_to_its_end(digits: Serv
     assert (again.status_code, again.json()["state"]) == (202, "waiting")
     digits.until(lambda: len(digits.endpoints.got) == 3, "the callback once more")
     assert digits.endpoints.got[2][1]["webhook-id"] == items[0]["id"]
+
+
+def test_callbacks_are_sent_though_the_control_loop_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_self: Follower) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(Follower, "run", fail)
+    service = Service(tmp_path / "server.db")
+    with service.client:
+        assert service.post("/v1/templates", {"name": "digits-task", "template": bodies.TEMPLATE}).status_code == 201
+        assert service.post("/v1/definitions", bodies.definition()).status_code == 201
+        created(service)
+        service.until(lambda: service.endpoints.got, "the callback")
+    assert "KeyError: 'a bug'" in service.log[0]
 
 
 def test_the_end_of_a_job_that_is_deleted_is_told(digits: Service) -> None:
