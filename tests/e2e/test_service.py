@@ -168,6 +168,9 @@ def test_filled_values_run_as_a_job(site: Site, tmp_path: Path) -> None:
             assert (of_all["release"], of_all["creator"], of_all["application"]) == (release, "ada", "demo")
             assert data == {"endpoints": [{"endpoint": "s3://bucket/digits/", "type": "dataset"}]}
             assert process == bodies.filled()["process"]
+            site.run(f"kubectl delete pod --selector mlpack.dev/job={release}")
+            kept = client.get(f"/v1/jobs/{release}/logs")
+            assert (kept.text.splitlines(), kept.headers.get("x-mlpack-log")) == (log, "archived")
             _check_objects(site, release)
             events = client.get(f"/v1/jobs/{release}/events").json()["items"]
             assert [event["status"] for event in events][:: max(len(events) - 1, 1)] == ["pending", "succeeded"]

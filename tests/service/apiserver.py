@@ -1,0 +1,209 @@
+"""An API server of Kubernetes in memory, over HTTP: for a `mlpack serve` that is a process of its own.
+
+Each Job that is created runs at once, writes a line, and succeeds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Object = dict[str, Any]
+
+_PATH = re.compile(
+    r"/(?:api|apis/[^/]+)/[^/]+(?:/namespaces/(?P<ns>[^/]+))?/(?P<kind>[^/]+)(?:/(?P<name>[^/]+)(?P<log>/log)?)?"
+)
+
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: fake
+contexts: [{{name: fake, context: {{cluster: fake, user: fake, namespace: jobs}}}}]
+clusters: [{{name: fake, cluster: {{server: "http://127.0.0.1:{port}"}}}}]
+users: [{{name: fake, user: {{}}}}]
+"""
+
+
+class ApiServer(ThreadingHTTPServer):
+    """Attributes: the objects by plural and name, and how often each was created."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.objects: dict[tuple[str, str], Object] = {}
+        self.created: list[str] = []
+        self.changes: list[tuple[str, str, Object]] = []
+        self.changed = threading.Condition()
+        self.is_down = False
+
+    def handle_error(self, *_: Any) -> None:
+        """Say nothing of a client that was killed while it was sending."""
+
+    def put(self, kind: str, item: Object) -> Object:
+        """Store an object; the lock is held."""
+        key = (kind, item["metadata"]["name"])
+        word = "MODIFIED" if key in self.objects else "ADDED"
+        if word == "ADDED":
+            self.created.append("/".join(key))
+        number = len(self.changes) + 1
+        before = self.objects.get(key, {})
+        metadata = {
+            "uid": before.get("metadata", {}).get("uid", f"uid-{number}"),
+            "creationTimestamp": "2026-11-22T10:00:00Z",
+            **item["metadata"],
+            "resourceVersion": str(number),
+        }
+        stored = {**before, **item, "metadata": metadata}
+        self.objects[key] = stored
+        self.changes.append((kind, word, stored))
+        self.changed.notify_all()
+        return stored
+
+    def run_job(self, job: Object) -> None:
+        """Do what the controller and the kubelet do; the lock is held."""
+        template = job["spec"]["template"]
+        container = template["spec"]["containers"][0]["name"]
+        status = {"name": container, "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}, "restartCount": 0}
+        self.put(
+            "pods",
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": f"{job['metadata']['name']}-x2x9p",
+                    "labels": template["metadata"]["labels"],
+                    "ownerReferences": [
+                        {
+                            "apiVersion": "batch/v1",
+                            "kind": "Job",
+                            "name": job["metadata"]["name"],
+                            "uid": job["metadata"]["uid"],
+                        }
+                    ],
+                },
+                "spec": {**template["spec"], "nodeName": "n1"},
+                "status": {"phase": "Succeeded", "containerStatuses": [status]},
+            },
+        )
+        self.put("jobs", {**job, "status": {"conditions": [{"type": "Complete", "status": "True"}]}})
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: ApiServer
+
+    def do_GET(self) -> None:
+        path, query = self._asked()
+        if path["log"]:
+            self._send(b"2026-11-22T10:00:01Z done\n" if "timestamps" in query else b"done\n")
+        elif path["name"]:
+            with self.server.changed:
+                item = self.server.objects.get((path["kind"], path["name"]))
+            self._answer(item)
+        elif "watch" in query:
+            self._watch(path["kind"], query)
+        else:
+            with self.server.changed:
+                items = [item for key, item in self.server.objects.items() if key[0] == path["kind"]]
+                version = str(len(self.server.changes))
+            chosen = [item for item in items if _matches(item, query)]
+            self._answer({"kind": "List", "metadata": {"resourceVersion": version}, "items": chosen})
+
+    def do_PATCH(self) -> None:
+        path, query = self._asked()
+        text = self.rfile.read(int(self.headers["content-length"]))
+        item = yaml.safe_load(text)
+        if "dryRun" in query:
+            self._answer(item)
+            return
+        with self.server.changed:
+            is_new = (path["kind"], path["name"]) not in self.server.objects
+            stored = self.server.put(path["kind"], item)
+            if is_new and path["kind"] == "jobs":
+                self.server.run_job(stored)
+        self._answer(stored)
+
+    def do_DELETE(self) -> None:
+        path, _ = self._asked()
+        with self.server.changed:
+            item = self.server.objects.pop((path["kind"], path["name"]), None)
+            if item:
+                self.server.changes.append((path["kind"], "DELETED", item))
+                self.server.changed.notify_all()
+        self._answer(item)
+
+    def _asked(self) -> tuple[dict[str, str], dict[str, str]]:
+        parts = urlsplit(self.path)
+        match = _PATH.fullmatch(parts.path)
+        assert match, self.path
+        return match.groupdict(default=""), {key: values[0] for key, values in parse_qs(parts.query).items()}
+
+    def _watch(self, kind: str, query: dict[str, str]) -> None:
+        position = int(query.get("resourceVersion", "0"))
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        while not self.server.is_down:
+            with self.server.changed:
+                while len(self.server.changes) == position and not self.server.is_down:
+                    self.server.changed.wait(60)
+                changes = self.server.changes[position:]
+                position = len(self.server.changes)
+            for known, word, item in changes:
+                if known == kind and _matches(item, query):
+                    try:
+                        self.wfile.write(json.dumps({"type": word, "object": item}).encode() + b"\n")
+                        self.wfile.flush()
+                    except OSError:
+                        return
+
+    def _answer(self, item: Object | None) -> None:
+        if item is None:
+            status = {"kind": "Status", "status": "Failure", "message": "not there", "reason": "NotFound", "code": 404}
+            self._send(json.dumps(status).encode(), 404)
+        else:
+            self._send(json.dumps(item).encode())
+
+    def _send(self, body: bytes, code: int = 200) -> None:
+        with suppress(OSError):
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        return
+
+
+def _matches(item: Object, query: dict[str, str]) -> bool:
+    labels = dict(part.split("=") for part in query.get("labelSelector", "").split(",") if part)
+    return bool(labels.items() <= item["metadata"].get("labels", {}).items())
+
+
+@contextmanager
+def served() -> Iterator[ApiServer]:
+    """Yield an API server that answers."""
+    with ApiServer() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.is_down = True
+            with server.changed:
+                server.changed.notify_all()
+            server.shutdown()
+            thread.join()
