@@ -11,6 +11,7 @@ from packager.base.values import Value
 from packager.importers.draft import with_option
 from packager.kubernetes import mountpath
 from packager.kubernetes.environment import refusal_reason
+from packager.options import KEYS
 from packager.spec.environments import RESERVED
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _volume(volume: ForeignValue, path: str, mount: ForeignValue | None, sketch:
         read_only = any((entry := part.child("readOnly")) and entry.value is True for part in (mount, claim) if part)
         key, option = ("DATASET_DIR", "DATASET_CLAIM") if read_only else ("OUTPUT_DIR", "OUTPUT_CLAIM")
         known = sketch.data.get("environment", {}).get(key)
-        if known in (None, path) and sketch.site.get(option, text) == text:
+        if known in (None, path) and sketch.site.get(option, text) == text and not KEYS[option].complaint(text):
             sketch.put(("environment", key), path, mount.origin)
             hint = with_option(sketch, "pvc", **{option: text})
             volume.leave(f"is mounted at {key} by the option pvc of a site", hint)
@@ -181,7 +182,7 @@ def _volume(volume: ForeignValue, path: str, mount: ForeignValue | None, sketch:
 
 
 def _container(main: ForeignValue, sketch: Sketch, ports: set[str], lost: dict[str, ForeignValue]) -> ForeignContainer:
-    environment = variables(main.child("env"))
+    environment = variables(main.child("env"), sketch)
     words: dict[str, Given] = {}
     for key in ("command", "args"):
         if entry := main.child(key):
@@ -216,8 +217,10 @@ def _needs(word: str, lost: dict[str, ForeignValue], entry: ForeignValue) -> Non
             return
 
 
-def variables(listed: ForeignValue | None) -> dict[str, Given]:
+def variables(listed: ForeignValue | None, sketch: Sketch) -> dict[str, Given]:
     """Read a container's `env`: the variables that a package can have. A finding is added for each other one.
+
+    What comes from a Secret becomes one of the `secrets`.
 
     A reference `$(NAME)` to an earlier variable is replaced by its value, as the kubelet does; in mlops.env, which
     becomes a ConfigMap, it would stay.
@@ -229,6 +232,8 @@ def variables(listed: ForeignValue | None) -> dict[str, Given]:
         name, value, source = item.child("name"), item.child("value"), item.child("valueFrom")
         key = (name.text() if name else None) or ""
         text = (value.text() if value else None) or ""
+        if source is not None and _secret(key, item, source, sketch):
+            continue
         if source is not None:
             item.leave(f"{show(key)} is not carried over: a package has values only", "set it in the program")
         elif complaint := complaint_about(key, text):
@@ -240,6 +245,26 @@ def variables(listed: ForeignValue | None) -> dict[str, Given]:
             else:
                 values[key] = Given(filled, (value or item).origin)
     return values
+
+
+def _secret(key: str, item: ForeignValue, source: ForeignValue, sketch: Sketch) -> bool:
+    """Put a variable that is read from a Secret; return whether it is one that a package can have."""
+    reference = source.at("secretKeyRef")
+    secret_entry, key_entry = (reference.at("name"), reference.at("key")) if reference else (None, None)
+    secret = secret_entry.text() if secret_entry else None
+    secret_key = key_entry.text() if key_entry else None
+    if not secret or not secret_key or complaint_about(key, "") or key in mountpath.MOUNTED:
+        return False
+    sketch.put(("secrets", key), {}, item.origin)
+    known = sketch.site.get("SECRET", secret)
+    if known != secret or secret_key != key or KEYS["SECRET"].complaint(secret):
+        hint = f"copy {show(secret_key)} of the Secret {show(secret)} there, or: mlpack secret create"
+        item.leave(f"{show(key)} is read from the key {key} of the Secret that SECRET in site.env names", hint)
+    else:
+        item.done()
+    if not KEYS["SECRET"].complaint(known):
+        sketch.site["SECRET"] = known
+    return True
 
 
 def complaint_about(key: str, value: str) -> str | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.names import LETTER_FIRST
 from packager.base.values import Value, field
+from packager.options import KEYS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,7 +108,10 @@ class Sketch:
 
 
 def with_option(sketch: Sketch, option: str, **site: str) -> str:
-    """Note that a build needs an option, and return how a build switches it on."""
+    """Note that a build needs an option, and return how a build switches it on; not with a value that none accepts."""
+    for key, value in site.items():
+        if complaint := KEYS[key].complaint(value):
+            return f"--with {option}, and another {key}: {complaint}"
     sketch.option(option, **site)
     return " ".join((f"--with {option}", *(f"--site {key}={value}" for key, value in site.items())))
 

@@ -298,3 +298,14 @@ def test_a_usage_error_writes_nothing(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         import_mlcube(cube(tmp_path), ModelDestination(tmp_path / "models"), choices({"tasks": ["x"]}))
     assert not (tmp_path / "models").exists()
+
+
+def test_values_that_would_grow_without_limit_are_refused(tmp_path: Path) -> None:
+    values = ["a0: a", *(f"a{number + 1}: '{f'${{a{number}}}' * 20}'" for number in range(11))]
+    folder = cube(tmp_path)
+    path = folder / "mlcube.yaml"
+    text = path.read_text(encoding="utf-8")
+    path.write_text("\n".join([text, *values, "description: ${a11}", f"long: {'x' * 5000}", ""]), encoding="utf-8")
+    with pytest.raises(SpecError) as error:
+        import_mlcube(folder, ModelDestination(tmp_path / "models"), choices({}))
+    assert "characters" in error.value.problems[0].message

@@ -178,3 +178,36 @@ def test_any_job_is_imported_or_refused(tmp_path_factory: pytest.TempPathFactory
 
     check()
     assert len(made) > 5
+
+
+def test_secrets_and_priorities(tmp_path: Path, kubectl: Path) -> None:
+    """What a package cannot have as it is, is reported, and never makes a build fail."""
+    own = "{name: TOKEN, valueFrom: {secretKeyRef: {name: hub, key: TOKEN}}}"
+    other = "{name: KEY, valueFrom: {secretKeyRef: {name: other, key: id}}}"
+    field = "{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}"
+    copy = "copy 'id' of the Secret 'other' there, or: mlpack secret create"
+    pod = "priorityClassName: high, imagePullSecrets: [{name: harbor-}], containers: [{name: mxnet"
+    job = WORKER.replace("containers: [{name: mxnet", pod).replace("[train]", "[train, $(TOKEN)]")
+    job = job.replace('"example/a:1"', f'"example/a:1", env: [{own}, {other}, {field}]')
+    (tmp_path / "job.yaml").write_text(job, encoding="utf-8")
+    result = import_mxjob(tmp_path / "job.yaml", ModelDestination(tmp_path))
+    spec = yaml.safe_load((result.folder / "spec.yaml").read_text(encoding="utf-8"))
+    assert spec["secrets"] == {"TOKEN": {}, "KEY": {}}
+    assert spec["overlays"]["local"]["priority_class"] == "high"
+    assert spec["overlays"]["local"]["command"] == ["train", "$(TOKEN)"]
+    assert [str(finding).partition("containers[0].")[2] or finding.hint for finding in result.findings] == [
+        "--with pull-secret, and another PULL_SECRET: expected the name of an object in Kubernetes, found 'harbor-'",
+        f"env[1] 'KEY' is read from the key KEY of the Secret that SECRET in site.env names ({copy})",
+        "env[2] 'NODE' is not carried over: a package has values only (set it in the program)",
+    ]
+    assert result.build[-1] == "--site=SECRET=hub"
+    check_package(result, tmp_path / "packages", kubectl)
+
+
+def test_references_that_would_grow_without_limit(tmp_path: Path) -> None:
+    values = ["a", *(f"$(A{number})" * 20 for number in range(11))]
+    variables = [f"{{name: A{number}, value: {value}}}" for number, value in enumerate(values)]
+    job = WORKER.replace('"example/a:1"', f'"example/a:1", env: [{", ".join(variables)}]')
+    (tmp_path / "job.yaml").write_text(job, encoding="utf-8")
+    result = import_mxjob(tmp_path / "job.yaml", ModelDestination(tmp_path))
+    assert "'A4' is not carried over: with its references it has more than 64 KiB" in result.findings[0].message

@@ -14,7 +14,7 @@ from packager.base.problems import Problem, show
 from packager.base.values import Value
 from packager.importers import container as containers
 from packager.importers.container import ForeignContainer, Given, escaped
-from packager.importers.draft import Draft, Sketch, named
+from packager.importers.draft import Draft, Sketch, named, with_option
 from packager.importers.images import put_image
 from packager.importers.source import ForeignValue, Ledger, Source, ValueOrigin, decided, invalid, read_bytes
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
@@ -328,7 +328,8 @@ class _Import:
         self._environments(mode, replicas)
         if mode == "local":
             self.sketch.put((*place, "kind"), "Job", origin)
-            self._program(place, replicas[0].container, {*replicas[0].container.environment})
+            known = {*replicas[0].container.environment, *self.sketch.data.get("secrets", {})}
+            self._program(place, replicas[0].container, known)
             self._resources(place, replicas[0].container)
             return
         self.sketch.put((*place, "kind"), "JobSet", origin)
@@ -366,6 +367,7 @@ class _Import:
         first = replicas[0].container
         programs = [(_value(one.container.command), _value(one.container.args)) for one in replicas]
         known = {*self.sketch.data.get("overlays", {}).get(mode, {}).get("environment", {})}
+        known |= {*self.sketch.data.get("secrets", {})}
         words = [word for part in programs[0] for word in part or ()]
         foreign = {name for word in words for name in references(word)} - known
         if any(program != programs[0] for program in programs) or foreign or programs[0] == (None, None):
@@ -394,7 +396,8 @@ class _Import:
         for one in replicas:
             kept[one.role] = {}
             for name, given in one.container.environment.items():
-                if reason := reserved(name):
+                secret = "another role reads it from a Secret" if name in self.sketch.data.get("secrets", {}) else None
+                if reason := secret or reserved(name):
                     problem = given.origin.problem(f"{name} is not carried over: {reason}")
                     self.ledger.findings.append(problem)
                 else:
@@ -446,6 +449,7 @@ class _Import:
         policy = spec.at("runPolicy")
         holders = [holder for holder in (policy, spec) if holder]
         self._retries(place, holders, replicas)
+        self._priority(place, holders, replicas)
         for key, low, name in (("activeDeadlineSeconds", 1, "deadline"), ("ttlSecondsAfterFinished", 0, "ttl")):
             for entry in _all(holders, key):
                 number = entry.whole(low, _INT32)
@@ -469,15 +473,26 @@ class _Import:
             message = "succeeds when all workers do; the operator waited for the scheduler"
             self.ledger.findings.append(replicas[0].entry.problem(message, at_key=True))
 
+    def _priority(self, place: Location, holders: list[ForeignValue], replicas: list[Replicas]) -> None:
+        """Put the PriorityClass of the pods, if all have the same."""
+        policies = [policy.at("priorityClass") for policy in _all(holders, "schedulingPolicy")]
+        own = [one.template.at("spec", "priorityClassName") for one in replicas]
+        entries = [entry for entry in (*own, *policies) if entry is not None]
+        names = {text for entry in entries if (text := entry.text())}
+        if len(names) == 1 and (any(policies) or None not in own):
+            self.sketch.put((*place, "priority_class"), names.pop(), entries[0].origin)
+            return
+        for entry in entries:
+            entry.leave("is not carried over: all pods of a workload have the same")
+
     def _scheduling(self, policies: Iterable[ForeignValue]) -> None:
         for policy in policies:
             queue = policy.at("queue")
             text = queue.text() if queue else None
             if queue and text:
-                self.sketch.option("queue", QUEUE=text)
-                queue.leave("is the option queue of a site", f"--with queue --site QUEUE={text}")
+                queue.leave("is the option queue of a site", with_option(self.sketch, "queue", QUEUE=text))
             for entry in policy.children():
-                if entry.key != "queue":
+                if entry.key not in ("queue", "priorityClass"):
                     entry.leave("is not carried over: Kueue starts all pods together")
 
     def _retries(self, place: Location, holders: list[ForeignValue], replicas: list[Replicas]) -> None:
