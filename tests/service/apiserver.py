@@ -35,7 +35,7 @@ users: [{{name: fake, user: {{}}}}]
 
 
 class ApiServer(ThreadingHTTPServer):
-    """Attributes: the objects by plural and name, and how often each was created."""
+    """Attributes: the objects by plural and name, what was created, and the queries and the text of logs."""
 
     daemon_threads = True
 
@@ -46,6 +46,9 @@ class ApiServer(ThreadingHTTPServer):
         self.changes: list[tuple[str, str, Object]] = []
         self.changed = threading.Condition()
         self.is_down = False
+        self.log = b"done\n"
+        self.log_queries: list[dict[str, str]] = []
+        self.refusal: str | None = None
 
     def handle_error(self, *_: Any) -> None:
         """Say nothing of a client that was killed while it was sending."""
@@ -107,7 +110,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path, query = self._asked()
         if path["log"]:
-            self._send(b"2026-11-22T10:00:01Z done\n" if "timestamps" in query else b"done\n")
+            self.server.log_queries.append(query)
+            if self.server.refusal:
+                self._refuse(self.server.refusal, "BadRequest", 400)
+                return
+            self._send(b"2026-11-22T10:00:01Z " * ("timestamps" in query) + self.server.log)
         elif path["name"]:
             with self.server.changed:
                 item = self.server.objects.get((path["kind"], path["name"]))
@@ -171,10 +178,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, item: Object | None) -> None:
         if item is None:
-            status = {"kind": "Status", "status": "Failure", "message": "not there", "reason": "NotFound", "code": 404}
-            self._send(json.dumps(status).encode(), 404)
+            self._refuse("not found", "NotFound", 404)
         else:
             self._send(json.dumps(item).encode())
+
+    def _refuse(self, message: str, reason: str, code: int) -> None:
+        status = {"kind": "Status", "status": "Failure", "message": message, "reason": reason, "code": code}
+        self._send(json.dumps(status).encode(), code)
 
     def _send(self, body: bytes, code: int = 200) -> None:
         with suppress(OSError):
