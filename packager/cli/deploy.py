@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from packager.base.errors import TimedOutError, UsageError
+from packager.base.paths import argument
 from packager.cli.asking import limited
 from packager.cli.cluster_arguments import (
     Allow,
@@ -92,6 +94,7 @@ def deploy(
         if dry_run:
             emit_data(use_case.dry_run(target, dry_run, force_conflicts=force_conflicts, form=output))
             return
+        _mention_sequence(target, overlay)
         is_applied = False
         try:
             prepared = delete_existing(use_case.prepare(target), replace=replace, yes=yes)
@@ -119,6 +122,13 @@ def deploy(
             raise
         for one, verdict in ended:
             report_end(one, verdict)
+
+
+def _mention_sequence(target: Target, overlay: str | None) -> None:
+    """Say that only one overlay of a sequence is deployed, unless the user has named it."""
+    if overlay is None and len(target.package.sequence) > 1:
+        words = shlex.join(["mlpack", "run", argument(target.package.source)])
+        say(f"note: this deploys {target.overlay} alone; `{words}` runs {', '.join(target.package.sequence)}")
 
 
 def _not_ended_error(target: Target, timeout: str | None) -> TimedOutError:

@@ -39,7 +39,6 @@ from packager.cli.cluster_arguments import (
 )
 from packager.cli.console import emit_data, progress, say
 from packager.cli.host import cache_folder, host
-from packager.cli.running import RunSession
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -160,6 +159,7 @@ def run(
     from packager.app import run as use_case
     from packager.app.runnable import BuildOptions, CubeOptions, RunRequest, runnable
     from packager.app.verify import allowed_kinds, level
+    from packager.cli.running import RunSession
 
     limit = seconds(timeout) if timeout else None
     longest = seconds(patience)

@@ -539,3 +539,12 @@ def test_deploy_where_no_operator_is_installed(mlpack: Mlpack, life: Life) -> No
         7,
         f"{message}hint: mlpack operator install mpi --context c\n",
     )
+
+
+def test_of_a_sequence_it_says_that_it_deploys_one_overlay_alone(mlpack: Mlpack, life: Life) -> None:
+    path = Path("hello-mpi/manifest.json")
+    path.write_text(path.read_text().replace('"files"', '"sequence": ["single-node", "multi-node"], "files"', 1))
+    note = "note: this deploys multi-node alone; `mlpack run hello-mpi` runs single-node, multi-node\n"
+    assert life.objects == []
+    assert mlpack(*DEPLOY, "--no-wait").stderr.startswith(note)
+    assert "note: this deploys" not in mlpack(*DEPLOY, "--no-wait", "--overlay", "multi-node").stderr

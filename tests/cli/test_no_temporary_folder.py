@@ -36,6 +36,7 @@ VERBS = (
     ("configure", "-y"),
     ("doctor", "-v"),
     ("deploy", "-v"),
+    ("run", "-v"),
     ("status", "-v"),
     ("history", "-v"),
     ("delete", "-v"),
@@ -67,7 +68,7 @@ def test_an_archive_with_something_wrong_in_it(broken: str, mlpack: Callable[...
 def test_commands_that_are_shown(life: Life, mlpack: Callable[..., Outcome]) -> None:
     assert mlpack("build", "hello-mpi").code == 0
     life.refused["apply"] = "refused"
-    for verb in ("deploy", "doctor", "status", "history", "delete"):
+    for verb in ("deploy", "run", "doctor", "status", "history", "delete"):
         done = mlpack(verb, "hello-mpi.tar.gz", "-v")
         assert "+ kubectl " in done.stderr
         assert_named(done)

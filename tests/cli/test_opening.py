@@ -33,6 +33,7 @@ VERBS = {
     "doctor": ["doctor", "hello-mpi"],
     "deploy": ["deploy", "hello-mpi"],
     "deploy --no-verify": ["deploy", "hello-mpi", "--no-verify"],
+    "run": ["run", "hello-mpi"],
     "status": ["status", "hello-mpi"],
     "logs": ["logs", "hello-mpi"],
     "results": ["results", "hello-mpi", "out"],
