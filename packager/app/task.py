@@ -15,6 +15,7 @@ from packager.spec.settings import parse_setting, put
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from packager.app.progress import Tell
     from packager.base.rest import Answer, RestServer
     from packager.base.runner import Runner
     from packager.base.yamlio import Location
@@ -28,6 +29,9 @@ _PAGE = 100
 _MAX_PAGES = 10_000
 _MAX_PROBLEMS = 200
 _RETRIES = 3
+_NOT_YET = ("the job has no pod", "is waiting to start")
+"""What is said of a job, by the server or by a kubelet, that has no log yet."""
+
 _EXAMPLE = "process.train.number=5"
 
 
@@ -344,8 +348,19 @@ def log(  # noqa: PLR0913 - the parameters of the request
     container: str | None = None,
     tail: int | None = None,
     is_following: bool = False,
+    tell: Tell,
 ) -> Iterator[bytes]:
-    """Yield the log of a job in parts; while following, wait for its pod first, and until it ends.
+    """Yield the log of a job in parts; while following, wait for its container first, and until it ends.
+
+    Args:
+        server: The server.
+        release: The job.
+        runner: Waits.
+        pod: One of its pods; None for all.
+        container: One of the containers.
+        tail: How many lines at most, the last ones.
+        is_following: Whether to follow it.
+        tell: Takes what is waited for.
 
     Raises:
         ClusterError: The server refuses.
@@ -357,14 +372,19 @@ def log(  # noqa: PLR0913 - the parameters of the request
         "follow": "true" if is_following else None,
     }
     where = rest.path("v1", "jobs", _name(release), "logs", **query)
+    last = ""
     while True:
         is_waiting = is_following and not job(server, release).has_ended
         with rest.opened(server, where) as answer:
             if not isinstance(answer, rest.Answer):
                 yield from answer
                 return
-            if not (is_waiting and answer.status == 409 and pod is None and "no pod" in _detail(answer)):
+            detail = _detail(answer)
+            if not is_waiting or answer.status != 409 or not any(words in detail for words in _NOT_YET):
                 raise _refusal(server, answer)
+        if detail != last:
+            tell(f"waiting: {detail}")
+            last = detail
         runner.sleep(_POLL_SECONDS)
 
 

@@ -282,7 +282,7 @@ def logs(
 
     with _asked(server, token_file, "0", insecure=insecure) as to:
         runner = host(ctx).runner
-        parts = log(to, release, runner, pod=pod, container=container, tail=tail, is_following=follow)
+        parts = log(to, release, runner, pod=pod, container=container, tail=tail, is_following=follow, tell=say)
         for part in parts:
             emit_log(part)
 

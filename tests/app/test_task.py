@@ -148,12 +148,33 @@ def test_a_server_that_is_away_meanwhile_is_asked_again(script: Script) -> None:
         next(task.follow(SERVER, "a-1", RUNNER, None))
 
 
-def test_a_log_that_is_followed_waits_for_its_pod(script: Script) -> None:
-    script.answers = [JOB, problem(409, detail="the job has no pod: it has not started"), JOB, iter([b"a\n", b"b\n"])]
-    assert b"".join(task.log(SERVER, "a-1", RUNNER, is_following=True)) == b"a\nb\n"
+def test_a_log_that_is_followed_waits_for_its_container(script: Script) -> None:
+    no_pod = problem(409, detail="the job has no pod: it has not started, or its pods were deleted")
+    creating = problem(409, detail='container "x" in pod "y" is waiting to start: ContainerCreating')
+    told: list[str] = []
+    script.answers = [JOB, no_pod, JOB, creating, JOB, creating, JOB, iter([b"a\n", b"b\n"])]
+    assert b"".join(task.log(SERVER, "a-1", RUNNER, is_following=True, tell=told.append)) == b"a\nb\n"
+    assert told == [f"waiting: {answer.body['detail']}" for answer in (no_pod, creating)]
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ([JOB, problem(409, detail="follow needs one pod: the pods are a, b")], "follow needs one pod"),
+        ([JOB, problem(403, detail="the job belongs to bob")], "the job belongs to bob"),
+        ([{**JOB, "status": "failed"}, problem(409, detail="the job has no pod: x")], "no pod"),
+    ],
+)
+def test_what_is_not_to_come_is_not_waited_for(script: Script, answers: list[Any], message: str) -> None:
+    script.answers = answers
+    with pytest.raises(ClusterError, match=message):
+        list(task.log(SERVER, "a-1", RUNNER, is_following=True, tell=print))
+
+
+def test_without_follow_no_pod_is_waited_for(script: Script) -> None:
     script.answers = [problem(409, detail="the job has no pod: it has not started")]
     with pytest.raises(ClusterError, match="no pod"):
-        list(task.log(SERVER, "a-1", RUNNER))
+        list(task.log(SERVER, "a-1", RUNNER, tell=print))
 
 
 @pytest.mark.parametrize(

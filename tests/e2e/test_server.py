@@ -100,16 +100,15 @@ def test_a_server_in_the_cluster_runs_a_job(
         with forwarded(home) as address:
             home.environment["MLPACK_SERVER"] = address
             home.run(f"curl -sS --fail-with-body {AUTHORIZATION} -d @definition.json {address}/v1/definitions")
-            done = home.shell("mlpack task create countdown --set process.train.number=3 --wait --timeout 3m -o json")
-            assert done.returncode == 0, done.stdout + done.stderr
-            job = json.loads(done.stdout)
+            release = home.run("mlpack task create countdown --set process.train.number=3").strip()
+            assert home.run(f"mlpack task logs -f {release}").split() == ["3", "2", "1"]
+            job = json.loads(home.run(f"mlpack task status {release} --wait --timeout 3m -o json"))
             assert (job["status"], job["creator"], job["workload"]["namespace"]) == ("succeeded", "ada", site.namespace)
-            assert home.run(f"mlpack task logs {job['release']}").split() == ["3", "2", "1"]
         home.run("kubectl rollout restart deployment/mlpack-server")
         home.run("kubectl rollout status deployment/mlpack-server --timeout=3m")
         with forwarded(home) as address:
             home.environment["MLPACK_SERVER"] = address
-            assert home.run("mlpack task list -o name").split() == [job["release"]]
+            assert home.run("mlpack task list -o name").split() == [release]
         account = f"system:serviceaccount:{home.namespace}:mlpack-server"
         for namespace, question in (
             (site.namespace, "list secrets"),
