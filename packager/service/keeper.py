@@ -17,7 +17,7 @@ from packager.service.policy import JOB, SERVER
 from packager.service.store.store import now
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 
     from packager.kubernetes.objects import Object
     from packager.service.kube import Cluster
@@ -79,21 +79,24 @@ class Keeper:
         server: By which name the server knows its objects.
         look_at: Called with the release when the logs of a job were kept.
         log: Writes a line of the log of the server.
+        record: Records the curves of a job; it is passed the pods.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what it connects
         self,
         cluster: Cluster,
         kept: KeptLogs,
         server: str,
         look_at: Callable[[str], None],
         log: Callable[[str], None],
+        record: Callable[[Row, Sequence[Object]], Awaitable[None]] | None = None,
     ) -> None:
         self._cluster = cluster
         self._kept = kept
         self._server = server
         self._look_at = look_at
         self._log = log
+        self._record = record
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._done: set[str] = set()
         self._failed: set[str] = set()
@@ -156,6 +159,8 @@ class Keeper:
     async def _read(self, row: Row) -> None:
         release = row["release"]
         pods, _ = await self._cluster.list("Pod", row["namespace"], {JOB: release, SERVER: self._server})
+        if self._record is not None:
+            await self._record(row, pods)
         earlier = {
             (entry["pod"], entry["container"], entry["instance"]): entry["size"]
             for entry in await asyncio.to_thread(self._kept.of_job, release)

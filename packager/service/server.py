@@ -19,6 +19,7 @@ from packager.service.follower import Follower
 from packager.service.keeper import Keeper
 from packager.service.policy import Site
 from packager.service.pulse import Pulse
+from packager.service.recorder import Recorder
 from packager.service.rendering import Renderer
 from packager.service.store.store import Store, now
 from packager.service.sweeper import Sweeper
@@ -74,7 +75,8 @@ class Server:
         site = Site(settings.name, settings.pod_security, settings.storage_classes, settings.node_selectors)
         self._renderer = Renderer()
         self.catalog = Catalog(store, self._renderer, site, self.projects)
-        self._keeper = Keeper(cluster, store.logs, settings.name, self._look_at, self.log)
+        self.recorder = Recorder(cluster, store, settings.name, self.log)
+        self._keeper = Keeper(cluster, store.logs, settings.name, self._look_at, self.log, self.recorder.record)
         self.follower = Follower(
             cluster, store, sealer, settings.name, self.projects, self.pulse, self._keeper, self.log
         )
@@ -119,7 +121,7 @@ class Server:
     async def _follow(self) -> None:
         """Run each loop for as long as the server runs; one that fails does not stop the others."""
         async with asyncio.TaskGroup() as tasks:
-            for run in (self.follower.run, self.courier.run, self._sweeper.run):
+            for run in (self.follower.run, self.courier.run, self._sweeper.run, self.recorder.run):
                 tasks.create_task(self._always(run))
 
     async def _always(self, run: Callable[[], Awaitable[None]]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base.values import Fields
 
 if TYPE_CHECKING:
+    from packager.service.metrics import Curve
     from packager.service.projects import Project
     from packager.service.store.store import Row
 
@@ -226,6 +227,23 @@ class EventList(Fields, frozen=True, kw_only=True):
     next: str | None = None
 
 
+class Metric(Fields, frozen=True, kw_only=True):
+    """One number that a pod has printed over the steps: some of the points, and the last one; null for no number."""
+
+    name: str
+    pod: str
+    points: list[tuple[int, float | None]]
+    lowest: float | None
+    highest: float | None
+
+
+class MetricList(Fields, frozen=True, kw_only=True):
+    """The curves of a job."""
+
+    items: list[Metric]
+    next: str | None = None
+
+
 class CallbackList(Fields, frozen=True, kw_only=True):
     """A list of callbacks."""
 
@@ -278,6 +296,12 @@ def job(row: Row) -> Job:
 def callback(row: Row) -> Callback:
     """Return the callback in a row."""
     return Callback(**{key: row[key] for key in Callback.__struct_fields__})
+
+
+def metric(curve: Curve) -> Metric:
+    """Return a curve."""
+    points = list(curve.drawn)
+    return Metric(name=curve.name, pod=curve.pod, points=points, lowest=curve.lowest, highest=curve.highest)
 
 
 def token(row: Row) -> Token:

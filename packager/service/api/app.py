@@ -13,7 +13,7 @@ from litestar.openapi import OpenAPIConfig
 
 from packager import __version__
 from packager.base.errors import MlpackError, UnreachableError
-from packager.service.api import callbacks, events, jobs, logs, projects, registry, system
+from packager.service.api import callbacks, events, jobs, logs, metrics, projects, registry, system
 from packager.service.api.access import AnyRequest, server_of
 from packager.service.api.document import PROBLEM, document
 from packager.service.failures import RETRY_SECONDS, TITLES, Failure
@@ -97,6 +97,7 @@ def make(server: Server, pages: Sequence[ControllerRouterHandler] = ()) -> Lites
             *jobs.HANDLERS,
             *callbacks.HANDLERS,
             *logs.HANDLERS,
+            *metrics.HANDLERS,
             *events.HANDLERS,
             *projects.HANDLERS,
             *system.HANDLERS,

@@ -16,7 +16,7 @@ from packager.service.api import jobs as routes
 from packager.service.api import logs as log_routes
 from packager.service.api.access import AnyRequest, caller_of, server_of
 from packager.service.failures import Failure
-from packager.service.page import form
+from packager.service.page import curve, form
 from packager.service.page.html import redirect, respond, visible
 from packager.service.store.store import FINAL
 
@@ -75,7 +75,9 @@ async def _shown(
         failure.status if failure else 200,
         job=job,
         history=history,
-        figures=(),
+        figures=curve.figures(
+            await server_of(state).recorder.curves(await server_of(state).tasks.job(release, caller))
+        ),
         deliveries=(await _deliveries(request, state, release))[-_PAGE:] if is_own else (),
         manifests=manifests,
         objects=[f"{item['kind']} {item['metadata']['name']}" for item in manifests if not _is_claim(item)],

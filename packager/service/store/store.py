@@ -18,6 +18,7 @@ from packager.base.errors import MlpackError, ToolError, reason
 from packager.base.values import Value
 from packager.service.store import migration, outbox
 from packager.service.store.kept import KeptLogs
+from packager.service.store.measured import Measured
 from packager.service.store.quota import Quota, Share, startable
 from packager.service.store.tables import definitions, events, jobs, meta, requests, templates, tokens
 
@@ -110,6 +111,7 @@ class Store:
         event.listen(self._engine, "connect", _prepare)
         self.outbox = outbox.Outbox(self._writing, self._reading)
         self.logs = KeptLogs(self._writing, self._reading)
+        self.measured = Measured(self._writing, self._reading)
         try:
             with self._writing() as connection:
                 self.was_migrated = migration.upgrade(connection)

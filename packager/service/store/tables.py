@@ -179,3 +179,11 @@ logs = Table(
     Index("logs_by_time", "time"),
     sqlite_strict=True,
 )
+
+metrics = Table(
+    "metrics",
+    metadata,
+    Column("release", Text, ForeignKey("jobs.release", ondelete="CASCADE"), primary_key=True),
+    Column("body", Text, nullable=False),  # the curves, and up to where each log was read
+    sqlite_strict=True,
+)

@@ -122,6 +122,8 @@ STEPS: tuple[tuple[str, str, str | None, dict[str, Any], int], ...] = (
     ("DELETE", "/v1/jobs/RELEASE", "user", {}, 403),
     ("DELETE", "/v1/jobs/nothing", "developer", {}, 404),
     ("DELETE", "/v1/jobs/RELEASE?storage=delete", "developer", {}, 202),
+    ("GET", "/v1/jobs/RELEASE/metrics", "viewer", {}, 200),
+    ("GET", "/v1/jobs/nothing/metrics", "viewer", {}, 404),
     ("GET", "/v1/projects", "viewer", {}, 200),
     ("GET", "/v1/projects", None, {}, 401),
     ("GET", "/v1/projects/default/usage", "viewer", {}, 200),

@@ -146,6 +146,10 @@ def test_a_job_is_created_by_form_and_watched_until_it_ends(chromium: Browser, s
         served.cluster.pod(release, "Running")
         expect(status).to_have_text("running")
         expect(page.locator("#log")).to_contain_text('{"step": 2, "loss": 3.333}')
+        last = page.get_by_role("figure", name="loss").get_by_role("cell")
+        expect(last).to_have_text(["2", "3.333", "3.333", "10"])
+        log.append('{"step": 3, "loss": 2.5}\n')
+        expect(last).to_have_text(["3", "2.5", "2.5", "10"])
         log.append("<b>\x1b[31mred\x1b[0m</b>\u202e\x07\n")
         expect(page.locator("#log")).to_contain_text("<b>red</b>\ufffd\ufffd")
         served.cluster.pod(release, "Succeeded", exit_code=0)
@@ -153,6 +157,10 @@ def test_a_job_is_created_by_form_and_watched_until_it_ends(chromium: Browser, s
         expect(status).to_have_text("succeeded")
         expect(page.get_by_text("Cancel…")).to_have_count(0)
         assert page.evaluate("window.sameDocument"), "the page was loaded again"
+        del served.cluster.objects["Pod", pod], served.cluster.objects["Job", release]
+        page.reload()
+        expect(page.locator("#log")).to_contain_text('{"step": 3, "loss": 2.5}')
+        expect(last).to_have_text(["3", "2.5", "2.5", "10"])
 
 
 def test_it_works_without_javascript_and_by_keyboard(chromium: Browser, served: Served) -> None:

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from packager.base.errors import UnreachableError
+from packager.service import recorder
+from tests.service.api.conftest import FILLED, Service
+
+
+def lines(start: int, end: int) -> list[str]:
+    return [json.dumps({"step": step, "loss": 1 / (step + 1)}) + "\n" for step in range(start, end)]
+
+
+def curve(service: Service, release: str, role: str = "viewer") -> list[int]:
+    """Return the steps of the only curve of a job."""
+    answer = service.get(f"/v1/jobs/{release}/metrics", role)
+    assert answer.status_code == 200, answer.text
+    return [step for item in answer.json()["items"] for step, _ in item["points"]]
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read is never new enough."""
+    monkeypatch.setattr(recorder, "_FRESH", -1.0)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_the_curve_of_a_job_grows_and_survives_its_pods(service: Service) -> None:
+    release = service.created()
+    pod = f"{release}-x2x9p"
+    assert curve(service, release) == []
+    service.cluster.logs[pod] = ["starting\n", *lines(0, 3)]
+    service.cluster.pod(release, "Running")
+    service.status(release, "running")
+    assert curve(service, release) == [0, 1, 2]
+    service.cluster.logs[pod] += lines(3, 5)
+    assert curve(service, release) == [0, 1, 2, 3, 4]
+    assert curve(service, release) == [0, 1, 2, 3, 4]
+    service.cluster.logs[pod] += lines(5, 7)
+    service.cluster.pod(release, "Succeeded", exit_code=0)
+    service.cluster.end(release, "Complete")
+    service.status(release, "succeeded")
+    for kind in ("Pod", "Job"):
+        service.cluster.objects.pop((kind, pod if kind == "Pod" else release))
+    service.cluster.error = UnreachableError("the cluster does not answer")
+    assert curve(service, release) == list(range(7))
+    service.cluster.error = None
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_cluster_that_is_away_leaves_what_is_known(service: Service) -> None:
+    release = service.created()
+    service.cluster.logs[f"{release}-x2x9p"] = lines(0, 3)
+    service.cluster.pod(release, "Running")
+    service.status(release, "running")
+    assert curve(service, release) == [0, 1, 2]
+    service.cluster.error = UnreachableError("the cluster does not answer")
+    assert curve(service, release) == [0, 1, 2]
+    service.cluster.error = None
+
+
+def test_curves_are_those_of_a_job_that_the_caller_may_see(service: Service) -> None:
+    release = service.post("/v1/jobs", FILLED).json()["release"]
+    assert service.get(f"/v1/jobs/{release}/metrics", None).status_code == 401
+    assert service.get("/v1/jobs/nothing/metrics").status_code == 404
