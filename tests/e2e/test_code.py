@@ -1,4 +1,4 @@
-"""The keys for code on a real cluster, all at once: in a Pod, a Job and an MPIJob, which run side by side."""
+"""The keys for code on a real cluster, all at once: in a workload of each kind, which run side by side."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_everything_that_a_spec_says_of_code(site: Site) -> None:
     site.run(f"mlpack configure {package} --uid 12345 --gid 12345")
     site.run(f"mlpack configure {package} --overlay single-node --set SCRIPT=other.sh")
     site.run(f"mlpack verify {package} --pod-security restricted")
-    for overlay in ("multi-node", "one-job", "single-node"):
+    for overlay in ("multi-node", "one-job", "single-node", "nodes", "server"):
         site.run(f"kubectl -k {package}/quickstart/k8s/mlops/{overlay} apply")
     assert site.end_of_pod("code-single-node") == "Succeeded"
     site.run("kubectl wait --for=condition=Complete --timeout=300s job/code-one-job")
@@ -44,3 +44,11 @@ def test_everything_that_a_spec_says_of_code(site: Site) -> None:
     assert [line for line in log if line.startswith("run.sh")] == [
         f"run.sh in src: 3 words (train two words run.sh), {LARGE} bytes, {prepared}"
     ] * 2
+
+    site.run("kubectl wait --for=condition=Completed --timeout=300s jobset/code-nodes")
+    log = site.run("kubectl logs --selector=jobset.sigs.k8s.io/jobset-name=code-nodes --tail=-1").splitlines()
+    assert log == [f"run.sh in src: 3 words (train two words run.sh), {LARGE} bytes, {prepared}"] * 2
+    site.run("kubectl rollout status --timeout=300s deployment/code-server")
+    assert site.run("kubectl logs deployment/code-server").splitlines() == [
+        f"serve.sh in tools: 2 words (serve two words), {LARGE} bytes, prepared with 1 (two words) in tools"
+    ]

@@ -25,8 +25,9 @@ def node(new_site: Callable[[str], Site]) -> Iterator[NodeFolder]:
     """A folder of the node with a dataset, and a place for results that everybody may write into."""
     folder = NodeFolder(new_site("privileged"), "/tmp")
     folder.run(
-        f"mkdir -p {folder.path}/dataset {folder.path}/storage/output {folder.path}/storage/quickstart/scripts\n"
-        f"chmod 777 {folder.path}/storage/output {folder.path}/dataset\n"
+        f"mkdir -p {folder.path}/dataset {folder.path}/storage/output {folder.path}/storage/quickstart/scripts "
+        f"{folder.path}/model\n"
+        f"chmod 777 {folder.path}/storage/output {folder.path}/dataset {folder.path}/model\n"
         f"echo images > {folder.path}/dataset/data"
     )
     yield folder
@@ -37,7 +38,7 @@ def node(new_site: Callable[[str], Site]) -> Iterator[NodeFolder]:
 def volumes(site: Site, node: NodeFolder) -> Iterator[str]:
     """Volumes on the node, with a storage class that nothing provisions; returns the class."""
     storage_class = f"class-{site.namespace}"
-    folders = {"results": "storage/output", "dataset": "dataset"}
+    folders = {"results": "storage/output", "dataset": "dataset", "model": "model"}
     for name, folder in folders.items():
         volume: dict[str, Any] = {
             "apiVersion": "v1",

@@ -1,0 +1,155 @@
+"""Files to and from the storage of packages, under "restricted": with mlpack as uid 12345, and with kubectl alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import signal
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.site import MPI_IMAGE, commands
+from tests.e2e.test_components import claim, node, volumes  # noqa: F401 - the fixtures
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.e2e.site import Site
+    from tests.e2e.storage import NodeFolder
+
+pytestmark = pytest.mark.usefixtures("mpi_image")
+
+WEIGHTS = os.urandom(300_000)
+KEY = "hf-0123456789"
+SPEC = """\
+name: all
+title: All
+framework: sh
+image: {name: mpioperator/mpi-pi, tag: openmpi}
+files: [run.sh, code]
+secrets:
+  HF_TOKEN: {description: A token.}
+downloads:
+  - {url: "URL/weights", sha256: DIGEST, path: weights}
+overlays:
+  job: {kind: Job}
+variants: [{script: run.sh}]
+"""
+RUN = """\
+#!/bin/sh
+set -eu
+cd "$MODEL_DIR"
+code=$(cat quickstart/scripts/code/*.txt | wc -c)
+set -- "$(printf %s "$HF_TOKEN" | sha256sum)" "$(sha256sum <assets/weights)" "$(cat "$DATASET_DIR/data")"
+! echo x 2>/dev/null >"$DATASET_DIR/mine"
+echo "$(id -u) $code ${1%% *} ${2%% *} $3" >"$OUTPUT_DIR/result"
+"""
+
+
+def test_a_secret_a_download_code_in_three_configmaps_and_a_dataset_elsewhere(
+    site: Site,
+    node: NodeFolder,  # noqa: F811
+    volumes: str,  # noqa: F811
+) -> None:
+    """The dataset and this package are pushed to claims of their own, and the results are pulled from a third."""
+    for name in ("results", "dataset", "model"):
+        claim(site, name, volumes)
+    package = model(site)
+    site.run(f"mlpack configure {package} --uid 12345 --gid 12345")
+    made = site.folder / "values"
+    made.write_text(f"HF_TOKEN={KEY}\n", encoding="utf-8")
+    site.run(f"mlpack secret create {package} --from-env-file {made}")
+    dataset = site.folder / "dataset"
+    dataset.mkdir()
+    (dataset / "data").write_text("numbers\n", encoding="utf-8")
+
+    taken = site.shell(f"mlpack workspace push {package} dataset --folder DATASET_DIR")
+    assert (taken.returncode, "1 file in " in taken.stderr) == (7, True), taken.stderr
+    site.run(f"mlpack workspace push {package} dataset --folder DATASET_DIR --force")
+    assert node.run(f"cat {node.path}/dataset/data; stat -c %u {node.path}/dataset/data") == "numbers\n12345\n"
+    site.run(f"cp -R {package} copy && mkdir copy/output && mlpack workspace push {package} copy --folder MODEL_DIR")
+    site.run(f"mlpack deploy {package} --pod-security restricted --timeout 5m")
+    site.run(f"mlpack workspace pull {package} here --folder OUTPUT_DIR")
+    digests = [hashlib.sha256(content).hexdigest() for content in (KEY.encode(), WEIGHTS)]
+    result = (site.folder / "here/result").read_text(encoding="utf-8")
+    assert result == f"12345 {3 * 150_000} {digests[0]} {digests[1]} numbers\n"
+    assert KEY not in site.run(f"grep -r {KEY} {package} || true") + site.run("mlpack logs " + str(package))
+    assert len(site.run("kubectl get configmaps -o name | grep scripts").split()) == 3
+    assert site.run("kubectl get pods -l app.kubernetes.io/component=workspace -o name") == "" or site.until(
+        lambda: not site.run("kubectl get pods -l app.kubernetes.io/component=workspace -o name"), "no pod of ours"
+    )
+
+
+def model(site: Site) -> Path:
+    """Build the package of a model that fetches its weights from a server of ours."""
+    folder = site.folder / "model"
+    (folder / "code").mkdir(parents=True)
+    for name in "abc":
+        (folder / f"code/{name}.txt").write_text(name * 150_000, encoding="utf-8")
+    (folder / "run.sh").write_text(RUN, encoding="utf-8")
+    served = site.folder / "served"
+    served.mkdir()
+    (served / "weights").write_bytes(WEIGHTS)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(served))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        text = SPEC.replace("URL", url).replace("DIGEST", hashlib.sha256(WEIGHTS).hexdigest())
+        (folder / "spec.yaml").write_text(text, encoding="utf-8")
+        site.environment["XDG_CACHE_HOME"] = str(site.folder / "cache")
+        claims = ["OUTPUT_CLAIM=results", "DATASET_CLAIM=dataset", "MODEL_CLAIM=model", "SECRET=token"]
+        options = [f"--site {setting}" for setting in claims]
+        package = site.build("./model", "--with output-pvc --with dataset-pvc --with model-pvc --root /srv", *options)
+        server.shutdown()
+    return package
+
+
+def test_a_cubes_files_with_kubectl_alone_and_an_interrupted_push(site: Site, volumes: str) -> None:  # noqa: F811
+    claim(site, "results", volumes)
+    task = {"entrypoint": "cat", "parameters": {"inputs": {"a": {"type": "file", "default": "in/a.txt"}}}}
+    cube = {"name": "files", "docker": {"image": MPI_IMAGE}, "k8s": {"pvc": "results"}, "tasks": {"show": task}}
+    (site.folder / "cube/workspace/in").mkdir(parents=True)
+    (site.folder / "cube/mlcube.yaml").write_text(json.dumps(cube), encoding="utf-8")
+    (site.folder / "cube/workspace/in/a.txt").write_text("a\n", encoding="utf-8")
+    site.run("mlpack import mlcube cube -o models")
+    package = site.build("./models/files")
+    create, push, ls, pull, delete = commands(package, "Files into and out of the claims")
+    site.run(create)
+    site.run(push, cwd=site.folder / "cube")
+    assert "a.txt" in site.run(ls)
+    site.run(pull)
+    site.run(f"{delete} --wait=false")
+    assert (site.folder / "results/in/a.txt").read_text(encoding="utf-8") == "a\n"
+
+    large = site.folder / "large"
+    large.mkdir()
+    (large / "big").write_bytes(os.urandom(1 << 20) * 256)
+    push = f"exec mlpack workspace push {shlex.quote(str(package))} large"
+    progress = "kubectl get pods -l app.kubernetes.io/component=workspace -o name --field-selector=status.phase=Running"
+    pid: list[int] = []
+
+    def interrupt() -> None:
+        site.until(lambda: site.run(progress), "the temporary pod", 60)
+        pod = site.run(progress).strip()
+        parts = "find /mnt/mlcube/results/.mlpack-parts -type f -size +1M | grep ."
+        site.until(lambda: site.shell(f"kubectl exec {pod} -- sh -c '{parts}'").returncode == 0, "a part", 60)
+        os.kill(pid[0], signal.SIGINT)
+
+    import subprocess
+
+    with subprocess.Popen(
+        ["bash", "-c", push], cwd=site.folder, env=site.environment, stderr=subprocess.PIPE, text=True
+    ) as child:
+        pid.append(child.pid)
+        interrupt()
+        _, stderr = child.communicate(timeout=60)
+    assert child.returncode == 130, stderr
+    site.until(lambda: not site.run(progress), "no pod of ours", 60)
+    again = site.shell(f"mlpack workspace push {package} large -o json")
+    assert json.loads(again.stdout)["files"] == ["big"], again.stderr
+    assert site.run(f"mlpack workspace ls {package} -o name").split() == ["big", "in", "in/a.txt"]
