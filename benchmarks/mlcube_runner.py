@@ -128,7 +128,7 @@ def run(argv: list[str], folder: Path, patience: float) -> str:
         except subprocess.TimeoutExpired:
             child.terminate()
             output, _ = child.communicate()
-            return f"does not end (stopped after {patience:g} s); {_last(output)}"
+            return f"had not ended after {patience:g} s; {_last(output)}"
     return f"exit code {child.returncode} after {time.monotonic() - begin:.0f} s; {_last(output)}"
 
 
