@@ -46,6 +46,7 @@ OWNERS = {
     "markdown_it": {"base/markdown.py"},
     "litestar": {"service/api/", "service/page/"},
     "msgspec": {"base/values.py"},
+    "psycopg": {"service/store/replicas.py"},
     "rich": {"cli/drawing.py"},
     "ruamel": {"importers/specfile.py"},
     "select": {"base/process.py"},
@@ -204,7 +205,7 @@ def test_every_library_has_an_owner_and_is_declared() -> None:
         *project["dependencies"],
         *(line for extra in project["optional-dependencies"].values() for line in extra),
     ]
-    declared = {re.split("[><=]", requirement)[0] for requirement in requirements}
+    declared = {re.split(r"[\[><=]", requirement)[0] for requirement in requirements}
     imported = {name.partition(".")[0] for module in MODULES for name in imports(module)}
     libraries = imported - set(sys.stdlib_module_names) - {"packager"}
     assert libraries - set(OWNERS) == set()

@@ -29,9 +29,11 @@ ConfigFile = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="The configuration, server.yaml.", show_default=False)
 ]
 Database = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
-        metavar="FILE", help="The database; by default mlpack/server.db in ~/.local/share.", show_default=False
+        metavar="DATABASE",
+        help="A file, or postgresql://…; by default mlpack/server.db in ~/.local/share.",
+        show_default=False,
     ),
 ]
 
@@ -113,10 +115,30 @@ def backup(
     emit(str(file))
 
 
-def migrate(config: ConfigFile = None, database: Database = None) -> None:
-    """Bring the database to the schema of this mlpack, as a server does when it starts."""
-    store = _store(config, database)
-    emit(f"{store.path}: {'migrated' if store.was_migrated else 'up to date'}")
+def migrate(
+    config: ConfigFile = None,
+    database: Database = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="DATABASE", help="Copy everything from this database.", show_default=False),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--to", metavar="DATABASE", help="Copy it to this one, which is empty.", show_default=False),
+    ] = None,
+) -> None:
+    """Bring the database to the schema of this mlpack, as a server does when it starts; or copy it to another one.
+
+    Stop the server before you copy its database: what it stores later is not copied.
+    """
+    if (source is None) != (target is None) or (source and (config or database)):
+        raise UsageError("--from and --to are given together, and without --config and --database")
+    if source is None or target is None:
+        store = _store(config, database)
+        emit(f"{store.shown}: {'migrated' if store.was_migrated else 'up to date'}")
+        return
+    for table, count in _service().copy(source, target).items():
+        emit(f"{table}: {count}")
 
 
 def check(config: ConfigFile = None, database: Database = None) -> None:
@@ -125,10 +147,10 @@ def check(config: ConfigFile = None, database: Database = None) -> None:
     store = _store(config, database)
     problems = store.check()
     for problem in problems:
-        emit(f"{store.path}: {problem}")
+        emit(f"{store.shown}: {problem}")
     if problems:
-        raise ToolError(f"the database {store.path} is damaged", hint="restore a backup")
-    emit(f"{store.path}: ok, {sum(store.counts().values())} jobs")
+        raise ToolError(f"the database {store.shown} is damaged", hint="restore a backup")
+    emit(f"{store.shown}: ok, {sum(store.counts().values())} jobs")
 
 
 def manifests(
@@ -168,17 +190,17 @@ def manifests(
     emit_data(make(InCluster(settings, namespace, image or IMAGE, storage, storage_class, namespaces, nodes)))
 
 
-def _settings(config: Path | None, database: Path | None, listen: str | None = None) -> ServerConfig:
+def _settings(config: Path | None, database: str | None, listen: str | None = None) -> ServerConfig:
     from packager.base.values import replace
     from packager.service.config import read
 
     settings = read(config)
     if database:
-        settings = replace(settings, database=str(database))
+        settings = replace(settings, database=database)
     return replace(settings, listen=listen) if listen else settings
 
 
-def _store(config: Path | None, database: Path | None) -> Store:
+def _store(config: Path | None, database: str | None) -> Store:
     settings = _settings(config, database)
     store: Store = _service().open_store(settings)
     return store

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,9 @@ class Catalog:
     def add_bundled(self) -> None:
         """Register the bundled templates that no one has registered, or removed, before."""
         for body in bundled.templates():
-            if not self.store.template_revisions(body.name):
+            if self.store.template_revisions(body.name):
+                continue
+            with suppress(ExistsError):  # another replica has been faster
                 self.store.add_template(body.name, as_json(as_plain(body)), "mlpack")
 
     def add_template(self, body: TemplateBody, author: str) -> Row:

@@ -34,6 +34,7 @@ TITLES: dict[str, tuple[int, str]] = {
     "internal": (500, "The server has failed"),
     "cluster-unreachable": (503, "The cluster does not answer"),
     "issuer-unreachable": (503, "The issuer of tokens does not answer"),
+    "database-unreachable": (503, "The database does not answer"),
 }
 """Each type of problem, with its status and title."""
 

@@ -81,16 +81,21 @@ class Follower:
             namespace: Mirror(self._cluster, self._server, namespace, self.look_at, self._log)
             for namespace in dict.fromkeys((*projects.namespaces(self._projects), *in_use))
         }
-        self._at_work.clear()
-        async with asyncio.TaskGroup() as tasks:
-            for mirror in self._mirrors.values():
-                tasks.create_task(mirror.run())
-            tasks.create_task(self._tick())
-            for _ in range(_AT_ONCE):
-                tasks.create_task(self._work())
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for mirror in self._mirrors.values():
+                    tasks.create_task(mirror.run())
+                tasks.create_task(self._tick())
+                for _ in range(_AT_ONCE):
+                    tasks.create_task(self._work())
+        finally:
+            for known in (self._mirrors, self._changed, self._due, self._at_work, self._memories, self._missing):
+                known.clear()
 
     def look_at(self, release: str) -> None:
-        """Look at a job soon."""
+        """Look at a job soon, if it is this replica that looks after jobs."""
+        if not self._mirrors:
+            return
         self._changed[release] = None
         self._wake.set()
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import traceback
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, ToolError
@@ -21,6 +20,7 @@ from packager.service.policy import Site
 from packager.service.pulse import Pulse
 from packager.service.recorder import Recorder
 from packager.service.rendering import Renderer
+from packager.service.store.databases import AwayError, Postgres
 from packager.service.store.store import Store, now
 from packager.service.sweeper import Sweeper
 from packager.service.tasks import Tasks
@@ -98,13 +98,17 @@ class Server:
         """Follow the jobs for as long as the block runs."""
         await asyncio.to_thread(self.catalog.add_bundled)
         await asyncio.to_thread(self.store.forget_unfinished)
-        loop = asyncio.create_task(self._follow())
+        loops = [asyncio.create_task(self._kept_up(self._lead))]
+        if isinstance(self.store.database, Postgres):
+            loops.append(asyncio.create_task(self._kept_up(self._listen)))
         try:
             yield
         finally:
-            loop.cancel()
-            with suppress(asyncio.CancelledError):
-                await loop
+            for loop in loops:
+                loop.cancel()
+            for loop in loops:
+                with suppress(asyncio.CancelledError):
+                    await loop
             await self._keeper.close()
             await self.courier.close()
             await self.cluster.close()
@@ -118,19 +122,44 @@ class Server:
     def _look_at(self, release: str) -> None:
         self.follower.look_at(release)
 
-    async def _follow(self) -> None:
-        """Run each loop for as long as the server runs; one that fails does not stop the others."""
-        async with asyncio.TaskGroup() as tasks:
-            for run in (self.follower.run, self.courier.run, self._sweeper.run, self.recorder.run):
-                tasks.create_task(self._always(run))
-
-    async def _always(self, run: Callable[[], Awaitable[None]]) -> None:
+    async def _kept_up(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something for as long as the server runs."""
         while True:
             try:
-                await run()
+                await work()
+            except AwayError as error:
+                self.log(str(error))
             except Exception as error:  # noqa: BLE001 - it begins again
                 self.log_bug(error)
             await asyncio.sleep(_RESTART_SECONDS)
+
+    async def _lead(self) -> None:
+        """Look after jobs and callbacks: of several replicas, one does."""
+        database = self.store.database
+        if isinstance(database, Postgres):
+            from packager.service.store import replicas  # noqa: PLC0415 - SQLite needs no psycopg
+
+            await replicas.lead(database.conninfo, self._look_after)
+        else:
+            await self._look_after()
+
+    async def _look_after(self) -> None:
+        """Run each loop; one that fails does not stop the others."""
+        async with asyncio.TaskGroup() as tasks:
+            for run in (self.follower.run, self.courier.run, self._sweeper.run, self.recorder.run):
+                tasks.create_task(self._kept_up(run))
+
+    async def _listen(self) -> None:
+        """Hear of the events that other replicas have stored."""
+        from packager.service.store import replicas  # noqa: PLC0415 - SQLite needs no psycopg
+
+        assert isinstance(self.store.database, Postgres)
+        await replicas.listen(self.store.database.conninfo, self._heard)
+
+    def _heard(self, release: str | None) -> None:
+        if release is not None:
+            self.follower.look_at(release)
+        self.pulse.tell()
 
     async def problems(self) -> list[str]:
         """Return why the server is not ready: the database or the cluster does not answer."""
@@ -155,9 +184,5 @@ class Server:
 
 
 def open_store(settings: ServerConfig) -> Store:
-    """Return the database of a configuration. Raises ToolError."""
-    return Store(_database(settings))
-
-
-def _database(settings: ServerConfig) -> Path:
-    return Path(settings.database).expanduser() if settings.database else config.default_database()
+    """Return the database of a configuration. Raises ToolError or UsageError."""
+    return Store(settings.database or config.default_database())

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from packager.base.errors import ToolError
+from packager.base.errors import ToolError, UsageError
 from packager.service import config, projects, sealing
 from packager.service.callbacks import signature
 from packager.service.kube import Cluster
 from packager.service.page import app
 from packager.service.sealing import Sealer
 from packager.service.server import Server, open_store
+from packager.service.store import copying
+from packager.service.store.databases import Sqlite
+from packager.service.store.store import Store
 from packager.service.tokens import EVERY, Caller
 
 if TYPE_CHECKING:
@@ -45,6 +48,15 @@ def issuer(settings: ServerConfig) -> Issuer | None:
     return Issuer(settings.oidc)
 
 
+def copy(source: str, target: str) -> dict[str, int]:
+    """Copy all rows of a database to another one; return how many there are in each table. Raises as `open_store`."""
+    if source.startswith("sqlite:") or "://" not in source:
+        path = Path(source.removeprefix("sqlite:")).expanduser()
+        if not path.is_file():
+            raise ToolError(f"the database {path} not found")
+    return copying.copy(Store(source), Store(target))
+
+
 def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None], tell: Callable[[str], None]) -> None:
     """Serve until the process is asked to stop.
 
@@ -65,8 +77,13 @@ def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None],
     variable = os.environ.get(sealing.VARIABLE)
     if variable:
         key = sealing.key_from(variable)
+    elif not isinstance(store.database, Sqlite):
+        raise UsageError(
+            f"the database {store.shown} needs {sealing.VARIABLE}: all replicas have the same key",
+            hint="head -c 32 /dev/urandom | base64",
+        )
     else:
-        key, created = sealing.key_beside(store.path)
+        key, created = sealing.key_beside(store.database.path)
         if created:
             tell(f"created {created}, the key to the secrets in the database: keep a copy")
     trusted = Caller("anonymous", {EVERY: "admin"}, is_trusted=True) if is_open else None
@@ -79,7 +96,7 @@ def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None],
         shown = f"[{host}]" if ":" in host else host
         namespaces = projects.namespaces(server.projects)
         places = f"the namespace{'s' if len(namespaces) > 1 else ''} {', '.join(namespaces)}"
-        tell(f"serving http://{shown}:{port}, jobs in {places}, database {store.path}")
+        tell(f"serving http://{shown}:{port}, jobs in {places}, database {store.shown}")
         if not is_open and not store.tokens():
             tell("no token exists yet: `mlpack serve token NAME --role admin` creates one")
         runner = uvicorn.Server(

@@ -9,6 +9,9 @@ from packager.service.rendering import Renderer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.service.postgres import Postgres
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +22,21 @@ def renderer() -> Iterator[Renderer]:
         renderer = Renderer()
         yield renderer
         renderer.close()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A server of PostgreSQL, without a database of ours."""
+    from tests.service.postgres import running
+
+    with running() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a new database, of each sort."""
+    if request.param == "sqlite":
+        return str(tmp_path / "s.db")
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.create()

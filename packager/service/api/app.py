@@ -18,6 +18,7 @@ from packager.service.api.access import AnyRequest, server_of
 from packager.service.api.document import PROBLEM, document
 from packager.service.failures import RETRY_SECONDS, TITLES, Failure
 from packager.service.kube import RefusedError
+from packager.service.store.databases import AwayError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -62,6 +63,8 @@ def _failed(request: AnyRequest, error: Exception) -> Response[Any]:
         return _problem(request, error)
     if isinstance(error, UnreachableError):
         return _problem(request, Failure("cluster-unreachable", str(error)))
+    if isinstance(error, AwayError):
+        return _problem(request, Failure("database-unreachable", str(error)))
     if isinstance(error, RefusedError):
         return _problem(request, Failure("cluster-refused", str(error)))
     server_of(request.app.state).log_bug(error)

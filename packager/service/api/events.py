@@ -76,14 +76,14 @@ async def _followed(
     """Yield events as a stream of text/event-stream; that of a job ends with the job."""
     while True:
         generation = server.pulse.generation
+        # The job is read before its events: the last one is stored together with its end.
+        job = await asyncio.to_thread(server.store.job, release) if release is not None else None
         rows = await asyncio.to_thread(server.store.events, release, after, 1000, projects)
         for row in rows:
             after = row["id"]
             yield f"id: {row['id']}\nevent: status\ndata: {as_json(row)}\n\n"
-        if release is not None:
-            job = await asyncio.to_thread(server.store.job, release)
-            if not rows and (job is None or job["status"] in FINAL):
-                return
+        if release is not None and not rows and (job is None or job["status"] in FINAL):
+            return
         if not rows and not await server.pulse.wait(generation, _SILENCE):
             yield ": nothing has changed\n\n"
 

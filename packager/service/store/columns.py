@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy
 from sqlalchemy import BigInteger, Boolean, Integer, TypeDecorator
 
 if TYPE_CHECKING:
@@ -28,3 +29,6 @@ class Flag(TypeDecorator[bool]):
 
 Number = BigInteger().with_variant(Integer, "sqlite")
 """A whole number of 64 bits."""
+
+Text = sqlalchemy.Text().with_variant(sqlalchemy.Text(collation="C"), "postgresql")
+"""A text; in its order, and in `<`, its bytes count, as in SQLite."""

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
-import sqlite3
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import create_engine, event, func, insert, select, text, tuple_, update
 from sqlalchemy import delete as delete_from
-from sqlalchemy.exc import DBAPIError, IntegrityError
-from sqlalchemy.pool import QueuePool
+from sqlalchemy import func, insert, select, text, tuple_, update
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
-from packager.base.errors import MlpackError, ToolError, reason
+from packager.base.errors import MlpackError
 from packager.base.values import Value
-from packager.service.store import migration, outbox
+from packager.service.store import databases, migration, outbox
 from packager.service.store.kept import KeptLogs
 from packager.service.store.measured import Measured
 from packager.service.store.quota import Quota, Share, startable
 from packager.service.store.tables import definitions, events, jobs, meta, requests, templates, tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from sqlalchemy import Connection, Table
@@ -33,6 +29,8 @@ Row = dict[str, Any]
 
 KEPT_REQUESTS = timedelta(hours=24)
 """How long the answer to a request with an idempotency key is kept."""
+
+_LONGEST_REQUEST = timedelta(minutes=5)
 
 _MOST = (1 << 63) - 1
 """The largest integer that the database takes."""
@@ -81,34 +79,28 @@ class Filters(Value, frozen=True):
 
 def now() -> str:
     """Return the time in RFC 3339, UTC."""
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return _as_text(datetime.now(UTC))
 
 
-def _prepare(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # we begin transactions ourselves
-    cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=10000"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
+def _as_text(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 class Store:
-    """The database of one server: a file of SQLite, readable by its owner only."""
+    """The database of one server."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, where: str | Path) -> None:
         """Open the database, create it if it does not exist, and bring it to the newest schema.
 
+        Args:
+            where: A path, `sqlite:PATH` or `postgresql://…`.
+
         Raises:
-            ToolError: The file cannot be opened, is no database, or is one of a newer mlpack.
+            ToolError: It cannot be opened, is no database, or is one of a newer mlpack.
+            UsageError: It is no address of a database.
         """
-        self.path = path
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600))
-        except OSError as error:
-            raise ToolError(f"the database {path} cannot be opened: {reason(error)}") from None
-        self._engine = create_engine(f"sqlite:///{path}", poolclass=QueuePool, pool_size=8, max_overflow=8)
-        event.listen(self._engine, "connect", _prepare)
+        self.database = databases.opened(where)
+        self._writing, self._reading = self.database.writing, self.database.reading
         self.outbox = outbox.Outbox(self._writing, self._reading)
         self.logs = KeptLogs(self._writing, self._reading)
         self.measured = Measured(self._writing, self._reading)
@@ -116,70 +108,44 @@ class Store:
             with self._writing() as connection:
                 self.was_migrated = migration.upgrade(connection)
         except DBAPIError as error:
-            raise ToolError(f"the database {path} cannot be used: {error.orig}") from None
+            self.close()
+            raise databases.cannot_be_used(self.database, error) from None
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def shown(self) -> str:
+        """What the database is called, without a password."""
+        return self.database.shown
 
     def close(self) -> None:
         """Close all connections."""
-        self._engine.dispose()
-
-    @contextmanager
-    def _writing(self) -> Iterator[Connection]:
-        with self._engine.connect() as connection:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-            try:
-                yield connection
-            except BaseException:
-                connection.exec_driver_sql("ROLLBACK")
-                raise
-            connection.exec_driver_sql("COMMIT")
-
-    @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        with self._engine.connect() as connection:
-            yield connection
+        self.database.close()
 
     def _rows(self, statement: Any) -> list[Row]:
         with self._reading() as connection:
-            return [dict(row) for row in connection.execute(statement).mappings()]
+            try:
+                return [dict(row) for row in connection.execute(statement).mappings()]
+            except DataError:  # PostgreSQL's texts have no NUL, so nothing has a name with one
+                return []
 
     def _row(self, statement: Any) -> Row | None:
         rows = self._rows(statement.limit(1))
         return rows[0] if rows else None
 
     def ping(self) -> None:
-        """Raise ToolError unless the database answers."""
-        try:
-            with self._reading() as connection:
-                connection.execute(text("SELECT 1"))
-        except DBAPIError as error:
-            raise ToolError(f"the database does not answer: {error.orig}") from None
+        """Raise AwayError unless the database answers."""
+        with self._reading() as connection:
+            connection.execute(text("SELECT 1"))
 
     def check(self) -> list[str]:
-        """Return what SQLite finds wrong with the file."""
-        with self._reading() as connection:
-            found_problems = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check")]
-            found_problems += [
-                f"a row of {row[0]} refers to a row of {row[2]} that does not exist"
-                for row in connection.exec_driver_sql("PRAGMA foreign_key_check")
-            ]
-        return [problem for problem in found_problems if problem != "ok"]
+        """Return what the database finds wrong with itself."""
+        return self.database.check()
 
     def backup(self, file: Path) -> None:
         """Write a copy of the database, as of one moment. Raises ToolError; an existing file is not replaced."""
-        try:
-            descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-            os.close(descriptor)
-        except OSError as error:
-            raise ToolError(f"{file} cannot be written: {reason(error)}") from None
-        try:
-            source, target = sqlite3.connect(self.path), sqlite3.connect(file)
-            with target:
-                source.backup(target)
-            source.close()
-            target.close()
-        except sqlite3.Error as error:
-            file.unlink(missing_ok=True)
-            raise ToolError(f"the backup failed: {error}") from None
+        self.database.backup(file)
 
     def setting(self, key: str, default: Callable[[], str]) -> str:
         """Return a value that the database keeps, and on its first use the default."""
@@ -416,13 +382,13 @@ class Store:
             .order_by(jobs.c.status, jobs.c.creator)
         )
 
-    @staticmethod
-    def _add_event(connection: Connection, release: str, fields: Row) -> Row:
+    def _add_event(self, connection: Connection, release: str, fields: Row) -> Row:
         last = connection.execute(
             select(events.c.sequence).where(events.c.release == release).order_by(events.c.sequence.desc()).limit(1)
         ).scalar()
         added = {"release": release, "sequence": (last or 0) + 1, "time": now(), **fields}
         connection.execute(insert(events).values(**added))
+        self.database.tell(connection, release)
         return added
 
     def job(self, release: str) -> Row | None:
@@ -448,6 +414,8 @@ class Store:
             statement = statement.where(jobs.c.created >= filters.since)
         if filters.until is not None:
             statement = statement.where(jobs.c.created < filters.until)
+        if filters.q is not None and "\0" in filters.q:  # where a pattern of SQLite ends
+            return []
         if filters.q is not None:
             statement = statement.where(jobs.c.release.contains(filters.q, autoescape=True))
         if after is not None:
@@ -541,7 +509,7 @@ class Store:
 
     def begin(self, request: Row) -> Row | None:
         """Note that a request is at work; return the earlier one of the same caller, path and key, if there is one."""
-        old = (datetime.now(UTC) - KEPT_REQUESTS).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        old = _as_text(datetime.now(UTC) - KEPT_REQUESTS)
         key = (
             requests.c.caller == request["caller"],
             requests.c.path == request["path"],
@@ -585,9 +553,15 @@ class Store:
             )
 
     def forget_unfinished(self) -> None:
-        """Remove the requests that were at work when the server ended: none of them has made a job."""
+        """Remove the requests that were at work when the server ended: none of them has made a job.
+
+        Those of other replicas may still be at work: what is left of them is removed after some minutes.
+        """
+        statement = delete_from(requests).where(requests.c.status.is_(None))
+        if self.database.is_shared:
+            statement = statement.where(requests.c.created < _as_text(datetime.now(UTC) - _LONGEST_REQUEST))
         with self._writing() as connection:
-            connection.execute(delete_from(requests).where(requests.c.status.is_(None)))
+            connection.execute(statement)
 
 
 def as_json(value: Any) -> str:

@@ -15,11 +15,10 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     Table,
-    Text,
     UniqueConstraint,
 )
 
-from packager.service.store.columns import Flag, Number
+from packager.service.store.columns import Flag, Number, Text
 
 metadata = MetaData()
 

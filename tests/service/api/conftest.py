@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,14 +14,13 @@ from packager.service.config import ServerConfig
 from packager.service.sealing import Sealer
 from packager.service.server import Server
 from packager.service.store.store import Store
-from packager.service.tokens import EVERY, Caller, create
+from packager.service.tokens import EVERY, ROLES, Caller, create
 from tests.service import bodies
 from tests.service.contract import CheckedClient
 from tests.service.fake import FakeCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping
 
 
 class Endpoints:
@@ -51,12 +51,20 @@ FILLED = {"taskDef": "countdown", "process": {"train": {"number": 3}}}
 class Service:
     """A server with a cluster in memory, its client, and a token for each role."""
 
-    def __init__(self, path: Path, *, trusted: bool = False, cluster: FakeCluster | None = None, **more: Any) -> None:
-        self.path = path
+    def __init__(
+        self,
+        where: str | Path,
+        *,
+        trusted: bool = False,
+        cluster: FakeCluster | None = None,
+        roles: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
+        self.path = Path(where)
         self.cluster = cluster or FakeCluster()
         self.log: list[str] = []
-        store = Store(path)
-        self.tokens = {role: create(store, role, role, None)[1] for role in ("viewer", "user", "developer", "admin")}
+        store = Store(where)
+        self.tokens = dict(roles or {role: create(store, role, role, None)[1] for role in ROLES})
         settings = ServerConfig(
             storage_classes={"aws-efs": "shared"}, node_selectors={"kops.k8s.io/ml-instance=true": {}}, **more
         )

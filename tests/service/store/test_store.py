@@ -1,21 +1,25 @@
 from __future__ import annotations
 
+import secrets
 import sqlite3
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from packager.base.errors import ToolError
-from packager.service.store.store import ExistsError, MismatchError, Store
+from packager.service.store.quota import Quota
+from packager.service.store.store import ExistsError, Filters, MismatchError, QueueFullError, Store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
 def test_the_first_schema_is_what_was_released(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.db")
     assert store.was_migrated
-    connection = sqlite3.connect(store.path)
+    connection = sqlite3.connect(tmp_path / "s.db")
     rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name")
     tables = {name for name, _ in rows if not name.startswith("sqlite_")}
     assert tables == {
@@ -38,8 +42,8 @@ def test_the_first_schema_is_what_was_released(tmp_path: Path) -> None:
 
 
 def test_only_the_owner_reads_the_file(tmp_path: Path) -> None:
-    store = Store(tmp_path / "new" / "s.db")
-    assert store.path.stat().st_mode & 0o777 == 0o600
+    Store(tmp_path / "new" / "s.db")
+    assert (tmp_path / "new" / "s.db").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_newer_database_is_refused(tmp_path: Path) -> None:
@@ -67,13 +71,35 @@ def test_a_backup_is_a_whole_database(tmp_path: Path) -> None:
     store.backup(tmp_path / "copy.db")
     copy = Store(tmp_path / "copy.db")
     assert [row["name"] for row in copy.templates()] == ["t"]
-    assert copy.path.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600
     with pytest.raises(ToolError, match="cannot be written: file exists"):
         store.backup(tmp_path / "copy.db")
 
 
-def test_revisions_are_counted_and_checked(tmp_path: Path) -> None:
-    store = Store(tmp_path / "s.db")
+@pytest.fixture
+def store(database: str) -> Iterator[Store]:
+    """A store in a database of each sort."""
+    store = Store(database)
+    yield store
+    store.close()
+
+
+def added(store: Store, **changes: Any) -> str:
+    """Add a job, with a template and a definition if there are none, and return its release."""
+    if store.template("t") is None:
+        store.add_template("t", "{}", "ada")
+        store.add_definition("d", "t", "{}", "ada")
+    release, limits = f"d-{secrets.token_hex(3)}", changes.pop("limits", Quota())
+    row = {
+        "release": release, "definition": "d", "definition_revision": 1, "template": "t", "template_revision": 1,
+        "application": "", "creator": "ada", "namespace": "n", "kind": "Job", "filled": "{}", "secrets": b"\x00\xff",
+        "manifests": "[]", **changes,
+    }  # fmt: skip
+    store.add_job(row, "ada", lambda _: None, limits)
+    return release
+
+
+def test_revisions_are_counted_and_checked(store: Store) -> None:
     store.add_template("t", "1", "ada")
     with pytest.raises(ExistsError):
         store.add_template("t", "2", "ada")
@@ -87,3 +113,105 @@ def test_revisions_are_counted_and_checked(tmp_path: Path) -> None:
     assert first
     assert first["body"] == "1"
     assert store.setting("id", lambda: "a") == store.setting("id", lambda: "b") == "a"
+
+
+def test_a_job_changes_and_each_change_is_an_event(store: Store) -> None:
+    release = added(store)
+    assert not store.change_job(release, {"status": "pending", "message": "no pods yet"})
+    assert store.change_job(release, {"status": "running", "message": "all is well"})
+    assert store.change_job(release, {"status": "failed", "reason": "OOMKilled"})
+    assert not store.change_job(release, {"status": "running"})  # what has ended has ended
+    rows = store.events(release)
+    assert [(row["sequence"], row["status"], row["reason"]) for row in rows] == [
+        (1, "pending", "Created"),
+        (2, "running", None),
+        (3, "failed", "OOMKilled"),
+    ]
+    assert store.events(release, after=rows[0]["id"]) == rows[1:]
+    job = store.job(release)
+    assert job
+    assert (job["applied"], job["secrets"], job["message"]) == (False, b"\x00\xff", "all is well")
+    store.mark_applied(release)
+    assert store.counts() == {"failed": 1}
+    assert store.unfinished() == []
+    assert store.want(release, "delete", "ada")
+    assert [row["release"] for row in store.unfinished()] == [release]
+    store.remove_job(release)
+    assert store.job(release) is None
+    assert store.events(None) == []
+
+
+def test_jobs_are_found_by_every_filter_and_in_pages(store: Store) -> None:
+    releases = [
+        added(store, creator=f"c{number % 2}", application=f"a{number}", project=f"p{number % 3}")
+        for number in range(6)
+    ]
+
+    def listed(limit: int = 10, after: tuple[str, str] | None = None, **filters: Any) -> list[int]:
+        return [releases.index(row["release"]) for row in store.jobs(Filters(**filters), limit, after)]
+
+    assert listed() == [5, 4, 3, 2, 1, 0]
+    assert listed(creator="c1") == [5, 3, 1]
+    assert listed(application="a4") == [4]
+    assert listed(projects=("p0", "p1")) == [4, 3, 1, 0]
+    assert listed(projects=()) == []
+    assert listed(status="running") == []
+    assert listed(q=releases[2][2:]) == [2]
+    for text in ("%", "_", "\x00", "'; DROP TABLE jobs; --"):
+        assert listed(q=text) == listed(creator=text) == []
+    page = store.jobs(Filters(), 4)
+    assert listed(after=(page[-1]["created"], page[-1]["release"])) == [1, 0]
+    third = page[2]["created"]
+    assert listed(since=third) == [5, 4, 3]
+    assert listed(until=third) == [2, 1, 0]
+    assert store.template("\x00") is None
+    assert [row["creator"] for row in store.usage("p0")] == ["c0", "c1"]
+    assert len(store.events(None, projects=("p0",))) == 2
+
+
+def test_a_project_has_room_for_as_many_as_it_may(store: Store) -> None:
+    limits = Quota(running=1, queued=1)
+    first = added(store, limits=limits)
+    second = added(store, limits=limits)
+    with pytest.raises(QueueFullError, match="1 jobs of the project 'default' wait, and no more may"):
+        added(store, limits=limits)
+    assert store.admit("default", limits) == []
+    assert store.change_job(first, {"status": "succeeded"})
+    assert store.admit("default", limits) == [second]
+    assert store.admit("default", limits) == []
+    job = store.job(second)
+    assert job
+    assert (job["status"], job["reason"]) == ("pending", None)
+
+
+def test_many_at_once_do_not_exceed_the_limits_or_share_an_id(store: Store) -> None:
+    added(store)
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda _: added(store, project="p", limits=Quota(running=3)), range(12)))
+    assert {row["status"]: row["jobs"] for row in store.usage("p")} == {"pending": 3, "queued": 9}
+    ids = [row["id"] for row in store.events(None)]
+    assert ids == list(range(1, 14))
+
+
+def test_a_request_is_made_once(store: Store) -> None:
+    request = {"caller": "ada", "path": "POST /v1/jobs", "key": "k", "digest": "d"}
+    assert store.begin(request) is None
+    assert store.begin(request) is not None
+    store.finish({**request, "status": 201, "body": "{}", "location": "/x"})
+    again = store.begin(request)
+    assert again
+    assert (again["status"], again["location"]) == (201, "/x")
+
+
+def test_tokens_are_kept_by_project(store: Store) -> None:
+    for number, project in enumerate((None, "p", "q")):
+        row = {"id": str(number), "digest": str(number), "name": "ada", "role": "user", "project": project}
+        store.add_token({**row, "created": str(number), "expires": None, "last_used": None})
+    assert [row["id"] for row in store.tokens()] == ["0", "1", "2"]
+    assert [row["id"] for row in store.tokens(("p",))] == ["1"]
+    assert not store.remove_token("2", ("p",))
+    assert store.remove_token("2")
+    store.use_token("1")
+    token = store.token("1")
+    assert token
+    assert token["last_used"] is not None

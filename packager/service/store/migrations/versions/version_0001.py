@@ -10,11 +10,10 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     Table,
-    Text,
     UniqueConstraint,
 )
 
-from packager.service.store.columns import Flag, Number
+from packager.service.store.columns import Flag, Number, Text
 
 revision = "0001"
 down_revision = None

@@ -1,7 +1,9 @@
 """The outbox of callbacks."""
 
 from alembic import op
-from sqlalchemy import Column, Integer, LargeBinary, Text
+from sqlalchemy import Column, Integer, LargeBinary
+
+from packager.service.store.columns import Text
 
 revision = "0002"
 down_revision = "0001"

@@ -1,7 +1,9 @@
 """Jobs and tokens belong to projects; each filter of the list has an index."""
 
 from alembic import op
-from sqlalchemy import Column, Integer, Text
+from sqlalchemy import Column, Integer
+
+from packager.service.store.columns import Text
 
 revision = "0003"
 down_revision = "0002"

@@ -1,7 +1,9 @@
 """The logs of jobs, kept after their pods are gone."""
 
 from alembic import op
-from sqlalchemy import Column, ForeignKey, Integer, LargeBinary, Text
+from sqlalchemy import Column, ForeignKey, Integer, LargeBinary
+
+from packager.service.store.columns import Text
 
 revision = "0004"
 down_revision = "0003"

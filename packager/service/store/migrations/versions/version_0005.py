@@ -1,7 +1,9 @@
 """The curves of jobs."""
 
 from alembic import op
-from sqlalchemy import Column, ForeignKey, Text
+from sqlalchemy import Column, ForeignKey
+
+from packager.service.store.columns import Text
 
 revision = "0005"
 down_revision = "0004"

@@ -1,0 +1,246 @@
+"""Databases: SQLite, a file for one server, and PostgreSQL, for several replicas of a server.
+
+The statements are the same. What differs is here: how a database is opened, how a transaction begins that writes, and
+what can be done with a database as a whole. Only one transaction writes at a time, in both: what it has read stays true
+until it ends, and the ids of events become visible in their order.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.pool import QueuePool
+
+from packager.base.errors import MlpackError, ToolError, UsageError, reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import Connection, Engine
+
+OLDEST_POSTGRES = 14
+
+CHANNEL = "mlpack_events"
+"""By which PostgreSQL tells all replicas the release of a job that has an event."""
+
+_WRITING = 0x6D6C7001
+LEADING = 0x6D6C7002
+"""The keys of the advisory locks of PostgreSQL: of the transaction that writes, and of the replica that leads."""
+
+_CONNECT_SECONDS = 10
+
+
+class AwayError(ToolError):
+    """The database does not answer."""
+
+
+class Database(ABC):
+    """A database.
+
+    Attributes:
+        shown: What it is called, without a password.
+        is_shared: Whether several replicas may use it at a time.
+    """
+
+    shown: str
+    is_shared: bool
+    engine: Engine
+    _is_closed = False
+
+    @abstractmethod
+    def _begin(self, connection: Connection) -> None:
+        """Begin a transaction that writes, when no other one does."""
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Run a block in a transaction that writes. Raises AwayError."""
+        with self._connected() as connection:
+            self._begin(connection)
+            try:
+                yield connection
+            except BaseException:
+                self._end(connection, "ROLLBACK")
+                raise
+            self._end(connection, "COMMIT")
+
+    @abstractmethod
+    def _end(self, connection: Connection, word: str) -> None:
+        """End a transaction: COMMIT or ROLLBACK."""
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Run a block that reads. Raises AwayError."""
+        with self._connected() as connection:
+            yield connection
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        try:
+            with self.engine.connect() as connection:
+                try:
+                    yield connection
+                finally:
+                    if self._is_closed:  # while a thread was still at work
+                        connection.invalidate()
+        except OperationalError as error:
+            lines = str(error.orig).splitlines() or [""]
+            raise AwayError(f"the database does not answer: {lines[0]}") from None
+
+    @abstractmethod
+    def tell(self, connection: Connection, release: str) -> None:
+        """Tell other replicas, at the end of a transaction, that a job has an event."""
+
+    @abstractmethod
+    def check(self) -> list[str]:
+        """Return what the database finds wrong with itself."""
+
+    @abstractmethod
+    def backup(self, file: Path) -> None:
+        """Write a copy, as of one moment. Raises ToolError; an existing file is not replaced."""
+
+    def close(self) -> None:
+        """Close all connections; one that is at work, when it has ended."""
+        self._is_closed = True
+        self.engine.dispose()
+
+
+class Sqlite(Database):
+    """A file of SQLite, readable by its owner only."""
+
+    is_shared = False
+
+    def __init__(self, path: Path) -> None:
+        """Create the file if it does not exist. Raises ToolError."""
+        self.path = path
+        self.shown = str(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600))
+        except OSError as error:
+            raise ToolError(f"the database {path} cannot be opened: {reason(error)}") from None
+        self.engine = create_engine(f"sqlite:///{path}", poolclass=QueuePool, pool_size=8, max_overflow=8)
+        event.listen(self.engine, "connect", _prepare)
+
+    def _begin(self, connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    def _end(self, connection: Connection, word: str) -> None:
+        connection.exec_driver_sql(word)
+
+    def tell(self, connection: Connection, release: str) -> None:
+        """Tell no one: there are no other replicas."""
+
+    def check(self) -> list[str]:
+        """Return what SQLite finds wrong with the file."""
+        with self.reading() as connection:
+            problems = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check")]
+            problems += [
+                f"a row of {row[0]} refers to a row of {row[2]} that does not exist"
+                for row in connection.exec_driver_sql("PRAGMA foreign_key_check")
+            ]
+        return [problem for problem in problems if problem != "ok"]
+
+    def backup(self, file: Path) -> None:
+        """Write a copy of the file; the server may be running."""
+        try:
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except OSError as error:
+            raise ToolError(f"{file} cannot be written: {reason(error)}") from None
+        try:
+            source, target = sqlite3.connect(self.path), sqlite3.connect(file)
+            with target:
+                source.backup(target)
+            source.close()
+            target.close()
+        except sqlite3.Error as error:
+            file.unlink(missing_ok=True)
+            raise ToolError(f"the backup failed: {error}") from None
+
+
+def _prepare(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # we begin transactions ourselves
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=10000"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+class Postgres(Database):
+    """A database of PostgreSQL."""
+
+    is_shared = True
+
+    def __init__(self, address: str) -> None:
+        """Connect to the database at an address such as `postgresql://user@host/name`.
+
+        Raises:
+            UsageError: It is no such address.
+            ToolError: psycopg is missing, the database does not answer, or PostgreSQL is too old.
+        """
+        scheme, _, rest = address.partition("://")
+        try:
+            url = make_url(f"postgresql+psycopg://{rest}")
+        except (ArgumentError, ValueError):
+            raise UsageError("invalid address of a database: expected postgresql://USER:PASSWORD@HOST/NAME") from None
+        self.shown = f"{scheme}://{url.render_as_string().partition('://')[2]}"
+        self.conninfo = f"postgresql://{url.render_as_string(hide_password=False).partition('://')[2]}"
+        try:
+            self.engine = create_engine(
+                url, pool_size=8, max_overflow=8, pool_pre_ping=True, connect_args={"connect_timeout": _CONNECT_SECONDS}
+            )
+        except ModuleNotFoundError as error:
+            message = f"a database of PostgreSQL needs the Python package {error.name}, which is not installed"
+            raise ToolError(message, hint="pip install 'mlpack-kubernetes[service,postgres]'") from None
+        try:
+            with self.reading() as connection:
+                version = int(connection.exec_driver_sql("SHOW server_version_num").scalar_one()) // 10_000
+        finally:
+            self.engine.dispose()  # it connects again
+        if version < OLDEST_POSTGRES:
+            raise ToolError(f"{self.shown} is PostgreSQL {version}: expected {OLDEST_POSTGRES} or later")
+
+    def _begin(self, connection: Connection) -> None:
+        connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITING})"))
+
+    def _end(self, connection: Connection, word: str) -> None:
+        connection.commit() if word == "COMMIT" else connection.rollback()
+
+    def tell(self, connection: Connection, release: str) -> None:
+        """Tell all replicas, when the transaction is committed, that a job has an event."""
+        connection.execute(text("SELECT pg_notify(:channel, :release)"), {"channel": CHANNEL, "release": release})
+
+    def check(self) -> list[str]:
+        """Return nothing: PostgreSQL holds to its constraints, and `pg_amcheck` looks into its files."""
+        with self.reading() as connection:
+            connection.execute(text("SELECT 1"))
+        return []
+
+    def backup(self, file: Path) -> None:
+        """Refuse: that is what PostgreSQL's own tools are for."""
+        command = f"pg_dump --format=custom --file={file} {self.shown}"
+        raise ToolError(f"the database {self.shown} is not a file", hint=f"let PostgreSQL copy it: {command}")
+
+
+def opened(where: str | Path) -> Database:
+    """Return the database at a path, `sqlite:PATH` or `postgresql://…`. Raises ToolError or UsageError."""
+    word = str(where)
+    if word.startswith(("postgresql:", "postgres:")):
+        return Postgres(word)
+    if word.startswith("sqlite:"):
+        path = word.removeprefix("sqlite:")
+        word = path[2:] if path.startswith("///") else path
+    if not isinstance(where, Path) and "://" in word:
+        raise UsageError(f"invalid database {word.partition('://')[0]}://…: expected a path or postgresql://…")
+    return Sqlite(Path(word).expanduser())
+
+
+def cannot_be_used(database: Database, error: DBAPIError) -> MlpackError:
+    """Return the error of a database that is none of ours, or that its user may not use."""
+    return ToolError(f"the database {database.shown} cannot be used: {error.orig}")

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.errors import ToolError
+from packager.service.store import copying
+from packager.service.store.store import Store
+from packager.service.store.tables import metadata
+from tests.service.store.test_store import added
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.service.postgres import Postgres
+
+
+def rows(store: Store) -> dict[str, list[tuple[object, ...]]]:
+    with store.database.reading() as connection:
+        return {
+            table.name: [tuple(row) for row in connection.execute(table.select().order_by(*table.primary_key))]
+            for table in metadata.sorted_tables
+        }
+
+
+def test_everything_is_copied_to_postgresql_and_back(tmp_path: Path, postgres: Postgres) -> None:
+    first, second, third = Store(tmp_path / "a.db"), Store(postgres.create()), Store(tmp_path / "b.db")
+    for number in range(3):
+        store_release = added(first, application=f"a{number}")
+    first.change_job(store_release, {"status": "failed", "reason": "OOMKilled"})
+    first.setting("id", lambda: "x")
+    counts = copying.copy(first, second)
+    assert (counts["jobs"], counts["job_events"], counts["templates"], counts["meta"]) == (3, 4, 1, 1)
+    assert copying.copy(second, third) == counts
+    assert rows(first) == rows(second) == rows(third)
+    added(second)
+    assert [row["id"] for row in second.events(None)] == [1, 2, 3, 4, 5]
+    for store in (first, second, third):
+        store.close()
+
+
+def test_nothing_is_copied_into_a_database_with_rows(tmp_path: Path) -> None:
+    first, second = Store(tmp_path / "a.db"), Store(tmp_path / "b.db")
+    added(first)
+    second.add_template("t", "1", "ada")
+    with pytest.raises(ToolError, match="is not empty: it has rows in templates"):
+        copying.copy(first, second)
+    assert second.counts() == {}

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import text
+
+from packager.base.errors import ToolError, UsageError
+from packager.service.store import databases
+from packager.service.store.databases import AwayError, Postgres
+from packager.service.store.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.service.postgres import Postgres as Server
+
+
+def test_a_database_is_named_by_a_path_or_an_address(tmp_path: Path) -> None:
+    for where in (tmp_path / "a.db", f"{tmp_path}/a.db", f"sqlite:{tmp_path}/a.db", f"sqlite://{tmp_path}/a.db"):
+        assert databases.opened(where).shown == f"{tmp_path}/a.db"
+    for address in ("mysql://x/y", "postgresql://h:port/x"):
+        with pytest.raises(UsageError, match=r"invalid .*database"):
+            databases.opened(address)
+
+
+def test_a_password_is_not_shown(postgres: Server, tmp_path: Path) -> None:
+    store = Store(postgres.create())
+    assert "no-secret" not in store.shown
+    assert store.shown.startswith("postgresql://postgres:***@/test")
+    with pytest.raises(ToolError, match="is not a file") as caught:
+        store.backup(tmp_path / "copy")
+    assert caught.value.hint == f"let PostgreSQL copy it: pg_dump --format=custom --file={tmp_path}/copy {store.shown}"
+    assert store.check() == []
+    store.close()
+
+
+def test_a_database_that_is_away_is_told_and_comes_back(postgres: Server) -> None:
+    with pytest.raises(AwayError, match="the database does not answer: "):
+        databases.opened("postgresql://nobody@127.0.0.1:1/none")
+    store = Store(postgres.create())
+    with pytest.raises(AwayError), store.database.writing() as connection:
+        connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+    assert store.templates() == []
+    store.close()
+
+
+def test_a_newer_database_and_an_older_postgresql_are_refused(
+    postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = postgres.create()
+    store = Store(address)
+    with store.database.writing() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    store.close()
+    with pytest.raises(ToolError, match="has the schema 9999, which a newer mlpack has written"):
+        Store(address)
+    monkeypatch.setattr(databases, "OLDEST_POSTGRES", 99)
+    with pytest.raises(ToolError, match="expected 99 or later"):
+        databases.opened(address)
+
+
+def test_what_fails_in_a_transaction_changes_nothing(database: str) -> None:
+    store = Store(database)
+    with pytest.raises(ZeroDivisionError), store.database.writing() as connection:  # noqa: PT012 - in a transaction
+        connection.execute(text("INSERT INTO meta (key, value) VALUES ('a', 'b')"))
+        raise ZeroDivisionError
+    assert store.setting("a", lambda: "c") == "c"
+    assert isinstance(store.database, Postgres) == store.database.is_shared
+    store.close()
