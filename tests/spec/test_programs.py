@@ -25,3 +25,19 @@ def test_words_that_are_too_long_together(tmp_path: Path, key: str, column: int)
     assert [str(problem) for problem in refused.value.problems] == [
         f"{path}:7:{column}: the words take 78 KiB; at most 64 KiB fit (put them into a file)"
     ]
+
+
+def test_an_overlay_that_no_variant_has_is_checked_too(tmp_path: Path) -> None:
+    path = demo.write(
+        tmp_path,
+        demo.changed(
+            "script: train.sh => script: train.sh, overlays: [single-node]",
+            "multi-node: {kind: MPIJob} => multi-node: {kind: MPIJob, script: trian.sh, workdir: src}",
+        ),
+    )
+    with pytest.raises(SpecError) as refused:
+        load(path)
+    assert [str(problem) for problem in refused.value.problems] == [
+        f"{path}:8:38: 'trian.sh' is not one of `files` (did you mean 'train.sh'?)",
+        f"{path}:8:57: `files` have no folder 'src' (a folder of the image is an absolute path: /src)",
+    ]
