@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from packager.base.faults import Fault
@@ -25,6 +26,11 @@ MAX_COMPLETIONS = 10_000
 
 # The names of volumes that a package has itself: of the manifest (`templates/`), of a build and of its options.
 _VOLUMES = frozenset(("output", "scripts", "env", "runtime", "run", "home", "dataset", "shm", "shared-memory"))
+
+# The names of volumes that a selector of a kustomization names. From 1.24 on, kubectl reads such a name as a pattern
+# that may be found anywhere in the name of a volume (kyaml, PathMatcher), and would change that of a claim as well.
+_SELECTED = ("scripts", "dataset", "shm", "model", "checkpoint", "mlpack-")
+_SELECTED_BY_OPTIONS = "output"
 
 # A claim's name could have dots, and a volume is called after its claim.
 ClaimName = Annotated[
@@ -117,6 +123,19 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
     def claim_names(self) -> tuple[str, ...]:
         """The claims, each once."""
         return tuple(dict.fromkeys(mount.claim for mount in self.claims))
+
+    def volumes(self, options: Collection[str]) -> dict[str, str]:
+        """Return the volume of each claim: it has the claim's name, unless a selector for another volume finds it.
+
+        Args:
+            options: The site options that are switched on.
+        """
+        names = (*_SELECTED, *((_SELECTED_BY_OPTIONS,) if options else ()))
+        free = (name for number in itertools.count(1) if (name := f"claim-{number}") not in self.claim_names)
+        return {
+            claim: next(free) if claim in _VOLUMES or any(name in claim for name in names) else claim
+            for claim in self.claim_names
+        }
 
     def longest_name(self, workload: str) -> str:
         """Return the last pod's host name (pkg/apis/batch/validation: an Indexed Job's must be a DNS label)."""
