@@ -259,6 +259,15 @@ def test_text_that_would_grow_without_limit_is_not_replaced(tmp_path: Path) -> N
     assert any("'a' is not replaced: the text would be too long" in finding.message for finding in result.findings)
 
 
+def test_a_path_that_no_file_system_holds(tmp_path: Path) -> None:
+    path = f"{SPECS}/tensorflow/small_spec.yml"
+    text = SMALL[path].replace("destination: quickstart}", f"destination: {'x' * 300}}}")
+    zoo = write(tmp_path / "zoo", SMALL | {path: text})
+    assert refused(lambda: one(zoo / path, tmp_path / "models"))["problems"] == [
+        f"{zoo / path}:6:24: expected a path of at most 200 characters, found 305 ('{'x' * 57}...')"
+    ]
+
+
 def test_the_same_zoo_gives_the_same_bytes_wherever_it_is(tmp_path: Path) -> None:
     texts = set()
     for name in ("one", "two"):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _MOST_FILES = 5_000
 _LARGEST = 64 << 20
+_LONGEST_PATH = 200
 
 
 class ZooFile(Value, frozen=True):
@@ -53,6 +54,10 @@ def collected(items: Iterable[ForeignValue], root: Path) -> dict[str, ZooFile]:
             path = posixpath.normpath(posixpath.join(target, name)) if name else target
             if not re.match(ASSET_PATH, path):
                 source.refuse(f"{show(printable(path))}: expected letters, digits and - . _ + @ between the slashes")
+                break
+            if len(path) > _LONGEST_PATH:
+                message = f"expected a path of at most {_LONGEST_PATH} characters, found {len(path):,}"
+                source.refuse(message, show(path))
                 break
             files[path] = file
             total += file.size
