@@ -64,8 +64,13 @@ def announce(connection: Connection, job: Mapping[str, Any], event: Mapping[str,
         return
     gone = select(deliveries.c.endpoint).where(deliveries.c.release == job["release"], deliveries.c.state == "gone")
     left = {int(row[0]) for row in connection.execute(gone)}
+    waits = select(deliveries.c.endpoint, func.max(deliveries.c.next_try)).where(
+        deliveries.c.release == job["release"], deliveries.c.state == "waiting"
+    )
+    times = {int(place): time for place, time in connection.execute(waits.group_by(deliveries.c.endpoint))}
     for row in rows:
         state = {"state": "gone", "next_try": None} if row["endpoint"] in left else {}
+        row["next_try"] = max(row["next_try"], times.get(row["endpoint"], ""))
         connection.execute(insert(deliveries).values({**row, **state}))
 
 
@@ -136,9 +141,9 @@ class Outbox:
 
     def next_time(self) -> str | None:
         """Return when the next callback is to be sent; None if none waits."""
-        heads = self._heads().subquery()
+        first = self._heads().with_only_columns(deliveries.c.next_try).order_by(deliveries.c.next_try).limit(1)
         with self._reading() as connection:
-            return connection.execute(select(func.min(heads.c.next_try))).scalar()
+            return connection.execute(first).scalar()
 
     @staticmethod
     def _heads() -> Any:
@@ -166,9 +171,11 @@ class Outbox:
         is_known = select(jobs.c.release).where(jobs.c.release == deliveries.c.release).exists()
         with self._writing() as connection:
             connection.execute(update(deliveries).where(deliveries.c.id == row["id"]).values(**fields))
+            others = update(deliveries).where(same, deliveries.c.state == "waiting")
             if fields["state"] == "gone":
-                others = update(deliveries).where(same, deliveries.c.state == "waiting")
                 connection.execute(others.values(state="gone", next_try=None))
+            else:  # what waits behind it is not looked at before its own time
+                connection.execute(others.values(next_try=fields["next_try"] or fields["last_try"]))
             if fields["state"] != "waiting":
                 connection.execute(delete(deliveries).where(same, deliveries.c.state != "waiting", ~is_known))
 

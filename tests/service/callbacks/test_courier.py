@@ -207,6 +207,35 @@ def test_the_retries_follow_the_schedule_and_then_end(post: Post) -> None:
     assert post.log[0] == f"demo-1: callback {row['id']}: the endpoint has answered 500; waiting"
 
 
+def test_what_waits_behind_another_callback_is_not_looked_at_before_its_time(post: Post) -> None:
+    """Else each look would go through all that waits while a receiver is away."""
+    post.job()
+    post.endpoints.answers = [Reply(500), Reply(500)]
+    post.becomes("failed")
+    post.send()
+    times = {row["next_try"] for row in post.store.outbox.of_job("demo-1")}
+    assert times == {as_text(post.time + timedelta(seconds=5))}
+    post.time += timedelta(seconds=5)
+    post.send()
+    assert [row["next_try"] for row in post.store.outbox.of_job("demo-1")] == [
+        as_text(post.time + timedelta(seconds=30))
+    ] * 2
+    post.time += timedelta(seconds=30)
+    post.send()
+    assert post.states() == [("pending", "delivered"), ("failed", "delivered")]
+
+
+def test_what_comes_while_another_callback_waits_is_sent_after_it(post: Post) -> None:
+    post.job()
+    post.endpoints.answers = [Reply(500)]
+    post.send()
+    post.becomes("failed")
+    assert len({row["next_try"] for row in post.store.outbox.of_job("demo-1")}) == 1
+    post.time += timedelta(seconds=5)
+    post.send()
+    assert post.endpoints.told == ["pending", "pending", "failed"]
+
+
 @pytest.mark.parametrize("code", [300, 307, 400, 404, 429, 500, 503])
 def test_every_answer_but_success_is_tried_again(code: int, post: Post) -> None:
     post.job()
