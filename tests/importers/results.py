@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -101,3 +102,41 @@ def check_package(result: Imported, folder: Path, kubectl: Path) -> None:
 
 def _no_progress(*_arguments: object, **_options: object) -> nullcontext[Callable[[int], None]]:
     return nullcontext(lambda _steps: None)
+
+
+JUNK: tuple[Any, ...] = (
+    None,
+    "",
+    0,
+    -1,
+    3.5,
+    True,
+    [],
+    {},
+    [None],
+    [[]],
+    {"a": None},
+    [{}],
+    "../..",
+    "$(X)",
+    "\u202e",
+    "x" * 300,
+)
+
+
+@st.composite
+def changed(draw: st.DrawFn, values: object) -> object:
+    """Return `values` with one value in it replaced by another, or removed."""
+    copy = deepcopy(values)
+    holder: Any = copy
+    while isinstance(holder, dict | list) and holder:
+        key = draw(st.sampled_from(list(holder) if isinstance(holder, dict) else range(len(holder))))
+        if isinstance(holder[key], dict | list) and holder[key] and draw(st.integers(0, 4)):
+            holder = holder[key]
+        elif draw(st.integers(0, 4)):
+            holder[key] = draw(st.sampled_from(JUNK))
+            break
+        else:
+            del holder[key]
+            break
+    return copy

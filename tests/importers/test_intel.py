@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from packager.app.importing import Imported, ModelDestination, import_intel
 from packager.base.errors import MlpackError, SpecError
-from tests.importers.results import SCALARS, TEXTS, check_outcome, check_package, imported, refused
+from tests.importers.results import SCALARS, TEXTS, changed, check_outcome, check_package, imported, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -326,6 +326,36 @@ def test_any_spec_is_imported_or_refused(tmp_path_factory: pytest.TempPathFactor
         path.write_text(yaml.safe_dump(spec), encoding="utf-8")
         models = tmp_path_factory.mktemp("models")
         result = check_outcome(lambda: one(path, models), models)
+        made.extend([result] if result else [])
+
+    check()
+    assert len(made) > 5
+
+
+def test_any_manifest_is_imported_or_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
+    zoo = write(tmp_path_factory.mktemp("zoo"), K8S)
+    pod = zoo / "k8s/net/mlops/one/pod.yaml"
+    workflow = {
+        "kind": "Workflow",
+        "spec": {
+            "entrypoint": "all",
+            "arguments": {"parameters": [{"name": "N", "value": "2"}]},
+            "templates": [
+                {"name": "all", "steps": [[{"name": "a", "template": "train"}], [{"name": "b", "template": "serve"}]]},
+                {"name": "train", "container": {"image": "a:1", "command": ["x"]}, "retryStrategy": {"limit": 3}},
+                {"name": "serve", "resource": {"manifest": "kind: Deployment\nspec: {replicas: 2}\n"}},
+            ],
+        },
+    }
+    values = st.sampled_from([yaml.safe_load(K8S["k8s/net/mlops/one/pod.yaml"]), workflow]).flatmap(changed)
+    made: list[Imported] = []
+
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+    @given(manifest=values)
+    def check(manifest: object) -> None:
+        pod.write_text(yaml.safe_dump(manifest), encoding="utf-8")
+        models = tmp_path_factory.mktemp("models")
+        result = check_outcome(lambda: one(zoo / SPECS / "k8s/net-k8s_spec.yml", models), models)
         made.extend([result] if result else [])
 
     check()
