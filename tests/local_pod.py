@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from packager.app.target import Target
 
 # As root, which may write everything, commands run as somebody else.
-_SOMEBODY = "setpriv --reuid=54321 --clear-groups" if os.geteuid() == 0 else ""
+_SOMEBODY = f"{shutil.which('setpriv')} --reuid=54321 --clear-groups" if os.geteuid() == 0 else ""
 
 RESET = "error: error reading from error stream: read tcp 10.0.0.1:443: connection reset by peer"
 
@@ -40,6 +41,7 @@ case " $* " in
     cd /
     exec 3<&0
     read -r way bytes 2>/dev/null <"$state/cuts" && sed -i 1d "$state/cuts"
+    [ ! -d "$state/tools" ] || export PATH=$state/tools
     case $way in
     in) {_SOMEBODY} "$@" >/dev/null < <(head -c "$bytes" <&3) ;;
     out) head -c "$bytes" < <(exec {_SOMEBODY} "$@" <&3) ;;
@@ -92,6 +94,29 @@ class LocalPod:
     def cut(self, *how: str) -> None:
         """Let the next commands be cut off: `in 100`, `out 100`, `no`; `-` lets one pass."""
         (self.home / "cuts").write_text("".join(f"{line}\n" for line in how), encoding="utf-8")
+
+    def use_busybox(self) -> None:
+        """Let the pod have the programs of busybox alone."""
+        busybox = shutil.which("busybox")
+        assert busybox, "apt-get install busybox"
+        (self.home / "tools").mkdir()
+        for name in (
+            "sh",
+            "tar",
+            "head",
+            "tail",
+            "tr",
+            "xargs",
+            "find",
+            "stat",
+            "sha256sum",
+            "mkdir",
+            "mv",
+            "rm",
+            "rmdir",
+            "chmod",
+        ):
+            (self.home / "tools" / name).symlink_to(busybox)
 
     def put(self, files: dict[str, bytes]) -> None:
         """Write files into the folder `data`."""

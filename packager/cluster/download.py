@@ -33,8 +33,9 @@ LARGE = 4 << 20
 _CHUNK = 1 << 18
 _SHOWN = 20
 
-# One of the paths at a time, so that no name is taken for an option or for a quoted one.
-_PACK = ENTER + 'head -c "$3" | tar -c -f - -T -\n'
+# Not every busybox has a tar that reads a list. Its xargs starts one program for at most 32 KiB of words.
+_PACK = ENTER + "head -c \"$3\" | tr '\\n' '\\000' | xargs -0 tar -c -f - --\n"
+_LIST_BYTES = 24 << 10
 _TAIL = ENTER + 'tail -c "+$4" -- "./$3"\n'
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -134,16 +135,29 @@ def fetch(
                 _fetch_one(shell, where, file, place, advance)
         with suppress(OSError):
             (folder / PARTS).rmdir()
-        if small:
-            _fetch_together(shell, where, small, folder, advance)
+        for batch in _batches(small):
+            _fetch_together(shell, where, batch, folder, advance)
     except ScriptError as error:
         raise ClusterError(f"files in {where.path} cannot be read: {error}") from None
 
 
 def _is_apart(file: Remote) -> bool:
-    """Whether a file is read by itself: it is large, or some tar would take its path in a list for another one."""
-    path = file.entry.path
-    return file.entry.size >= LARGE or "\\" in path or path != path.strip()
+    """Whether a file is read by itself: it is large, or GNU tar takes a part of its path for an escape."""
+    return file.entry.size >= LARGE or "\\" in file.entry.path
+
+
+def _batches(files: Sequence[Remote]) -> Iterator[list[Remote]]:
+    batch: list[Remote] = []
+    size = 0
+    for file in files:
+        length = len(f"./{file.entry.path}\n".encode())
+        if batch and size + length > _LIST_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append(file)
+        size += length
+    if batch:
+        yield batch
 
 
 def _fetch_together(

@@ -45,7 +45,8 @@ mkdir -p {PARTS} && cd {PARTS} && find . -type f -mmin +1440 -exec rm -f -- {{}}
 """
 )
 _APPEND = ENTER + f'head -c "$4" >>"{PARTS}/$3"\n'
-_UNPACK = ENTER + f"tar -x -o -m -f - -C {PARTS}\n"
+# The tar of busybox reads on after the end of an archive.
+_UNPACK = ENTER + f'head -c "$3" | tar -x -o -m -f - -C {PARTS}\n'
 _REMOVE = ENTER + f'rm -f -- "{PARTS}/$3"\n'
 
 # The list has three lines for each file: what has arrived, its mode, and its place.
@@ -289,7 +290,8 @@ def send(shell: ContainerShell, where: StoragePlace, pending: Pending, advance: 
             if offset != part.file.size:
                 _append(shell, where, part, offset or 0, advance)
         if small:
-            shell.ask(_UNPACK, where.storage.path, where.path, given=_archive(small, advance))
+            size = str(_archive_size(small))
+            shell.ask(_UNPACK, where.storage.path, where.path, size, given=_archive(small, advance))
     except ScriptError as error:
         raise _write_error(where, error) from None
     return before
@@ -353,10 +355,15 @@ def _arrived(answer: bytes) -> dict[str, int]:
     return sizes
 
 
+def _archive_size(parts: Sequence[Part]) -> int:
+    """Return the size of the archive of small files: each has a header of one block, and fills its last block."""
+    blocks = sum(1 + -(-part.file.size // tarheader.BLOCK) for part in parts) + 2
+    return blocks * tarheader.BLOCK
+
+
 def _archive(parts: Sequence[Part], advance: Callable[[int], object]) -> Iterator[bytes]:
     """Yield a tar archive of small files; several in a chunk."""
     buffer = bytearray()
-    total = 0
     for part in parts:
         mode = 0o755 if part.file.is_executable else 0o644
         buffer += tarheader.of_file(part.name, part.file.size, mode, 0)
@@ -364,13 +371,9 @@ def _archive(parts: Sequence[Part], advance: Callable[[int], object]) -> Iterato
             buffer += chunk
         buffer += bytes(-part.file.size % tarheader.BLOCK)
         if len(buffer) > _CHUNK:
-            total += len(buffer)
             yield bytes(buffer)
             buffer.clear()
-    buffer += bytes(2 * tarheader.BLOCK)
-    total += len(buffer)
-    buffer += bytes(-total % tarheader.RECORD)
-    yield bytes(buffer)
+    yield bytes(buffer) + bytes(2 * tarheader.BLOCK)
 
 
 def _write_error(where: StoragePlace, error: ScriptError) -> MlpackError:

@@ -45,7 +45,10 @@ def push(given: Session, folder: Path, *, force: bool = False, dry_run: bool = F
     return workspace.push(given, folder, force=force, dry_run=dry_run, progress=progress).as_json()
 
 
-def test_files_go_there_and_come_back(pod: LocalPod, target: Target, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tools", ["GNU", "busybox"])
+def test_files_go_there_and_come_back(pod: LocalPod, target: Target, tmp_path: Path, tools: str) -> None:
+    if tools == "busybox":
+        pod.use_busybox()
     here = write(tmp_path / "here", FILES)
     result = {
         "storage": "the claim disk",
