@@ -66,11 +66,6 @@ def ask(site: Site, package: Path, **values: object) -> None:
     site.until(lambda: site.phase("serve-load") == "Running", "the load to begin")
 
 
-def uptime(site: Site) -> float:
-    """Return the time by the clock of ask.pl: the seconds since the node's start."""
-    return float(site.run("kubectl exec serve-load -- cat /proc/uptime").split()[0])
-
-
 def all_serve(site: Site) -> bool:
     counts = site.get(SHOWN)["status"]
     return [counts.get(field) for field in ("replicas", "updatedReplicas", "availableReplicas")] == [2, 2, 2]
@@ -156,11 +151,9 @@ def test_a_bad_edit_leaves_the_old_replicas_and_is_told(site: Site, package: Pat
 @pytest.mark.alone
 @pytest.mark.skipif("MLPACK_E2E_CONTEXT" in os.environ, reason="only the cluster of tests/testbed may be broken")
 def test_no_request_of_200_a_second_is_lost_in_a_minute(site: Site, package: Path) -> None:
-    """Not by an edit that is rolled out, nor with a pod that is deleted.
+    """Not by an edit that is rolled out, nor with a pod that is deleted, nor while the only kubelet restarts.
 
-    Then the kubelet of the only node is restarted. It takes none of its pods for ready before it has asked them
-    (Kubernetes, pkg/kubelet/prober), so that there is no address to ask until it has. What was sent to a pod is
-    answered.
+    Kubernetes 1.35 is the first whose kubelet takes its pods for as ready as they were before.
     """
     assert deploy(site, package).returncode == 0
     ask(site, package, SECONDS=60, RATE=200)
@@ -170,7 +163,6 @@ def test_no_request_of_200_a_second_is_lost_in_a_minute(site: Site, package: Pat
     [pod, *_] = site.run(f"kubectl get pods {PODS} -o name").split()
     site.run(f"kubectl delete {pod}")
     site.until(lambda: all_serve(site), "another pod in the place of the deleted one", 60)
-    restarted = uptime(site)
     component("stop", "kubelet")
     component("start", "kubelet")
     site.until(lambda: all_serve(site), "all replicas after the restart", 60)
@@ -180,9 +172,4 @@ def test_no_request_of_200_a_second_is_lost_in_a_minute(site: Site, package: Pat
     assert site.end_of_pod("serve-load") == "Succeeded"
     answers = last_json(site.log("serve-load"))
     assert sum(answers.values()) >= 12_000
-    lost = {answer: count for answer, count in answers.items() if answer.startswith("lost")}
-    assert answers.keys() - lost.keys() == {"version 1", "version 2"}, answers
-    assert all("Bad hostname" in how for how in lost), answers
-    seconds = {int(how.rpartition(" ")[2]) for how in lost}
-    assert all(second > restarted - 1 for second in seconds), (restarted, answers)
-    assert len(seconds) <= 10, answers  # one or two, and more on a machine where the kubelet starts slowly
+    assert answers.keys() == {"version 1", "version 2"}, answers

@@ -3,13 +3,13 @@
 After changing one, `python -m tests.testbed pin` writes it into the `go.mod` and `go.sum` below `go/`.
 """
 
-KUBERNETES = "1.34.4"
-"""API server, controllers, scheduler and kubelet. From 1.35 on the kubelet refuses cgroup v1 unless told otherwise."""
+KUBERNETES = "1.35.4"
+"""API server, controllers, scheduler and kubelet; 1.35 is the first whose kubelet keeps pods ready when it restarts."""
 
 COREDNS = "1.12.4"
 MPI_OPERATOR = "0.8.0"
 JOBSET = "0.12.0"
-KUEUE = "0.15.0"
+KUEUE = "0.16.2"
 """It and CoreDNS are built with the libraries of KUBERNETES: releases for another one may not compile with them."""
 
 GO_FUSE = "2.12.1"
