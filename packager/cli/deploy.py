@@ -81,7 +81,7 @@ def deploy(
     from packager.cli.target import open_target
     from packager.cli.watching import report_end, watch_and_show
 
-    limit = seconds(timeout) if timeout else None
+    limit = (seconds(timeout) or None) if timeout else None
     longest = seconds(patience)
     if follow and not wait:
         raise UsageError("--follow and --no-wait cannot be combined")

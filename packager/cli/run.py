@@ -161,7 +161,7 @@ def run(
     from packager.app.verify import allowed_kinds, level
     from packager.cli.running import RunSession
 
-    limit = seconds(timeout) if timeout else None
+    limit = (seconds(timeout) or None) if timeout else None
     longest = seconds(patience)
     if follow and output:
         raise UsageError("--follow and --output cannot be combined")

@@ -343,12 +343,19 @@ def test_a_job_that_somebody_deletes_ends_the_wait(mlpack: Mlpack, life: Life) -
 
 def test_a_timeout_is_8_and_says_how_to_come_back(mlpack: Mlpack, life: Life) -> None:
     life.moments = [life.start]
-    done = mlpack(*DEPLOY, "--timeout", "0s")
+    done = mlpack(*DEPLOY, "--timeout", "1s")
     assert done.code == 8
     assert done.stderr.endswith(
-        f"error: {MPIJOB} is still running after 0 s: pods: 3 running\n"
+        f"error: {MPIJOB} is still running after 1 s: pods: 3 running\n"
         "hint: it continues in the cluster; follow it with `mlpack status hello-mpi -n team`\n"
     )
+
+
+def test_a_timeout_of_0_is_none(mlpack: Mlpack, life: Life) -> None:
+    life.moments = [life.start, life.end]
+    done = mlpack(*DEPLOY, "--timeout", "0")
+    assert done.code == 0
+    assert f"{MPIJOB} has succeeded\n" in done.stderr
 
 
 def test_a_timeout_while_the_cluster_is_away(mlpack: Mlpack, life: Life) -> None:

@@ -100,9 +100,9 @@ def test_deploy_tells_that_an_earlier_rollout_serves(mlpack: Mlpack, served: Lif
 
 def test_deploy_ends_with_8_when_it_does_not_serve_in_time(mlpack: Mlpack, server: Life) -> None:
     server.moments = [lambda: start(server)]
-    done = mlpack(*DEPLOY, "--timeout", "0s")
+    done = mlpack(*DEPLOY, "--timeout", "1s")
     assert done.code == 8
-    assert f"error: {SHOWN} is still running after 0 s: 0 of 2 replicas serve" in done.stderr
+    assert f"error: {SHOWN} is still running after 1 s: 0 of 2 replicas serve" in done.stderr
 
 
 def test_what_serves_takes_changes_while_it_runs(mlpack: Mlpack, served: Life) -> None:
