@@ -124,6 +124,8 @@ class Server:
 
     async def _kept_up(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do something for as long as the server runs."""
+        task = asyncio.current_task()
+        assert task is not None
         while True:
             try:
                 await work()
@@ -131,6 +133,9 @@ class Server:
                 self.log(str(error))
             except Exception as error:  # noqa: BLE001 - it begins again
                 self.log_bug(error)
+            # A group of tasks that fails while it is cancelled raises the failure and not the cancellation.
+            if task.cancelling():
+                raise asyncio.CancelledError
             await asyncio.sleep(_RESTART_SECONDS)
 
     async def _lead(self) -> None:

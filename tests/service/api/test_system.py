@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.service.api.conftest import FILLED, Service
+from tests.service.fake import FakeCluster
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 
@@ -125,3 +128,31 @@ def test_hostile_values_reach_nothing(service: Service) -> None:
         answer = service.post("/v1/jobs", {**FILLED, "creator": text})
         assert answer.status_code == 422, text
         assert service.get("/v1/jobs", params={"q": text, "creator": text}).json()["items"] == []
+
+
+class FailsWhenCancelled(FakeCluster):
+    """A cluster whose watches raise an error of their own when they are cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = asyncio.Event()
+
+    async def watch(self, *_arguments: object) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise RuntimeError("the connection was closed")
+        yield "ADDED", {}
+
+
+def test_the_server_ends_though_a_watch_fails_meanwhile(tmp_path: Path) -> None:
+    cluster = FailsWhenCancelled()
+    service = Service(tmp_path / "server.db", cluster=cluster)
+
+    async def run() -> None:
+        async with service.server.running():
+            await cluster.begun.wait()
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+    assert "the connection was closed" in "".join(service.log)
