@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -79,6 +80,12 @@ FsGroup = Annotated[
         show_default=False,
     ),
 ]
+
+
+def cache_folder() -> Path:
+    """Return the folder of mlpack's caches; a relative path in XDG_CACHE_HOME does not count (XDG Base Directory)."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (cache if cache.is_absolute() else Path.home() / ".cache") / "mlpack"
 
 
 def folders(specs: list[Path]) -> list[Path]:

@@ -10,9 +10,19 @@ from typing import Annotated
 import typer
 
 from packager.base.errors import MlpackError, UsageError
-from packager.cli.arguments import Mode, Precision, RegistryHost, Root, Settings, Site, Specs, With, folders
+from packager.cli.arguments import (
+    Mode,
+    Precision,
+    RegistryHost,
+    Root,
+    Settings,
+    Site,
+    Specs,
+    With,
+    cache_folder,
+    folders,
+)
 from packager.cli.console import Machine, emit_data, emit_json, print_error, progress, say
-from packager.cli.host import cache_folder
 
 
 class Format(StrEnum):

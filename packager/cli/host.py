@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import getpass
-import os
 import platform
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packager.base.runner import SYSTEM, Runner
@@ -22,12 +20,6 @@ def current_user() -> str:
     except (KeyError, OSError):  # a uid without a name
         user = "unknown"
     return f"{user}@{platform.node() or 'unknown'}"
-
-
-def cache_folder() -> Path:
-    """Return the folder of mlpack's caches; a relative path in XDG_CACHE_HOME does not count (XDG Base Directory)."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (cache if cache.is_absolute() else Path.home() / ".cache") / "mlpack"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base.errors import TimedOutError, UsageError
-from packager.cli.arguments import (  # noqa: TC001 - as above
+from packager.cli.arguments import (
     FsGroup,
     GroupId,
     Mode,
@@ -18,6 +18,7 @@ from packager.cli.arguments import (  # noqa: TC001 - as above
     Site,
     UserId,
     With,
+    cache_folder,
 )
 from packager.cli.asking import limited
 from packager.cli.cluster_arguments import (
@@ -38,7 +39,7 @@ from packager.cli.cluster_arguments import (
     seconds,
 )
 from packager.cli.console import emit_data, progress, say
-from packager.cli.host import cache_folder, host
+from packager.cli.host import host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

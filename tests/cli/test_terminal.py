@@ -145,6 +145,28 @@ def test_help_loads_no_stage() -> None:
     )
 
 
+def test_a_build_loads_only_what_it_uses(tmp_path: Path) -> None:
+    code = (
+        "import sys, packager.cli\n"
+        f"sys.argv = ['mlpack', 'build', 'hello-mpi', '-d', {str(tmp_path)!r}]\n"
+        "try:\n    packager.cli.main()\nexcept SystemExit:\n    pass\n"
+        "print(*sys.modules, sep='\\n', file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=demo.CHECKOUT)
+    loaded = set(done.stderr.split())
+    assert "packager.build.render" in loaded
+    needless = {
+        "dataclasses",
+        "jsonschema",
+        "markdown_it",
+        "packager.base.process",
+        "rich",
+        "tarfile",
+        "typing_extensions",
+    }
+    assert loaded & needless == set()
+
+
 def test_a_valid_spec_needs_no_jsonschema(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from packager.spec.load import load; load(Path(sys.argv[1]))\n"
