@@ -36,7 +36,7 @@ class Case:
         content: What stands in the overlay's kustomization.
         message: What is said of it, with the hint.
         others: More files, by path.
-        fetches: Whether kubectl 1.34 alone asks the server for something.
+        fetches: Whether the default kubectl alone asks the server for something.
     """
 
     name: str
