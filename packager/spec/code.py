@@ -62,13 +62,16 @@ def _all(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
         yield from _programs(holders, [*entries, *(file.name for file in files)])
         yield from _folders(holders, entries, files)
         yield from _relative(spec, index, {file.name for file in files})
-    unused = spec.overlays.keys() - {name for _, name in spec.pairs()}
-    for name in (name for name in spec.overlays if name in unused):
+    built = {name for _, name in spec.pairs()}
+    for name, overlay in spec.overlays.items():
+        if name in built:
+            continue
         places = (("files",), ("overlays", name, "files"))
         files = sources.code(places)
         entries = [entry for place in places for entry in lists[place]]
-        yield from _programs({("overlays", name): spec.overlays[name]}, [*entries, *(file.name for file in files)])
-        yield from _folders({("overlays", name): spec.overlays[name]}, entries, files)
+        holders = {("overlays", name): overlay}
+        yield from _programs(holders, [*entries, *(file.name for file in files)])
+        yield from _folders(holders, entries, files)
     runs = ((spec.overlays[name], spec.variants[index].run) for index, name in spec.pairs())
     executed = {script for overlay, run in runs for script in overlay.executed(overlay.run(run))}
     yield from _first_lines(executed, sources.files)
