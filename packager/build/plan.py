@@ -179,9 +179,9 @@ class Plan(Value, frozen=True):
 
     @property
     def sequence(self) -> tuple[PlannedOverlay, ...]:
-        """The overlays that run one after the other."""
+        """The overlays that run one after the other, as the inventory lists them."""
         by_name = {overlay.name: overlay for overlay in self.overlays}
-        return tuple(by_name[name] for name in self.spec.sequence if name in by_name)
+        return tuple(by_name[name] for name in self.about.get("sequence", ()))
 
     @property
     def traits(self) -> frozenset[str]:
