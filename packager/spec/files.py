@@ -239,11 +239,11 @@ def _walk(root: Path, name: str, left_out: set[str]) -> Iterator[SourceFile | st
     for folder, folders, names in os.walk(top, onerror=errors.append):
         here = Path(name, Path(folder).relative_to(top)).as_posix()
         paths = {entry: f"{here}/{entry}" if here != "." else entry for entry in (*folders, *names)}
-        hidden = {entry for entry in paths if excluded.is_excluded(entry)}
-        left_out |= {paths[entry] for entry in hidden}
-        folders[:] = sorted(set(folders) - hidden)
+        left_out_here = {entry for entry in paths if excluded.is_excluded(entry)}
+        left_out |= {paths[entry] for entry in left_out_here}
+        folders[:] = sorted(set(folders) - left_out_here)
         links = [entry for entry in folders if Path(folder, entry).is_symlink()]
-        for entry in sorted({*names, *links} - hidden):
+        for entry in sorted({*names, *links} - left_out_here):
             source = _source_file(root, paths[entry], folder)
             if _leads_to_excluded(source, root, top):
                 left_out.add(paths[entry])
