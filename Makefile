@@ -54,7 +54,7 @@ lint: setup ## check the code with ruff and shellcheck
 	ruff format --check
 	shellcheck .ci/run tools/make-venv tools/show-package
 
-types: setup ## check the types with mypy with mypy
+types: setup ## check the types with mypy
 	mypy --cache-dir "$(CACHE)/mypy"
 
 fmt: setup ## format the code, and fix what ruff can fix

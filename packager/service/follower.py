@@ -231,6 +231,8 @@ class Follower:
             return
         self._missing.pop(release, None)
         snapshot = mirror.snapshot(release, workload)
+        if kind.ending(snapshot) is not None:  # what is stored of an end stays
+            snapshot = await mirror.with_pods_of_now(release, snapshot)
         memory = self._memories.setdefault(release, Memory(kind))
         past = memory.add(snapshot, asyncio.get_running_loop().time())
         verdict = diagnose(kind, snapshot, past)

@@ -30,6 +30,9 @@ MANAGER = "mlpack-server"
 
 _LONGEST_LINE = 64 << 10
 
+_TIMEOUT = httpx2.Timeout(10.0, read=30.0)
+"""Seconds; an API server that has much to do, or passes a request on to a kubelet or webhook, answers late."""
+
 _CORE = {
     "ConfigMap": "configmaps",
     "Event": "events",
@@ -90,7 +93,7 @@ class Cluster:
                 raise ClusterError(
                     f"context {context!r} not found in the kubeconfig", hint="kubectl config get-contexts"
                 )
-            return cls(AsyncClient(config=config, field_manager=MANAGER))
+            return cls(AsyncClient(config=config, field_manager=MANAGER, timeout=_TIMEOUT))
         except ConfigError as error:
             raise ClusterError(f"no cluster is configured: {error}", hint="kubectl config get-contexts") from None
 
@@ -207,7 +210,7 @@ class Cluster:
         async with _translated():
             asked = client.prepare_request("get", PodLog, name=pod, namespace=namespace, params=parameters)
             if follow:
-                asked.timeout = httpx2.Timeout(10.0, read=None)
+                asked.timeout = httpx2.Timeout(_TIMEOUT.connect, read=None)
             response = await client.send(client.build_adapter_request(asked), stream=True)
             try:
                 if response.is_error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import re
 from collections import defaultdict
 from datetime import UTC, datetime
@@ -74,8 +75,8 @@ class Mirror:
                 tasks.create_task(self._watch(kind))
 
     def knows(self, kind: str) -> bool:
-        """Whether the objects of a kind have been listed."""
-        return kind in self._listed
+        """Whether the workloads of a kind and the pods have been listed."""
+        return {kind, "Pod"} <= self._listed
 
     def workload(self, release: str, kind: str, workload: str) -> Object | None:
         """Return the workload of a job."""
@@ -94,6 +95,21 @@ class Mirror:
         makers = {uid(workload), *map(uid, children)}
         pods = tuple(pod for pod in self._of(release, "Pod") if owners(pod) & makers)
         return Snapshot(workload, children, pods, events, age)
+
+    async def with_pods_of_now(self, release: str, snapshot: Snapshot) -> Snapshot:
+        """Return a snapshot with what its pods are now: their watch may be behind that of the workload.
+
+        Raises:
+            ClusterError: They cannot be listed.
+        """
+        if snapshot.workload["kind"] == "Pod":
+            return snapshot
+        items, _ = await self._cluster.list("Pod", self._namespace, {SERVER: self._server, JOB: release})
+        listed = {uid(item): _slim(item, "Pod") for item in items}
+        makers = {uid(snapshot.workload), *map(uid, snapshot.children)}
+        known = {uid(pod): pod for pod in snapshot.pods}
+        newer = {key: pod for key, pod in listed.items() if owners(pod) & makers}
+        return dataclasses.replace(snapshot, pods=tuple((known | newer).values()))
 
     def _of(self, release: str, kind: str | None = None) -> list[Object]:
         items = self._of_job[release].values() if release in self._of_job else ()

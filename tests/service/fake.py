@@ -19,12 +19,13 @@ Object = dict[str, Any]
 
 
 class FakeCluster:
-    """Attributes to set: what the next requests raise, and the storage classes that there are."""
+    """Attributes to set: what the next requests raise, the storage classes that there are, which watches are late."""
 
     def __init__(self) -> None:
         self.namespace = "tests"
         self.namespaces = {"tests"}
         self.watches = 0
+        self.late: set[str] = set()
         self.objects: dict[tuple[str, str], Object] = {}
         self.error: ClusterError | None = None
         self.refused: dict[str, str] = {}
@@ -88,7 +89,7 @@ class FakeCluster:
             return [], "0"
         items = [
             copy.deepcopy(item)
-            for (known, _), item in self.objects.items()
+            for (known, _), item in list(self.objects.items())  # tests change them in another thread
             if known == kind and _matches(item, namespace, labels)
         ]
         return items, str(len(self._changes))
@@ -96,12 +97,14 @@ class FakeCluster:
     async def watch(
         self, kind: str, namespace: str, version: str, labels: Mapping[str, str] | None = None
     ) -> AsyncIterator[tuple[str, Object]]:
-        assert version
         assert namespace in self.namespaces
-        position = len(self._changes)
+        position = int(version)
         self.watches += 1
         while True:
             self._answer()
+            if kind in self.late:
+                await asyncio.sleep(0.01)
+                continue
             for known, word, item in self._changes[position:]:
                 if known == kind and _matches(item, namespace, labels):
                     yield word, copy.deepcopy(item)

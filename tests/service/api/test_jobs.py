@@ -43,7 +43,19 @@ def test_why_a_job_has_failed_is_told(service: Service) -> None:
     service.cluster.end(release, "Failed")
     job = service.status(release, "failed")
     assert job["ended"] is not None
-    assert "OOMKilled" in json.dumps(job["findings"]) or job["message"]
+    assert (job["reason"], job["message"]) == ("OOMKilled", "container counter used more memory than its limit")
+
+
+def test_why_a_job_has_failed_is_told_though_the_watch_of_pods_is_late(service: Service) -> None:
+    release = service.created()
+    service.cluster.pod(release, "Running")
+    service.status(release, "running")
+    service.cluster.late.add("Pod")
+    service.cluster.pod(release, "Failed", exit_code=3)
+    service.cluster.end(release, "Failed")
+    job = service.status(release, "failed")
+    assert job["message"] == "container counter ended with exit code 3"
+    assert job["pods"][0]["state"] == "Error"
 
 
 def test_the_whole_set_of_objects_is_applied_and_owned_and_no_header_is_shown(digits: Service) -> None:
