@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import ipaddress
 import json
@@ -119,6 +120,12 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def basic(user: str, password: str) -> str:
+    """Return the header `Authorization` of OAuth 2.0 (RFC 6749, section 2.3.1), which quotes both parts."""
+    pair = f"{urllib.parse.quote_plus(user)}:{urllib.parse.quote_plus(password)}"
+    return f"Basic {base64.b64encode(pair.encode()).decode()}"
+
+
 def path(*steps: str, **query: str | int | None) -> str:
     """Return a path whose steps may contain any character, with the parameters that are not None."""
     text = "".join(f"/{urllib.parse.quote(step, safe='')}" for step in steps)
@@ -142,16 +149,44 @@ def ask(
         UnreachableError: The server does not answer.
         ClusterError: It redirects, sends too much, sends too slowly, or sends JSON that is none.
     """
-    with _opened(to, method, where, body, headers or {}, _SECONDS) as response:
-        content = _read(to, response)
-        kind = _kind(response)
-        retry_after = response.headers.get("Retry-After", "")
-        return Answer(
-            response.status,
-            kind,
-            _json(to, content) if _is_json(kind) else None,
-            float(retry_after) if retry_after.isascii() and retry_after.isdecimal() and len(retry_after) < 6 else None,
-        )
+    data = None if body is None else json.dumps(body, ensure_ascii=True).encode()
+    sent = {} if body is None else {"Content-Type": "application/json"}
+    with _opened(to, method, where, data, {**sent, **(headers or {})}, _SECONDS) as response:
+        return _answer(to, response)
+
+
+def post_form(
+    to: RestServer, where: str, form: Mapping[str, str], *, headers: Mapping[str, str], seconds: float
+) -> Answer:
+    """Send a form, as OAuth 2.0 has it, and return the answer.
+
+    Args:
+        to: The server.
+        where: The path, with its parameters.
+        form: What is sent.
+        headers: Further headers.
+        seconds: How long the server may be silent.
+
+    Raises:
+        UnreachableError: As `ask`.
+        ClusterError: As `ask`.
+    """
+    data = urllib.parse.urlencode(form).encode()
+    sent = {"Content-Type": "application/x-www-form-urlencoded", **headers}
+    with _opened(to, "POST", where, data, sent, seconds) as response:
+        return _answer(to, response)
+
+
+def _answer(to: RestServer, response: Any) -> Answer:
+    content = _read(to, response)
+    kind = _kind(response)
+    retry_after = response.headers.get("Retry-After", "")
+    return Answer(
+        response.status,
+        kind,
+        _json(to, content) if _is_json(kind) else None,
+        float(retry_after) if retry_after.isascii() and retry_after.isdecimal() and len(retry_after) < 6 else None,
+    )
 
 
 @contextmanager
@@ -189,14 +224,11 @@ def _is_json(kind: str) -> bool:
 
 @contextmanager
 def _opened(  # noqa: PLR0913, PLR0917 - what makes a request
-    to: RestServer, method: str, where: str, body: Any, headers: Mapping[str, str], seconds: float
+    to: RestServer, method: str, where: str, data: bytes | None, headers: Mapping[str, str], seconds: float
 ) -> Iterator[Any]:
     sent = {"Accept": "application/json", "User-Agent": f"mlpack/{__version__}", **headers}
-    if body is not None:
-        sent["Content-Type"] = "application/json"
     if to.token is not None:
         sent["Authorization"] = f"Bearer {to.token}"
-    data = None if body is None else json.dumps(body, ensure_ascii=True).encode()
     request = urllib.request.Request(to.url + where, data, sent, method=method)  # noqa: S310 - `server` checks it
     with _translated(to):
         response = _opener().open(request, timeout=seconds)

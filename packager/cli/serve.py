@@ -143,7 +143,9 @@ def migrate(
 
 def check(config: ConfigFile = None, database: Database = None) -> None:
     """Check the configuration and the database; exit code 2 for the former, 6 if a row is damaged."""
-    _service().signing_secret(_settings(config, database))
+    service, settings = _service(), _settings(config, database)
+    service.signing_secret(settings)
+    service.client(settings, service.issuer(settings))
     store = _store(config, database)
     problems = store.check()
     for problem in problems:

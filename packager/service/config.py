@@ -71,6 +71,9 @@ class OidcConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
         roles: The role of each group, in all projects or in some.
         name_claim: The claim with the caller's name.
         groups_claim: The claim with their groups.
+        client_id: What the page is called at the issuer; without it, people sign in with tokens only.
+        client_secret_file: Where the page's secret is; without one, it is a public client.
+        scopes: What the page asks the issuer for.
     """
 
     issuer: str
@@ -78,6 +81,9 @@ class OidcConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     roles: dict[str, Role | dict[str, Role]]
     name_claim: str = "preferred_username"
     groups_claim: str = "groups"
+    client_id: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    client_secret_file: str | None = None
+    scopes: tuple[Annotated[str, Meta(pattern=r"^[!#-\[\]-~]+$")], ...] = ("openid", "profile")
 
 
 class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -150,6 +156,13 @@ def _problems_of_oidc(document: Document, settings: ServerConfig, oidc: OidcConf
     except UsageError:
         message = f"expected an address with https, such as https://sso.example.com, found {show(oidc.issuer)}"
         yield document.problem(("oidc", "issuer"), message)
+    if oidc.client_id is not None and settings.url is None:
+        message = "`url` is missing: the issuer leads people back to it"
+        yield document.problem(("oidc", "client_id"), message, hint="url: https://train.example.com")
+    if oidc.client_id is None and oidc.client_secret_file is not None:
+        yield document.problem(("oidc", "client_secret_file"), "`client_id` is missing, whose secret this is")
+    if "openid" not in oidc.scopes:
+        yield document.problem(("oidc", "scopes"), "expected `openid` among them, without which no one is named")
     projects = [*settings.projects] or ["default"]
     for group, roles in oidc.roles.items():
         for project in roles if isinstance(roles, dict) else ():

@@ -20,6 +20,7 @@ from packager.service.policy import Site
 from packager.service.pulse import Pulse
 from packager.service.recorder import Recorder
 from packager.service.rendering import Renderer
+from packager.service.sessions import Sessions
 from packager.service.store.databases import AwayError, Postgres
 from packager.service.store.store import Store, now
 from packager.service.sweeper import Sweeper
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from packager.service.kube import Cluster
     from packager.service.oidc import Issuer
     from packager.service.sealing import Sealer
+    from packager.service.sign_in import Client
     from packager.service.tokens import Caller
 
 _RESTART_SECONDS = 5.0
@@ -46,6 +48,8 @@ class Server:
         pulse: Tells that a job has an event.
         trusted: Who every caller is, when no token is asked for; None otherwise.
         issuer: Whose tokens are accepted beside those of the server; None for no one's.
+        client: The page, as the issuer knows it; None if people sign in with tokens only.
+        sessions: The sessions of the page.
         url: Where the server is reached from outside, if that is configured.
     """
 
@@ -61,6 +65,7 @@ class Server:
         transport: Transport | None = None,
         signing_secret: bytes | None = None,
         issuer: Issuer | None = None,
+        client: Client | None = None,
     ) -> None:
         self.name = settings.name
         self.store = store
@@ -68,6 +73,8 @@ class Server:
         self.sealer = sealer
         self.trusted = trusted
         self.issuer = issuer
+        self.client = client
+        self.sessions = Sessions(sealer, store, client)
         self.url = settings.url
         self.projects = projects.of_settings(settings, cluster.namespace)
         self.pulse = Pulse()

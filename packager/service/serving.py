@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from packager.base.errors import ToolError, UsageError
-from packager.service import config, projects, sealing
+from packager.service import config, projects, sealing, sign_in
 from packager.service.callbacks import signature
 from packager.service.kube import Cluster
 from packager.service.page import app
 from packager.service.sealing import Sealer
 from packager.service.server import Server, open_store
+from packager.service.sign_in import Client
 from packager.service.store import copying
 from packager.service.store.databases import Sqlite
 from packager.service.store.store import Store
@@ -48,6 +49,16 @@ def issuer(settings: ServerConfig) -> Issuer | None:
     return Issuer(settings.oidc)
 
 
+def client(settings: ServerConfig, issuer: Issuer | None) -> Client | None:
+    """Return the page as its issuer knows it, if people sign in there. Raises ToolError or UsageError."""
+    oidc = settings.oidc
+    if issuer is None or oidc is None or oidc.client_id is None:
+        return None
+    file = oidc.client_secret_file
+    secret = sign_in.read_secret(Path(file).expanduser()) if file else None
+    return Client(issuer, oidc.client_id, secret, settings.public_url)
+
+
 def copy(source: str, target: str) -> dict[str, int]:
     """Copy all rows of a database to another one; return how many there are in each table. Raises as `open_store`."""
     if source.startswith("sqlite:") or "://" not in source:
@@ -73,6 +84,7 @@ def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None],
     """
     host, port = config.address(settings.listen)
     secret, trust = signing_secret(settings), issuer(settings)
+    page = client(settings, trust)
     store = open_store(settings)
     variable = os.environ.get(sealing.VARIABLE)
     if variable:
@@ -91,13 +103,21 @@ def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None],
     async def serve() -> bool:
         cluster = Cluster.connect(settings.context)
         server = Server(
-            settings, store, cluster, Sealer(key), emit=emit, trusted=trusted, signing_secret=secret, issuer=trust
+            settings,
+            store,
+            cluster,
+            Sealer(key),
+            emit=emit,
+            trusted=trusted,
+            signing_secret=secret,
+            issuer=trust,
+            client=page,
         )
         shown = f"[{host}]" if ":" in host else host
         namespaces = projects.namespaces(server.projects)
         places = f"the namespace{'s' if len(namespaces) > 1 else ''} {', '.join(namespaces)}"
         tell(f"serving http://{shown}:{port}, jobs in {places}, database {store.shown}")
-        if not is_open and not store.tokens():
+        if not is_open and page is None and not store.tokens():
             tell("no token exists yet: `mlpack serve token NAME --role admin` creates one")
         runner = uvicorn.Server(
             uvicorn.Config(

@@ -90,6 +90,11 @@ def test_a_faulty_configuration_is_told_by_a_check(mlpack: Callable[..., Outcome
     done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
     assert done.code == 2
     assert f"{tmp_path}/secret: expected 24 to 64 bytes in base64" in done.stderr
+    oidc = "oidc: {issuer: https://sso.example.com, audience: x, roles: {}, client_id: y, client_secret_file: /nothing}"
+    config.write_text(f"url: https://train.example.com\n{oidc}\n", encoding="utf-8")
+    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
+    message = "oidc.client_secret_file: /nothing cannot be read: no such file or directory"
+    assert (done.code, done.stderr) == (6, f"error: {message}\n")
     assert not (tmp_path / "s.db").exists()
 
 

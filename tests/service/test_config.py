@@ -131,3 +131,24 @@ def test_an_issuer_is_checked_when_the_configuration_is_read(tmp_path: Path) -> 
     path.write_text(text.replace("admin", "king"), encoding="utf-8")
     with pytest.raises(MlpackError, match="king"):
         config.read(path)
+
+
+def test_what_the_page_needs_to_sign_people_in_is_checked(tmp_path: Path) -> None:
+    path = tmp_path / "server.yaml"
+    text = "oidc:\n  issuer: https://sso.example.com\n  audience: mlpack\n  roles: {a: admin}\n"
+    path.write_text(f"{text}  client_id: page\n  scopes: [profile]\n", encoding="utf-8")
+    with pytest.raises(MlpackError) as error:
+        config.read(path)
+    assert [str(problem).removeprefix(f"{path}:") for problem in error.value.problems] == [
+        "5:14: `url` is missing: the issuer leads people back to it (url: https://train.example.com)",
+        "6:11: expected `openid` among them, without which no one is named",
+    ]
+    path.write_text(f"{text}  client_secret_file: x\n", encoding="utf-8")
+    with pytest.raises(MlpackError) as error:
+        config.read(path)
+    assert [str(problem).removeprefix(f"{path}:") for problem in error.value.problems] == [
+        "5:23: `client_id` is missing, whose secret this is"
+    ]
+    path.write_text(f"url: https://t.example\n{text}  client_id: page\n  scopes: [openid, 'a b']\n", encoding="utf-8")
+    with pytest.raises(MlpackError, match="scopes"):
+        config.read(path)

@@ -5,103 +5,33 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import threading
-import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from packager.service.config import OidcConfig
 from packager.service.failures import Failure
 from packager.service.oidc import Issuer
 from packager.service.tokens import EVERY
 from tests.service.api.conftest import FILLED, Service
+from tests.service.issuer import CURVE, RSA, FakeIssuer, public, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-RSA = rsa.generate_private_key(65537, 2048)
 OTHER = rsa.generate_private_key(65537, 2048)
 WEAK = rsa.generate_private_key(65537, 1024)  # noqa: S505 - to be refused
-CURVE = ec.generate_private_key(ec.SECP256R1())
 ROLES: dict[str, Any] = {"ml-admins": "admin", "ml-users": {"default": "user"}, "ml-leads": {"default": "developer"}}
-
-
-def public(key: Any, identifier: str, **more: Any) -> dict[str, Any]:
-    algorithm = jwt.algorithms.RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else jwt.algorithms.ECAlgorithm
-    return {**json.loads(algorithm.to_jwk(key.public_key())), "kid": identifier, "use": "sig", **more}
-
-
-class FakeIssuer:
-    """An issuer on this machine.
-
-    Attributes:
-        keys: What it publishes.
-        name: What it calls itself; None for its address.
-        is_away: Whether it fails.
-        requests: What it was asked.
-    """
-
-    def __init__(self) -> None:
-        self.keys = [public(RSA, "r1"), public(CURVE, "e1")]
-        self.name: str | None = None
-        self.is_away = False
-        self.requests: list[str] = []
-        self.url = ""
-
-    def answer(self, path: str) -> tuple[int, str, Any]:
-        self.requests.append(path)
-        if self.is_away:
-            return 500, "text/plain", "away"
-        if path == "/.well-known/openid-configuration":
-            return 200, "application/json", {"issuer": self.name or self.url, "jwks_uri": f"{self.url}/keys"}
-        return 200, "application/jwk-set+json", {"keys": self.keys}
-
-    def token(self, key: Any = RSA, identifier: str | None = "r1", algorithm: str = "RS256", **claims: Any) -> str:
-        """Return a token; a claim that is None is left out."""
-        body = {
-            "iss": self.url,
-            "aud": "mlpack",
-            "exp": int(time.time()) + 300,
-            "preferred_username": "ada",
-            "groups": ["ml-users", "else"],
-            **claims,
-        }
-        body = {name: value for name, value in body.items() if value is not None}
-        headers = {"kid": identifier} if identifier else {}
-        return jwt.encode(body, key, algorithm=algorithm, headers=headers)
 
 
 @pytest.fixture
 def fake() -> Iterator[FakeIssuer]:
-    fake = FakeIssuer()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, kind, body = fake.answer(self.path)
-            content = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: Any) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    fake.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield fake
-    server.shutdown()
-    server.server_close()
-    thread.join(10)
+    with running() as fake:
+        yield fake
 
 
 class Trusting:

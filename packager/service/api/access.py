@@ -60,7 +60,7 @@ async def caller_of(request: AnyRequest, role: str) -> Caller:
         caller = await asyncio.to_thread(tokens.caller, server.store, text) if text else None
     else:
         require_origin(request)  # a browser sends the cookie with what another site asks it to send
-        caller = await asyncio.to_thread(sessions.caller, server.sealer, server.store, cookie)
+        caller = await server.sessions.caller(cookie)
     if caller is None:
         raise Failure("unauthenticated", "expected a valid token, as Authorization: Bearer or as x-api-key")
     if not caller.may_anywhere(role):

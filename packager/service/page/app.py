@@ -12,7 +12,7 @@ from packager.service.api import app
 from packager.service.api.access import AnyRequest, require_origin, server_of
 from packager.service.failures import TITLES, Failure
 from packager.service.kube import RefusedError
-from packager.service.page import account, jobs, new, projects, registry, static
+from packager.service.page import jobs, new, projects, registry, sign_in, static, tokens
 from packager.service.page.html import failed, redirect
 
 if TYPE_CHECKING:
@@ -58,11 +58,12 @@ def make(server: Server) -> Litestar:
     """Return the application of a server with its page, which it starts and stops."""
     handlers = [
         *static.HANDLERS,
-        *account.HANDLERS,
+        *sign_in.HANDLERS,
         *jobs.HANDLERS,
         *new.HANDLERS,
         *registry.HANDLERS,
         *projects.HANDLERS,
+        *tokens.HANDLERS,
     ]
     pages = Router(
         "/",

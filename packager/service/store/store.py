@@ -16,6 +16,7 @@ from packager.service.store import databases, migration, outbox
 from packager.service.store.kept import KeptLogs
 from packager.service.store.measured import Measured
 from packager.service.store.quota import Quota, Share, startable
+from packager.service.store.sessions import StoredSessions
 from packager.service.store.tables import definitions, events, jobs, meta, requests, templates, tokens
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class Store:
         self.outbox = outbox.Outbox(self._writing, self._reading)
         self.logs = KeptLogs(self._writing, self._reading)
         self.measured = Measured(self._writing, self._reading)
+        self.sessions = StoredSessions(self._writing, self._reading)
         try:
             with self._writing() as connection:
                 self.was_migrated = migration.upgrade(connection)

@@ -44,6 +44,15 @@ tokens = Table(
     sqlite_strict=True,
 )
 
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("content", LargeBinary, nullable=False),  # who it is and how the issuer is asked again, encrypted
+    Column("ends", Text, nullable=False),
+    sqlite_strict=True,
+)
+
 templates = Table(
     "templates",
     metadata,

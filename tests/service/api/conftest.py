@@ -22,6 +22,9 @@ from tests.service.fake import FakeCluster
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from packager.service.oidc import Issuer
+    from packager.service.sign_in import Client
+
 
 class Endpoints:
     """A transport to endpoints in memory: what they answer, and what they were told."""
@@ -58,6 +61,8 @@ class Service:
         trusted: bool = False,
         cluster: FakeCluster | None = None,
         roles: Mapping[str, str] | None = None,
+        issuer: Issuer | None = None,
+        client: Client | None = None,
         **more: Any,
     ) -> None:
         self.path = Path(where)
@@ -80,6 +85,8 @@ class Service:
             emit=self.log.append,
             trusted=caller,
             transport=transport,
+            issuer=issuer,
+            client=client,
         )
         base = "http://127.0.0.1" if trusted else "http://testserver.local"
         self.client = CheckedClient(app.make(self.server), base_url=base)

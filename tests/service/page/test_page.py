@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -11,9 +12,13 @@ import pytest
 import uvicorn
 from playwright.sync_api import ViewportSize, expect
 
+from packager.service.config import OidcConfig
+from packager.service.oidc import Issuer
 from packager.service.page import app
+from packager.service.sessions import Sessions
+from packager.service.sign_in import Client
 from tests import browser
-from tests.service import bodies
+from tests.service import bodies, issuer
 from tests.service.api.conftest import COUNTDOWN
 from tests.service.page.conftest import Site
 
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from playwright.sync_api import Browser, Page
+
+    from tests.service.issuer import FakeIssuer
 
 PATIENCE = 30_000.0
 """Milliseconds that a busy machine may take."""
@@ -63,9 +70,10 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server with definitions, and jobs in each status."""
+    """A server with definitions, and an issuer at another site."""
     site = Served(tmp_path_factory.mktemp("page") / "server.db")
-    with site.running():
+    with issuer.running("localhost") as fake, site.running():
+        trusts(site, fake)
         assert site.post("/v1/definitions", {**COUNTDOWN, "description": "Counts down"}).status_code == 201
         template = {"name": "digits-task", "template": bodies.TEMPLATE, "description": "One container, one claim"}
         assert site.post("/v1/templates", template).status_code == 201
@@ -109,10 +117,18 @@ def releases(served: Served) -> dict[str, str]:
     return made
 
 
+def trusts(site: Served, fake: FakeIssuer) -> None:
+    """Let people sign in to a site with an issuer."""
+    oidc = Issuer(OidcConfig(issuer=fake.url, audience="mlpack", roles={"ml-users": "user"}, client_id=issuer.CLIENT))
+    site.server.client = Client(oidc, issuer.CLIENT, issuer.SECRET, site.origin)
+    site.server.sessions = Sessions(site.server.sealer, site.server.store, site.server.client)
+
+
 def signed_in(page: Page, served: Served, role: str = "admin") -> Page:
     page.set_default_timeout(PATIENCE)
     page.goto(f"{served.origin}/jobs")
     expect(page).to_have_title("Sign in · mlpack")
+    page.get_by_text("With a token").click()
     page.get_by_label("Token").fill(served.tokens[role])
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
@@ -187,6 +203,34 @@ def test_it_works_without_javascript_and_by_keyboard(chromium: Browser, served: 
         expect(page).to_have_title("Sign in · mlpack")
 
 
+def test_people_sign_in_with_the_issuer_and_out(chromium: Browser, served: Served) -> None:
+    """The issuer is another site, so cookies count as they do in earnest; nothing needs JavaScript."""
+    expect.set_options(timeout=PATIENCE)
+    with chromium.new_context(java_script_enabled=False) as context:
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.goto(f"{served.origin}/templates/countdown-task?revision=1")
+        button = page.get_by_role("link", name="Sign in with localhost")
+        button.focus()
+        button.press("Enter")
+        expect(page).to_have_title("Issuer")
+        back = page.get_by_role("link", name="Continue as ada").get_attribute("href")
+        page.get_by_role("link", name="Continue as ada").click()
+        expect(page.get_by_role("heading", name="countdown-task", level=1)).to_be_visible()
+        expect(page).to_have_url(f"{served.origin}/templates/countdown-task?revision=1")
+        expect(page.get_by_text("ada user")).to_be_visible()
+        page.goto(str(back))
+        expect(page.get_by_role("alert")).to_contain_text("this browser has not begun to sign in")
+        page.goto(f"{served.origin}/jobs")
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_role("status")).to_contain_text("You have signed out here")
+        page.goto(f"{served.origin}/jobs")
+        expect(page).to_have_title("Sign in · mlpack")
+        page.goto(f"{served.origin}/sign-in?out=issuer")
+        page.get_by_role("link", name="Sign out there too").click()
+        expect(page).to_have_url(re.compile(r"http://localhost:\d+/logout\?client_id=mlpack-page"))
+
+
 SIZE: ViewportSize = {"width": 1000, "height": 720}
 SMALLEST: ViewportSize = {"width": 320, "height": 640}
 VIEWS = {
@@ -206,6 +250,8 @@ VIEWS = {
     "projects": "/projects",
     "tokens": "/tokens",
     "not found": "/jobs/nothing",
+    "sign in refused": "/sign-in/answer?error=x&state=y",
+    "signed out": "/sign-in?out=issuer",
 }
 PICTURED = {"jobs": "jobs", "running": "job", "form": "new-job", "definition": "definition"}
 

@@ -1,0 +1,136 @@
+"""The views to sign in, with a token or with the issuer, and to sign out."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from litestar import Response, get, post
+from litestar.datastructures import State
+from litestar.params import FromQuery
+
+from packager.service import sessions, sign_in
+from packager.service.api.access import AnyRequest, server_of
+from packager.service.failures import Failure
+from packager.service.page.html import public, redirect
+
+if TYPE_CHECKING:
+    from packager.service.server import Server
+
+_PATH = "/sign-in"
+
+
+def own_path(text: str) -> str:
+    """Return a path of this server, to which a form may lead; the first view in place of anything else."""
+    is_own = text.startswith("/") and not text.startswith(("//", "/\\", "/sign-")) and text.isprintable()
+    return text if is_own and text.isascii() and "\\" not in text and len(text) < 2048 else "/jobs"
+
+
+@get("/", include_in_schema=False)
+async def _start() -> Response[Any]:
+    return redirect("/jobs")
+
+
+@get(_PATH, include_in_schema=False)
+async def _choose(state: State, then: FromQuery[str] = "/jobs", out: FromQuery[str] = "") -> Response[Any]:
+    client = server_of(state).client
+    address = await client.sign_out_address() if client is not None and out == "issuer" else None
+    return _view(server_of(state), then, sign_out_address=address)
+
+
+def _view(server: Server, then: str, failure: Failure | None = None, **values: Any) -> Response[Any]:
+    """Return the view in which people choose how to sign in.
+
+    Args:
+        server: The server.
+        then: The path to go on with.
+        failure: Why they could not sign in.
+        values: What it also shows: `error`, what is wrong with the token; `sign_out_address`, of the issuer.
+    """
+    status = failure.status if failure else 401 if values.get("error") else 200
+    issuer = server.client.label if server.client else None
+    shown = {"error": None, "sign_out_address": None, **values}
+    return public("sign-in", status, then=own_path(then), issuer=issuer, failure=failure, **shown)
+
+
+@post(_PATH, include_in_schema=False)
+async def _with_token(request: AnyRequest, state: State) -> Response[Any]:
+    form = await request.form()
+    server = server_of(state)
+    then = str(form.get("then", ""))
+    text = str(form.get("token", "")).strip()
+    cookie = await asyncio.to_thread(server.sessions.begin_with_token, text)
+    if cookie is None:
+        return _view(server, then, error="The token is not valid, was removed, or has expired.")
+    return await _signed_in(request, cookie, then)
+
+
+@get(f"{_PATH}/issuer", include_in_schema=False)
+async def _to_issuer(request: AnyRequest, state: State, then: FromQuery[str] = "/jobs") -> Response[Any]:
+    server = server_of(state)
+    if server.client is None:
+        raise Failure("not-found", "this server has no issuer with whom people sign in")
+    try:
+        address, attempt = await server.client.begin(own_path(then))
+    except Failure as failure:
+        return _refused(request, server, then, failure)
+    answer = redirect(address)
+    _set_cookie(request, answer, sessions.ATTEMPT_COOKIE, server.sessions.attempt_cookie(attempt), sign_in.SECONDS)
+    return answer
+
+
+@get(sign_in.PATH, include_in_schema=False)
+async def _from_issuer(request: AnyRequest, state: State) -> Response[Any]:
+    server = server_of(state)
+    if server.client is None:
+        raise Failure("not-found", "this server has no issuer with whom people sign in")
+    attempt = server.sessions.attempt(request.cookies.get(sessions.ATTEMPT_COOKIE, ""))
+    parameters = {key: str(value) for key, value in request.query_params.items()}
+    then = attempt.then if attempt else "/jobs"
+    try:
+        signed = await server.client.finish(attempt, parameters)
+        answer = await _signed_in(request, await asyncio.to_thread(server.sessions.begin, signed), then)
+    except Failure as failure:
+        answer = _refused(request, server, then, failure)
+    if attempt is not None and attempt.is_answered_by(parameters):  # an answer counts once
+        answer.delete_cookie(sessions.ATTEMPT_COOKIE, path=_PATH)
+    return answer
+
+
+def _refused(request: AnyRequest, server: Server, then: str, failure: Failure) -> Response[Any]:
+    server.log(f"{request.method} {request.url.path}: {failure.status} {failure.kind}: {failure}")
+    return _view(server, then, failure)
+
+
+async def _signed_in(request: AnyRequest, cookie: str, then: str) -> Response[Any]:
+    """Return the answer that begins a session, and ends the one that the browser has had."""
+    earlier = request.cookies.get(sessions.COOKIE, "")
+    await asyncio.to_thread(server_of(request.app.state).sessions.end, earlier)
+    answer = redirect(own_path(then))
+    _set_cookie(request, answer, sessions.COOKIE, cookie, sessions.SECONDS)
+    return answer
+
+
+def _set_cookie(request: AnyRequest, answer: Response[Any], name: str, value: str, seconds: int) -> None:
+    answer.set_cookie(
+        name,
+        value,
+        path="/" if name == sessions.COOKIE else _PATH,
+        max_age=seconds,
+        httponly=True,
+        secure=(server_of(request.app.state).url or "").startswith("https:") or request.url.scheme == "https",
+        samesite="lax",
+    )
+
+
+@post("/sign-out", include_in_schema=False)
+async def _sign_out(request: AnyRequest, state: State) -> Response[Any]:
+    server = server_of(state)
+    is_of_issuer = await asyncio.to_thread(server.sessions.end, request.cookies.get(sessions.COOKIE, ""))
+    answer = redirect(f"{_PATH}?out=issuer" if is_of_issuer else _PATH)
+    answer.delete_cookie(sessions.COOKIE)
+    return answer
+
+
+HANDLERS = (_start, _choose, _with_token, _to_issuer, _from_issuer, _sign_out)
+"""The routes."""

@@ -1,0 +1,55 @@
+"""The statements on the sessions of people for whom an issuer vouches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, insert, select, update
+
+from packager.service.store.tables import sessions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from sqlalchemy import Connection
+
+
+class StoredSessions:
+    """The sessions of a server.
+
+    Args:
+        writing: Begins a transaction that writes.
+        reading: Begins one that reads.
+    """
+
+    def __init__(
+        self,
+        writing: Callable[[], AbstractContextManager[Connection]],
+        reading: Callable[[], AbstractContextManager[Connection]],
+    ) -> None:
+        self._writing = writing
+        self._reading = reading
+
+    def add(self, identifier: str, content: bytes, ends: str, time: str) -> None:
+        """Store a session; those that have ended at a time are removed."""
+        with self._writing() as connection:
+            connection.execute(delete(sessions).where(sessions.c.ends <= time))
+            connection.execute(insert(sessions).values(id=identifier, content=content, ends=ends))
+
+    def content(self, identifier: str) -> bytes | None:
+        """Return what is stored of a session; None if it has ended."""
+        with self._reading() as connection:
+            content = connection.execute(select(sessions.c.content).where(sessions.c.id == identifier)).scalar()
+            return None if content is None else bytes(content)
+
+    def change(self, identifier: str, content: bytes) -> bool:
+        """Store what has become of a session; return False if it has ended."""
+        with self._writing() as connection:
+            statement = update(sessions).where(sessions.c.id == identifier).values(content=content)
+            return bool(connection.execute(statement).rowcount)
+
+    def remove(self, identifier: str) -> None:
+        """End a session."""
+        with self._writing() as connection:
+            connection.execute(delete(sessions).where(sessions.c.id == identifier))

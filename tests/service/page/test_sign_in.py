@@ -1,0 +1,493 @@
+from __future__ import annotations
+
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from packager.service.config import OidcConfig
+from packager.service.oidc import Issuer
+from packager.service.page.sign_in import own_path
+from packager.service.sessions import Sessions
+from packager.service.sign_in import Client
+from tests.service.issuer import CLIENT, SECRET, FakeIssuer, running
+from tests.service.page.conftest import ORIGIN, Site, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+VIEWS = {
+    "/jobs": "viewer",
+    "/new": "viewer",
+    "/new/countdown": "user",
+    "/definitions": "viewer",
+    "/definitions/countdown": "viewer",
+    "/definitions/countdown/edit": "developer",
+    "/new-definition": "developer",
+    "/templates": "viewer",
+    "/templates/countdown-task": "viewer",
+    "/templates/countdown-task/edit": "admin",
+    "/new-template": "admin",
+    "/projects": "viewer",
+    "/tokens": "admin",
+}
+ROLES = ("viewer", "user", "developer", "admin")
+
+
+def test_a_token_signs_in_and_out(site: Site) -> None:
+    answer = site.send("/sign-in", {"token": site.tokens["user"], "then": "/templates"}, None)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/templates")
+    cookie = answer.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=lax", "Path=/"} <= set(cookie.split("; "))
+    assert site.tokens["user"] not in cookie
+    assert "user user" in text_of(site.view("/templates", "user"))
+    gone = site.send("/sign-out", role="user")
+    assert (gone.status_code, gone.headers["location"]) == (303, "/sign-in")
+    assert re.search(r"mlpack_session=(\"\"|null)?;.*(Max-Age=0|expires)", gone.headers["set-cookie"])
+
+
+def test_a_faulty_token_is_refused_and_not_shown(shared: Site) -> None:
+    answer = shared.send("/sign-in", {"token": "mlp_secret"}, None)
+    assert answer.status_code == 401
+    assert "The token is not valid, was removed, or has expired." in text_of(answer)
+    assert "mlp_secret" not in answer.text
+
+
+def test_the_cookie_is_secure_where_the_server_is_reached_by_https(site: Site) -> None:
+    site.server.url = "https://train.example.com"
+    answer = site.send("/sign-in", {"token": site.tokens["user"]}, None, Origin="https://train.example.com")
+    assert "Secure" in answer.headers["set-cookie"]
+
+
+@pytest.mark.parametrize("path", VIEWS)
+def test_each_view_has_the_access_rules_of_the_api(shared: Site, path: str) -> None:
+    stranger = shared.view(path, None)
+    assert (stranger.status_code, stranger.headers["location"]) == (303, f"/sign-in?then={path}")
+    for role in ROLES:
+        answer = shared.view(path, role)
+        may = ROLES.index(role) >= ROLES.index(VIEWS[path])
+        assert answer.status_code == (200 if may else 403), role
+        assert may or f"expected the role {VIEWS[path]}, found {role}" in text_of(answer)
+
+
+@pytest.mark.parametrize("path", [*VIEWS, "/sign-in"])
+def test_each_view_forbids_what_comes_from_elsewhere(shared: Site, path: str) -> None:
+    answer = shared.view(path)
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'self'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["cache-control"] == "no-store"
+    assert re.findall(r'(?:src|href|action)="(?!/|#|\?)[^"]*"', answer.text) == []
+    assert re.findall(r"<script(?! src)|<style|\sstyle=|\son\w+=", answer.text) == []
+    assert len(answer.content) < 60_000
+
+
+@pytest.mark.parametrize(
+    "origin", ["", "null", "https://evil.example", "http://testserver.local.evil.example", "file://"]
+)
+@pytest.mark.parametrize("path", ["/sign-in", "/sign-out", "/tokens", "/new/countdown", "/jobs/x/delete"])
+def test_a_form_of_another_site_is_refused(shared: Site, path: str, origin: str) -> None:
+    answer = shared.send(path, {"token": shared.tokens["admin"]}, Origin=origin)
+    assert answer.status_code == 403
+    assert "its Origin is another one" in text_of(answer)
+    assert "set-cookie" not in answer.headers
+
+
+def test_the_session_also_opens_the_api_but_not_to_other_sites(site: Site) -> None:
+    cookie = {"Cookie": site.sign_in("user")}
+    assert site.client.get("/v1/whoami", headers=cookie).json()["roles"] == {"*": "user"}
+    body = {"taskDef": "countdown", "process": {"train": {"number": 1}}}
+    for headers in ({}, {"Origin": "https://evil.example"}):
+        assert site.client.post("/v1/jobs", json=body, headers={**cookie, **headers}).status_code == 403
+    own = {**cookie, "Origin": site.origin}
+    assert site.client.post("/v1/jobs", json=body, headers=own).status_code == 201
+
+
+def test_without_tokens_another_site_cannot_change_anything(tmp_path: Path) -> None:
+    site = Site(tmp_path / "open.db", trusted=True)
+    with site.client:
+        assert "asks for no token" in text_of(site.view("/jobs", None))
+        assert site.post("/v1/jobs/x/cancel", role=None).status_code == 404
+        assert site.post("/v1/jobs/x/cancel", role=None, headers={"Origin": "https://evil.example"}).status_code == 403
+        assert (
+            site.send("/tokens", {"name": "x", "role": "admin"}, None, Origin="https://evil.example").status_code == 403
+        )
+
+
+def test_a_session_ends_with_its_token(site: Site) -> None:
+    identifier = next(item["id"] for item in site.get("/v1/tokens").json()["items"] if item["name"] == "user")
+    assert site.view("/jobs", "user").status_code == 200
+    assert site.send(f"/tokens/{identifier}/remove").status_code == 303
+    assert site.view("/jobs", "user").status_code == 303
+
+
+def test_a_session_ends_with_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.sign_in("user")
+    monkeypatch.setattr("packager.service.sessions.time.time", lambda: 2e10)
+    assert site.view("/jobs", "user").headers["location"] == "/sign-in?then=/jobs"
+
+
+@pytest.mark.parametrize("cookie", ["x", "AAAA", "A" * 80, "A" * 5000, "%00", "ä"])
+def test_a_forged_session_is_refused(shared: Site, cookie: str) -> None:
+    headers = {b"Cookie": f"mlpack_session={cookie}".encode()}
+    assert shared.client.get("/v1/whoami", headers=headers).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "//evil.example",
+        "https://evil.example",
+        "/\\evil.example",
+        "javascript:x",
+        "",
+        "/sign-out",
+        "/a\r\nb",
+        "/" * 3000,
+        "/jöbs",
+    ],
+)
+def test_signing_in_leads_to_this_server_only(shared: Site, path: str) -> None:
+    assert own_path(path) == "/jobs"
+    assert shared.send("/sign-in", {"token": shared.tokens["user"], "then": path}, None).headers["location"] == "/jobs"
+
+
+# with an issuer
+
+ATTEMPT = "mlpack_sign_in"
+SESSION = "mlpack_session"
+
+
+class Visitor:
+    """A browser without JavaScript at a site whose people an issuer knows.
+
+    Attributes:
+        cookies: Those that it has.
+    """
+
+    def __init__(self, site: Site, fake: FakeIssuer) -> None:
+        self.site = site
+        self.fake = fake
+        self.cookies: dict[str, str] = {}
+
+    def get(self, path: str) -> Any:
+        header = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        answer = self.site.client.get(path, headers={"Cookie": header} if header else {}, follow_redirects=False)
+        self._keep(answer)
+        return answer
+
+    def post(self, path: str) -> Any:
+        header = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        headers = {"Cookie": header, "Origin": self.site.origin}
+        answer = self.site.client.post(path, headers=headers, follow_redirects=False)
+        self._keep(answer)
+        return answer
+
+    def _keep(self, answer: Any) -> None:
+        for line in answer.headers.get_list("set-cookie"):
+            name, _, value = line.partition(";")[0].partition("=")
+            self.cookies[name] = value
+            if "Max-Age=0" in line:
+                del self.cookies[name]
+        self.site.client.cookies.clear()
+
+    def asks(self, then: str = "/jobs") -> dict[str, str]:
+        """Go to the issuer; return what it is asked."""
+        answer = self.get(f"/sign-in/issuer?then={then}")
+        assert answer.status_code == 303, answer.text
+        assert answer.headers["location"].startswith(f"{self.fake.url}/authorize?policy=p1&")
+        return {key: values[0] for key, values in parse_qs(urlsplit(answer.headers["location"]).query).items()}
+
+    def is_led_back(self, then: str = "/jobs") -> str:
+        """Sign in with the issuer; return the path to which it leads back."""
+        return self.fake.authorize(self.asks(then)).removeprefix(ORIGIN)
+
+    def signs_in(self, then: str = "/jobs") -> Any:
+        answer = self.get(self.is_led_back(then))
+        assert (answer.status_code, answer.headers.get("location")) == (303, then), text_of(answer)
+        return answer
+
+
+@pytest.fixture
+def visitor(shared: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Visitor]:
+    """Somebody at the shared site, which knows a new issuer."""
+    with running() as fake:
+        roles: Any = {"ml-users": "user", "ml-admins": "admin"}
+        issuer = Issuer(OidcConfig(issuer=fake.url, audience="mlpack", roles=roles, client_id=CLIENT))
+        server = shared.server
+        shared.client.cookies.clear()
+        client = Client(issuer, CLIENT, SECRET, ORIGIN)
+        monkeypatch.setattr(server, "issuer", issuer)
+        monkeypatch.setattr(server, "client", client)
+        monkeypatch.setattr(server, "sessions", Sessions(server.sealer, server.store, client))
+        yield Visitor(shared, fake)
+
+
+def is_refused(answer: Any, message: str, status: int = 401) -> None:
+    assert answer.status_code == status, answer.headers
+    assert f"You are not signed in {message}" in text_of(answer)
+    assert "Sign in with 127.0.0.1" in text_of(answer)
+    assert "no-store" in answer.headers["cache-control"]
+    assert SESSION not in str(answer.headers.get_list("set-cookie"))
+
+
+def test_the_issuer_signs_people_in_and_they_sign_out(visitor: Visitor) -> None:
+    first = visitor.get("/templates")
+    page = visitor.get(first.headers["location"])
+    assert 'href="/sign-in/issuer?then=/templates"' in page.text
+    assert "With a token" in text_of(page)
+    begun = visitor.get("/sign-in/issuer?then=/templates")
+    kept = begun.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=lax", "Path=/sign-in", "Max-Age=600"} <= set(kept.split("; "))
+    answer = visitor.signs_in("/templates")
+    assert ATTEMPT not in visitor.cookies
+    lines = answer.headers.get_list("set-cookie")
+    cookie = next(line for line in lines if line.startswith(SESSION))
+    assert {"HttpOnly", "SameSite=lax", "Path=/", "Max-Age=43200"} <= set(cookie.split("; "))
+    assert "ada user" in text_of(visitor.get("/templates"))
+    assert visitor.get("/tokens").status_code == 403
+    assert visitor.get("/v1/whoami").json() == {"name": "ada", "roles": {"*": "user"}, "projects": ["default"]}
+    kept_cookie = visitor.cookies[SESSION]
+    gone = visitor.post("/sign-out")
+    assert (gone.status_code, gone.headers["location"]) == (303, "/sign-in?out=issuer")
+    bye = visitor.get(gone.headers["location"])
+    assert "You have signed out here" in text_of(bye)
+    assert f'href="{visitor.fake.url}/logout?client_id={CLIENT}"' in bye.text
+    visitor.cookies[SESSION] = kept_cookie
+    assert visitor.get("/jobs").status_code == 303, "a cookie that somebody has kept is still good"
+
+
+def test_the_issuer_is_asked_as_the_protocol_says(visitor: Visitor) -> None:
+    """What the issuer does not check itself (RFC 6749, 7636; OpenID Connect Core)."""
+    one, two = visitor.asks(), visitor.asks()
+    assert one["redirect_uri"] == f"{ORIGIN}/sign-in/answer"
+    assert one["scope"] == "openid profile"
+    for key in ("state", "nonce", "code_challenge"):
+        assert one[key] != two[key]
+        assert len(one[key]) == 43
+
+
+@pytest.mark.parametrize("secret", [SECRET, None])
+def test_clients_prove_who_they_are_as_the_issuer_wants_it(
+    visitor: Visitor, secret: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitor.fake.secret = secret
+    visitor.fake.document = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
+    server = visitor.site.server
+    assert server.issuer is not None
+    monkeypatch.setattr(server, "client", Client(server.issuer, CLIENT, secret, ORIGIN))
+    visitor.signs_in()
+
+
+def test_an_answer_counts_once_and_in_the_browser_that_has_asked(visitor: Visitor) -> None:
+    path = visitor.is_led_back()
+    begun = "this browser has not begun to sign in at http://testserver.local, or more than 10 minutes ago"
+    is_refused(Visitor(visitor.site, visitor.fake).get(path), begun)  # as the victim of a login by others
+    kept = visitor.cookies[ATTEMPT]
+    other = visitor.is_led_back()
+    is_refused(visitor.get(path), begun)  # the state of an earlier attempt
+    assert ATTEMPT in visitor.cookies
+    assert visitor.get(other).status_code == 303
+    is_refused(visitor.get(other), begun)
+    visitor.cookies[ATTEMPT] = kept
+    assert visitor.get(path).status_code == 303
+    visitor.cookies[ATTEMPT] = kept
+    is_refused(visitor.get(path), f"{visitor.fake.url[7:]} has answered 'invalid_grant': 'Code not valid'")
+
+
+def test_a_code_of_another_attempt_is_refused(visitor: Visitor) -> None:
+    """The code of an attacker, put into the answer to the victim's attempt: PKCE makes it worthless."""
+    attacker = Visitor(visitor.site, visitor.fake)
+    code = parse_qs(urlsplit(attacker.is_led_back()).query)["code"][0]
+    query = parse_qs(urlsplit(visitor.is_led_back()).query)
+    path = f"/sign-in/answer?code={code}&state={query['state'][0]}&iss={visitor.fake.url}"
+    is_refused(visitor.get(path), f"{visitor.fake.url[7:]} has answered 'invalid_grant': 'PKCE failed'")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("state=", "state=x"), "this browser has not begun to sign in"),
+        (("state=", "s="), "this browser has not begun to sign in"),
+        (("code=", "c="), "HOST has answered without a code"),
+        (("code=", "code=" + "x" * 5000), "HOST has answered without a code"),
+        (("iss=", "iss=https://evil.example/"), "the answer is not one of HOST"),
+        (("iss=", "i="), "the answer is not one of HOST"),
+        (("code=", "error=access_denied&c="), "HOST has answered 'access_denied'"),
+        (
+            ("code=", "error=%3Cscript%3E&error_description=%3Cb%3Ehi%1b[31m%E2%80%AE" + "x" * 400 + "&c="),
+            "HOST has answered '<script>': '<b>hi\\x1b[31m\\u202e" + "x" * 289 + "...'",
+        ),
+    ],
+)
+def test_a_faulty_answer_is_one_clear_page(visitor: Visitor, change: tuple[str, str], message: str) -> None:
+    path = visitor.is_led_back()
+    is_refused(visitor.get(path.replace(*change)), message.replace("HOST", visitor.fake.url[7:]))
+    assert "<script>" not in visitor.get(path.replace(*change)).text
+
+
+def test_nobody_makes_the_page_say_something_without_having_begun(visitor: Visitor) -> None:
+    answer = visitor.get("/sign-in/answer?error=x&error_description=call+555&state=y")
+    is_refused(answer, "this browser has not begun")
+    assert "555" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("claims", "message", "status"),
+    [
+        ({"nonce": "x"}, "the token was made for another attempt to sign in", 401),
+        ({"nonce": None}, "the token was made for another attempt to sign in", 401),
+        ({"nonce": ["x"]}, "the token was made for another attempt to sign in", 401),
+        ({"aud": "mlpack"}, f"the token is not valid: it is not for {CLIENT}", 401),
+        ({"aud": [CLIENT, "x"]}, "the token was made for another client", 401),
+        ({"azp": "x"}, "the token was made for another client", 401),
+        ({"iss": "https://evil.example"}, "the token is not valid: it is not of http", 401),
+        ({"exp": 1}, "the token is not valid: it has expired", 401),
+        ({"exp": float("inf")}, "the token is not valid: its signature or its claims", 401),
+        ({"sub": None}, "the token ", 401),
+        ({"groups": ["else"]}, "ada is in no group that has a role", 403),
+        ({"preferred_username": "<b>"}, "the claim preferred_username is '<b>': a name becomes a label", 403),
+    ],
+)
+def test_a_token_that_is_refused_begins_no_session(
+    visitor: Visitor, claims: dict[str, Any], message: str, status: int
+) -> None:
+    visitor.fake.claims = claims
+    is_refused(visitor.get(visitor.is_led_back()), message, status)
+
+
+@pytest.mark.parametrize(
+    ("refused", "message", "status"),
+    [
+        ((401, {"error": "invalid_client"}), "HOST has answered 'invalid_client'", 503),
+        ((400, [1]), "HOST has answered with status 400", 503),
+        ((200, {"id_token": 5}), "HOST has answered without an ID token", 401),
+        ((200, "x"), "HOST has answered without an ID token", 401),
+        ((200, {"id_token": "x" * 20_000}), "the token is not valid: it is too long", 401),
+        ((400, {"error": {"a": 1}, "error_description": 5}), "HOST has answered a mapping", 503),
+        ((302, {}), "http://HOST/token redirects to", 503),
+    ],
+)
+def test_an_answer_of_the_issuer_that_is_none(
+    visitor: Visitor, refused: tuple[int, Any], message: str, status: int
+) -> None:
+    visitor.fake.refused = refused
+    is_refused(visitor.get(visitor.is_led_back()), message.replace("HOST", visitor.fake.url[7:]), status)
+
+
+@pytest.mark.parametrize("address", [None, 5, "javascript:alert(1)", "http://sso.example.com/a", "https://a b/", "//x"])
+def test_addresses_of_the_issuer_that_are_none(visitor: Visitor, address: Any) -> None:
+    visitor.fake.document = {"authorization_endpoint": address, "end_session_endpoint": address}
+    is_refused(visitor.get("/sign-in/issuer"), f"{visitor.fake.url[7:]} names no address at which people sign in", 503)
+    assert "Sign out there" not in visitor.get("/sign-in?out=issuer").text
+
+
+def test_an_issuer_that_is_away_is_told(visitor: Visitor) -> None:
+    visitor.fake.is_away = True
+    is_refused(visitor.get("/sign-in/issuer"), "the keys of the issuer: http", 503)
+    assert "Sign in with" in visitor.get("/sign-in?out=issuer").text
+
+
+def test_signing_in_gives_a_new_session_in_place_of_any(visitor: Visitor) -> None:
+    visitor.signs_in()
+    planted = visitor.cookies[SESSION]
+    visitor.signs_in()
+    assert visitor.cookies[SESSION] != planted
+    assert visitor.get("/jobs").status_code == 200
+    visitor.cookies[SESSION] = planted
+    assert visitor.get("/jobs").status_code == 303
+
+
+def test_what_is_kept_at_the_issuer_is_no_session_and_the_reverse(visitor: Visitor) -> None:
+    visitor.asks()
+    attempt = visitor.cookies.pop(ATTEMPT)
+    visitor.cookies[SESSION] = attempt
+    assert visitor.get("/jobs").status_code == 303
+    del visitor.cookies[SESSION]
+    visitor.signs_in()
+    path = visitor.is_led_back()
+    visitor.cookies[ATTEMPT] = visitor.cookies[SESSION]
+    is_refused(visitor.get(path), "this browser has not begun")
+
+
+def test_an_attempt_ends_with_time(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = visitor.is_led_back()
+    later = time.time() + 601
+    monkeypatch.setattr("packager.service.sign_in.time.time", lambda: later)
+    is_refused(visitor.get(path), "this browser has not begun")
+
+
+def expires_at_once(visitor: Visitor) -> None:
+    """Let tokens be valid, by the clocks that may differ, and need to be renewed at each request."""
+    visitor.fake.claims = {"exp": int(time.time()) - 5}
+
+
+def test_a_session_follows_the_groups_and_ends_with_them(visitor: Visitor) -> None:
+    expires_at_once(visitor)
+    visitor.signs_in()
+    assert visitor.get("/v1/whoami").json()["roles"] == {"*": "user"}
+    visitor.fake.claims |= {"groups": ["ml-admins"]}
+    assert visitor.get("/v1/whoami").json()["roles"] == {"*": "admin"}
+    visitor.fake.claims |= {"groups": []}
+    answer = visitor.get("/jobs")
+    assert (answer.status_code, "ada is in no group that has a role" in text_of(answer)) == (403, True)
+    assert visitor.get("/jobs").headers["location"] == "/sign-in?then=/jobs"
+
+
+@pytest.mark.parametrize("ended", ["revoked", "no refresh token", "somebody else", "no ID token"])
+def test_a_session_ends_when_the_issuer_vouches_no_more(visitor: Visitor, ended: str) -> None:
+    expires_at_once(visitor)
+    visitor.fake.with_refresh = ended != "no refresh token"
+    visitor.signs_in()
+    if ended == "revoked":
+        assert visitor.get("/jobs").status_code == 200
+        visitor.fake.revoke()
+    elif ended == "somebody else":
+        visitor.fake.claims |= {"sub": "u-2"}
+    elif ended == "no ID token":
+        visitor.fake.tokens = {"id_token": None}
+    assert visitor.get("/jobs").headers["location"] == "/sign-in?then=/jobs"
+    asked = len(visitor.fake.requests)
+    assert visitor.get("/v1/whoami").status_code == 401
+    assert len(visitor.fake.requests) == asked
+
+
+def test_a_session_waits_for_an_issuer_that_is_away(visitor: Visitor) -> None:
+    expires_at_once(visitor)
+    visitor.signs_in()
+    visitor.fake.is_away = True
+    answer = visitor.get("/jobs")
+    assert (answer.status_code, "has answered with status 500" in text_of(answer)) == (503, True)
+    visitor.fake.is_away = False
+    assert visitor.get("/jobs").status_code == 200
+
+
+def test_requests_at_the_same_time_renew_once(visitor: Visitor) -> None:
+    """A refresh token is good for one use: the second one would end the session."""
+    expires_at_once(visitor)
+    visitor.signs_in()
+    visitor.fake.claims = {}
+    with ThreadPoolExecutor(4) as pool:
+        statuses = list(pool.map(lambda _: visitor.get("/v1/whoami").status_code, range(8)))
+    assert statuses == [200] * 8
+    assert visitor.fake.requests.count("/token refresh_token") == 1
+
+
+def test_nothing_of_a_session_can_be_read_in_the_database(visitor: Visitor) -> None:
+    visitor.fake.tokens = {"refresh_token": "refresh-1"}
+    visitor.signs_in()
+    files = [path.read_bytes() for path in visitor.site.path.parent.glob("server.db*")]
+    assert not any(word in content for content in files for word in (b"refresh-1", b"u-1", b"ml-users"))
+    assert not any("refresh-1" in line for line in visitor.site.log)
+
+
+def test_a_server_without_a_client_at_the_issuer_has_tokens_only(shared: Site) -> None:
+    assert "Sign in with" not in text_of(shared.view("/sign-in", None))
+    for path in ("/sign-in/issuer", "/sign-in/answer?code=x&state=y"):
+        assert shared.view(path, None).status_code == 404

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.service.page.conftest import text_of
+
+if TYPE_CHECKING:
+    from tests.service.page.conftest import Site
+
+
+def test_a_token_is_created_shown_once_and_removed(site: Site) -> None:
+    answer = site.send("/tokens", {"name": "ada", "role": "user", "days": "7"})
+    assert answer.status_code == 201
+    text = re.search(r"mlp_[\w-]{43}", answer.text)
+    assert text
+    assert site.get("/v1/whoami", None, headers={"x-api-key": text[0]}).json()["name"] == "ada"
+    assert text[0] not in site.view("/tokens").text
+    assert "ada" in text_of(site.view("/tokens"))
+
+
+@pytest.mark.parametrize(
+    "form", [{"name": "a b", "role": "user"}, {"name": "a", "role": "root"}, {"name": "a", "role": "user", "days": "x"}]
+)
+def test_a_faulty_token_form_keeps_what_was_filled_in(shared: Site, form: dict[str, str]) -> None:
+    answer = shared.send("/tokens", form)
+    assert answer.status_code == 422
+    assert f'value="{form["name"]}"' in answer.text
+    assert "Expected a name of at most 63 letters" in text_of(answer)
