@@ -46,6 +46,7 @@ OWNERS = {
     "markdown_it": {"base/markdown.py"},
     "litestar": {"service/api/", "service/page/"},
     "msgspec": {"base/values.py"},
+    "prometheus_client": {"service/prometheus.py"},
     "psycopg": {"service/store/replicas.py"},
     "rich": {"cli/drawing.py"},
     "ruamel": {"importers/specfile.py"},
@@ -210,6 +211,7 @@ def test_every_library_has_an_owner_and_is_declared() -> None:
     libraries = imported - set(sys.stdlib_module_names) - {"packager"}
     assert libraries - set(OWNERS) == set()
     names = {"jwt": "pyjwt", "yaml": "pyyaml", "ruamel": "ruamel.yaml", "markdown_it": "markdown-it-py"}
+    names["prometheus_client"] = "prometheus-client"
     assert {names.get(name, name) for name in libraries} == declared
 
 

@@ -90,6 +90,7 @@ class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The configuration of a server."""
 
     listen: str = DEFAULT_LISTEN
+    prometheus_listen: str | None = None
     database: str | None = None
     url: str | None = None
     name: Annotated[str, Meta(max_length=63, pattern=rf"^{LABEL_VALUE}$")] = "default"
@@ -138,6 +139,11 @@ def _problems(document: Document, settings: ServerConfig) -> Iterator[Problem]:
     if settings.url is not None and not URL.fullmatch(settings.url):
         message = f"expected an address such as https://train.example.com, found {show(settings.url)}"
         yield document.problem(("url",), message)
+    if settings.prometheus_listen is not None:
+        try:
+            address(settings.prometheus_listen)
+        except UsageError as error:
+            yield document.problem(("prometheus_listen",), str(error))
     if settings.oidc is not None:
         yield from _problems_of_oidc(document, settings, settings.oidc)
     _, refused = read_allowed(settings.callbacks.allow)

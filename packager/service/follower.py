@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import MlpackError
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from packager.service.keeper import Keeper
     from packager.service.kube import Cluster
     from packager.service.projects import Project
+    from packager.service.prometheus import Figures
     from packager.service.pulse import Pulse
     from packager.service.sealing import Sealer
     from packager.service.store.store import Row, Store
@@ -57,6 +59,7 @@ class Follower:
         pulse: Pulse,
         keeper: Keeper,
         log: Callable[[str], None],
+        figures: Figures,
     ) -> None:
         self._keeper = keeper
         self._cluster = cluster
@@ -66,19 +69,21 @@ class Follower:
         self._projects = projects
         self._pulse = pulse
         self._log = log
+        self._figures = figures
         self._mirrors: dict[str, Mirror] = {}
-        self._changed: dict[str, None] = {}  # what something was heard of goes before
-        self._due: dict[str, None] = {}  # what is looked at because time has passed
+        self._changed: dict[str, float | None] = {}  # what something was heard of goes before; since when
+        self._due: dict[str, float | None] = {}  # what is looked at because time has passed
         self._at_work: set[str] = set()
         self._wake = asyncio.Event()
         self._memories: dict[str, Memory] = {}
         self._missing: dict[str, int] = {}
+        figures.waiting(lambda: len(self._changed) + len(self._due))
 
     async def run(self) -> None:
         """Look after the jobs until cancelled."""
         in_use = await asyncio.to_thread(self._store.namespaces_in_use)
         self._mirrors = {
-            namespace: Mirror(self._cluster, self._server, namespace, self.look_at, self._log)
+            namespace: Mirror(self._cluster, self._server, namespace, self.look_at, self._log, self._figures)
             for namespace in dict.fromkeys((*projects.namespaces(self._projects), *in_use))
         }
         try:
@@ -96,7 +101,7 @@ class Follower:
         """Look at a job soon, if it is this replica that looks after jobs."""
         if not self._mirrors:
             return
-        self._changed[release] = None
+        self._changed.setdefault(release, time.monotonic())
         self._wake.set()
 
     def created(self, release: str) -> None:
@@ -121,10 +126,13 @@ class Follower:
         while True:
             await self._wake.wait()
             await asyncio.sleep(0.05)  # what happens at once is looked at once
-            while release := self._next():
+            while following := self._next():
+                release, since = following
                 self._at_work.add(release)
                 try:
                     await self._look(release)
+                    if since is not None:
+                        self._figures.stored(time.monotonic() - since)
                 except MlpackError as error:
                     self._log(f"{release}: {error}")
                 except Exception as error:  # noqa: BLE001 - one job must not keep the others from being looked at
@@ -133,12 +141,12 @@ class Follower:
                     self._at_work.discard(release)
             self._wake.clear()
 
-    def _next(self) -> str | None:
+    def _next(self) -> tuple[str, float | None] | None:
+        """Return a job to look at, and since when it is known that something has changed, if that is why."""
         for waiting in (self._changed, self._due):
             for release in waiting:
                 if release not in self._at_work:
-                    del waiting[release]
-                    return release
+                    return release, waiting.pop(release)
         return None
 
     async def _look(self, release: str) -> None:
@@ -243,6 +251,8 @@ class Follower:
             return
         if await asyncio.to_thread(self._store.change_job, release, fields):
             self._pulse.tell()
+            if fields["status"] in FINAL:
+                self._figures.ended(row["project"], fields["status"])
         if fields["status"] in FINAL:
             self._forget(release)
             await self._admit(row["project"])
@@ -261,7 +271,8 @@ class Follower:
 
     async def _end(self, row: Row, status: str, reason: str, message: str) -> None:
         fields = {"status": status, "reason": reason, "message": message, "hint": None, "ended": now()}
-        await asyncio.to_thread(self._store.change_job, row["release"], fields)
+        if await asyncio.to_thread(self._store.change_job, row["release"], fields):
+            self._figures.ended(row["project"], status)
         self._forget(row["release"])
         self._pulse.tell()
         await self._admit(row["project"])

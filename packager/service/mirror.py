@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from packager.kubernetes.objects import Object
     from packager.service.kube import Cluster
+    from packager.service.prometheus import Figures
 
 WATCHED = (*(kind for _, kind in WORKLOADS), "Event")
 """The kinds of objects that are watched."""
@@ -41,13 +42,14 @@ _ABSENT = 60.0
 class Mirror:
     """The objects of one server in one namespace."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what it connects
         self,
         cluster: Cluster,
         server: str,
         namespace: str,
         look_at: Callable[[str], None],
         log: Callable[[str], None],
+        figures: Figures,
     ) -> None:
         """Take what it connects.
 
@@ -57,12 +59,14 @@ class Mirror:
             namespace: The namespace.
             look_at: Is called with the release of each job of which something has changed.
             log: Writes a line to the log.
+            figures: Counts the watches.
         """
         self._cluster = cluster
         self._server = server
         self._namespace = namespace
         self._look_at = look_at
         self._log = log
+        self._figures = figures
         self._objects: dict[str, dict[str, Object]] = {kind: {} for kind in WATCHED}
         self._of_job: defaultdict[str, dict[str, Object]] = defaultdict(dict)
         self._events_of: defaultdict[str, dict[str, Object]] = defaultdict(dict)
@@ -124,9 +128,10 @@ class Mirror:
                 self._replace(kind, items)
                 attempt = 0
                 while True:  # a watch ends after some minutes, and goes on where it was
-                    async for word, item in self._cluster.watch(kind, self._namespace, version, selector):
-                        version = item["metadata"]["resourceVersion"]
-                        self._change(kind, word, item)
+                    with self._figures.watch(kind):
+                        async for word, item in self._cluster.watch(kind, self._namespace, version, selector):
+                            version = item["metadata"]["resourceVersion"]
+                            self._change(kind, word, item)
             except ExpiredError:
                 continue
             except RefusedError as error:
@@ -134,12 +139,16 @@ class Mirror:
                     self._replace(kind, [])  # no operator for this kind
                     await asyncio.sleep(_ABSENT)
                     continue
-                self._log(f"{kind} cannot be watched in {self._namespace}: {error}")
-                await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+                await self._pause(kind, error, attempt)
             except ClusterError as error:
-                self._log(f"{kind} cannot be watched in {self._namespace}: {error}")
-                await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+                await self._pause(kind, error, attempt)
             attempt += 1
+
+    async def _pause(self, kind: str, error: ClusterError, attempt: int) -> None:
+        """Report a watch that has failed, and wait."""
+        self._figures.watch_failed(kind)
+        self._log(f"{kind} cannot be watched in {self._namespace}: {error}")
+        await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
 
     def _replace(self, kind: str, items: Iterable[Object]) -> None:
         for item in list(self._objects[kind].values()):

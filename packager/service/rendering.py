@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
@@ -18,7 +19,7 @@ from packager.base.process import Helper
 from packager.base.values import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 MAX_TEMPLATE = 64 << 10
 MAX_VALUES = 64 << 10
@@ -38,9 +39,14 @@ class FilledTemplate(Value, frozen=True):
 
 
 class Renderer:
-    """Fills in templates; one at a time, whichever thread asks."""
+    """Fills in templates; one at a time, whichever thread asks.
 
-    def __init__(self) -> None:
+    Args:
+        rendered: Is told how many seconds each took, with the wait for others.
+    """
+
+    def __init__(self, rendered: Callable[[float], None] = lambda _seconds: None) -> None:
+        self._rendered = rendered
         self._helper = Helper((sys.executable, "-I", "-m", "packager.service.sandbox"))
 
     def close(self) -> None:
@@ -71,6 +77,7 @@ class Renderer:
 
     def _ask(self, request: dict[str, Any]) -> tuple[Any, Problem | None]:
         line = json.dumps(request).encode()
+        begun = time.monotonic()
         try:
             return json.loads(self._helper.ask(line, timeout=_SECONDS, max_bytes=_ANSWER_BYTES)), None
         except HungError:
@@ -79,6 +86,8 @@ class Renderer:
             return None, Problem(
                 "template", 0, 0, "the template takes more than 2 seconds of processor time or 512 MiB"
             )
+        finally:
+            self._rendered(time.monotonic() - begun)
 
 
 def _too_long(name: str, text: str, limit: int) -> Problem | None:

@@ -17,12 +17,13 @@ from packager.service.catalog import Catalog
 from packager.service.follower import Follower
 from packager.service.keeper import Keeper
 from packager.service.policy import Site
+from packager.service.prometheus import Figures, Load
 from packager.service.pulse import Pulse
 from packager.service.recorder import Recorder
 from packager.service.rendering import Renderer
 from packager.service.sessions import Sessions
 from packager.service.store.databases import AwayError, Postgres
-from packager.service.store.store import Store, now
+from packager.service.store.store import ACTIVE, Store, now
 from packager.service.sweeper import Sweeper
 from packager.service.tasks import Tasks
 
@@ -46,6 +47,7 @@ class Server:
         name: By which it knows its objects in the cluster.
         projects: Those that jobs can belong to, by name.
         pulse: Tells that a job has an event.
+        figures: What Prometheus is told.
         trusted: Who every caller is, when no token is asked for; None otherwise.
         issuer: Whose tokens are accepted beside those of the server; None for no one's.
         client: The page, as the issuer knows it; None if people sign in with tokens only.
@@ -80,12 +82,13 @@ class Server:
         self.pulse = Pulse()
         self._emit = emit
         site = Site(settings.name, settings.pod_security, settings.storage_classes, settings.node_selectors)
-        self._renderer = Renderer()
+        self.figures = Figures()
+        self._renderer = Renderer(self.figures.rendered)
         self.catalog = Catalog(store, self._renderer, site, self.projects)
         self.recorder = Recorder(cluster, store, settings.name, self.log)
         self._keeper = Keeper(cluster, store.logs, settings.name, self._look_at, self.log, self.recorder.record)
         self.follower = Follower(
-            cluster, store, sealer, settings.name, self.projects, self.pulse, self._keeper, self.log
+            cluster, store, sealer, settings.name, self.projects, self.pulse, self._keeper, self.log, self.figures
         )
         self._sweeper = Sweeper(store, settings.retention, self.follower.created, self.log)
         allowed, _ = read_allowed(settings.callbacks.allow)
@@ -97,6 +100,7 @@ class Server:
             url=settings.public_url,
             secret=signing_secret,
             log=self.log,
+            attempted=self.figures.attempted,
         )
         self.pulse.on_change.append(self.courier.wake)
 
@@ -157,9 +161,10 @@ class Server:
 
     async def _look_after(self) -> None:
         """Run each loop; one that fails does not stop the others."""
-        async with asyncio.TaskGroup() as tasks:
-            for run in (self.follower.run, self.courier.run, self._sweeper.run, self.recorder.run):
-                tasks.create_task(self._kept_up(run))
+        with self.figures.leading(self._load):
+            async with asyncio.TaskGroup() as tasks:
+                for run in (self.follower.run, self.courier.run, self._sweeper.run, self.recorder.run):
+                    tasks.create_task(self._kept_up(run))
 
     async def _listen(self) -> None:
         """Hear of the events that other replicas have stored."""
@@ -172,6 +177,15 @@ class Server:
         if release is not None:
             self.follower.look_at(release)
         self.pulse.tell()
+
+    def _load(self) -> Load:
+        """Return what the database contains. Raises AwayError."""
+        counts = {(project, status): 0 for project in self.projects for status in ACTIVE}
+        jobs, gpus = {**counts}, {**counts}
+        for row in self.store.usage_of_all():
+            key = (row["project"], row["status"])
+            jobs[key], gpus[key] = row["jobs"], row["gpus"]
+        return Load(jobs, gpus, self.store.outbox.waiting())
 
     async def problems(self) -> list[str]:
         """Return why the server is not ready: the database or the cluster does not answer."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvicorn
 
-from packager.base.errors import ToolError, UsageError
-from packager.service import config, projects, sealing, sign_in
+from packager.base.errors import ToolError, UsageError, reason
+from packager.service import config, projects, prometheus, sealing, sign_in
 from packager.service.callbacks import signature
 from packager.service.kube import Cluster
 from packager.service.page import app
@@ -23,12 +25,69 @@ from packager.service.store.store import Store
 from packager.service.tokens import EVERY, Caller
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from packager.service.config import ServerConfig
     from packager.service.oidc import Issuer
 
 _STOP_SECONDS = 10
+_MOST_SCRAPES = 32
+
+
+class _Beside(uvicorn.Server):
+    """A listener beside the server, with which it starts and ends: signals are the server's."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _listener(settings: ServerConfig) -> socket.socket | None:
+    """Listen where Prometheus reads figures without a token, if that is configured. Raises ToolError or UsageError."""
+    if settings.prometheus_listen is None:
+        return None
+    host, port = config.address(settings.prometheus_listen)
+    if port and port == config.address(settings.listen)[1]:
+        raise UsageError(f"prometheus_listen: expected another port than that of listen, found {port}")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        message = f"the server could not listen on {settings.prometheus_listen}: {reason(error)}"
+        raise ToolError(message, hint="is the address in use?") from None
+
+
+@asynccontextmanager
+async def _figures_served(
+    server: Server, listener: socket.socket | None, tell: Callable[[str], None]
+) -> AsyncIterator[None]:
+    """Answer Prometheus on a listener of its own for as long as the block runs."""
+    if listener is None:
+        yield
+        return
+    application = prometheus.app(server.figures, server.store.ping)
+    settings = uvicorn.Config(
+        application,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        limit_concurrency=_MOST_SCRAPES,
+        timeout_graceful_shutdown=_STOP_SECONDS,
+    )
+    beside = _Beside(settings)
+    task = asyncio.create_task(beside.serve(sockets=[listener]))
+    host, port = listener.getsockname()[:2]
+    tell(f"figures for Prometheus at http://{_shown(host)}:{port}{prometheus.PATH}, without a token")
+    try:
+        yield
+    finally:
+        beside.should_exit = True
+        await task
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def signing_secret(settings: ServerConfig) -> bytes | None:
@@ -83,6 +142,7 @@ def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None],
         ClusterError: No cluster is configured.
     """
     host, port = config.address(settings.listen)
+    listener = _listener(settings)
     secret, trust = signing_secret(settings), issuer(settings)
     page = client(settings, trust)
     store = open_store(settings)
@@ -113,10 +173,9 @@ def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None],
             issuer=trust,
             client=page,
         )
-        shown = f"[{host}]" if ":" in host else host
         namespaces = projects.namespaces(server.projects)
         places = f"the namespace{'s' if len(namespaces) > 1 else ''} {', '.join(namespaces)}"
-        tell(f"serving http://{shown}:{port}, jobs in {places}, database {store.shown}")
+        tell(f"serving http://{_shown(host)}:{port}, jobs in {places}, database {store.shown}")
         if not is_open and page is None and not store.tokens():
             tell("no token exists yet: `mlpack serve token NAME --role admin` creates one")
         runner = uvicorn.Server(
@@ -131,7 +190,8 @@ def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None],
                 timeout_graceful_shutdown=_STOP_SECONDS,
             )
         )
-        await runner.serve()
+        async with _figures_served(server, listener, tell):
+            await runner.serve()
         return runner.started
 
     try:

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
 
@@ -82,6 +83,12 @@ def test_a_faulty_configuration_is_told_by_a_check(mlpack: Callable[..., Outcome
     expected = "expected a host, an address or a network such as 10.1.0.0/16, found '*'"
     assert done.code == 2
     assert f"{config}:2:11: {expected}\n" in done.stderr
+    config.write_text("listen: 127.0.0.1:81\nprometheus_listen: '81'\n", encoding="utf-8")
+    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
+    assert f"{config}:2:20: invalid address '81': expected HOST:PORT" in done.stderr
+    config.write_text("listen: 127.0.0.1:81\nprometheus_listen: 0.0.0.0:81\n", encoding="utf-8")
+    done = mlpack("serve", "--config", config, "--database", tmp_path / "s.db")
+    assert (done.code, "expected another port than that of listen, found 81" in done.stderr) == (2, True)
     config.write_text(f"callbacks:\n  signing_secret_file: {tmp_path}/secret\n", encoding="utf-8")
     done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
     message = f"callbacks.signing_secret_file: {tmp_path}/secret cannot be read: no such file or directory"
@@ -99,16 +106,19 @@ def test_a_faulty_configuration_is_told_by_a_check(mlpack: Callable[..., Outcome
 
 
 def test_it_serves_until_it_is_stopped_though_the_cluster_is_away(tmp_path: Path) -> None:
-    with socket.socket() as free:
+    with socket.socket() as free, socket.socket() as other:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        other.bind(("127.0.0.1", 0))
+        port, figures = free.getsockname()[1], other.getsockname()[1]
     (tmp_path / "kubeconfig").write_text(KUBECONFIG, encoding="utf-8")
+    (tmp_path / "server.yaml").write_text(f"prometheus_listen: 127.0.0.1:{figures}\n", encoding="utf-8")
     argv = [
         sys.executable,
         "-m",
         "packager",
         "serve",
         "--insecure-no-auth",
+        "--config=server.yaml",
         f"--listen=127.0.0.1:{port}",
         "--database=s.db",
     ]
@@ -117,12 +127,22 @@ def test_it_serves_until_it_is_stopped_though_the_cluster_is_away(tmp_path: Path
         try:
             templates = _answer(f"http://127.0.0.1:{port}/v1/templates")
             assert templates["items"][0]["name"] == "countdown-task"
+            scraped = urllib.request.urlopen(f"http://127.0.0.1:{figures}/metrics", timeout=60).read().decode()
+            assert 'mlpack_http_requests_total{method="GET",route="/v1/templates",status="200"} 1.0\n' in scraped
+            assert "mlpack_leader 1.0\n" in scraped
+            for method, path, status in (("GET", "/v1/templates", 404), ("POST", "/metrics", 405)):
+                asked = urllib.request.Request(f"http://127.0.0.1:{figures}{path}", method=method)
+                with pytest.raises(urllib.error.HTTPError) as refused:
+                    urllib.request.urlopen(asked, timeout=60)  # noqa: S310 - of this machine
+                assert refused.value.code == status
+                refused.value.close()
         finally:
             server.terminate()
         assert server.stderr
         errors = server.stderr.read()
     assert server.returncode in (0, 143, -15)
     assert f"serving http://127.0.0.1:{port}, jobs in the namespace jobs, database s.db\n" in errors
+    assert f"figures for Prometheus at http://127.0.0.1:{figures}/metrics, without a token\n" in errors
     assert "created secret.key" in errors
     assert (tmp_path / "s.db").exists()
 
@@ -149,7 +169,8 @@ try:
     main()
 except SystemExit:
     pass
-print([name for name in ("litestar", "sqlalchemy", "lightkube", "packager.service") if name in sys.modules])
+names = ("litestar", "sqlalchemy", "lightkube", "prometheus_client", "packager.service")
+print([name for name in names if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

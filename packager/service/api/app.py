@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +95,7 @@ def make(server: Server, pages: Sequence[ControllerRouterHandler] = ()) -> Lites
         async with server.running():
             yield
 
-    return Litestar(
+    return _Measured(
         route_handlers=[
             *registry.HANDLERS,
             *jobs.HANDLERS,
@@ -122,6 +123,25 @@ def make(server: Server, pages: Sequence[ControllerRouterHandler] = ()) -> Lites
         ),
         logging_config=None,
     )
+
+
+class _Measured(Litestar):
+    """An application that counts its answers, also those to requests that have no route."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+            return
+        figures, begun = server_of(self.state).figures, time.perf_counter()
+
+        async def measured(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                seconds = time.perf_counter() - begun
+                figures.answered(scope["method"], scope.get("path_template"), message["status"], seconds)
+            await send(message)
+
+        with figures.request():
+            await super().__call__(scope, receive, measured)
 
 
 @get("/openapi.json", include_in_schema=False)

@@ -10,7 +10,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, JSONBody
 
 from packager.base.values import as_plain
-from packager.service import permissions, tokens
+from packager.service import permissions, prometheus, tokens
 from packager.service.api import answers
 from packager.service.api.access import AnyRequest, caller_of, server_of
 from packager.service.api.answers import (
@@ -81,6 +81,17 @@ async def readyz(state: State) -> Response[Health]:
     )
 
 
+@get(prometheus.PATH, media_type="text/plain")
+async def figures(request: AnyRequest, state: State) -> Response[str]:
+    """Return the figures of this replica for Prometheus; a viewer of all projects may read them."""
+    caller = await caller_of(request, "viewer")
+    if not caller.may("viewer"):
+        raise Failure("forbidden", "expected a viewer of all projects")
+    server = server_of(state)
+    text = await server.figures.text(server.store.ping)
+    return Response(text.decode(), headers={"Content-Type": prometheus.CONTENT_TYPE})
+
+
 HANDLERS = (
     list_tokens,
     add_token,
@@ -88,5 +99,6 @@ HANDLERS = (
     whoami,
     healthz,
     readyz,
+    figures,
 )
 """The routes."""

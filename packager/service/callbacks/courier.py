@@ -7,6 +7,7 @@ import json
 import secrets
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from packager import __version__
@@ -56,6 +57,7 @@ class Courier:
         log: Writes a line of the log.
         clock: Returns the time.
         part: Returns a random number from 0 to 1.
+        attempted: Is told what each attempt has come to, and its seconds.
     """
 
     def __init__(  # noqa: PLR0913 - what it connects
@@ -69,6 +71,7 @@ class Courier:
         log: Callable[[str], None],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         part: Callable[[], float] = _RANDOM.random,
+        attempted: Callable[[str, float], None] = lambda _outcome, _seconds: None,
     ) -> None:
         self._outbox = outbox
         self._sealer = sealer
@@ -78,6 +81,7 @@ class Courier:
         self._log = log
         self._clock = clock
         self._part = part
+        self._attempted = attempted
         self._wake = asyncio.Event()
         self._under_way: dict[tuple[str, int], str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -139,8 +143,10 @@ class Courier:
 
     async def _deliver(self, row: Row) -> None:
         try:
+            begun = monotonic()
             answer = await self._transport.post(row["url"], *self._request(row))
             fields = self._outcome(row, answer)
+            self._attempted(fields["state"], monotonic() - begun)
             await asyncio.to_thread(self._outbox.settle, row, fields)
             if fields["state"] != "delivered":
                 self._log(f"{row['release']}: callback {row['id']}: {fields['error']}; {fields['state']}")

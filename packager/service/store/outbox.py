@@ -145,6 +145,12 @@ class Outbox:
         with self._reading() as connection:
             return connection.execute(first).scalar()
 
+    def waiting(self) -> int:
+        """Return how many callbacks wait."""
+        statement = select(func.count()).select_from(deliveries).where(deliveries.c.state == "waiting")
+        with self._reading() as connection:
+            return int(connection.execute(statement).scalar_one())
+
     @staticmethod
     def _heads() -> Any:
         earlier = deliveries.alias()

@@ -384,6 +384,11 @@ class Store:
             .order_by(jobs.c.status, jobs.c.creator)
         )
 
+    def usage_of_all(self) -> list[Row]:
+        """Return how many `jobs` and `gpus` each `project` has now in each `status`."""
+        columns = (jobs.c.project, jobs.c.status, func.count().label("jobs"), func.sum(jobs.c.gpus).label("gpus"))
+        return self._rows(select(*columns).where(jobs.c.status.in_(ACTIVE)).group_by(jobs.c.project, jobs.c.status))
+
     def _add_event(self, connection: Connection, release: str, fields: Row) -> Row:
         last = connection.execute(
             select(events.c.sequence).where(events.c.release == release).order_by(events.c.sequence.desc()).limit(1)

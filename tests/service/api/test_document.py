@@ -139,6 +139,8 @@ STEPS: tuple[tuple[str, str, str | None, dict[str, Any], int], ...] = (
     ("GET", "/v1/whoami", "viewer", {}, 200),
     ("GET", "/v1/whoami", None, {}, 401),
     ("PATCH", "/v1/jobs", "admin", {}, 405),
+    ("GET", "/metrics", "viewer", {}, 200),
+    ("GET", "/metrics", None, {}, 401),
     ("GET", "/healthz", None, {}, 200),
     ("GET", "/readyz", None, {}, 200),
     ("GET", "/openapi.json", None, {}, 200),

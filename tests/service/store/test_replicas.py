@@ -69,6 +69,11 @@ def test_when_the_leader_is_killed_another_replica_goes_on_and_doubles_nothing(r
         stream = service.get(f"/v1/jobs/{releases[0]}/events", headers={"Accept": "text/event-stream"}).text
         assert [line for line in stream.splitlines() if line.startswith("event:")] == ["event: status"] * 3
         assert '"status":"succeeded"' in stream
+    told = [service.get("/metrics").text for service in (first, second)]
+    assert sorted("mlpack_leader 1.0\n" in text for text in told) == [False, True]
+    jobs = 'mlpack_jobs{project="default",status="pending"} 4.0\n'  # as the sum over both
+    assert [jobs in text for text in told] == ["mlpack_leader 1.0\n" in text for text in told]
+    assert all("mlpack_database_up 1.0\n" in text for text in told)
 
 
 def _answers(service: Service, release: str) -> bool:

@@ -1,0 +1,145 @@
+"""The figures for Prometheus, read through HTTP as Prometheus does."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from packager.service.store.databases import AwayError
+from packager.service.tokens import create
+from tests.service import bodies
+from tests.service.api.conftest import Service
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Figures = dict[str, dict[tuple[str, ...], float]]
+HOOK = {"endpoint": "https://hooks.example.com/cb", "type": "event", "headers": {"x-api-key": "123qweasd"}}
+
+
+@pytest.fixture
+def digits(tmp_path: Path) -> Iterator[Service]:
+    service = Service(tmp_path / "server.db")
+    with service.client:
+        answer = service.post("/v1/templates", {"name": "digits-task", "template": bodies.TEMPLATE})
+        assert answer.status_code == 201, answer.text
+        assert service.post("/v1/definitions", bodies.definition()).status_code == 201
+        yield service
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    service = Service(tmp_path / "server.db")
+    with service.client:
+        yield service
+
+
+def parsed(text: str) -> Figures:
+    """Return each series by its name and the values of its labels; of a histogram, without the buckets."""
+    figures: Figures = defaultdict(dict)
+    for family in text_string_to_metric_families(text):
+        assert family.documentation
+        for sample in family.samples:
+            if not sample.name.endswith("_bucket"):
+                assert tuple(sample.labels.values()) not in figures[sample.name]
+                figures[sample.name][tuple(sample.labels.values())] = sample.value
+    return figures
+
+
+def scraped(service: Service) -> Figures:
+    answer = service.get("/metrics", "viewer")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    return parsed(answer.text)
+
+
+def test_what_happens_to_jobs_is_counted(digits: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("packager.service.prometheus._FRESH_SECONDS", 0.0)
+    digits.until(lambda: scraped(digits)["mlpack_leader"] == {(): 1}, "that it leads")
+    begun = scraped(digits)
+    assert begun["mlpack_database_up"] == {(): 1}
+    assert begun["mlpack_jobs"] == {("default", status): 0 for status in ("queued", "pending", "running")}
+    assert begun["mlpack_rendering_duration_seconds_count"][()] == 2  # a template and an example were tried
+    assert digits.until(lambda: scraped(digits)["mlpack_watches"].get(("Pod",)) == 1, "a watch on pods")
+
+    digits.endpoints.code = 500
+    answer = digits.post("/v1/jobs", bodies.filled(endpoints=[{"endpoint": "s3://b/", "type": "dataset"}, HOOK]))
+    assert answer.status_code == 201, answer.text
+    release = answer.json()["release"]
+    assert "mlpack_jobs_ended_total" not in scraped(digits)
+    digits.until(lambda: scraped(digits)["mlpack_callback_attempts_total"]["waiting",] == 1, "an attempt")
+    figures = scraped(digits)
+    assert figures["mlpack_jobs"]["default", "pending"] == 1
+    assert figures["mlpack_job_gpus"]["default", "pending"] == 1
+    assert figures["mlpack_callbacks_waiting"] == {(): 1}
+    assert figures["mlpack_http_requests_total"]["POST", "/v1/jobs", "201"] == 1
+
+    digits.endpoints.code = 200
+    digits.until(lambda: ("Job", release) in digits.cluster.objects, "the Job")
+    digits.cluster.pod(release, "Succeeded", exit_code=0)
+    digits.cluster.end(release, "Complete")
+    digits.until(lambda: scraped(digits)["mlpack_jobs_ended_total"].get(("default", "succeeded")) == 1, "its end")
+    waiting = digits.get(f"/v1/jobs/{release}/callbacks").json()["items"][0]["id"]
+    assert digits.post(f"/v1/jobs/{release}/callbacks/{waiting}/redeliver").status_code == 202
+    digits.until(lambda: scraped(digits)["mlpack_callback_attempts_total"]["delivered",] >= 2, "both callbacks")
+    digits.until(lambda: scraped(digits)["mlpack_callbacks_waiting"] == {(): 0}, "none to wait")
+    figures = scraped(digits)
+    assert figures["mlpack_jobs"]["default", "pending"] == 0
+    assert figures["mlpack_callback_duration_seconds_count"][()] >= 3
+    assert figures["mlpack_loop_delay_seconds_count"][()] >= 2
+    text = digits.get("/metrics").text
+    assert release not in text
+    assert "123qweasd" not in text
+
+
+def test_no_request_makes_a_label_of_its_own(service: Service) -> None:
+    def routes() -> set[tuple[str, ...]]:
+        return set(scraped(service)["mlpack_http_requests_total"])
+
+    for path in ("/v1/jobs/x", "/v1/nothing"):
+        service.get(path)
+    service.client.request("BREW", "/v1/jobs")
+    before = routes()
+    assert {("GET", "/v1/jobs/{release}", "404"), ("GET", "none", "404"), ("other", "none", "405")} <= before
+    for number in range(20):
+        assert service.get(f"/v1/jobs/x{number}").status_code == 404
+        assert service.get(f"/{number}%0A%22").status_code == 404
+        assert service.client.request(f"BREW{number}", f"/v1/jobs/{number}").status_code == 405
+    assert routes() == before | {("GET", "/metrics", "200")}
+
+
+def test_who_may_read_them(service: Service) -> None:
+    assert service.get("/metrics", None).status_code == 401
+    assert service.post("/metrics").status_code == 405
+    token = create(service.server.store, "ada", "admin", None, "default")[1]
+    answer = service.get("/metrics", None, headers={"Authorization": f"Bearer {token}"})
+    assert (answer.status_code, answer.json()["detail"]) == (403, "expected a viewer of all projects")
+
+
+def test_they_are_told_though_the_database_is_away(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("packager.service.prometheus._FRESH_SECONDS", 0.0)
+    service.until(lambda: "mlpack_jobs" in scraped(service), "the figures of the leader")
+
+    def fail() -> None:
+        raise AwayError("the database does not answer")
+
+    monkeypatch.setattr(service.server.store, "usage_of_all", fail)
+    figures = scraped(service)
+    assert figures["mlpack_database_up"] == {(): 0}
+    assert "mlpack_jobs" not in figures
+    assert "process_resident_memory_bytes" in figures
+
+
+def test_the_documentation_lists_them_all(digits: Service) -> None:
+    digits.get("/v1/jobs")
+    digits.server.figures.ended("default", "failed")
+    digits.server.figures.watch_failed("Pod")
+    digits.until(lambda: "mlpack_watches" in scraped(digits), "a watch")
+    text = Path(__file__).parents[2].joinpath("docs/service.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"`(mlpack_[a-z_]+)", text))
+    told = re.findall(r"^# TYPE (mlpack_\w+)", digits.get("/metrics").text, re.MULTILINE)
+    assert documented == set(told)
