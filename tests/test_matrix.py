@@ -126,6 +126,16 @@ def documents(rendered: str) -> list[str]:
     return rendered.removesuffix("\n").split("\n---\n")
 
 
+def test_versions_that_render_with_the_same_kustomize() -> None:
+    """So that one of them is enough for what takes long: the many combinations of options."""
+    versions = {}
+    for version in kubectls.VERSIONS[2:]:  # before 1.24, kubectl did not tell
+        argv = [str(kubectls.kubectl(version)), "version", "--client", "-o", "json"]
+        versions[version] = json.loads(subprocess.check_output(argv, stderr=subprocess.DEVNULL))["kustomizeVersion"]
+    for version, earlier in kubectls.SAME_KUSTOMIZE.items():
+        assert versions[version] == versions[earlier]
+
+
 def test_every_overlay(packages: Path, tmp_path: Path) -> None:
     """One kustomization over all of them, which renders what they do one by one: a start of each kubectl, not many."""
     folders = below(tmp_path, packages)
@@ -151,7 +161,7 @@ def test_an_overlay_of_ones_own_over_all(packages: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("names", BATCHES, ids=lambda names: f"{names[0]}...{names[-1]}")
 def test_the_options_of_a_site(tmp_path: Path, names: list[str]) -> None:
-    """Each option, every two that go together, and all that do, in every overlay of a package."""
+    """Each option, every two that go together, and all that do, in every overlay of a package, by every kustomize."""
     model = catalog.find("hello-mpi", [catalog.bundled()])
     for name in names:
         options, values = (ALL[name], EXAMPLES | DOTTED) if name in ALL else (SITES[name], EXAMPLES)
@@ -173,7 +183,7 @@ def assert_options_are_rendered(folder: Path, names: list[str]) -> None:
     """Render the packages beside `folder` together, by a kustomization in `folder`."""
     overlays = [(name, overlay) for name in names for overlay in kinds.OVERLAYS]
     write(folder, *(f"../{name}/{FOLDER}/{overlay}" for name, overlay in overlays), prefix="alice-")
-    rendered = assert_alike(folder)
+    rendered = assert_alike(folder, kubectls.KUSTOMIZES)
     for name, overlay in overlays:
         named = [document for document in documents(rendered) if f"\n  name: alice-{name}-{overlay}\n" in document]
         (workload,) = [document for document in named if "containers:" in document]
