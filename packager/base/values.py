@@ -23,6 +23,10 @@ Meta = msgspec.Meta
 """The metadata of a field: its form, its limits and its description."""
 
 field = msgspec.field
+
+UNSET = msgspec.UNSET
+UnsetType = msgspec.UnsetType
+"""What a field has that is left out of JSON."""
 replace = msgspec.structs.replace
 
 

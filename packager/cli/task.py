@@ -400,14 +400,22 @@ def _show_registered(to: RestServer, kind: str, name: str | None, revision: int 
         _emit(answer, [str(item.get("name")) for item in items], output or Printed.yaml)
     elif items:
         over = kind == "definitions"
-        rows = [("NAME", "REVISION", *(("TEMPLATE",) if over else ()), "DESCRIPTION")]
+        rows = [("NAME", "REVISION", *(("MADE FROM",) if over else ()), "DESCRIPTION")]
         for item in items:
             description = str(item.get("description") or "-").split("\n")[0]
-            template = (str(item.get("task_template_name")),) if over else ()
-            rows.append((str(item.get("name")), str(item.get("revision")), *template, description))
+            made_from = (_made_from(item),) if over else ()
+            rows.append((str(item.get("name")), str(item.get("revision")), *made_from, description))
         emit_table(rows, gap="  ")
     else:
         say(f"no {kind}")
+
+
+def _made_from(definition: dict[str, Any]) -> str:
+    """Return the template or the package of a definition."""
+    origin = definition.get("origin")
+    if isinstance(origin, dict):
+        return f"package {origin.get('name')}, {origin.get('overlay')}"
+    return str(definition.get("task_template_name"))
 
 
 def _created(job: TaskJob, output: Printed | None) -> None:

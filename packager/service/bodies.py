@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from packager.base.names import LABEL_VALUE
 from packager.base.values import Fields, Meta
 from packager.service.config import ProjectName
+from packager.service.packages.content import PackageBody
 
 Name = Annotated[str, Meta(min_length=1, max_length=54, pattern=rf"^{LABEL_VALUE}$")]
 """A template's or a definition's name: it becomes a label's value, and `append_uuid` adds nine characters."""
@@ -25,12 +26,13 @@ class TemplateBody(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class DefinitionBody(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A task definition to register; three of its fields are YAML in a text."""
+    """A task definition to register, over a template or a package; three of its fields are YAML in a text."""
 
     name: Name
-    task_template_name: Name
-    user_values_description: Yaml
-    user_values_example: Yaml
+    task_template_name: Name | None = None
+    package: PackageBody | None = None
+    user_values_description: Yaml | None = None
+    user_values_example: Yaml | None = None
     system_values: Yaml = ""
     creator: Annotated[str, Meta(max_length=63)] = ""
     description: Prose = ""

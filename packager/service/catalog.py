@@ -2,35 +2,75 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from packager.base.values import as_plain, convert, replace
+from packager.base.values import Value, as_plain, convert, replace
 from packager.service import bundled, definitions
 from packager.service.bodies import DefinitionBody, TemplateBody
 from packager.service.complaints import Complaint, of_problem
 from packager.service.failures import Failure
+from packager.service.packages.content import PackageObjects, PackageOrigin
+from packager.service.packages.reading import RefusedPackageError
 from packager.service.projects import least_strict
-from packager.service.store.store import ExistsError, InUseError, MismatchError, as_json
+from packager.service.store.store import PACKAGE, ExistsError, InUseError, MismatchError, as_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from packager.service.definitions import Definition
+    from packager.service.packages.content import PackageBody
+    from packager.service.packages.reading import PackageReader
     from packager.service.policy import Accepted, Site
     from packager.service.projects import Project
     from packager.service.rendering import Renderer
     from packager.service.store.store import Row, Store
 
 
+class ObjectSource(Value, frozen=True):
+    """What the objects of a definition's jobs are made from: a revision of a template, or a package.
+
+    Attributes:
+        name: By which the database knows it.
+        revision: Which revision of it.
+        content: The text of the template, or the objects of the package.
+    """
+
+    name: str
+    revision: int
+    content: str | PackageObjects
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A definition that can be registered.
+
+    Attributes:
+        source: The name of its template, or that of what its package renders to.
+        body: What is stored of it.
+        content: What is stored of its package; None for a template.
+        trial: What its example makes.
+    """
+
+    source: str
+    body: str
+    content: str | None
+    trial: Accepted
+
+
 class Catalog:
     """The templates and definitions of a server."""
 
-    def __init__(self, store: Store, renderer: Renderer, site: Site, projects: Mapping[str, Project]) -> None:
+    def __init__(
+        self, store: Store, renderer: Renderer, site: Site, projects: Mapping[str, Project], packages: PackageReader
+    ) -> None:
         self.store = store
         self.renderer = renderer
+        self._packages = packages
         self._site = site
         self._projects = projects
 
@@ -114,16 +154,16 @@ class Catalog:
     def add_definition(self, body: DefinitionBody, author: str) -> tuple[Row, Accepted]:
         """Register a definition under its final name; return it, and what its example makes. Raises Failure."""
         body = _with_author(convert({**as_plain(body), "name": definitions.final_name(body)}, _Named), author)
-        trial = self._check_definition(body)
+        checked = self._check_definition(body)
         try:
-            row = self.store.add_definition(body.name, body.task_template_name, as_json(as_plain(body)), author)
+            row = self.store.add_definition(body.name, checked.source, checked.body, author, checked.content)
         except ExistsError as error:
             raise Failure("exists", f"the definition {error}") from None
-        return row, trial
+        return row, checked.trial
 
     def try_definition(self, body: DefinitionBody, author: str) -> Accepted:
         """Return what a definition's example makes, without registering it. Raises Failure."""
-        return self._check_definition(_with_author(body, author))
+        return self._check_definition(_with_author(body, author)).trial
 
     def change_definition(
         self, name: str, body: DefinitionBody, author: str, expected: int | None
@@ -131,41 +171,85 @@ class Catalog:
         """Register the next revision of a definition. Raises Failure."""
         _check_name(name, body.name)
         body = _with_author(body, author)
-        trial = self._check_definition(body)
-        fields = {"name": name, "template": body.task_template_name, "body": as_json(as_plain(body)), "author": author}
+        checked = self._check_definition(body)
+        fields = {"name": name, "template": checked.source, "body": checked.body, "author": author}
         try:
-            row = self.store.change_definition(fields, expected)
+            row = self.store.change_definition(fields, checked.content, expected)
         except MismatchError as error:
             raise Failure("revision-mismatch", str(error)) from None
         if row is None:
             raise Failure("not-found", f"definition {name!r} not found")
-        return row, trial
+        return row, checked.trial
 
     def remove_definition(self, name: str) -> None:
         """Remove a definition. Raises Failure."""
         if not self.store.remove_definition(name):
             raise Failure("not-found", f"definition {name!r} not found")
 
-    def _check_definition(self, body: DefinitionBody) -> Accepted:
+    def _check_definition(self, body: DefinitionBody) -> _Checked:
+        if body.package:
+            return self._check_package(body, body.package)
         definition, complaints = definitions.read(body)
-        template = self.store.template(body.task_template_name)
-        if template is None:
+        template = self.store.template(body.task_template_name) if body.task_template_name is not None else None
+        if template is None and body.task_template_name is not None:
             message = f"template {body.task_template_name!r} not found"
             complaints.append(Complaint("/task_template_name", message))
         if definition is None or template is None:
-            raise Failure("invalid-definition", f"{len(complaints)} problems in the definition", complaints)
-        trial, complaints = definitions.trial(
-            definition, template_text(template), self.renderer, self.site(body.project)
-        )
+            raise _invalid(complaints)
+        trial = self._tried(definition, template_text(template))
+        return _Checked(template["name"], as_json(as_plain(body)), None, trial)
+
+    def _check_package(self, body: DefinitionBody, named: PackageBody) -> _Checked:
+        """Read the package of a definition. Raises Failure."""
+        _, complaints = definitions.read(body)
+        try:
+            package = self._packages.read(named)
+        except RefusedPackageError as error:
+            raise _invalid([*complaints, *error.complaints]) from None
+        definition, complaints = definitions.read(body, package.origin)
+        if definition is None:
+            raise _invalid(complaints)
+        trial = self._tried(definition, package.objects)
+        content = as_json(as_plain(package.objects))
+        stored = as_json({**as_plain(body), "origin": as_plain(package.origin)})
+        return _Checked(package_name(package.origin, content), stored, content, trial)
+
+    def _tried(self, definition: Definition, source: str | PackageObjects) -> Accepted:
+        trial, complaints = definitions.trial(definition, source, self.renderer, self.site(definition.body.project))
         if complaints:
             raise Failure("invalid-definition", "the example cannot be turned into objects", complaints)
         return trial
+
+    def source(self, row: Row, revision: int | None = None) -> ObjectSource:
+        """Return what the objects of a definition's jobs are made from: now, or in a revision. Raises Failure."""
+        package = self.store.package(row["template"])
+        if package is not None:
+            return ObjectSource(package["name"], package["revision"], _objects(package["body"]))
+        template = self.template(row["template"], revision)
+        return ObjectSource(template["name"], template["revision"], template_text(template))
+
+
+def _invalid(complaints: Sequence[Complaint]) -> Failure:
+    plural = "s" if len(complaints) > 1 else ""
+    return Failure("invalid-definition", f"{len(complaints)} problem{plural} in the definition", complaints)
+
+
+def package_name(origin: PackageOrigin, content: str) -> str:
+    """Return by what the database knows what a package renders to: the same for the same content only."""
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    return f"{PACKAGE}{origin.name}:{origin.overlay}:{origin.digest}:{digest}"
 
 
 class _Named(DefinitionBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A definition under its final name, which is longer than one that is registered may be."""
 
     name: str
+
+
+class _Stored(_Named, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A definition as it is stored: with what was read of its package."""
+
+    origin: PackageOrigin | None = None
 
 
 def _with_author(body: DefinitionBody, author: str) -> DefinitionBody:
@@ -190,6 +274,12 @@ def read_definition(row: Row) -> Definition:
 
 @lru_cache(maxsize=256)
 def _read(body: str) -> Definition:
-    definition, complaints = definitions.read(convert(json.loads(body), _Named))
+    stored = convert(json.loads(body), _Stored)
+    definition, complaints = definitions.read(stored, stored.origin)
     assert definition is not None, complaints
     return definition
+
+
+@lru_cache(maxsize=32)
+def _objects(body: str) -> PackageObjects:
+    return convert(json.loads(body), PackageObjects)

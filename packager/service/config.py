@@ -86,6 +86,12 @@ class OidcConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     scopes: tuple[Annotated[str, Meta(pattern=r"^[!#-\[\]-~]+$")], ...] = ("openid", "profile")
 
 
+class PackagesConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where packages of definitions may come from, beside those that are bundled."""
+
+    folder: str | None = None
+
+
 class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The configuration of a server."""
 
@@ -103,6 +109,7 @@ class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     callbacks: CallbacksConfig = CallbacksConfig()
     retention: RetentionConfig = RetentionConfig()
     oidc: OidcConfig | None = None
+    packages: PackagesConfig = PackagesConfig()
 
     @property
     def public_url(self) -> str:

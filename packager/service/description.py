@@ -28,6 +28,9 @@ _TYPES = ("string", "integer", "number", "boolean", "quantity", "uri")
 _LEAF = re.compile(rf"\((Required|Optional)(?:: *({'|'.join(_TYPES)}))?\) *(.*)", re.DOTALL)
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s\x00-\x1f\x7f]+")
 
+SECRET = "secret"  # noqa: S105 - a type
+"""The type of a value that no answer, log or manifest shows: of packages only."""
+
 EVENTS = ("pending", "running", "succeeded", "failed", "deleted")
 """The statuses that an endpoint of type `event` can ask for."""
 
@@ -291,7 +294,9 @@ class _FilledChecker:
                 self.add((*here, index), f"expected one of {', '.join(EVENTS)}, each once, found {show(word)}", hint)
 
     def _scalar(self, here: Location, described: Leaf, value: Any) -> None:
-        if isinstance(value, dict | list) or (described.type and not _ACCEPTS[described.type](value)):
+        if described.type == SECRET and not isinstance(value, str):
+            self.add(here, "expected text")  # what was found is not shown
+        elif isinstance(value, dict | list) or (described.type and not _ACCEPTS[described.type](value)):
             self.add(here, f"expected {_NOUNS[described.type]}, found {show(value)}")
 
 
@@ -309,6 +314,7 @@ _NOUNS: Mapping[str | None, str] = {
     "boolean": "true or false",
     "quantity": "a quantity such as 500m or 4Gi",
     "uri": "an address such as s3://bucket/folder",
+    SECRET: "text",
 }
 
 
@@ -327,6 +333,7 @@ _ACCEPTS: Mapping[str, Callable[[Any], bool]] = {
     "boolean": lambda value: isinstance(value, bool),
     "quantity": _is_quantity,
     "uri": lambda value: isinstance(value, str) and _URI.fullmatch(value) is not None,
+    SECRET: lambda value: isinstance(value, str),
 }
 
 
@@ -358,6 +365,7 @@ _SCHEMAS: Mapping[str | None, dict[str, Any]] = {
     "boolean": {"type": "boolean"},
     "quantity": {"type": ["string", "number"]},
     "uri": {"type": "string", "format": "uri"},
+    SECRET: {"type": "string", "format": "password", "writeOnly": True},
 }
 
 

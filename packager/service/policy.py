@@ -13,7 +13,18 @@ from packager.base.values import Value
 from packager.cluster.doctor import demand
 from packager.kubernetes.manifest import Manifest, at, dotted, listing, mapping
 from packager.kubernetes.podsecurity import Level
-from packager.verify import containers, kinds, names, objects, podspec, references, rights, schema, security
+from packager.verify import (
+    containers,
+    environment,
+    kinds,
+    names,
+    objects,
+    podspec,
+    references,
+    rights,
+    schema,
+    security,
+)
 from packager.verify.origins import Position
 from packager.verify.overlay import RenderedOverlay
 from packager.workloads import structures
@@ -37,6 +48,9 @@ SERVER = "mlpack.dev/server"
 APPLICATION = "mlpack.dev/application"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 """The labels that are added to each object."""
+
+OWN_SECRETS = ("endpoints", "package-secrets")
+"""What follows the release in the names of the Secrets that the service creates."""
 
 MANAGER = "mlpack"
 
@@ -67,10 +81,12 @@ class Accepted(Value, frozen=True):
     Attributes:
         objects: What is to be applied, the workload last.
         problems: Why nothing is.
+        remarks: What is no problem, and may not be what the author of a definition expects.
     """
 
     objects: tuple[dict[str, Any], ...] = ()
     problems: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def workload(self) -> dict[str, Any]:
@@ -78,7 +94,9 @@ class Accepted(Value, frozen=True):
         return self.objects[-1]
 
 
-def accept(rendered: Sequence[dict[str, Any]], release: str, application: str, site: Site) -> Accepted:
+def accept(
+    rendered: Sequence[dict[str, Any]], release: str, application: str, site: Site, *, is_package: bool = False
+) -> Accepted:
     """Return the objects of a job as they are applied, or everything that the policy refuses.
 
     Args:
@@ -86,6 +104,7 @@ def accept(rendered: Sequence[dict[str, Any]], release: str, application: str, s
         release: The job's name.
         application: What the job belongs to.
         site: What the administrator has decided.
+        is_package: Whether they come from a package, of whose variables mlpack knows more.
     """
     problems = [message for item in rendered for message in _refused(item, release)]
     problems += _workloads(rendered)
@@ -97,18 +116,18 @@ def accept(rendered: Sequence[dict[str, Any]], release: str, application: str, s
         _add_security(item, site.level)
         _add_labels(item, release, application, site)
     copies.sort(key=_is_workload)
-    problems = list(_verified(copies, release, site.level))
+    problems = list(_verified(copies, release, site.level, is_package=is_package))
     return Accepted(problems=tuple(dict.fromkeys(problems))) if problems else Accepted(tuple(copies))
 
 
-def secret(release: str, content: str, application: str, site: Site) -> dict[str, Any]:
-    """Return the Secret with the headers of a job's endpoints of data."""
+def secret(release: str, role: str, content: Mapping[str, str], application: str, site: Site) -> dict[str, Any]:
+    """Return a Secret of a job: `endpoints` with the headers of endpoints of data, or `package-secrets`."""
     item = {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": f"{release}-endpoints"},
+        "metadata": {"name": f"{release}-{role}"},
         "type": "Opaque",
-        "stringData": {"dataset.json": content},
+        "stringData": dict(content),
     }
     _add_labels(item, release, application, site)
     return item
@@ -143,7 +162,7 @@ def _refused(item: dict[str, Any], release: str) -> Iterator[str]:
     name = item["metadata"].get("name")
     if name != release and not str(name).startswith(f"{release}-"):
         yield f"{manifest}: metadata.name: expected the release {release!r}, or a name that begins with '{release}-'"
-    if name == f"{release}-endpoints" and manifest.kind == "Secret":
+    if name in (f"{release}-{role}" for role in OWN_SECRETS) and manifest.kind == "Secret":
         yield f"{manifest}: the service creates the Secret of this name"
     yield from _refused_fields(manifest)
 
@@ -242,7 +261,7 @@ class _Sources:
     start = Position("template", 0, 0)
 
 
-def _verified(items: Sequence[dict[str, Any]], release: str, level: Level) -> Iterator[str]:
+def _verified(items: Sequence[dict[str, Any]], release: str, level: Level, *, is_package: bool) -> Iterator[str]:
     sources: Any = _Sources()
     overlay = RenderedOverlay("template", tuple(map(Manifest, items)), sources)
     for manifest in overlay.manifests:
@@ -251,6 +270,7 @@ def _verified(items: Sequence[dict[str, Any]], release: str, level: Level) -> It
     every_kind = frozenset(manifest.kind for manifest in overlay.manifests)
     for problem in (
         *objects.check(overlay, every_kind),
+        *(environment.check(overlay) if is_package else ()),
         *names.check(overlay),
         *references.check(overlay),
         *containers.check(overlay),
@@ -269,7 +289,7 @@ _OTHERS = "which no build does"
 def _secrets(overlay: RenderedOverlay, release: str) -> Iterator[Problem]:
     """Yield a finding for each Secret that is not the job's own."""
     for problem in rights.check(overlay, frozenset({"ServiceAccount"})):
-        own = (f"{release}-endpoints", *overlay.names("Secret"))
+        own = (*(f"{release}-{role}" for role in OWN_SECRETS), *overlay.names("Secret"))
         if not problem.message.endswith(
             tuple(f"reads the Secret {name!r} of the namespace, {_OTHERS}" for name in own)
         ):

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from packager.kubernetes.manifest import mapping
 from packager.service import values
+from packager.service.packages.content import ENV
+from packager.service.packages.env import as_text
+from packager.service.packages.filling import SECRETS
 from packager.service.store.store import as_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from packager.kubernetes.objects import Object
     from packager.service.sealing import Sealer
@@ -29,10 +33,23 @@ def headers(filled: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def secrets(filled: Mapping[str, Any], secret_keys: Collection[str]) -> dict[str, Any]:
+    """Return what of filled values is stored encrypted: the headers, and the secrets of a package.
+
+    Args:
+        filled: What the user has filled in.
+        secret_keys: The keys below `env` whose values are secrets.
+    """
+    env = mapping(filled.get(ENV))
+    own = {key: env[key] for key in secret_keys if env.get(key) is not None}
+    return {**headers(filled), **({ENV: own} if own else {})}
+
+
 def filled_values(row: Row, sealer: Sealer) -> dict[str, Any]:
-    """Return the filled values of a job, with the headers. Raises ToolError if the key is another one."""
+    """Return the filled values of a job, with the headers and secrets. Raises ToolError if the key is another one."""
     sealed = sealer.open(row["secrets"], row["release"])
-    return values.replaced_headers(json.loads(row["filled"]), lambda index, _: sealed[str(index)])
+    filled = values.replaced_headers(json.loads(row["filled"]), lambda index, _: sealed[str(index)])
+    return {**filled, ENV: {**filled[ENV], **sealed[ENV]}} if ENV in sealed else filled
 
 
 def endpoint_secret(filled: Mapping[str, Any]) -> str | None:
@@ -47,14 +64,21 @@ def objects(row: Row, sealer: Sealer) -> list[Object]:
     for item in items:
         if item["kind"] == "Secret" and item["metadata"]["name"] == f"{row['release']}-endpoints":
             item["stringData"] = {ENDPOINTS: endpoint_secret(filled_values(row, sealer))}
+        if item["kind"] == "Secret" and item["metadata"]["name"] == f"{row['release']}-{SECRETS}":
+            item["stringData"] = secret_texts(sealer.open(row["secrets"], row["release"]).get(ENV, {}))
     return items
 
 
+def secret_texts(own: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the Secret `<release>-package-secrets` holds: each secret that was filled in, as text."""
+    return {key: as_text(value) for key, value in own.items()}
+
+
 def stored(items: Sequence[Object], release: str) -> list[Object]:
-    """Return objects as the database holds them: without the headers of endpoints."""
-    own = f"{release}-endpoints"
+    """Return objects as the database holds them: without the headers of endpoints, and without secrets."""
+    own = (f"{release}-endpoints", f"{release}-{SECRETS}")
     return [
-        {**item, "stringData": {}} if item["kind"] == "Secret" and item["metadata"]["name"] == own else item
+        {**item, "stringData": {}} if item["kind"] == "Secret" and item["metadata"]["name"] in own else item
         for item in items
     ]
 

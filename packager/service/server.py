@@ -6,6 +6,7 @@ import asyncio
 import json
 import traceback
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, ToolError
@@ -16,6 +17,8 @@ from packager.service.callbacks.transport import Transport
 from packager.service.catalog import Catalog
 from packager.service.follower import Follower
 from packager.service.keeper import Keeper
+from packager.service.packages.reading import PackageReader
+from packager.service.packages.sources import PackageSources
 from packager.service.policy import Site
 from packager.service.prometheus import Figures, Load
 from packager.service.pulse import Pulse
@@ -84,7 +87,7 @@ class Server:
         site = Site(settings.name, settings.pod_security, settings.storage_classes, settings.node_selectors)
         self.figures = Figures()
         self._renderer = Renderer(self.figures.rendered)
-        self.catalog = Catalog(store, self._renderer, site, self.projects)
+        self.catalog = Catalog(store, self._renderer, site, self.projects, _package_reader(settings))
         self.recorder = Recorder(cluster, store, settings.name, self.log)
         self._keeper = Keeper(cluster, store.logs, settings.name, self._look_at, self.log, self.recorder.record)
         self.follower = Follower(
@@ -207,6 +210,11 @@ class Server:
     def log_bug(self, error: BaseException) -> None:
         """Write an unexpected error to the log, with where it was raised."""
         self.log("".join(traceback.format_exception(error)))
+
+
+def _package_reader(settings: ServerConfig) -> PackageReader:
+    folder = settings.packages.folder
+    return PackageReader(PackageSources(Path(folder).expanduser() if folder else None))
 
 
 def open_store(settings: ServerConfig) -> Store:

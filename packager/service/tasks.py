@@ -10,10 +10,12 @@ from packager.base.values import Value
 from packager.kubernetes.manifest import mapping
 from packager.service import definitions, permissions, policy, queues, records, values
 from packager.service.callbacks import endpoints
-from packager.service.catalog import read_definition, template_text
+from packager.service.catalog import read_definition
 from packager.service.complaints import Complaint
 from packager.service.failures import Failure
 from packager.service.kube import RefusedError
+from packager.service.packages.content import ENV
+from packager.service.packages.filling import SECRETS
 from packager.service.store.store import FINAL, QueueFullError, as_json
 
 if TYPE_CHECKING:
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
     from packager.service.callbacks.addresses import Allowed
     from packager.service.catalog import Catalog
+    from packager.service.definitions import Definition
     from packager.service.follower import Follower
     from packager.service.kube import Cluster
+    from packager.service.policy import Accepted
     from packager.service.projects import Project
     from packager.service.sealing import Sealer
     from packager.service.store.store import Row
@@ -121,35 +125,36 @@ class Tasks:
             complaints.append(Complaint("/creator", f"expected {caller.name!r}: only developers act for others"))
         if complaints:
             raise Failure("invalid-values", f"{len(complaints)} problems in the filled values", complaints)
-        template = self._catalog.template(row["template"], revisions[1] if revisions else None)
+        source = self._catalog.source(row, revisions[1] if revisions else None)
         application = str(filled.get("name") or definition.body.application or "")
-        release = values.release_name(name, application)
+        release = values.release_name(name, application, definition.longest_release)
         request = definitions.Request(filled, creator, release)
         accepted, complaints = definitions.objects(
-            definition, template_text(template), request, self._catalog.renderer, self._catalog.site(project.name)
+            definition, source.content, request, self._catalog.renderer, self._catalog.site(project.name)
         )
         if complaints:
-            raise Failure("policy", "the template and the values make objects that are refused", complaints)
+            what = "package" if definition.origin else "template"
+            raise Failure("policy", f"the {what} and the values make objects that are refused", complaints)
         gpus = policy.gpus(accepted.objects)
         if project.own_limits.gpus is not None and gpus > project.own_limits.gpus:
             detail = f"the job takes {gpus} GPUs: max_gpus of the project {project.name!r} is {project.own_limits.gpus}"
             raise Failure("policy", detail, [Complaint("", detail)])
         if project.queue:
             queues.put(accepted.workload, project.queue)
-        objects = self._with_secret(accepted.objects, release, filled, application)
+        objects = self._with_secrets(accepted.objects, release, definition, filled)
         job = {
             "release": release,
             "definition": name,
             "definition_revision": row["revision"],
-            "template": template["name"],
-            "template_revision": template["revision"],
+            "template": source.name,
+            "template_revision": source.revision,
             "application": application,
             "creator": creator,
             "project": project.name,
             "namespace": project.namespace,
             "kind": accepted.workload["kind"],
-            "filled": as_json(values.masked(filled)),
-            "secrets": self._sealer.seal(records.headers(filled), release),
+            "filled": as_json(values.masked(filled, definition.secret_keys)),
+            "secrets": self._sealer.seal(records.secrets(filled, definition.secret_keys), release),
             "manifests": as_json(records.stored(objects, release)),
             "gpus": gpus,
         }
@@ -157,21 +162,29 @@ class Tasks:
             job |= {"status": "queued", "reason": "Queued", "message": f"waits for the queue {project.queue!r}"}
         return Prepared(job, tuple(objects))
 
-    def _with_secret(
-        self, objects: Sequence[Object], release: str, filled: Mapping[str, Any], application: str
+    def _with_secrets(
+        self, objects: Sequence[Object], release: str, definition: Definition, filled: Mapping[str, Any]
     ) -> list[Object]:
-        content = records.endpoint_secret(filled)
-        if content is None:
-            return list(objects)
-        label = mapping(objects[-1]["metadata"]["labels"]).get(policy.APPLICATION) or application
-        return [policy.secret(release, content, label, self._catalog.site(None)), *objects]
+        """Return objects with the Secrets before them that the service creates."""
+        contents: dict[str, dict[str, str]] = {}
+        endpoint_headers = records.endpoint_secret(filled)
+        if endpoint_headers is not None and not definition.origin:
+            contents["endpoints"] = {records.ENDPOINTS: endpoint_headers}
+        if own := records.secrets(filled, definition.secret_keys).get(ENV):
+            contents[SECRETS] = records.secret_texts(own)
+        label = str(mapping(objects[-1]["metadata"]["labels"]).get(policy.APPLICATION) or "")
+        site = self._catalog.site(None)
+        return [*(policy.secret(release, role, texts, label, site) for role, texts in contents.items()), *objects]
 
-    async def warnings(self, objects: Sequence[Object]) -> list[str]:
-        """Return what this cluster lacks for objects; why that is not known, if it does not answer."""
+    async def warnings(self, trial: Accepted) -> list[str]:
+        """Return what is to be known of a definition's objects: remarks, and what this cluster lacks for them.
+
+        If the cluster does not answer, this says so.
+        """
         try:
-            return await self._lacks(objects)
+            return [*trial.remarks, *await self._lacks(trial.objects)]
         except ClusterError as error:
-            return [f"not checked against the cluster: {error}"]
+            return [*trial.remarks, f"not checked against the cluster: {error}"]
 
     async def _lacks(self, objects: Sequence[Object]) -> list[str]:
         """Return which storage classes and nodes that the objects need this cluster does not have."""

@@ -14,7 +14,7 @@ from packager.base.values import Value
 from packager.kubernetes.manifest import listing, mapping
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
 RESERVED = {
     "global": "is made by the service",
@@ -29,15 +29,16 @@ ALWAYS_SYSTEM = "image"
 MASK = "***"
 """What is shown in place of a secret."""
 
-_LONGEST = 43  # and `-` and six digits make 50
+LONGEST_RELEASE = 50
+"""How long the name of a job may be: what a controller appends to it has room in the names of pods."""
 
 
-def release_name(definition: str, application: str) -> str:
-    """Return a new name for a job: a DNS label of at most 50 characters that begins with a letter."""
+def release_name(definition: str, application: str, longest: int = LONGEST_RELEASE) -> str:
+    """Return a new name for a job: a DNS label of at most `longest` characters that begins with a letter."""
     words = re.sub("[^a-z0-9]+", "-", f"{definition}-{application}".lower()).strip("-")
     if not re.fullmatch(LETTER_FIRST, words):
         words = f"job-{words}".strip("-")
-    return f"{words[:_LONGEST].rstrip('-')}-{secrets.token_hex(3)}"
+    return f"{words[: longest - 7].rstrip('-')}-{secrets.token_hex(3)}"
 
 
 def label_faults(filled: Mapping[str, Any]) -> Iterator[Fault]:
@@ -119,9 +120,17 @@ def _without_headers(endpoint: Any) -> Any:
     return {key: value for key, value in endpoint.items() if key != "headers"}
 
 
-def masked(filled: Mapping[str, Any]) -> dict[str, Any]:
-    """Return filled values as they may be shown: with *** in place of each header's value."""
-    return replaced_headers(filled, lambda _index, headers: dict.fromkeys(headers, MASK))
+def masked(filled: Mapping[str, Any], secret_keys: Collection[str] = ()) -> dict[str, Any]:
+    """Return filled values as they may be shown: with *** in place of each header's value, and of each secret.
+
+    Args:
+        filled: What the user has filled in.
+        secret_keys: The keys below `env` whose values are secrets.
+    """
+    copy = replaced_headers(filled, lambda _index, headers: dict.fromkeys(headers, MASK))
+    if secret_keys and isinstance(copy.get("env"), dict):
+        copy["env"] = {key: MASK if key in secret_keys else value for key, value in copy["env"].items()}
+    return copy
 
 
 def replaced_headers(filled: Mapping[str, Any], replace: Any) -> dict[str, Any]:

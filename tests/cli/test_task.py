@@ -298,19 +298,33 @@ def test_deleting_asks(mlpack: Mlpack, service: Service) -> None:
     assert "nothing was deleted" in done.stderr
 
 
-def test_the_first_job_of_the_documentation(live: tuple[Service, str], tmp_path: Path) -> None:
-    """Its lines run as they are, with the server and the token in the environment."""
+def run_of_documentation(heading: str, live: tuple[Service, str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the lines of a section as they are, with the server and the token in the environment."""
     document = (CHECKOUT / "docs/service.md").read_text(encoding="utf-8")
-    section = document.partition("## A first job\n")[2].partition("\n## ")[0]
+    section = document.partition(f"## {heading}\n")[2].partition("\n## ")[0]
     blocks = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
-    assert [text.split()[0] for text in blocks] == ["cat", "mlpack"]
+    assert blocks[0].startswith("cat")
     service, address = live
     script = "\n".join(["set -e", *blocks]).replace("countdown", "first").replace("first-task", "countdown-task")
     environment = {**os.environ, "MLPACK_SERVER": address, "MLPACK_TOKEN": service.tokens["developer"]}
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
+    argv = ["bash", "-c", script]
+    done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def test_a_package_of_the_documentation(
+    live: tuple[Service, str], tmp_path: Path, kubectl: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(kubectl.parent), prepend=os.pathsep)
+    done = run_of_documentation("Packages", live, tmp_path)
+    assert '"origin":{"source":"hello-mpi"' in done.stdout
+    assert "OUTPUT_DIR: /results" in done.stdout
+    assert done.stderr.splitlines()[-1].endswith(" is being stopped")
+
+
+def test_the_first_job_of_the_documentation(live: tuple[Service, str], tmp_path: Path) -> None:
+    done = run_of_documentation("A first job", live, tmp_path)
     assert '"revision":1' in done.stdout
     assert "kind: Job" in done.stdout
     assert done.stderr.splitlines()[-1].endswith(" is being stopped")

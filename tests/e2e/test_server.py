@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.site import CHECKOUT, MPI_IMAGE
+from tests.e2e.site import CHECKOUT, MPI_IMAGE, Site
 from tests.e2e.storage import NodeFolder
 from tests.service.api.conftest import COUNTDOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.e2e.site import Images, Site
+    from tests.e2e.site import Images
 
 IMAGE = "localhost/mlpack-server:test"
 AUTHORIZATION = '-H "Authorization: Bearer $MLPACK_TOKEN" -H "Content-Type: application/json"'
@@ -34,6 +34,7 @@ def server_image(images: Images, tmp_path_factory: pytest.TempPathFactory) -> st
     pip: list[str | Path] = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     wheel = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, CHECKOUT]
     subprocess.run(wheel, check=True)
+    shutil.copy(Site.kubectl(), folder / "kubectl")
     return images.build(folder, IMAGE)
 
 
@@ -109,6 +110,9 @@ def test_a_server_in_the_cluster_runs_a_job(
         with forwarded(home) as address:
             home.environment["MLPACK_SERVER"] = address
             assert home.run("mlpack task list -o name").split() == [release]
+            (home.folder / "package.json").write_text('{"name": "hello", "package": {"source": "hello-mpi"}}')
+            home.run(f"curl -sS --fail-with-body {AUTHORIZATION} -d @package.json {address}/v1/definitions")
+            assert "kind: MPIJob" in home.run("mlpack task create hello --dry-run")
         account = f"system:serviceaccount:{home.namespace}:mlpack-server"
         for namespace, question in (
             (site.namespace, "list secrets"),

@@ -218,7 +218,7 @@ def test_the_secret_of_the_job_can_be_read_and_no_text_of_a_template_hides_a_fin
 
 
 def test_the_secret_has_the_labels_of_the_job() -> None:
-    item = secret(RELEASE, "[]", "", SITE)
+    item = secret(RELEASE, "endpoints", {"dataset.json": "[]"}, "", SITE)
     assert item["metadata"]["name"] == "demo-1-endpoints"
     assert item["metadata"]["labels"]["mlpack.dev/job"] == RELEASE
     assert item["stringData"] == {"dataset.json": "[]"}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from packager.base.values import Fields
+from packager.base.values import UNSET, Fields, UnsetType, convert
+from packager.service.packages.content import PackageBody, PackageOrigin
+from packager.service.store.store import PACKAGE
 
 if TYPE_CHECKING:
     from packager.service.metrics import Curve
@@ -33,11 +35,13 @@ class RegisteredTemplate(Fields, frozen=True, kw_only=True):
 
 
 class RegisteredDefinition(Fields, frozen=True, kw_only=True):
-    """A definition, as registered."""
+    """A definition, as registered, over a template or a package; `origin` is the package as it was read then."""
 
     name: str
     revision: int
-    task_template_name: str
+    task_template_name: str | None = None
+    package: PackageBody | None = None
+    origin: PackageOrigin | UnsetType = UNSET
     user_values_description: str
     user_values_example: str
     system_values: str
@@ -59,6 +63,14 @@ class WorkloadName(Fields, frozen=True, kw_only=True):
     name: str
 
 
+class PackageRevision(Fields, frozen=True, kw_only=True):
+    """Which package the objects of a job come from."""
+
+    name: str
+    overlay: str
+    digest: str
+
+
 class Job(Fields, frozen=True, kw_only=True):
     """A job."""
 
@@ -68,7 +80,8 @@ class Job(Fields, frozen=True, kw_only=True):
     message: str | None
     hint: str | None
     definition: Revision
-    template: Revision
+    template: Revision | None
+    package: PackageRevision | None
     application: str
     creator: str
     project: str
@@ -265,7 +278,10 @@ def template(row: Row) -> RegisteredTemplate:
 
 def definition(row: Row, warnings: list[str] | None = None) -> RegisteredDefinition:
     """Return the definition in a row."""
-    return RegisteredDefinition(**json.loads(row["body"]), **_revision(row), warnings=warnings or [])
+    body = json.loads(row["body"])
+    for key in ("user_values_description", "user_values_example"):
+        body[key] = body[key] or ""  # what is left to a package
+    return convert({**body, **_revision(row), "warnings": warnings or []}, RegisteredDefinition)
 
 
 def _revision(row: Row) -> dict[str, Any]:
@@ -281,16 +297,30 @@ def job(row: Row) -> Job:
         },
         **{key: row[key] for key in ("created", "started", "ended")},
         definition=Revision(name=row["definition"], revision=row["definition_revision"]),
-        template=Revision(name=row["template"], revision=row["template_revision"]),
+        **_made_from(row),
         values=json.loads(row["filled"]),
         workload=WorkloadName(
             kind=row["kind"],
             namespace=row["namespace"],
-            name=json.loads(row["manifests"])[-1]["metadata"]["name"],
+            name=_workload_name(row),
         ),
         pods=json.loads(row["pods"]),
         findings=json.loads(row["findings"]),
     )
+
+
+def _made_from(row: Row) -> dict[str, Any]:
+    if not row["template"].startswith(PACKAGE):
+        return {"template": Revision(name=row["template"], revision=row["template_revision"]), "package": None}
+    name, overlay, digest = row["template"].removeprefix(PACKAGE).split(":", 2)
+    digest, _, _ = digest.rpartition(":")
+    return {"template": None, "package": PackageRevision(name=name, overlay=overlay, digest=digest)}
+
+
+def _workload_name(row: Row) -> str:
+    if row["template"].startswith(PACKAGE):  # its manifests contain code, which takes time to parse
+        return str(row["release"])
+    return str(json.loads(row["manifests"])[-1]["metadata"]["name"])
 
 
 def callback(row: Row) -> Callback:

@@ -153,7 +153,7 @@ async def add_definition(
 
     async def make(_row: Row | None) -> tuple[int, Any, str]:
         row, trial = await asyncio.to_thread(server.catalog.add_definition, body, caller.name)
-        warnings = await server.tasks.warnings(trial.objects)
+        warnings = await server.tasks.warnings(trial)
         return 201, as_plain(answers.definition(row, warnings)), f"/v1/definitions/{row['name']}"
 
     return await once(request, caller, idempotency_key, make)
@@ -180,7 +180,7 @@ async def change_definition(
     asked = data.project or permissions.definition_project(before)
     body = replace(data, project=permissions.project_of_definition(caller, asked, server.projects))
     row, trial = await asyncio.to_thread(server.catalog.change_definition, name, body, caller.name, expected)
-    return tagged(answers.definition(row, await server.tasks.warnings(trial.objects)), row["revision"])
+    return tagged(answers.definition(row, await server.tasks.warnings(trial)), row["revision"])
 
 
 @delete("/v1/definitions/{name:str}")

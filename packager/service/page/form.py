@@ -14,7 +14,7 @@ from packager.base import yamlio
 from packager.base.values import Value
 from packager.kubernetes.manifest import listing, mapping
 from packager.service.complaints import Complaint, of_problem, pointer
-from packager.service.description import ENVELOPE, FreeMapping, Group, Items, Leaf, read_mapping
+from packager.service.description import ENVELOPE, SECRET, FreeMapping, Group, Items, Leaf, read_mapping
 from packager.service.values import MASK
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Field(Value, frozen=True):
         label: Its own key.
         text: What it is.
         required: Whether it must be filled in.
-        kind: line, integer, number, boolean, yaml or headers.
+        kind: line, integer, number, boolean, secret, yaml or headers.
         placeholder: The example's value.
         value: What was filled in.
         errors: What is wrong with it.
@@ -294,7 +294,7 @@ class _FormBuilder:
         text = "A list, as YAML" if isinstance(entry, Items) else "Any keys and values, as YAML"
         placeholder = yamlio.dump([example]).strip() if example else ""
         if isinstance(entry, Leaf):
-            kind = entry.type if entry.type in ("integer", "number", "boolean") else "line"
+            kind = entry.type if entry.type in ("integer", "number", "boolean", SECRET) else "line"
             text = entry.text
             placeholder = shown(example)
         required = entry.required and not isinstance(entry, FreeMapping)

@@ -10,12 +10,14 @@ from litestar import Response, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery
 
-from packager.base.values import FieldsError, Value, convert
+from packager.base import yamlio
+from packager.base.values import UNSET, FieldsError, Value, as_plain, convert
 from packager.service import records
 from packager.service.api import registry as routes
 from packager.service.api.access import AnyRequest, caller_of, projects_with, server_of
 from packager.service.bodies import DefinitionBody, TemplateBody, as_flag
 from packager.service.failures import Failure
+from packager.service.packages.content import PackageBody, PackageOrigin
 from packager.service.page.html import redirect, respond
 
 if TYPE_CHECKING:
@@ -25,8 +27,12 @@ _MOST_LINES = 2_000
 """How many lines of two texts are compared."""
 
 _TEMPLATE_KEYS = ("template", "description", "deprecated")
+_PACKAGE_KEYS = PackageBody.__struct_fields__
+"""The inputs for the package that a definition names."""
+
 _DEFINITION_KEYS = (
     "task_template_name",
+    "package",
     "project",
     "description",
     "application",
@@ -74,6 +80,10 @@ def compared(old: Mapping[str, Any], new: Mapping[str, Any], keys: Sequence[str]
 def _text(value: Any) -> str:
     if value is None:
         return ""
+    if isinstance(value, PackageBody | PackageOrigin):
+        return yamlio.dump([as_plain(value)])
+    if value is UNSET:
+        return ""
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
@@ -115,7 +125,7 @@ async def _definition(
     if shown is None:
         raise Failure("not-found", f"revision {number} of definition {name!r} not found")
     older = _older(items, number)
-    keys = _DEFINITION_KEYS
+    keys = (*_DEFINITION_KEYS, "origin")
     changes = await asyncio.to_thread(compared, _fields(older, keys), _fields(shown, keys), keys) if older else ()
     return await respond(
         request,
@@ -146,9 +156,29 @@ async def _new_definition(request: AnyRequest, state: State) -> Response[Any]:
 @get("/definitions/{name:str}/edit", include_in_schema=False)
 async def _edit_definition(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
     item = (await routes.get_definition.fn(request, state, name=name)).content
-    data = {key: _text(value) for key, value in _fields(item, _DEFINITION_KEYS).items()}
+    data = {key: _text(value) for key, value in _fields(item, _DEFINITION_KEYS).items()} | _package_inputs(item.package)
     data |= {"append_uuid": "1" if as_flag(item.append_uuid) else "", "revision": str(item.revision)}
     return await _definition_form(request, state, data, name)
+
+
+def _package_inputs(package: PackageBody | None) -> dict[str, str]:
+    """Return what is in the inputs for a package."""
+    if package is None:
+        return dict.fromkeys(_PACKAGE_KEYS, "")
+    site = "\n".join(f"{key}={value}" for key, value in package.site.items())
+    texts = (package.source, package.overlay or "", " ".join(package.options), site)
+    return dict(zip(_PACKAGE_KEYS, texts, strict=True))
+
+
+def _package_of_inputs(data: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return the package in the inputs of a form; None if they are empty."""
+    source, overlay, options, site = (data.get(key, "").strip() for key in _PACKAGE_KEYS)
+    if not any((source, overlay, options, site)):
+        return None
+    lines = (line.partition("=") for line in site.splitlines() if line.strip())
+    values = {key.strip(): value.strip() for key, _, value in lines}
+    names = options.replace(",", " ").split()
+    return dict(zip(_PACKAGE_KEYS, (source, overlay or None, names, values), strict=True))
 
 
 async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
@@ -165,14 +195,14 @@ async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
         "definition-form",
         failure.status if failure else 200,
         role="developer",
-        data={**dict.fromkeys((*_DEFINITION_KEYS, "name"), ""), **data},
+        data={**dict.fromkeys((*_DEFINITION_KEYS, *_PACKAGE_KEYS, "name"), ""), **data},
         name=name,
         projects=projects_with(state, await caller_of(request, "developer"), "developer"),
         templates=[
             item.name for item in templates if not item.deprecated or item.name == data.get("task_template_name")
         ],
         failure=failure,
-        **_errors(failure, (*_DEFINITION_KEYS, "name")),
+        **_errors(failure, (*_DEFINITION_KEYS, *_PACKAGE_KEYS, "name")),
         trial=trial,
     )
 
@@ -182,7 +212,8 @@ def _errors(failure: Failure | None, keys: Sequence[str]) -> dict[str, Any]:
     errors: dict[str, list[str]] = {key: [] for key in keys}
     summary = []
     for complaint in failure.complaints if failure else ():
-        key = complaint.pointer.split("/")[1] if complaint.pointer else ""
+        steps = complaint.pointer.split("/")[1:]
+        key = steps[-1] if steps and steps[-1] in _PACKAGE_KEYS else steps[0] if steps else ""
         text = f"{complaint.detail}; {complaint.hint}" if complaint.hint else complaint.detail
         if key in errors:
             errors[key].append(text)
@@ -207,11 +238,12 @@ async def _register_definition(request: AnyRequest, state: State, name: str | No
         data["name"] = name
     try:
         values = {key: data.get(key, "") for key in (*_DEFINITION_KEYS, "name")}
-        others = {"append_uuid": bool(data.get("append_uuid")), "project": data.get("project") or None}
+        others: dict[str, Any] = {"append_uuid": bool(data.get("append_uuid")), "project": data.get("project") or None}
+        others |= {"package": _package_of_inputs(data), "task_template_name": data.get("task_template_name") or None}
         body = convert({**values, **others}, DefinitionBody)
         if data.get("action") == "trial":
             accepted = await asyncio.to_thread(server_of(state).catalog.try_definition, body, caller.name)
-            warnings = await server_of(state).tasks.warnings(accepted.objects)
+            warnings = await server_of(state).tasks.warnings(accepted)
             trial = {"manifests": records.redacted(accepted.objects), "warnings": warnings}
             return await _definition_form(request, state, data, name, trial=trial)
         if name is None:

@@ -45,6 +45,9 @@ ACTIVE = ("queued", "pending", "running")
 GOALS = ("cancel", "delete", "delete-storage")
 """What may be wanted of a job, other than that it runs."""
 
+PACKAGE = "package:"
+"""How the names begin under which `templates` has what packages render to; no template of a user is called so."""
+
 _UNFINISHED = jobs.c.status.in_(ACTIVE) | jobs.c.goal.in_(GOALS)
 _NO_QUOTA = Quota()
 
@@ -199,12 +202,13 @@ class Store:
         """Store the first revision of a template. Raises ExistsError."""
         return self._add(templates, {"name": name, "body": body, "author": author})
 
-    def add_definition(self, name: str, template: str, body: str, author: str) -> Row:
-        """Store the first revision of a definition. Raises ExistsError."""
-        return self._add(definitions, {"name": name, "template": template, "body": body, "author": author})
+    def add_definition(self, name: str, template: str, body: str, author: str, package: str | None = None) -> Row:
+        """Store the first revision of a definition, and what its package renders to. Raises ExistsError."""
+        return self._add(definitions, {"name": name, "template": template, "body": body, "author": author}, package)
 
-    def _add(self, table: Table, row: Row) -> Row:
+    def _add(self, table: Table, row: Row, package: str | None = None) -> Row:
         with self._writing() as connection:
+            self._add_package(connection, row, package)
             revision = self._last(connection, table, row["name"])
             if revision is not None and revision["is_current"]:
                 raise ExistsError(f"{row['name']!r} already exists")
@@ -215,17 +219,32 @@ class Store:
         """Store the next revision of a template; None if there is none. Raises MismatchError."""
         return self._change(templates, {"name": name, "body": body, "author": author}, expected)
 
-    def change_definition(self, row: Row, expected: int | None) -> Row | None:
+    def change_definition(self, row: Row, package: str | None, expected: int | None) -> Row | None:
         """Store the next revision of a definition; None if there is none. Raises MismatchError."""
-        return self._change(definitions, row, expected)
+        return self._change(definitions, row, expected, package)
 
-    def _change(self, table: Table, row: Row, expected: int | None) -> Row | None:
+    @staticmethod
+    def _add_package(connection: Connection, definition: Row, package: str | None) -> None:
+        """Store what the package of a definition renders to, which is never changed, unless it is stored already."""
+        if package is not None:
+            name = definition["template"]
+            known = select(templates.c.name).where(templates.c.name == name)
+            if connection.execute(known.limit(1)).first() is None:
+                row = {"name": name, "revision": 1, "body": package, "is_current": False}
+                connection.execute(insert(templates).values(**row, created=now(), author=definition["author"]))
+
+    def package(self, name: str) -> Row | None:
+        """Return what a package renders to; None if the name is a template's."""
+        return self._row(select(templates).where(templates.c.name == name)) if name.startswith(PACKAGE) else None
+
+    def _change(self, table: Table, row: Row, expected: int | None, package: str | None = None) -> Row | None:
         with self._writing() as connection:
             last = self._last(connection, table, row["name"])
             if last is None or not last["is_current"]:
                 return None
             if expected is not None and expected != last["revision"]:
                 raise MismatchError(f"expected revision {expected}, found {last['revision']}")
+            self._add_package(connection, row, package)
             connection.execute(update(table).where(table.c.name == row["name"]).values(is_current=False))
             return self._insert_revision(connection, table, {**row, "revision": last["revision"] + 1})
 
@@ -251,7 +270,7 @@ class Store:
 
     def template(self, name: str, revision: int | None = None) -> Row | None:
         """Return a revision of a template, or the current one."""
-        return self._revision(templates, name, revision)
+        return None if name.startswith(PACKAGE) else self._revision(templates, name, revision)
 
     def definition(self, name: str, revision: int | None = None) -> Row | None:
         """Return a revision of a definition, or the current one."""
@@ -265,6 +284,8 @@ class Store:
 
     def template_revisions(self, name: str) -> list[Row]:
         """Return all revisions of a template, the newest first."""
+        if name.startswith(PACKAGE):
+            return []
         return self._rows(select(templates).where(templates.c.name == name).order_by(templates.c.revision.desc()))
 
     def definition_revisions(self, name: str) -> list[Row]:

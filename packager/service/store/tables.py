@@ -1,7 +1,8 @@
 """The tables of the database, as the newest migration leaves them.
 
 Revisions of templates and definitions are never changed, and a job keeps the manifests that were applied: so a changed
-template never changes a job that runs. Times are RFC 3339 in UTC, with microseconds: in order as texts.
+template never changes a job that runs. What the package of a definition renders to is in `templates` too, under a name
+with its digest, and is never current. Times are RFC 3339 in UTC, with microseconds: in order as texts.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory, kubectl: Path) -> Iterator[Served]:
     """A server with definitions, and an issuer at another site."""
     site = Served(tmp_path_factory.mktemp("page") / "server.db")
     with issuer.running("localhost") as fake, site.running():
@@ -83,6 +83,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             description="Trains on digits, on CPUs",
         )
         assert site.call("PUT", "/v1/definitions/digits", json=changed).status_code == 200
+        package = {"source": "resnet50v1-5-fp32-training", "options": ["gpu"]}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PATH", str(kubectl.parent), prepend=":")
+            assert site.post("/v1/definitions", {"name": "resnet", "package": package}).status_code == 201
         yield site
 
 
@@ -244,6 +248,9 @@ VIEWS = {
     "definitions": "/definitions",
     "definition": "/definitions/digits",
     "definition form": "/definitions/digits/edit",
+    "package": "/definitions/resnet",
+    "package form": "/definitions/resnet/edit",
+    "form of a package": "/new/resnet",
     "templates": "/templates",
     "template": "/templates/digits-task",
     "template form": "/templates/digits-task/edit",
