@@ -41,6 +41,9 @@ class Endpoints:
         return
 
 
+_PATIENCE = 120.0
+"""Seconds that a busy machine may take."""
+
 COUNTDOWN = {
     "name": "countdown",
     "task_template_name": "countdown-task",
@@ -104,12 +107,12 @@ class Service:
         return self.call("POST", path, role, **({} if body is None else {"json": body}), **options)
 
     def until(self, condition: Callable[[], Any], what: str) -> Any:
-        end = time.monotonic() + 20
+        end = time.monotonic() + _PATIENCE
         while time.monotonic() < end:
             if value := condition():
                 return value
             time.sleep(0.02)
-        raise AssertionError(f"not within 20 s: {what}\n" + "\n".join(self.log))
+        raise AssertionError(f"not within {_PATIENCE:g} s: {what}\n" + "\n".join(self.log))
 
     def status(self, release: str, status: str) -> dict[str, Any]:
         """Wait until a job has a status, and return it."""
