@@ -110,7 +110,7 @@ class Figures:
         )
         for outcome in OUTCOMES:
             self._attempts.labels(outcome)
-        self._stored = _Stored()
+        self._stored = _DatabaseFigures()
         registry.register(self._stored)
         self._read: Callable[[], Load] | None = None
         self._reading: asyncio.Task[Load | None] | None = None
@@ -218,7 +218,7 @@ def _loaded(read: Callable[[], Load] | None, ping: Callable[[], None]) -> Load |
     return read()
 
 
-class _Stored:
+class _DatabaseFigures:
     """Tells what the database contains; what it no longer contains is not told."""
 
     def __init__(self) -> None:
