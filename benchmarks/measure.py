@@ -10,6 +10,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 PYTHON = sys.executable
 MLPACK = [PYTHON, "-m", "packager"]
 IMPORT_TYPER = [PYTHON, "-c", "import typer"]
+START = [PYTHON, "-c", "pass"]
 
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -70,22 +72,44 @@ def run(argv: list[str], caches: Path, *, quiet: bool = True, **variables: str) 
     Args:
         argv: The program and its arguments.
         caches: Where it may keep what a second run finds again.
-        quiet: Whether stderr is dropped too; stdout always is.
+        quiet: Whether stderr is shown only if it fails; stdout never is.
         variables: More for its environment.
     """
     environment = {**os.environ, "PYTHONPATH": str(_ROOT), **variables}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     environment["PYTHONPYCACHEPREFIX"] = str(caches / "bytecode")
-    begin = time.perf_counter()
-    process = subprocess.Popen(
-        argv, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL if quiet else None
-    )
-    _, status, used = os.wait4(process.pid, 0)
-    wall = time.perf_counter() - begin
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        sys.exit(f"{' '.join(argv)}: exit code {process.returncode}")
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
+        begin = time.perf_counter()
+        # Without an input: a program that asks a question would wait for ever.
+        process = subprocess.Popen(
+            argv,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors if quiet else None,
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - begin
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            errors.seek(0)
+            sys.exit(f"{errors.read()}{' '.join(argv)}: exit code {process.returncode}")
     return Usage(wall, used.ru_utime + used.ru_stime, used.ru_maxrss << 10)
+
+
+def cpu_seconds(process: int) -> float:
+    """Return how many seconds of CPU time a process and those that it has started have taken."""
+    seconds = 0.0
+    for number in with_children(process):
+        fields = Path(f"/proc/{number}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds
+
+
+def with_children(process: int) -> list[int]:
+    """Return a process and those that its threads have started."""
+    files = Path(f"/proc/{process}/task").glob("*/children")
+    return [process, *(int(word) for file in files for word in file.read_text(encoding="ascii").split())]
 
 
 def in_turn(commands: list[list[str]], caches: Path, rounds: int, *, warm_up: bool = True) -> list[list[Usage]]:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from benchmarks.measure import IMPORT_TYPER, MLPACK, PYTHON, Result, in_turn, run
+from benchmarks.measure import IMPORT_TYPER, MLPACK, START, Result, in_turn, run
 from tests import kubectls
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ ROUNDS = 15
 def measure(folder: Path) -> Iterator[Result]:
     """Yield the ratios, of CPU time: start-up waits for nothing, and other programs do not lengthen it."""
     build = [*MLPACK, "build", "resnet50", "--force", "--destination", str(folder / "out")]
-    commands = [IMPORT_TYPER, build, [*MLPACK, "--help"], [PYTHON, "-c", "pass"]]
+    commands = [IMPORT_TYPER, build, [*MLPACK, "--help"], START]
     if chart := _helm(folder):
         commands.append(chart)
     rounds = [[usage.cpu for usage in usages] for usages in in_turn(commands, folder, ROUNDS)]

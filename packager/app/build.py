@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from packager.spec.load import load
 from packager.spec.settings import parse_setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from packager.app.progress import Progress, Tell
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
     from packager.spec.load import LoadedSpec
     from packager.spec.model import Variant
     from packager.spec.settings import Setting
+
+    Claim = Callable[[Sequence[str]], Callable[[], dict[str, Path]]]
+
+# Below that, the start of a second process takes longer than it saves.
+_MODELS_OF_A_PROCESS = 4
 
 
 class BuildRequest(Value, frozen=True):
@@ -48,6 +54,7 @@ class BuildRequest(Value, frozen=True):
         site: Values for them, each as `key=value`.
         cache: The folder of mlpack's caches.
         record: Whether digests of downloads that a spec lacks are added to it.
+        processes: In how many processes models are built at most.
     """
 
     model: str | None
@@ -62,6 +69,7 @@ class BuildRequest(Value, frozen=True):
     site: tuple[str, ...] = ()
     cache: Path = Path(".mlpack-cache")
     record: bool = False
+    processes: int = 1
 
 
 class Destination(Value, frozen=True):
@@ -114,7 +122,7 @@ def as_json(outcomes: Sequence[Built | MlpackError]) -> dict[str, Any]:
 
 def build(
     request: BuildRequest, destination: Destination, *, tell: Tell, progress: Progress
-) -> Iterator[Built | MlpackError]:
+) -> Generator[Built | MlpackError, None, None]:
     """Write the requested packages, and yield each as it is written, or the error that prevented it.
 
     Args:
@@ -136,12 +144,46 @@ def build(
         specs = [catalog.find(request.model, request.folders)]
     else:
         specs = list(catalog.specs(request.folders))
+        if not specs:
+            places = ", ".join(str(folder) for folder in request.folders)
+            raise UsageError(f"no models found in {places}", hint="a model is a folder there with a spec.yaml")
     several = len(specs) > 1
-    writer = _Writer(destination, options, tell, _no_progress if several else progress)
+    builds = _Builds(request, tuple(settings), destination, options, _no_progress if several else progress)
+    notes, claims = _Notes(tell), _Claims()
+    processes = _processes(request, len(specs))
+    # Other processes have all that the first model takes to load. They are started while no bar is drawn, since a bar
+    # is drawn by a thread.
+    alone = specs if processes == 1 else specs[:1]
     with (progress if several else _no_progress)("building", len(specs), unit="models") as advance:
-        for spec in specs:
-            yield from _packages(spec, settings, request, writer, tell)
+        for spec in alone:
+            yield from builds.of(spec, notes.add, partial(partial, claims.refused, spec))
             advance(1)
+    if len(alone) == len(specs):
+        return
+    from packager.base.parallel import Crew
+
+    with (
+        Crew(specs[1:], builds.recorded, claims.refused, processes) as crew,
+        progress("building", len(specs), unit="models") as advance,
+    ):
+        advance(1)
+        for record in crew.results():
+            for event in record:
+                if isinstance(event, _Note):
+                    notes.add(event)
+                else:
+                    yield event
+            advance(1)
+
+
+def _processes(request: BuildRequest, models: int) -> int:
+    """Return in how many processes as many models are built."""
+    most = min(request.processes, models // _MODELS_OF_A_PROCESS)
+    if most < 2:
+        return 1
+    from packager.base import parallel
+
+    return parallel.usable(most)
 
 
 def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) -> Rendered:
@@ -177,63 +219,132 @@ def _options(request: BuildRequest) -> Options:
     return options
 
 
-def _packages(
-    spec: Path, settings: Sequence[Setting], request: BuildRequest, writer: _Writer, tell: Tell
-) -> Iterator[Built | MlpackError]:
-    """Yield the packages of one spec as they are written."""
-    try:
-        loaded = load(spec, settings)
-        for path, note in loaded.sources.notes:
-            tell(f"note: {spec.parent / path} {note}")
-        if loaded.documentation is not None:
-            from packager.spec.documentation import remarks
+class _Note(Value, frozen=True):
+    """A line for a person; one that is true of several packages is told once."""
 
-            for remark in remarks(loaded.spec, loaded.sources, loaded.documentation):
-                tell(f"note: {remark}")
+    text: str
+    once: bool = False
+
+
+class _Notes:
+    """Tells notes to a person."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._told: set[_Note] = set()
+
+    def add(self, note: _Note) -> None:
+        """Tell a note, unless once is enough."""
+        if note not in self._told:
+            self._tell(note.text)
+        if note.once:
+            self._told.add(note)
+
+
+class _Claims:
+    """Gives each package to the first of the specs that make it."""
+
+    def __init__(self) -> None:
+        self._specs: dict[str, Path] = {}
+
+    def refused(self, spec: Path, packages: Sequence[str]) -> dict[str, Path]:
+        """Give `packages` to a spec, and return those that another one has, with that one."""
+        return {name: other for name in packages if (other := self._specs.setdefault(name, spec)) != spec}
+
+
+class _Builds(Value, frozen=True):
+    """Builds the packages of one spec after the other."""
+
+    request: BuildRequest
+    settings: tuple[Setting, ...]
+    destination: Destination
+    options: Options
+    progress: Progress
+
+    def recorded(self, spec: Path, claim: Claim) -> list[Built | MlpackError | _Note]:
+        """Write the packages of a spec, and return what `of` yields, and its notes."""
+        events: list[Built | MlpackError | _Note] = []
+        take = events.append
+        for outcome in self.of(spec, take, claim):
+            take(outcome)
+        return events
+
+    def of(self, spec: Path, note: Callable[[_Note], None], claim: Claim) -> Iterator[Built | MlpackError]:
+        """Yield the packages of a spec as they are written, or the errors that prevented it.
+
+        Args:
+            spec: The spec.
+            note: Takes what a person should know.
+            claim: Takes the names of the packages, and returns what returns those that belong to other specs.
+        """
+        try:
+            loaded = self._load(spec, note)
+            chosen = self.request.precision, self.request.mode
+            variants = loaded.spec.variants if self.request.every else [choose(loaded.spec, *chosen)]
+        except MlpackError as error:
+            yield error
+            return
+        refused = claim([loaded.spec.package_name(variant) for variant in variants])
+        writer = _Writer(self.destination, self.options, note, self.progress)
+        for variant in variants:
+            try:
+                built = writer.write(loaded, variant, refused)
+            except MlpackError as error:
+                yield error
+            else:
+                yield built
+
+    def _load(self, spec: Path, note: Callable[[_Note], None]) -> LoadedSpec:
+        loaded = load(spec, self.settings)
+        for path, text in loaded.sources.notes:
+            note(_Note(f"note: {spec.parent / path} {text}"))
+        if loaded.documentation is not None:
+            for remark in loaded.documentation.remarks():
+                note(_Note(f"note: {remark}"))
         if loaded.spec.downloads:
             from packager.app.downloads import with_downloads
 
             loaded = with_downloads(
-                loaded, settings, request.cache, record=request.record, tell=tell, progress=writer.progress
+                loaded,
+                self.settings,
+                self.request.cache,
+                record=self.request.record,
+                tell=lambda text: note(_Note(text)),
+                progress=self.progress,
             )
-        chosen = request.precision, request.mode
-        variants = loaded.spec.variants if request.every else [choose(loaded.spec, *chosen)]
-    except MlpackError as error:
-        yield error
-        return
-    for variant in variants:
-        try:
-            built = writer.write(loaded, variant)
-        except MlpackError as error:
-            yield error
-        else:
-            yield built
+        return loaded
 
 
 class _Writer:
     """Writes packages into one folder, each under a name of its own."""
 
-    def __init__(self, destination: Destination, options: Options, tell: Tell, progress: Progress) -> None:
+    def __init__(
+        self, destination: Destination, options: Options, note: Callable[[_Note], None], progress: Progress
+    ) -> None:
         self._destination = destination
         self._options = options
-        self._tell = tell
-        self.progress = progress
+        self._take_note = note
+        self._progress = progress
         self._exists_hint = None if destination.force else "--force replaces it"
-        self._specs: dict[str, Path] = {}
-        self._noted: set[str] = set()
 
-    def write(self, loaded: LoadedSpec, variant: Variant) -> Built:
-        """Write the package of one variant."""
+    def write(self, loaded: LoadedSpec, variant: Variant, refused: Callable[[], dict[str, Path]]) -> Built:
+        """Write the package of one variant, unless it is one of those that `refused` returns."""
         planned = plan(loaded, variant, self._options)
         for option, key in planned.site.missing_values(planned.traits):
             self._note(f"{option} does not render until {key} is set in site.env: set it now with --site {key}=VALUE")
+        for claim in planned.shared_claims:
+            self._note(
+                f"the claim {claim} is several volumes of a pod, which nodes before Kubernetes 1.35 do not start"
+            )
         package = render_plan(planned)
         as_folder = self._destination.as_folder
         path = self._destination.folder / f"{package.name}{'' if as_folder else '.tar.gz'}"
-        other = self._specs.setdefault(package.name, loaded.path)
-        if other != loaded.path:
+        if other := refused().get(package.name):
             raise UsageError(f"{loaded.path} and {other} both make the package {package.name}")
         inventory = self._folder(package, path) if as_folder else self._archive(package, path)
+        unpacked = self._destination.folder / package.name
+        if not as_folder and paths.exists(unpacked) and unpacked.samefile(loaded.path.parent):
+            self._take_note(_Note(f"note: {path} would unpack into the model's own folder: unpack it elsewhere"))
         if planned.has("assets") and not any("model" in BY_NAME[name].places for name in self._options.site.options):
             self._note_assets(loaded, planned.name)
         return Built(
@@ -254,11 +365,9 @@ class _Writer:
             message = f"the containers of {package} do not see its assets, which are not in the image"
             self._note(f"{message}: switch on --with model-nfs, model-pvc, model-host-path, nfs or host-path")
 
-    def _note(self, note: str) -> None:
+    def _note(self, text: str) -> None:
         """Tell something once, of however many packages it is true."""
-        if note not in self._noted:
-            self._noted.add(note)
-            self._tell(f"note: {note}")
+        self._take_note(_Note(f"note: {text}", once=True))
 
     def _folder(self, package: Tree, path: Path) -> Entry:
         from packager.package.opened import check_replaceable
@@ -275,12 +384,11 @@ class _Writer:
             raise UsageError(f"{path} is a folder")
         large = archive.is_large(package)
         if large and not archive.has_isal():
-            self._tell(
-                "note: isal is not installed, so zlib compresses this payload; `pip install isal` makes it faster"
-            )
+            text = "isal is not installed, so zlib compresses this payload; `pip install isal` makes it faster"
+            self._take_note(_Note(f"note: {text}"))
         with (
             atomic.file(path, exists_hint=self._exists_hint) as stream,
-            (self.progress if large else _no_progress)(package.name, package.size, unit="bytes") as advance,
+            (self._progress if large else _no_progress)(package.name, package.size, unit="bytes") as advance,
         ):
             return archive.write(package, stream, mtime=self._destination.mtime, advance=advance)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from markdown_it import MarkdownIt
@@ -44,6 +45,8 @@ _SENTINEL = "end-of-section"
 
 _ENTITY = re.compile(r"&#?[A-Za-z0-9]{1,40};")
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
+# What means itself wherever it is in a line.
+_PLAIN = re.compile(r"[^\\`<&\[\]!]+")
 _PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})")
 # What begins a block when it is the first in a line.
 _BLOCK = re.compile(r"#{1,6}(\s|$)|~~~|```|[-+*](\s|$)|=+\s*$|>|[0-9]{1,9}[.)](\s|$)|([-*_]\s*){3,}$")
@@ -70,6 +73,12 @@ class _Blocks:
         return tokens, definitions, [(definition["map"][0], definition["map"][1]) for definition in every]
 
 
+@cache
+def _blocks(*, html: bool) -> _Blocks:
+    """Return the one that finds blocks of HTML too, or not: to make it takes longer than to read a page with it."""
+    return _Blocks(html=html)
+
+
 def _any_link(url: str) -> bool:  # noqa: ARG001 - as markdown-it calls it
     """Take every definition for one, wherever it leads."""
     return True
@@ -93,12 +102,20 @@ class PageSection:
     Attributes:
         text: What is below its heading.
         remarks: What is not shown as it was written, each with its place.
-        problems: Why it cannot be a section.
+        name: The file as the user named it.
+        level: The highest level of headings.
     """
 
     text: str
     remarks: tuple[Problem, ...]
-    problems: tuple[Problem, ...] = ()
+    name: str
+    level: int
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Why it cannot be a section; this reads its text once more."""
+        complaint = _complaint(self.text, self.level)
+        return (Problem(self.name, 1, 1, complaint),) if complaint else ()
 
 
 class Page:
@@ -143,8 +160,8 @@ class Page:
 
     def _without_comments(self, text: str) -> str:
         """Return the text without comments that are blocks; lines keep their numbers."""
-        blocks = _Blocks(html=True)
-        while not self.problems:
+        blocks = _blocks(html=True)
+        while not self.problems and "<!--" in text:
             lines = text.split("\n")
             before = text
             for token in blocks.parse(text)[0]:
@@ -169,7 +186,7 @@ class Page:
             return
         self._lines = text.split("\n")
         last = len(self._lines)
-        tokens, self._definitions, self._defined = _Blocks(html=False).parse(f"{text}\n\n# {_SENTINEL}\n")
+        tokens, self._definitions, self._defined = _blocks(html=False).parse(f"{text}\n\n# {_SENTINEL}\n")
         covered = {line for start, end in self._defined for line in range(start, end)}
         for index, token in enumerate(tokens):
             if token.map is None or token.map[0] >= last:
@@ -242,10 +259,7 @@ class Page:
         self._move(lines, headings, level)
         tags = [remark for remark in remarks if remark.message == _HTML]
         shown = (*tags[:1], *(remark for remark in remarks if remark.message != _HTML))
-        text = _joined(lines, self._code)
-        complaint = _complaint(text, level)
-        problems = (Problem(self.name, 1, 1, complaint),) if complaint else ()
-        return PageSection(text, shown, problems)
+        return PageSection(_joined(lines, self._code), shown, self.name, level)
 
     def _move(self, lines: list[str | None], headings: Sequence[Heading], level: int) -> None:
         """Move headings below the level of the section; those that are underlined get marks."""
@@ -270,7 +284,7 @@ def _ends(tokens: Sequence[Token]) -> bool:
 
 def _complaint(text: str, level: int) -> str | None:
     """Return why a text cannot be a section: it is not what it was when it was read."""
-    tokens, definitions, _ = _Blocks(html=True).parse(f"{text}\n\n# {_SENTINEL}\n")
+    tokens, definitions, _ = _blocks(html=True).parse(f"{text}\n\n# {_SENTINEL}\n")
     levels = [int(token.tag[1]) for token in tokens[:-3] if token.type == "heading_open"]
     is_section = (
         _ends(tokens)
@@ -327,7 +341,11 @@ class _Inline:
             spans = _code_spans(self._text, start, end)
             self._open.clear()
             while position < end:
-                position = self._step(position, spans, cells=cells)
+                if plain := _PLAIN.match(self._text, position, end):
+                    self._out.append(plain[0])
+                    position = plain.end()
+                else:
+                    position = self._step(position, spans, cells=cells)
             start = end + 1
         return "".join(self._out)
 

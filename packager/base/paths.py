@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from packager.base.errors import unreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 # With each of these there is nothing there, and cannot be.
@@ -39,6 +40,17 @@ def _mode(path: Path) -> int:
         if error.errno in _NOT_FOUND_ERRNOS:
             return 0
         raise unreadable(path, error) from None
+
+
+def folders_above(files: Iterable[str]) -> set[str]:
+    """Return the folders that these files are in, and those that they are in themselves; paths have `/`."""
+    folders: set[str] = set()
+    for file in files:
+        folder = file.rpartition("/")[0]
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition("/")[0]
+    return folders
 
 
 # tar reads `host:file` from another machine; docker and kustomize fetch paths that begin like these.

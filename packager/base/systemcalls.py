@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
+# linux/prctl.h.
+_PR_SET_PDEATHSIG = 1
+
 
 def exchange(one: Path, other: Path) -> bool:
     """Exchange two folders in one step, by renameat2(2); False where the system cannot."""
@@ -31,6 +34,15 @@ def exchange(one: Path, other: Path) -> bool:
 def unshare() -> Callable[[int], int] | None:
     """Look up the system call unshare for use between fork and exec; return None except on Linux."""
     return getattr(_library(), "unshare", None) if sys.platform.startswith("linux") else None
+
+
+def end_with_parent() -> Callable[[int], object]:
+    """Look up what has the system send a signal to a process when its parent ends; it does nothing except on Linux.
+
+    It is for use right after fork.
+    """
+    prctl = getattr(_library(), "prctl", None) if sys.platform.startswith("linux") else None
+    return lambda number: prctl and prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def _library(*, use_errno: bool = False) -> Any:

@@ -63,6 +63,11 @@ def as_plain(fields: Fields) -> Any:
     return msgspec.to_builtins(fields)
 
 
+def indented(text: bytes) -> bytes:
+    """Return a JSON text with a line for each value; `json` would write it so in Python, ten times slower."""
+    return msgspec.json.format(text, indent=2)
+
+
 def schema(kind: type[Fields]) -> dict[str, Any]:
     """Return the JSON Schema of a type, as msgspec makes it."""
     return msgspec.json.schema(kind)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import yaml
 
@@ -44,6 +45,9 @@ _BREAKS = "[\x85\u2028\u2029\ufeff]"
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,9})\.[0-9]{1,6}")
+# The entries of mappings in which one was looked for: without it, a problem at each of many keys takes minutes.
+_KEYS: WeakKeyDictionary[yaml.Node, dict[Any, tuple[yaml.Node, yaml.Node]]] = WeakKeyDictionary()
+
 _WORDS: dict[str, object] = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 Location = tuple[str | int, ...]
@@ -83,6 +87,28 @@ class Document(Value, frozen=True):
             return Problem(self.name, 1, 1, message, hint)
         node = entries[-1][0 if at_key else 1] if entries else self._root
         return Problem(self.name, node.start_mark.line + 1, node.start_mark.column + 1, message, hint)
+
+    def problem_in_block(
+        self, location: Location, text: bytes, place: tuple[int, int], message: str, *, hint: str | None = None
+    ) -> Problem | None:
+        """Return a problem inside the text at `location`; None unless it is written as a block (`|`) with this line.
+
+        Args:
+            location: Where the text is.
+            text: The file.
+            place: Line and column in the text, from 1 on.
+            message: As `problem` has it.
+            hint: As `problem` has it.
+        """
+        entries = self._entries(location)
+        if len(entries) < len(location) or not entries or getattr(entries[-1][1], "style", None) != "|":
+            return None
+        begin, end = entries[-1][1].start_mark.line + 1, entries[-1][1].end_mark.line + 1
+        lines = text.decode("utf-8-sig", "replace").split("\n")[begin:end]
+        indent = next((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), 0)
+        if place[0] > len(lines):
+            return None
+        return Problem(self.name, begin + place[0], indent + place[1], message, hint)
 
     @property
     def is_flow(self) -> bool:
@@ -352,9 +378,10 @@ def _depth(source: str) -> int:
 
 def _child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
     if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            if key.value == step:
-                return key, value
+        if node not in _KEYS:
+            # The first of keys that are the same counts.
+            _KEYS[node] = {key.value: (key, value) for key, value in reversed(node.value)}
+        return _KEYS[node].get(step)
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
         return node.value[step], node.value[step]
     return None

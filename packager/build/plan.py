@@ -199,6 +199,13 @@ class Plan(Value, frozen=True):
         return trait is None or trait in self.traits
 
     @property
+    def shared_claims(self) -> tuple[str, ...]:
+        """The claims that are more than one volume of a pod, by what the spec and the values for `site.env` say."""
+        by_options = self.site.claims(self.traits)
+        of_overlays = [(*by_options, *overlay.values.claim_names) for overlay in self.overlays]
+        return tuple(sorted({claim for claims in of_overlays for claim in claims if claims.count(claim) > 1}))
+
+    @property
     def checkpoints(self) -> bool:
         """Whether CHECKPOINT_DIR is a volume of its own: the spec sets it, and not to a folder in OUTPUT_DIR."""
         values = {variable.key: variable.value for variable in self.variables}
@@ -267,7 +274,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
         overlays=tuple(_overlay(spec, variant, overlay, name, options) for overlay in overlays),
         payload=tuple(payload),
         site=options.site,
-        documentation=_documentation(loaded, variant),
+        documentation=loaded.documentation.sections(variant) if loaded.documentation else (),
         text=loaded.text,
         about={
             "manifest": 1,
@@ -307,12 +314,6 @@ def check_options(options: Options) -> None:
         raise UsageError(f"--root {shown(root)}: expected an absolute path without ':' and '..'")
     if registry is not None and not re.fullmatch(REGISTRY, registry):
         raise UsageError(f"--registry {shown(registry)}: expected a host, optionally with a port and a path")
-
-
-def _documentation(loaded: LoadedSpec, variant: Variant) -> tuple[ReadmeSection, ...]:
-    if loaded.documentation is None:
-        return ()
-    return tuple(loaded.documentation.sections(loaded.spec, variant, loaded.sources)[0])
 
 
 def _code(files: Sequence[SourceFile]) -> Iterator[CodePart]:

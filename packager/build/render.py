@@ -89,7 +89,8 @@ def render(plan: Plan) -> Tree:
             path = f"{layout.common(plan.spec.framework)}/{component.name}/{entry.path}"
             entries[path] = replace(entry, path=path)
     for path, source, executable in plan.payload:
-        entries[path] = Entry(path, source.path, source.size, executable)
+        content = source.path if source.content is None else source.content
+        entries[path] = Entry(path, content, source.size, executable)
     entries[layout.SPEC] = Entry(layout.SPEC, plan.text, len(plan.text))
     package = Tree(plan.name, tuple(entries[path] for path in sorted(entries)), plan.about)
     try:
@@ -178,9 +179,14 @@ def _in_overlay(plan: Plan, overlay: PlannedOverlay) -> Iterator[tuple[str, str]
 
 
 def _pods(plan: Plan, overlay: PlannedOverlay) -> tuple[Pods, ...]:
-    """Return the pods of an overlay's workload, read from its manifest: what is neither kustomization nor patch."""
+    """Return the pods of an overlay's workload, read from its manifest: what is neither kustomization nor patch.
+
+    Most of a manifest may be the list of the files of the code, which says nothing about pods: the first one stands for
+    all of them.
+    """
+    short = replace(plan, code=tuple(replace(part, files=part.files[:1]) for part in plan.code[:1]))
     manifests = [
-        _fill(template, plan=plan, overlay=overlay, label=None)
+        _fill(template, plan=short, overlay=overlay, label=None)
         for template, path in _in_overlay(plan, overlay)
         if path.endswith(".yaml") and not path.endswith((f"/{layout.KUSTOMIZATION}", layout.PATCH))
     ]

@@ -12,13 +12,15 @@ from packager.base.errors import UsageError, VerificationError
 from packager.base.names import LETTER_FIRST
 from packager.base.problems import similar
 from packager.base.values import Value, field
-from packager.options import BY_NAME, KEYS, KNOWN, OPTIONS, conflicts
+from packager.options import BY_NAME, CLAIMS, KEYS, KNOWN, OPTIONS, conflicts
 from packager.package import tree
 from packager.package.layout import KUSTOMIZATIONS, SITE
 from packager.package.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+
+    from packager.options import Key
 
 # A component is a few lines of YAML; this leaves room for scripts.
 _LIMITS = Limits(size=1 << 20, files=100)
@@ -52,12 +54,19 @@ class Selection(Value, frozen=True):
 
     def missing_values(self, traits: Collection[str]) -> tuple[tuple[str, str], ...]:
         """Return the options that are on, each with a key that has no value yet and that a package needs."""
-        keys = [(name, key) for name in self.options for key in BY_NAME[name].keys]
         return tuple(
-            (name, key.name)
-            for name, key in keys
-            if not key.usual and key.name not in self.values and (key.only is None or key.only in traits)
+            (name, key.name) for name, key in self._keys(traits) if not key.usual and key.name not in self.values
         )
+
+    def claims(self, traits: Collection[str]) -> tuple[str, ...]:
+        """Return the claims that the options mount in a package; one that is several volumes, as often."""
+        keys = (key.name for _, key in self._keys(traits))
+        return tuple(self.values[name] for name in keys if name in CLAIMS and name in self.values)
+
+    def _keys(self, traits: Collection[str]) -> list[tuple[str, Key]]:
+        """Return the options that are on, each with a key that a package needs."""
+        keys = ((name, key) for name in self.options for key in BY_NAME[name].keys)
+        return [(name, key) for name, key in keys if key.only is None or key.only in traits]
 
 
 def select(given: Sequence[str], settings: Sequence[str] = ()) -> Selection:

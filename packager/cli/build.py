@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -46,7 +47,11 @@ def build(
     mode: Mode = None,
     every: Annotated[
         bool,
-        typer.Option("--all", help="Build every variant of the model; without MODEL, of every model."),
+        typer.Option(
+            "--all",
+            help="Build every variant of the model; without MODEL, of every model in the folders of --specs, or of "
+            "every bundled model.",
+        ),
     ] = False,
     destination: Annotated[
         Path, typer.Option("-d", "--destination", metavar="DIR", help="Where packages are written.")
@@ -74,7 +79,8 @@ def build(
 
     request = BuildRequest(
         model,
-        tuple(folders(specs)),
+        # All models are those of the user, where there are any: names of bundled ones can still be given.
+        tuple(specs if specs and model is None else folders(specs)),
         precision,
         mode,
         every=every,
@@ -85,15 +91,18 @@ def build(
         site=tuple(site),
         cache=cache_folder(),
         record=record,
+        processes=os.cpu_count() or 1,
     )
     where = Destination(destination, as_folder=form is Format.dir, force=force, mtime=_source_date_epoch())
     outcomes: list[Built | MlpackError] = []
-    for outcome in build_packages(request, where, tell=say, progress=progress):
-        outcomes.append(outcome)
-        if isinstance(outcome, MlpackError):
-            print_error(outcome)
-        elif output is None:
-            emit_data(str(outcome.path))
+    # Closed here, whatever ends the loop: other processes that build are to end before this one.
+    with closing(build_packages(request, where, tell=say, progress=progress)) as built:
+        for outcome in built:
+            outcomes.append(outcome)
+            if isinstance(outcome, MlpackError):
+                print_error(outcome)
+            elif output is None:
+                emit_data(str(outcome.path))
     if output is not None:
         emit_json(as_json(outcomes))
     failures = [outcome for outcome in outcomes if isinstance(outcome, MlpackError)]

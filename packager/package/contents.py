@@ -106,7 +106,8 @@ def normalized(path: str) -> str:
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise ContentError(f"{shown(path)}: the path leads out of the package")
-    if size > _PATH_BYTES or len(parts) > _DEPTH or any(len(part.encode()) > _PART_BYTES for part in parts):
+    has_long_part = size > _PART_BYTES and any(len(part.encode()) > _PART_BYTES for part in parts)
+    if size > _PATH_BYTES or len(parts) > _DEPTH or has_long_part:
         raise ContentError(f"{shown(path)}: the path is too long or too deep")
     return "/".join(parts)
 

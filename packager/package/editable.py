@@ -14,8 +14,10 @@ def is_editable(path: str) -> bool:
     hold the number of workers and what each container may take. And of the options: their values, where pods are
     placed, and which pods get GPUs.
     """
+    if not path.endswith((".env", ".yaml")):
+        return False
     if posixpath.dirname(posixpath.dirname(path)) == layout.OVERLAYS:
-        return path.endswith((".env", ".yaml"))
+        return True
     folder, name = layout.component(path) or ("base", "")
     if (folder, name) in ((layout.SITE, "placement.yaml"), ("gpu", layout.KUSTOMIZATION)):
         return True

@@ -7,6 +7,7 @@ busybox, for what each of them makes of everything else.
 from __future__ import annotations
 
 import re
+import struct
 from typing import TYPE_CHECKING
 
 from packager.base.values import Value, replace
@@ -34,6 +35,11 @@ _CHECKSUM = slice(148, 156)
 _KIND = slice(156, 157)
 _PREFIX = slice(345, 500)
 _PREFIX_BYTES = 155
+
+# What is written: name and numbers; kind, link, format, owner's names, devices and prefix.
+_BEFORE_CHECKSUM = struct.Struct("100s48s")
+_AFTER_CHECKSUM = struct.Struct("c100x8s80x155s12x")
+_BLANKS = 8 * ord(" ")
 
 _NUMBERS = {"mode": _MODE, "owner": slice(108, 116), "group": slice(116, 124), "size": _SIZE, "time": _MTIME}
 _DEVICES = {"device": slice(329, 337), "minor device": slice(337, 345)}
@@ -232,7 +238,7 @@ def _check_checksum(block: bytes, name: str) -> None:
 
 def checksum(block: bytes) -> int:
     """Return the sum of a header's bytes, where its own checksum counts as blanks."""
-    return sum(block) - sum(block[_CHECKSUM]) + 8 * ord(" ")
+    return sum(block) - sum(block[_CHECKSUM]) + _BLANKS
 
 
 def _records(content: bytes, name: str) -> dict[str, bytes]:
@@ -316,8 +322,5 @@ def _block(path: tuple[str, str], kind: bytes, size: int, mode: int, mtime: int)
     prefix, name = path
     length = b"%011o\0" % size if size <= _LARGEST_OCTAL else _base_256(size)
     numbers = b"%07o\0%07o\0%07o\0" % (mode, 0, 0) + length + b"%011o\0" % mtime
-    block = (name.encode().ljust(100, b"\0") + numbers + b" " * 8 + kind + bytes(100) + USTAR).ljust(
-        _PREFIX.start, b"\0"
-    )
-    block = (block + prefix.encode()).ljust(BLOCK, b"\0")
-    return block[: _CHECKSUM.start] + b"%06o\0 " % checksum(block) + block[_CHECKSUM.stop :]
+    before, after = _BEFORE_CHECKSUM.pack(name.encode(), numbers), _AFTER_CHECKSUM.pack(kind, USTAR, prefix.encode())
+    return before + b"%06o\0 " % (sum(before) + sum(after) + _BLANKS) + after

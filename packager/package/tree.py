@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import plain
 from packager.base.errors import SpecError, VerificationError, unreadable
-from packager.base.values import Value
+from packager.base.values import Value, indented
 from packager.package import inventory
 from packager.package.contents import ContentError, Contents, shown
 from packager.package.editable import is_editable
@@ -80,7 +80,7 @@ def seal(tree: Tree, digests: Mapping[str, str]) -> Entry:
     files = {entry.path: {"mode": f"{entry.mode:04o}", "sha256": digests[entry.path]} for entry in tree.entries}
     editable = {entry.path: lines for entry in tree.entries if (lines := _lines(entry, digests[entry.path]))}
     about = {**tree.about, "files": files, "editable": editable}
-    content = json.dumps(about, ensure_ascii=False, indent=2).encode() + b"\n"
+    content = indented(json.dumps(about, ensure_ascii=False).encode()) + b"\n"
     if len(content) > inventory.MAX_BYTES:
         raise SpecError(
             f"the names of {len(files):,} files make a manifest.json of more than {inventory.MAX_BYTES >> 10:,} KiB",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from packager.base import paths
 from packager.base.faults import Fault
 from packager.base.fields import ASSET_PATH
 from packager.base.problems import show, similar
@@ -90,8 +90,9 @@ def _folders(
     holders: Mapping[Location, Variant | AnyOverlay], entries: Sequence[str], files: Sequence[SourceFile]
 ) -> Iterator[Fault]:
     """Check that a program which starts in a folder of the code finds it."""
-    folders = {"."} if entries else set()
-    folders |= {str(above) for file in files for above in PurePosixPath(file.name).parents}
+    folders = paths.folders_above(file.name for file in files)
+    if entries:
+        folders.add(".")
     for place, holder in holders.items():
         for location, workdir in holder.workdirs():
             if not workdir.startswith("/") and workdir not in folders:
@@ -209,8 +210,7 @@ def _first_lines(programs: set[str], files: Sequence[SourceFile]) -> Iterator[Fa
     for file in files:
         if file.size > configmap.CODE_BYTES or not (file.name.endswith(".sh") or file.name in programs):
             continue
-        with file.path.open("rb") as stream:
-            start = stream.readline(200)
+        start = file.first_line()
         place = file.place
         if start.startswith(b"#!") and start.endswith(b"\r\n"):
             yield Fault(place, f"{file.name} has Windows line endings", "convert it with dos2unix")

@@ -6,18 +6,18 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from packager.base import markdown, plain
+from packager.base import markdown, paths, plain
 from packager.base.errors import reason
 from packager.base.problems import Problem, ordered
 from packager.base.values import Value
 from packager.package.layout import SCRIPTS, SPEC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from packager.base.markdown import Page
-    from packager.spec.files import SourceFile, SpecFiles
+    from packager.spec.files import SpecFiles
     from packager.spec.model import Spec, Variant
 
 _LEVEL = 3
@@ -32,32 +32,70 @@ class ReadmeSection(Value, frozen=True):
     text: str
 
 
-class Documentation(Value, frozen=True):
-    """The Markdown files of a spec, by the sections' order.
+class Documentation:
+    """The sections of the READMEs of a spec's packages.
 
-    Attributes:
-        titles: The sections' titles.
-        files: The files.
-        pages: What is in them.
+    Args:
+        spec: The spec.
+        sources: Its files.
+        pages: What is in its Markdown files.
     """
 
-    titles: tuple[str, ...]
-    files: tuple[SourceFile, ...]
-    pages: tuple[Page, ...]
+    def __init__(self, spec: Spec, sources: SpecFiles, pages: Sequence[Page]) -> None:
+        self._spec = spec
+        self._sources = sources
+        self._titles = [entry.title for entry in spec.documentation[: len(pages)]]
+        self._pages = pages
+        self._latest: tuple[tuple[str, ...], _Readme] | None = None
 
-    def sections(self, spec: Spec, variant: Variant, sources: SpecFiles) -> tuple[list[ReadmeSection], list[Problem]]:
-        """Return the sections of a variant's package, and what is not shown in them as it was written."""
-        names = _names(spec, variant, sources)
-        anchors = {anchor for page in self.pages for anchor in page.anchors()}
-        anchors |= {markdown.anchor(title) for title in self.titles}
-        own = {file.name: markdown.anchor(title) for file, title in zip(self.files, self.titles, strict=True)}
-        sections: list[ReadmeSection] = []
-        remarks: list[Problem] = []
-        for title, file, page in zip(self.titles, self.files, self.pages, strict=True):
-            section = page.section(title, _LEVEL, _resolver(file.name, names, own, anchors))
-            sections.append(ReadmeSection(markdown.escaped(title), section.text.rstrip()))
-            remarks += section.remarks
-        return sections, remarks
+    def sections(self, variant: Variant) -> tuple[ReadmeSection, ...]:
+        """Return the sections of a variant's package."""
+        return self._readme(variant).sections
+
+    def remarks(self) -> list[Problem]:
+        """Return what is not shown as it was written in the README of one of the packages."""
+        return ordered(remark for variant in self._spec.variants for remark in self._readme(variant).remarks)
+
+    def problems(self) -> list[Problem]:
+        """Return why what is in the files cannot be sections."""
+        made = (page.section(title, _LEVEL, lambda target: target) for title, page in self._titled())
+        return [problem for section in made for problem in section.problems]
+
+    def _readme(self, variant: Variant) -> _Readme:
+        """Return what a variant's package has; it is made anew where other code is in it than in the latest one."""
+        places = self._spec.code_places(self._spec.variants.index(variant))
+        code = tuple(file.name for file in self._sources.code(places))
+        if self._latest is None or self._latest[0] != code:
+            self._latest = code, self._made(code)
+        return self._latest[1]
+
+    def _made(self, code: Sequence[str]) -> _Readme:
+        names = _names(code, self._sources)
+        anchors = {anchor for page in self._pages for anchor in page.anchors()}
+        anchors |= {markdown.anchor(title) for title in self._titles}
+        files = [file.name for file in self._sources.documentation]
+        own = {file: markdown.anchor(title) for file, title in zip(files, self._titles, strict=True)}
+        made = [
+            page.section(title, _LEVEL, _resolver(file, names, own, anchors))
+            for file, (title, page) in zip(files, self._titled(), strict=True)
+        ]
+        return _Readme(
+            tuple(
+                ReadmeSection(markdown.escaped(title), section.text.rstrip())
+                for title, section in zip(self._titles, made, strict=True)
+            ),
+            tuple(remark for section in made for remark in section.remarks),
+        )
+
+    def _titled(self) -> Iterable[tuple[str, Page]]:
+        return zip(self._titles, self._pages, strict=True)
+
+
+class _Readme(Value, frozen=True):
+    """The sections of a README, and what is not shown in them as it was written."""
+
+    sections: tuple[ReadmeSection, ...]
+    remarks: tuple[Problem, ...]
 
 
 def read(folder: Path, spec: Spec, sources: SpecFiles) -> tuple[Documentation, list[Problem]]:
@@ -86,43 +124,20 @@ def read(folder: Path, spec: Spec, sources: SpecFiles) -> tuple[Documentation, l
     if total > _MAX_BYTES:
         message = f"the files of `documentation` are more than {_MAX_BYTES >> 10} KiB"
         problems.append(Problem(str(folder / sources.documentation[-1].name), 0, 0, message))
-    titles = tuple(entry.title for entry in spec.documentation[: len(pages)])
-    documentation = Documentation(titles, sources.documentation, tuple(pages))
-    if not problems:
-        for page, title in zip(pages, titles, strict=True):
-            problems += page.section(title, _LEVEL, lambda target: target).problems
-    return documentation, problems
+    documentation = Documentation(spec, sources, pages)
+    return documentation, problems or documentation.problems()
 
 
-def remarks(spec: Spec, sources: SpecFiles, documentation: Documentation) -> list[Problem]:
-    """Return what is not shown as it was written in the README of one of the packages."""
-    every = (documentation.sections(spec, variant, sources)[1] for variant in spec.variants)
-    return ordered(remark for remarks_of_one in every for remark in remarks_of_one)
-
-
-def _names(spec: Spec, variant: Variant, sources: SpecFiles) -> dict[str, str]:
-    """Return where each file and folder of a model is in a variant's package."""
-    code = [file.name for file in sources.code(spec.code_places(spec.variants.index(variant)))]
+def _names(code: Sequence[str], sources: SpecFiles) -> dict[str, str]:
+    """Return where each file and folder of a model is in a package that has the code `code`."""
     assets = [*(file.name for file in sources.assets), *sources.downloads]
     names = {SPEC: SPEC}
     if sources.dockerfile:
         names[sources.dockerfile.name] = "Dockerfile"
     for top, files in ((SCRIPTS, code), ("assets", assets)):
-        for name in _with_folders(files):
+        for name in (*files, *paths.folders_above(files)):
             names.setdefault(name, f"{top}/{name}")
     return names
-
-
-def _with_folders(files: Iterable[str]) -> Iterable[str]:
-    seen = set()
-    for file in files:
-        steps = file.split("/")
-        for depth in range(len(steps), 0, -1):
-            name = "/".join(steps[:depth])
-            if name in seen:
-                break
-            seen.add(name)
-            yield name
 
 
 def _resolver(

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _MAX_CODE_FILES = 10_000
 
+# Several times what one package takes: a spec may have a list of code for each of many variants.
+_KEPT_BYTES = 8 << 20
+
 
 class SourceFile(Value, frozen=True):
     """A file on disk that goes into the package.
@@ -32,7 +35,8 @@ class SourceFile(Value, frozen=True):
         size: In bytes.
         executable: Whether its owner may execute it.
         place: Which entry of the spec's lists names it.
-        encoded: Its size in a ConfigMap as JSON; None where that was not measured, because there is too much.
+        content: Its bytes, if it is code; None where they were not read, because there is too much.
+        encoded: Its size in a ConfigMap as JSON; None likewise.
     """
 
     name: str
@@ -40,7 +44,15 @@ class SourceFile(Value, frozen=True):
     size: int
     executable: bool
     place: Location = ()
+    content: bytes | None = None
     encoded: int | None = None
+
+    def first_line(self) -> bytes:
+        """Return the first line with its end, or what 200 bytes hold of it."""
+        if self.content is not None:
+            return self.content[: self.content.find(b"\n", 0, 200) + 1 or 200]
+        with self.path.open("rb") as stream:
+            return stream.readline(200)
 
 
 class SpecFiles(Value, frozen=True):
@@ -97,16 +109,14 @@ def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
         faults.append(Fault(location, source, _similar_name_hint(root, name)))
         return None
 
-    files: list[SourceFile] = []
-    left_out_code: set[str] = set()
-    for place, names in spec.code_lists():
-        files += _code(root, place, names, add, faults, left_out_code)
+    code = _Code(root, add, faults)
+    files = [file for place, names in spec.code_lists() for file in code.files(place, names)]
     dockerfile = add(spec.image.dockerfile, ("image", "dockerfile")) if spec.image.dockerfile else None
     pages = [add(entry.file, ("documentation", index, "file")) for index, entry in enumerate(spec.documentation)]
     assets: dict[str, SourceFile] = {}
     left_out: set[str] = set()
     for index, name in enumerate(spec.assets):
-        for source in _walk(root, name, left_out):
+        for source in _walk(root, name, left_out) if _is_folder(root, name) else (_source_file(root, name),):
             if isinstance(source, SourceFile):
                 assets[source.name] = replace(source, place=("assets", index))
             else:
@@ -116,46 +126,65 @@ def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
         tuple(assets[name] for name in sorted(assets)),
         dockerfile,
         tuple(sorted(left_out - set(spec.assets))),
-        tuple(sorted(left_out_code.difference(*(names for _, names in spec.code_lists())))),
+        tuple(sorted(code.left_out.difference(*(names for _, names in spec.code_lists())))),
         tuple(download.path for download in spec.downloads),
         tuple(file for file in pages if file is not None),
     ), faults
 
 
-def _code(  # noqa: PLR0913, PLR0917 - the last two are what it adds to
-    root: Path,
-    place: Location,
-    names: Sequence[str],
-    add: Callable[[str, Location], SourceFile | None],
-    faults: list[Fault],
-    left_out: set[str],
-) -> list[SourceFile]:
-    """Return the code of one list, in its order, each file once; add to `faults` and to `left_out`.
+class _Code:
+    """Finds the code that the lists of a spec name, and reads it: each file once, as long as it is not too much anyway.
 
-    Each file is measured as a part of a ConfigMap, as long as they are not too many anyway.
+    Attributes:
+        left_out: What is left out of folders, and where a pattern matches.
     """
-    files: dict[str, SourceFile] = {}
-    remaining = configmap.CODE_PARTS * configmap.CODE_BYTES
-    for index, name in enumerate(names):
-        here = (*place, index)
-        sources: Iterable[SourceFile | str | None]
+
+    def __init__(self, root: Path, add: Callable[[str, Location], SourceFile | None], faults: list[Fault]) -> None:
+        self.left_out: set[str] = set()
+        self._root = root
+        self._add = add
+        self._faults = faults
+        self._contents: dict[str, tuple[bytes, int]] = {}
+        self._kept_bytes = 0
+
+    def files(self, place: Location, names: Sequence[str]) -> list[SourceFile]:
+        """Return the code of one list, in its order, each file once."""
+        files: dict[str, SourceFile] = {}
+        remaining = configmap.CODE_PARTS * configmap.CODE_BYTES
+        for index, name in enumerate(names):
+            here = (*place, index)
+            for source in self._sources(name, here):
+                if isinstance(source, str):
+                    self._faults.append(Fault(here, source))
+                elif source is not None and source.name not in files:
+                    remaining -= source.size
+                    content, encoded = self._read(source) if remaining >= 0 else (None, None)
+                    files[source.name] = replace(source, place=here, content=content, encoded=encoded)
+                    if len(files) > _MAX_CODE_FILES:
+                        message = f"there are more than {_MAX_CODE_FILES:,} files"
+                        self._faults.append(Fault(place, message, at_key=True))
+                        return list(files.values())
+        return list(files.values())
+
+    def _sources(self, name: str, here: Location) -> Iterable[SourceFile | str | None]:
+        """Return the files that one entry of a list names, or what is wrong with them."""
         if "*" in name or "?" in name:
-            sources = _matched(root, name, left_out)
-        elif _is_folder(root, name):
-            sources = _walk(root, name, left_out)
-        else:
-            sources = (add(name, here),)
-        for source in sources:
-            if isinstance(source, str):
-                faults.append(Fault(here, source))
-            elif source is not None and source.name not in files:
-                remaining -= source.size
-                measured = configmap.encoded_size(source.path.read_bytes()) if remaining >= 0 else None
-                files[source.name] = replace(source, place=here, encoded=measured)
-                if len(files) > _MAX_CODE_FILES:
-                    faults.append(Fault(place, f"there are more than {_MAX_CODE_FILES:,} files", at_key=True))
-                    return list(files.values())
-    return list(files.values())
+            return _matched(self._root, name, self.left_out)
+        if _is_folder(self._root, name):
+            return _walk(self._root, name, self.left_out)
+        return (self._add(name, here),)
+
+    def _read(self, source: SourceFile) -> tuple[bytes | None, int]:
+        """Return the bytes of a file, if they are to be kept, and how many they are in a ConfigMap."""
+        if source.name in self._contents:
+            return self._contents[source.name]
+        content = source.path.read_bytes()
+        encoded = configmap.encoded_size(content)
+        self._kept_bytes += len(content)
+        if self._kept_bytes > _KEPT_BYTES:
+            return None, encoded
+        self._contents[source.name] = content, encoded
+        return content, encoded
 
 
 def _matched(root: Path, pattern: str, left_out: set[str]) -> Iterator[SourceFile | str]:
@@ -179,27 +208,29 @@ def _matched(root: Path, pattern: str, left_out: set[str]) -> Iterator[SourceFil
         yield f"expected files that match {pattern}, {what}"
 
 
-def _source_file(root: Path, name: str, folder: str | None = None) -> SourceFile | str:
+def _source_file(root: Path, name: str, entry: os.DirEntry[str] | None = None) -> SourceFile | str:
     """Return the file `name` below `root`, or what is wrong with it.
 
     Args:
         root: The spec's folder, without links.
         name: The file's path in it.
-        folder: The folder that holds the file, below `root` and without links, where that is known: looking for links
-            in each part of each path takes longer than all else.
+        entry: What its folder says of it, if no link leads to that folder: looking for links in each part of each path
+            takes longer than all else.
     """
     try:
-        real = Path(folder, name.rpartition("/")[2]) if folder else root / name
-        info = real.lstat() if folder else None
-        if info is None or stat.S_ISLNK(info.st_mode):
+        may_leave = entry is None or entry.is_symlink()
+        if entry is None or may_leave:
             real = (root / name).resolve(strict=True)
             info = real.stat()
+        else:
+            real = Path(entry.path)
+            info = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return f"expected a file, found none: {name}"
     except (OSError, RuntimeError) as error:
         return f"{name} cannot be read: {(getattr(error, 'strerror', None) or str(error)).lower()}"
     problem = None
-    if not real.is_relative_to(root):
+    if may_leave and not real.is_relative_to(root):
         problem = f"{name} is a link that leaves the spec's folder"
     elif stat.S_ISDIR(info.st_mode):
         problem = f"expected a file, found a folder: {name}"
@@ -212,7 +243,7 @@ def _source_file(root: Path, name: str, folder: str | None = None) -> SourceFile
 
 def _utf8(name: str) -> str:
     """Return the name that the file's bytes spell in UTF-8, whatever the locale took them for."""
-    return os.fsencode(name).decode("utf-8", "surrogateescape")
+    return name if name.isascii() else os.fsencode(name).decode("utf-8", "surrogateescape")
 
 
 def _similar_name_hint(root: Path, name: str) -> str | None:
@@ -229,27 +260,35 @@ def _similar_name_hint(root: Path, name: str) -> str | None:
 
 
 def _walk(root: Path, name: str, left_out: set[str]) -> Iterator[SourceFile | str]:
-    """Yield the files at and below `name`, or what is wrong with them; add to `left_out` what is left out."""
-    if not _is_folder(root, name):
-        yield _source_file(root, name)
-        return
+    """Yield the files below the folder `name`, or what is wrong with them; add to `left_out` what is left out."""
     top = (root / name).resolve()
     errors: list[OSError] = []
     count, excluded_before = 0, len(left_out)
-    for folder, folders, names in os.walk(top, onerror=errors.append):
-        here = Path(name, Path(folder).relative_to(top)).as_posix()
-        paths = {entry: f"{here}/{entry}" if here != "." else entry for entry in (*folders, *names)}
-        left_out_here = {entry for entry in paths if excluded.is_excluded(entry)}
-        left_out |= {paths[entry] for entry in left_out_here}
-        folders[:] = sorted(set(folders) - left_out_here)
-        links = [entry for entry in folders if Path(folder, entry).is_symlink()]
-        for entry in sorted({*names, *links} - left_out_here):
-            source = _source_file(root, paths[entry], folder)
-            if _leads_to_excluded(source, root, top):
-                left_out.add(paths[entry])
+    pending = [(name, str(top))]
+    while pending:
+        above, folder = pending.pop()
+        try:
+            with os.scandir(folder) as scanned:
+                entries = sorted(scanned, key=lambda entry: entry.name)
+        except OSError as error:
+            errors.append(error)
+            continue
+        folders = []
+        for entry in entries:
+            path = f"{above}/{entry.name}"
+            if excluded.is_excluded(entry.name):
+                left_out.add(path)
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                folders.append((path, entry.path))
+                continue
+            source = _source_file(root, path, entry)
+            if entry.is_symlink() and _leads_to_excluded(source, root, top):
+                left_out.add(path)
                 continue
             count += 1
             yield source
+        pending += reversed(folders)
     yield from (f"{error.filename} cannot be read: {reason(error)}" for error in errors)
     if not count and not errors:
         what = "found only files that are excluded" if len(left_out) > excluded_before else "found an empty folder"

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 _BYTES = 64 << 10
 """How much a command may take, of the 256 KiB that kubectl keeps of an object, which may name it once a role."""
 
-_KEYS = ("command", "args")
-
 _GIVEN = ("REGISTRY", "MODEL_DIR", "OUTPUT_DIR", "HOME")
 """What every container finds in its environment."""
 
@@ -48,10 +46,9 @@ def _choices(spec: Spec) -> Iterator[Fault]:
         run = overlay.run(variant.run)
         place = ("overlays", name)
         needs = (place, ("variants", index))
-        own = next((key for key in _KEYS if getattr(overlay, key) is not None), None)
         if (
             not run.scripts
-            and own is None
+            and not overlay.has_program
             and any(names for place, names in spec.code_lists() if place in spec.code_places(index))
         ):
             if index not in idle:

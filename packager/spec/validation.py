@@ -1,4 +1,4 @@
-"""Validates a document against the spec's schema, and reports every violation with its place."""
+"""Validates a document against the schema of its type, and reports every violation with its place."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class SchemaFault(Fault, frozen=True):
     stand_in: Any = ...
 
 
-def validate(data: Any) -> list[SchemaFault]:
-    """Return every violation of the schema in `data`."""
-    schema = json_schema()
+def validate(data: Any, schema: Rule | None = None) -> list[SchemaFault]:
+    """Return every violation of a schema in `data`; without one, of a spec's."""
+    schema = json_schema() if schema is None else schema
     unique: dict[tuple[Location, str], SchemaFault] = {}
     for error in _Validator(schema).iter_errors(data):
         for fault in _explain(error, schema):
@@ -123,7 +123,7 @@ def _missing_keys(error: ValidationError, here: Location, schema: Rule) -> Itera
     for key in _rule(error)["required"]:
         if key not in _mapping(error):
             rule = resolve(_rule(error)["properties"][key], schema)
-            what = _either(rule["enum"]) if "enum" in rule else _phrase(rule["description"])
+            what = _either(rule["enum"]) if "enum" in rule else _phrase(rule.get("description") or rule["title"])
             yield SchemaFault((*here, key), f"the key {key!r} is missing", what, stand_in=_example(rule, schema))
 
 
@@ -136,7 +136,7 @@ def _explain_union(error: ValidationError, schema: Rule) -> Iterator[SchemaFault
     real = [index for index, rule in enumerate(rules) if rule.get("type") != "null"]
     candidates = real if len(real) == 1 else [index for index in real if not _of_another_type(branches[index])]
     # Where both a word and a number are allowed, neither alone describes what is expected.
-    is_of_words = len(real) > 1 and any("enum" in rules[index] for index in real)
+    is_of_words = _is_scalar_value(error.instance) and len(real) > 1 and any("enum" in rules[index] for index in real)
     if candidates and not is_of_words:
         for inner in branches[candidates[0]]:
             yield from _explain(inner, schema)
@@ -160,8 +160,16 @@ def _kind_of_value(rule: Rule) -> str:
     return f"{noun} from {rule['minimum']} to {rule['maximum']}" if {"minimum", "maximum"} <= rule.keys() else noun
 
 
+def _is_scalar_value(value: Any) -> bool:
+    return not isinstance(value, dict | list)
+
+
 def _of_another_type(branch: list[ValidationError]) -> bool:
-    return any(error.validator == "type" and not error.relative_path for error in branch)
+    return any(
+        error.validator == "type" or (error.validator == "enum" and not _is_scalar_value(error.instance))
+        for error in branch
+        if not error.relative_path
+    )
 
 
 def _is_scalar(rule: Rule) -> bool:

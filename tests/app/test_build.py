@@ -79,6 +79,43 @@ def test_notes_go_to_whoever_asks(tmp_path: Path) -> None:
     assert listener.notes == [note]
 
 
+def test_a_claim_that_is_several_volumes_of_a_pod(tmp_path: Path) -> None:
+    listener = Listener()
+    path = str(demo.write(tmp_path / "demo"))
+    site = ("OUTPUT_CLAIM=all", "DATASET_CLAIM=all")
+    outcomes(BuildRequest(path, (), components=("pvc",), site=site), Destination(tmp_path), listener)
+    note = "note: the claim all is several volumes of a pod, which nodes before Kubernetes 1.35 do not start"
+    assert listener.notes == [note]
+    listener = Listener()
+    site = ("OUTPUT_CLAIM=one", "DATASET_CLAIM=other")
+    outcomes(BuildRequest(path, (), components=("pvc",), site=site), Destination(tmp_path, force=True), listener)
+    assert listener.notes == []
+
+
+def test_a_claim_of_a_job_that_an_option_mounts_too(tmp_path: Path) -> None:
+    listener = Listener()
+    spec = demo.changed("kind: Pod => kind: Job, claims: [{claim: all, path: /a}, {claim: all, path: /b}]")
+    path = str(demo.write(tmp_path / "demo", spec))
+    outcomes(BuildRequest(path, ()), Destination(tmp_path), listener)
+    assert listener.notes == []
+    request = BuildRequest(path, (), components=("output-pvc",), site=("OUTPUT_CLAIM=all",))
+    outcomes(request, Destination(tmp_path, force=True), listener)
+    note = "note: the claim all is several volumes of a pod, which nodes before Kubernetes 1.35 do not start"
+    assert listener.notes == [note]
+
+
+def test_an_archive_that_would_unpack_into_the_folder_of_its_model(tmp_path: Path) -> None:
+    path = str(demo.write(tmp_path / "demo-fp32-training"))
+    listener = Listener()
+    outcomes(BuildRequest(path, ()), Destination(tmp_path), listener)
+    archive = tmp_path / "demo-fp32-training.tar.gz"
+    assert listener.notes == [f"note: {archive} would unpack into the model's own folder: unpack it elsewhere"]
+    listener = Listener()
+    (tmp_path / "out/demo-fp32-training").mkdir(parents=True)
+    outcomes(BuildRequest(path, ()), Destination(tmp_path / "out"), listener)
+    assert listener.notes == []
+
+
 def test_the_environment_has_no_influence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     request = BuildRequest(str(demo.write(tmp_path / "demo")), ())
     [built] = outcomes(request, Destination(tmp_path))

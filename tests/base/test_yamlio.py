@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -205,3 +206,13 @@ def test_what_is_dumped_means_the_same_to_every_parser(value: object) -> None:
     assert [document.data for document in documents] == [{"key": value}, [value, value]]
     assert list(yaml.safe_load_all(text)) == [{"key": value}, [value, value]]
     assert "\x1b" not in text
+
+
+def test_a_problem_at_each_of_many_keys_takes_no_time() -> None:
+    count = 24_000
+    text = "".join(f"k{number}: 1\n" for number in range(count))
+    document, problems = yamlio.load(text.encode(), "f")
+    assert problems == []
+    begin = time.process_time()
+    assert [document.problem((f"k{number}",), "x").line for number in range(count)] == list(range(1, count + 1))
+    assert time.process_time() - begin < 5

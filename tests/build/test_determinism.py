@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 
 NAME = "demo-fp32-training.tar.gz"
 
+# Runs the command on the first processors alone.
+LIMITED = """\
+import os, sys
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:int(sys.argv.pop(1))])
+from packager.__main__ import main
+main()
+"""
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -86,3 +94,46 @@ def test_a_given_time_is_used(model: Path, reference: str, tmp_path: Path) -> No
 
 def test_a_user_without_a_home_builds_the_same(model: Path, reference: str, tmp_path: Path) -> None:
     assert built(model, tmp_path, {"HOME": "/nonexistent"}) == reference
+
+
+@pytest.mark.parametrize("form", ["tar.gz", "dir"])
+def test_the_number_of_processes_has_no_influence(tmp_path: Path, form: str) -> None:
+    """On what is written and printed, whatever goes wrong with some of the models."""
+    specs = tmp_path / "specs"
+    for number in range(24):
+        spec = demo.changed(f"name: demo => name: demo-{number:02}")
+        if number in (5, 6, 17):  # one package of three specs
+            spec = demo.changed("name: demo => name: one")
+        demo.write(specs / f"model-{number:02}", f"{spec}\nwrong: {number}\n" if number in (9, 10) else spec)
+    results: list[tuple[int, str, str, dict[Path, bytes]]] = []
+    for processors in (1, 2):
+        out = tmp_path / f"out-{len(results)}"
+        out.mkdir()
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                LIMITED,
+                str(processors),
+                "build",
+                "--all",
+                "--specs",
+                specs,
+                "--with",
+                "nfs",
+                "--format",
+                form,
+            ],
+            env={**os.environ, "PYTHONPATH": str(demo.CHECKOUT)},
+            cwd=out,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        files = {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+        results.append((done.returncode, done.stdout, done.stderr, files))
+    code, stdout, stderr, _ = results[0]
+    assert results[1] == results[0]
+    assert (code, len(stdout.splitlines()), stderr.count("note: nfs does not render")) == (3, 20, 1)
+    assert stderr.count(f"{specs}/model-05/spec.yaml both make the package one-fp32-training") == 2
+    assert stderr.splitlines()[-1] == "20 built, 4 failed"

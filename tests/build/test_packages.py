@@ -25,6 +25,7 @@ from tests import demo
 if TYPE_CHECKING:
     from pytest_golden.plugin import GoldenTestFixture
 
+    from packager.build.plan import Plan
     from packager.package.tree import Tree
 
 VARIANTS = [
@@ -39,9 +40,13 @@ VARIANTS = [
 ]
 
 
-def built(model: str, precision: str | None = None, mode: str | None = None) -> Tree:
+def planned(model: str, precision: str | None = None, mode: str | None = None) -> Plan:
     loaded = load(find(model, [bundled()]))
-    return render(plan(loaded, choose(loaded.spec, precision, mode), Options()))
+    return plan(loaded, choose(loaded.spec, precision, mode), Options())
+
+
+def built(model: str, precision: str | None = None, mode: str | None = None) -> Tree:
+    return render(planned(model, precision, mode))
 
 
 def rendered(overlay: Path, kubectl: Path) -> list[dict[str, Any]]:
@@ -68,11 +73,10 @@ def long_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("long_lines")
 @pytest.mark.golden_test("../golden/packages/*.yml")
 def test_the_files_of_each_package(golden: GoldenTestFixture, tmp_path: Path) -> None:
-    package = built(golden["model"], golden.get("precision"), golden.get("mode"))
-    tree.write(package, tmp_path)
-    source = bundled() / golden["model"]
-    copies = {entry.path: entry.content for entry in package.entries if isinstance(entry.content, Path)}
-    copies["spec.yaml"] = source / "spec.yaml"
+    package = planned(golden["model"], golden.get("precision"), golden.get("mode"))
+    tree.write(render(package), tmp_path)
+    copies = {path: source.path for path, source, _ in package.payload}
+    copies["spec.yaml"] = bundled() / golden["model"] / "spec.yaml"
     contents = {}
     for path in sorted(file for file in tmp_path.rglob("*") if file.is_file()):
         name = path.relative_to(tmp_path).as_posix()

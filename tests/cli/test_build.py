@@ -114,8 +114,20 @@ def test_build_all_of_a_model(mlpack: Mlpack, tmp_path: Path) -> None:
 def test_build_all_models_whatever_is_wrong_with_one(mlpack: Mlpack, specs: Path) -> None:
     done = mlpack("build", "--all", "--specs", specs)
     assert done.code == 3
+    assert done.stdout.splitlines() == [f"{NAME}.tar.gz"]
+    assert done.stderr.splitlines() == [
+        (
+            f"{specs}/wrong/spec.yaml:7:23: expected Pod, Job, MPIJob, JobSet or Deployment, found 'Pood' "
+            "(did you mean 'Pod'?)"
+        ),
+        f"error: {specs}/wrong/spec.yaml is not a valid spec: 1 problem",
+        "1 built, 1 failed",
+    ]
+
+
+def test_build_all_bundled_models_where_no_folder_is_named(mlpack: Mlpack) -> None:
+    done = mlpack("build", "--all")
     assert done.stdout.splitlines() == [
-        f"{NAME}.tar.gz",
         "cifar10-mxnet-training.tar.gz",
         "hello-mpi.tar.gz",
         "resnet50v1-5-fp32-training.tar.gz",
@@ -125,14 +137,17 @@ def test_build_all_models_whatever_is_wrong_with_one(mlpack: Mlpack, specs: Path
         "resnet50v1-5-pytorch-fp32-training.tar.gz",
         "resnet50v1-5-pytorch-bf16-training.tar.gz",
     ]
-    assert done.stderr.splitlines() == [
-        (
-            f"{specs}/wrong/spec.yaml:7:23: expected Pod, Job, MPIJob, JobSet or Deployment, found 'Pood' "
-            "(did you mean 'Pod'?)"
-        ),
-        f"error: {specs}/wrong/spec.yaml is not a valid spec: 1 problem",
-        "9 built, 1 failed",
-    ]
+
+
+def test_a_bundled_model_is_built_by_name_whatever_folder_is_named(mlpack: Mlpack, specs: Path) -> None:
+    assert mlpack("build", "hello-mpi", "--all", "--specs", specs).stdout == "hello-mpi.tar.gz\n"
+
+
+def test_all_models_of_folders_without_any(mlpack: Mlpack, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = mlpack("build", "--all", "--specs", "empty")
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr == "error: no models found in empty\nhint: a model is a folder there with a spec.yaml\n"
 
 
 def test_two_models_with_one_package(mlpack: Mlpack, tmp_path: Path) -> None:
