@@ -140,6 +140,9 @@ _CHECKPOINT_CLAIM = Key(
 )
 _MODEL_CLAIM = Key("MODEL_CLAIM", "The claim with the files of this package, to mount at MODEL_DIR.", NAME, "model")
 
+CLAIMS = frozenset(key.name for key in (_OUTPUT_CLAIM, _DATASET_CLAIM, _CHECKPOINT_CLAIM, _MODEL_CLAIM))
+"""The keys of `site.env` that name a claim; each becomes a volume of its own."""
+
 
 def _apart(place: str, what: str, claim: Key, only: str | None = None) -> tuple[Option, ...]:
     """Return the options that give one folder a place by itself; `what` is in that folder."""

@@ -52,6 +52,8 @@ overlays:
     files: [conf/**/*.yaml]
     rendezvous: none
     success: [worker]
+    retries: 1
+    permanent_exit_codes: [64, 1-3, 2]
     roles:
       worker: {{replicas: 2}}
       other: {{script: train.sh, args: [serve], workdir: conf/a}}

@@ -88,6 +88,13 @@ class Runnable:
     is_cube: bool = False
     namespace: str | None = None
 
+    @property
+    def workspace(self) -> Path | None:
+        """The folder with the workspace of an MLCube; None for anything else."""
+        if not self.is_cube:
+            return None
+        return (self.source if paths.is_folder(self.source) else self.source.parent) / "workspace"
+
     def overlay(self, task: str, overlays: Sequence[str]) -> str:
         """Return the overlay of a task: an overlay's own name, or the name that the task has in an MLCube."""
         if not self.is_cube or task in overlays:
@@ -120,6 +127,45 @@ def runnable(request: RunRequest, *, tell: Tell, progress: Progress) -> Runnable
         return Runnable(path, _built(request, spec, request.build, tell, progress))
     _refuse(_given(request.build, _BUILD_FLAGS), f"{path} is a package, which is built already")
     return Runnable(path, path)
+
+
+def package_of(request: RunRequest, *, progress: Progress) -> Runnable:
+    """Return the package of a path: of a cube or a model, that of its last run unless it has changed, or a new one.
+
+    Raises:
+        SpecError: The cube or the spec is not valid.
+        ToolError: The package cannot be built.
+        UsageError: An option is for something else than what is there.
+    """
+    path = request.path
+    is_cube = _is_cube(path)
+    source = (path / _CUBE if paths.is_folder(path) else path) if is_cube else _spec(path)
+    if source is None:
+        _refuse(_given(request.cube, _CUBE_FLAGS), f"{path} is not an MLCube")
+        return Runnable(path, path)
+    last = _last(request, source)
+    if last is None or _given(request.cube, _CUBE_FLAGS):
+        return runnable(request, tell=_nothing, progress=progress)
+    if not is_cube:
+        return Runnable(path, last)
+    with workfolder.temporary() as work:
+        namespace = _imported(path, work, request.cube, _nothing).namespace
+    return Runnable(path, last, is_cube=True, namespace=namespace)
+
+
+def _last(request: RunRequest, source: Path) -> Path | None:
+    """Return the only package that runs of a path have built; None if `source` has changed since, or is not there."""
+    packages = list(_cached(request).glob("*.tar.gz"))
+    try:
+        if len(packages) == 1 and packages[0].stat().st_mtime_ns > source.stat().st_mtime_ns:
+            return packages[0]
+    except OSError:
+        pass
+    return None
+
+
+def _nothing(_: str) -> None:
+    """Take what an import says, which `mlpack run` has said, or will say."""
 
 
 def _of_cube(request: RunRequest, tell: Tell, progress: Progress) -> Runnable:
@@ -181,12 +227,7 @@ def _built(request: RunRequest, spec: Path, build: BuildOptions, tell: Tell, pro
     from packager.app.build import BuildRequest, Built, Destination
     from packager.app.build import build as build_packages
 
-    source = str(request.path.resolve()).encode(errors="surrogateescape")
-    folder = request.cache / _FOLDER / hashlib.sha256(source).hexdigest()[:16]
-    try:
-        privatefolder.make(folder)
-    except OSError as error:
-        raise ToolError(f"the cache {folder} cannot be used: {reason(error)}", hint="set XDG_CACHE_HOME") from None
+    folder = _cached(request)
     packages = BuildRequest(
         str(spec),
         (),
@@ -203,6 +244,17 @@ def _built(request: RunRequest, spec: Path, build: BuildOptions, tell: Tell, pro
     if (build.uid, build.gid, build.fs_group) != (None, None, None):
         _set_ids(outcome.path, build, tell)
     return outcome.path
+
+
+def _cached(request: RunRequest) -> Path:
+    """Return the folder of the cache for the packages of a path."""
+    source = str(request.path.resolve()).encode(errors="surrogateescape")
+    folder = request.cache / _FOLDER / hashlib.sha256(source).hexdigest()[:16]
+    try:
+        privatefolder.make(folder)
+    except OSError as error:
+        raise ToolError(f"the cache {folder} cannot be used: {reason(error)}", hint="set XDG_CACHE_HOME") from None
+    return folder
 
 
 def _set_ids(package: Path, build: BuildOptions, tell: Tell) -> None:

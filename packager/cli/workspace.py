@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.base.errors import ClusterError
+from packager.base.errors import ClusterError, UsageError
+from packager.cli.arguments import cache_folder
 from packager.cli.cluster_arguments import (
     Context,
     Kubeconfig,
     Namespace,
     OverlayOption,
-    PackagePath,
     Program,
     Verbose,
     kubectl_for,
@@ -26,13 +26,28 @@ from packager.cli.console import OutputFormat, emit_data, emit_json, emit_table,
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from packager.app.runnable import Runnable
     from packager.app.workspace import Listed, Pulled, Pushed, Session
     from packager.cluster.workspace import Listing
     from packager.kubectl.client import Kubectl
 
 _MAX_NAMES = 20
 
+TargetPath = Annotated[
+    Path,
+    typer.Argument(metavar="TARGET", help="A package, an MLCube or a model: a folder or a file.", show_default=False),
+]
 LocalFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The local folder.", show_default=False)]
+PushedFolder = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="DIR", help="The local folder; without it, the folder workspace of an MLCube.", show_default=False
+    ),
+]
+ClaimOption = Annotated[
+    str | None,
+    typer.Option("--claim", metavar="NAME", help="The claim of the MLCube's workspace.", show_default=False),
+]
 FolderOption = Annotated[
     str | None,
     typer.Option(
@@ -74,8 +89,8 @@ def register(app: typer.Typer) -> None:
 
 def push(
     ctx: typer.Context,
-    package: PackagePath,
-    directory: LocalFolder,
+    target: TargetPath,
+    directory: PushedFolder = None,
     folder: FolderOption = None,
     overlay: OverlayOption = None,
     namespace: Namespace = None,
@@ -83,6 +98,7 @@ def push(
     kubeconfig: Kubeconfig = None,
     kubectl: Program = "kubectl",
     image: ImageOption = None,
+    claim: ClaimOption = None,
     force: Force = False,
     dry_run: DryRunFlag = False,
     timeout: Patience = "1m",
@@ -98,15 +114,20 @@ def push(
     from packager.app import workspace
 
     patience = seconds(timeout)
-    to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
-    with _session(ctx, package, overlay, to_cluster, folder, patience, image) as given:
+    source = _package_of(target, claim)
+    if directory is None and source.workspace is None:
+        raise UsageError(f"{target} is not an MLCube: name the local folder")
+    directory = directory or source.workspace
+    assert directory is not None
+    to_cluster = kubectl_for(ctx, kubectl, namespace or source.namespace, context, kubeconfig, verbose=verbose)
+    with _session(ctx, source, overlay, to_cluster, folder, patience, image) as given:
         pushed = workspace.push(given, directory, force=force, dry_run=dry_run, progress=progress)
     _show_copied(pushed, output, "would push" if dry_run else "pushed", f"{directory} to {pushed.place.path}")
 
 
 def ls(
     ctx: typer.Context,
-    package: PackagePath,
+    target: TargetPath,
     folder: FolderOption = None,
     overlay: OverlayOption = None,
     namespace: Namespace = None,
@@ -114,6 +135,7 @@ def ls(
     kubeconfig: Kubeconfig = None,
     kubectl: Program = "kubectl",
     image: ImageOption = None,
+    claim: ClaimOption = None,
     timeout: Patience = "1m",
     output: Output = None,
     verbose: Verbose = False,
@@ -122,15 +144,16 @@ def ls(
     from packager.app import workspace
 
     patience = seconds(timeout)
-    to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
-    with _session(ctx, package, overlay, to_cluster, folder, patience, image) as given:
+    source = _package_of(target, claim)
+    to_cluster = kubectl_for(ctx, kubectl, namespace or source.namespace, context, kubeconfig, verbose=verbose)
+    with _session(ctx, source, overlay, to_cluster, folder, patience, image) as given:
         listed = workspace.ls(given)
     _show_listed(listed, output)
 
 
 def pull(
     ctx: typer.Context,
-    package: PackagePath,
+    target: TargetPath,
     directory: LocalFolder,
     folder: FolderOption = None,
     overlay: OverlayOption = None,
@@ -139,6 +162,7 @@ def pull(
     kubeconfig: Kubeconfig = None,
     kubectl: Program = "kubectl",
     image: ImageOption = None,
+    claim: ClaimOption = None,
     force: Force = False,
     dry_run: DryRunFlag = False,
     timeout: Patience = "1m",
@@ -154,8 +178,9 @@ def pull(
     from packager.app import workspace
 
     patience = seconds(timeout)
-    to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
-    with _session(ctx, package, overlay, to_cluster, folder, patience, image) as given:
+    source = _package_of(target, claim)
+    to_cluster = kubectl_for(ctx, kubectl, namespace or source.namespace, context, kubeconfig, verbose=verbose)
+    with _session(ctx, source, overlay, to_cluster, folder, patience, image) as given:
         pulled = workspace.pull(given, directory, force=force, dry_run=dry_run, progress=progress)
     _list("skipped: not a plain file, or a name that is not allowed here", pulled.skipped, pulled.unnamed)
     _list("not read", pulled.unread)
@@ -163,10 +188,18 @@ def pull(
     _require_complete(pulled.unread)
 
 
+def _package_of(target: Path, claim: str | None) -> Runnable:
+    """Return the package of a target: of a cube or a model, that of its last run if it is up to date, or a new one."""
+    from packager.app.runnable import BuildOptions, CubeOptions, RunRequest, package_of
+
+    request = RunRequest(target, CubeOptions(claim=claim), BuildOptions(), cache_folder())
+    return package_of(request, progress=progress)
+
+
 @contextmanager
 def _session(
     ctx: typer.Context,
-    package: Path,
+    source: Runnable,
     overlay: str | None,
     kubectl: Kubectl,
     folder: str | None,
@@ -176,7 +209,8 @@ def _session(
     from packager.app import workspace
     from packager.cli.target import open_target
 
-    with open_target(ctx, package, overlay, kubectl) as target:
+    name = source.overlay(overlay, ()) if overlay else None
+    with open_target(ctx, source.package, name, kubectl) as target:
         yield workspace.session(target, folder, patience=patience, image=image, tell=say)
 
 

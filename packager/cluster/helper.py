@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packager.base import workfolder
-from packager.base.errors import ClusterError, MlpackError, TimedOutError
+from packager.base.errors import ClusterError, MlpackError, TimedOutError, UnreachableError
 from packager.cluster.observe import events_of
 from packager.cluster.obstacles import obstacles
 from packager.kubectl.refusals import error_from, explained_error
+from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import name, status
 from packager.kubernetes.pods import failure
 
@@ -122,6 +123,7 @@ def running(
         ClusterError: It cannot be made, or cannot run.
         TimedOutError: It does not start.
     """
+    _check_claims(kubectl, helper)
     pod = helper.manifest(workload, pod_spec)
     pod_name = name(pod)
     try:
@@ -130,6 +132,21 @@ def running(
         yield pod_name
     finally:
         _remove(kubectl, pod_name, tell)
+
+
+def _check_claims(kubectl: Kubectl, helper: HelperPod) -> None:
+    """Refuse a claim that does not exist: its pod would wait for it until the end of all patience."""
+    for volume in helper.volumes:
+        claim = mapping(volume.get("persistentVolumeClaim")).get("claimName")
+        try:
+            exists = not claim or kubectl.get(f"persistentvolumeclaims/{claim}") is not None
+        except UnreachableError:
+            raise
+        except ClusterError:  # who may not look at claims may still mount one
+            continue
+        if not exists:
+            hint = "create it, or let `mlpack run PACKAGE --claim-size SIZE` create it"
+            raise ClusterError(f"claim {claim} not found in the namespace {kubectl.default_namespace()}", hint=hint)
 
 
 def _create(kubectl: Kubectl, helper: HelperPod, pod: Object) -> None:

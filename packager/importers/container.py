@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import envfile
 from packager.base.problems import show
-from packager.base.values import Value
+from packager.base.values import Value, replace
 from packager.importers.draft import with_option
 from packager.kubernetes import mountpath
 from packager.kubernetes.environment import refusal_reason
@@ -15,6 +15,8 @@ from packager.options import KEYS
 from packager.spec.environments import RESERVED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from packager.importers.draft import Sketch
     from packager.importers.source import ForeignValue, ValueOrigin
 
@@ -34,6 +36,20 @@ class Given(Value, frozen=True):
     origin: ValueOrigin
 
 
+class ForeignGpus(Value, frozen=True):
+    """GPUs that a container asks for.
+
+    Attributes:
+        count: How many.
+        vendor: The prefix of their name as a resource.
+        entry: Where it asks for them.
+    """
+
+    count: int
+    vendor: str
+    entry: ForeignValue
+
+
 class ForeignContainer(Value, frozen=True):
     """What is carried over of a pod template.
 
@@ -44,7 +60,9 @@ class ForeignContainer(Value, frozen=True):
         environment: The variables.
         requests: The resources.
         limits: The same.
+        gpus: The GPUs that it asks for, as requests and as limits.
         directory: Where it starts; None for the image's working directory.
+        options: The options of a site that its pod asks for, but for the one for GPUs.
     """
 
     image: ForeignValue | None
@@ -53,7 +71,9 @@ class ForeignContainer(Value, frozen=True):
     environment: dict[str, Given]
     requests: dict[str, Given]
     limits: dict[str, Given]
+    gpus: tuple[ForeignGpus, ...]
     directory: Given | None = None
+    options: tuple[str, ...] = ()
 
 
 def read(template: ForeignValue, name: str, sketch: Sketch, ports: set[str]) -> ForeignContainer | None:
@@ -82,9 +102,11 @@ def read(template: ForeignValue, name: str, sketch: Sketch, ports: set[str]) -> 
     for entry in containers:
         if entry is not main:
             entry.leave(f"({show(_name_of(entry))}) is not carried over: a pod of a package has one container")
+    earlier, sketch.options = sketch.options, []
     _pod(pod, sketch)
     lost = _volumes(pod, main, sketch)
-    return _container(main, sketch, ports, lost)
+    own, sketch.options = sketch.options, list(dict.fromkeys((*earlier, *sketch.options)))
+    return replace(_container(main, sketch, ports, lost), options=tuple(own))
 
 
 def _name_of(entry: ForeignValue) -> str:
@@ -202,10 +224,11 @@ def _container(main: ForeignValue, sketch: Sketch, ports: set[str], lost: dict[s
             port.done()
         else:
             port.leave("is not carried over: only a Deployment has ports")
-    requests, limits = resources(main.child("resources"), sketch)
+    requests, limits, gpus = resources(main.child("resources"))
     image = main.child("image")
     start = Given(folder, directory.origin) if directory and folder is not None else None
-    return ForeignContainer(image, words.get("command"), words.get("args"), environment, requests, limits, start)
+    program = words.get("command"), words.get("args")
+    return ForeignContainer(image, *program, environment, requests, limits, gpus, start)
 
 
 def _needs(word: str, lost: dict[str, ForeignValue], entry: ForeignValue) -> None:
@@ -305,20 +328,26 @@ def escaped(word: str, known: set[str]) -> str:
     return _REFERENCES.sub(replaced, word)
 
 
-def resources(listing: ForeignValue | None, sketch: Sketch) -> tuple[dict[str, Given], dict[str, Given]]:
-    """Return what a container requests, and its limits; GPUs become the option of a site."""
+def resources(
+    listing: ForeignValue | None,
+) -> tuple[dict[str, Given], dict[str, Given], tuple[ForeignGpus, ...]]:
+    """Return what a container requests, its limits, and the GPUs, which `gpu_option` makes the option of a site."""
     parts: dict[str, dict[str, Given]] = {"requests": {}, "limits": {}}
+    gpus: list[ForeignGpus] = []
     for part, quantities in parts.items():
         listed = listing.at(part) if listing else None
         for entry in listed.children() if listed else ():
             if gpu := _GPU.fullmatch(entry.key):
-                count = entry.whole(0, 9999)
-                if count:
-                    vendor = "nvidia.com" if entry.key == _OLD_GPU else gpu["vendor"]
-                    site = {"GPU_COUNT": str(count)} | ({"GPU_VENDOR": vendor} if vendor != "nvidia.com" else {})
-                    hint = with_option(sketch, "gpu", **site)
-                    entry.leave("is the option gpu of a site", hint)
+                if count := entry.whole(0, 9999):
+                    gpus.append(ForeignGpus(count, "nvidia.com" if entry.key == _OLD_GPU else gpu["vendor"], entry))
             elif entry.value is not None and (text := entry.text()) is not None:
                 value = entry.value if isinstance(entry.value, int) and not isinstance(entry.value, bool) else text
                 quantities[entry.key] = Given(value, entry.origin)
-    return parts["requests"], parts["limits"]
+    return parts["requests"], parts["limits"], tuple(gpus)
+
+
+def gpu_option(gpus: Iterable[ForeignGpus], sketch: Sketch) -> None:
+    """Note that a build needs the option for GPUs, with the number and the vendor of the last of `gpus`."""
+    for one in gpus:
+        site = {"GPU_COUNT": str(one.count)} | ({"GPU_VENDOR": one.vendor} if one.vendor != "nvidia.com" else {})
+        one.entry.leave("is the option gpu of a site", with_option(sketch, "gpu", **site))

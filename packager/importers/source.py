@@ -229,13 +229,20 @@ class ForeignValue:
         return [text for text in texts if text is not None] if isinstance(self.value, list) else None
 
 
+def template(text: bytes, name: str, kind: str, hint: str) -> list[Problem]:
+    """Return the problem that the file `name` is a template of `kind`, where its first `{{` is; none without any."""
+    before, braces, _ = text.partition(b"{{")
+    line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
+    return [Problem(name, line, column, f"this is a template of {kind}", hint)] if braces else []
+
+
 def printable(text: str) -> str:
     """Return a text of others for a comment: one line of ASCII."""
     return _UNPRINTABLE.sub("?", text)
 
 
-def read_bytes(path: Path, name: str, max_bytes: int = yamlio.MAX_BYTES) -> bytes:
-    """Return the content of a file that the user names.
+def read_bytes(path: Path, name: str, max_bytes: int = yamlio.MAX_BYTES, folder: Path | None = None) -> bytes:
+    """Return the content of a file that the user names; one found in `folder` may not be a link that leads out of it.
 
     Returns:
         At most one byte more than `max_bytes`, which `yamlio` then refuses.
@@ -245,6 +252,8 @@ def read_bytes(path: Path, name: str, max_bytes: int = yamlio.MAX_BYTES) -> byte
     """
     try:
         real = path.resolve(strict=True)
+        if folder is not None and not real.is_relative_to(folder.resolve()):
+            raise SpecError(f"{name} is a link that leads out of its folder")
         with plain.open_below(real.parent, real.name) as stream:
             return stream.read(max_bytes + 1)
     except NotPlainError:

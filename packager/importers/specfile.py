@@ -26,7 +26,7 @@ _WIDE = 1 << 20
 _KEYS = """
     name title package framework aliases use_case description image registry tag digest dockerfile files downloads
     assets documentation secrets init kind rendezvous port ports replicas script
-    scripts workdir command args roles success resources environment retries deadline ttl priority_class
+    scripts workdir command args roles success resources gpu environment retries deadline ttl priority_class
     workspace overlays sequence variants precision mode
 """
 """The keys in the order in which people read a spec. Others come after these; names that a user chooses keep theirs."""

@@ -65,6 +65,44 @@ def test_people_and_programs_get_what_they_ask_for(mlpack: Mlpack, pod: LocalPod
     assert json.loads(done.stdout)["error"]["problems"][0]["message"] == "it exists with another content"
 
 
+CUBE = """\
+name: hello
+docker: {image: "mlcommons/hello:1"}
+k8s: {pvc: disk, namespace: cubes}
+tasks:
+  multi_node: {parameters: {inputs: {name: names/}, outputs: {chat: chats/}}}
+  single_node: {parameters: {inputs: {name: names/}, outputs: {chat: chats/}}}
+"""
+
+
+def test_the_workspace_of_a_cube(
+    mlpack: Mlpack, pod: LocalPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    write(tmp_path / "cube", {"mlcube.yaml": CUBE.encode(), "workspace/names/alice.txt": b"Alice\n"})
+    done = mlpack("workspace", "push", "cube", "--overlay", "multi_node")
+    assert (done.code, done.stderr) == (0, f"pushed 1 file, 6 bytes, from cube/workspace to {pod.claim}\n")
+    write(pod.claim, {"chats/a.txt": b"Hello\n"})
+    (package,) = (cache / "mlpack/runs").glob("*/hello-task.tar.gz")
+    built = package.stat().st_mtime_ns
+    assert mlpack("workspace", "pull", "cube", "back").code == 0
+    assert package.stat().st_mtime_ns == built
+    assert mlpack("workspace", "ls", "cube/mlcube.yaml", "--claim", "disk").code == 0
+    (tmp_path / "cube/mlcube.yaml").touch()
+    assert mlpack("workspace", "ls", "cube").code == 0
+    assert package.stat().st_mtime_ns > built
+    assert read(tmp_path / "back") == {"names/alice.txt": b"Alice\n", "chats/a.txt": b"Hello\n"}
+
+
+def test_what_is_no_cube_has_no_workspace_of_its_own(mlpack: Mlpack, pod: LocalPod) -> None:
+    assert pod.claim.is_dir()
+    done = mlpack("workspace", "push", "hello-mpi")
+    assert (done.code, done.stderr) == (2, "error: hello-mpi is not an MLCube: name the local folder\n")
+    done = mlpack("workspace", "ls", "hello-mpi", "--claim", "disk")
+    assert (done.code, done.stderr) == (2, "error: --claim: hello-mpi is not an MLCube\n")
+
+
 def test_what_is_skipped_and_what_is_not_read_is_named(mlpack: Mlpack, pod: LocalPod, tmp_path: Path) -> None:
     write(pod.claim, {"a": b"a", "esc\x1b[2J": b"", "new\nline": b"", "secret/x": b""})
     (pod.claim / "link").symlink_to("/etc/passwd")

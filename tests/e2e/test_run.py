@@ -37,7 +37,8 @@ def cube(site: Site) -> Path:
     }
     values = {"name": "hello_world", "docker": {"image": MPI_IMAGE}, "k8s": {"pvc": "results"}, "tasks": tasks}
     folder = site.folder / "cube"
-    folder.mkdir()
+    (folder / "workspace/names").mkdir(parents=True)
+    (folder / "workspace/names/alice.txt").write_text("Alice\n", encoding="utf-8")
     (folder / "mlcube.yaml").write_text(json.dumps(values), encoding="utf-8")
     site.environment["XDG_CACHE_HOME"] = str(site.folder / "cache")
     return folder
@@ -51,9 +52,7 @@ def test_the_tasks_of_a_cube(site: Site, node: NodeFolder, volumes: str) -> None
     modes = json.dumps({"spec": {"accessModes": ["ReadWriteOnce", "ReadWriteMany"]}})
     site.run(f"kubectl patch pv results-{site.namespace} --patch '{modes}'")
     storage = f"{node.path}/storage/output"
-    node.run(
-        f"mkdir {storage}/names {storage}/chats; echo Alice > {storage}/names/alice.txt; chmod 777 {storage}/chats"
-    )
+    node.run(f"chmod 777 {storage}")
 
     done = site.shell(f"{RUN} --task hello,bye --claim-size 1Gi --claim-class {volumes} -o json")
     assert done.returncode == 0, done.stderr

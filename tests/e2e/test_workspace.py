@@ -139,7 +139,7 @@ def test_a_cubes_files_with_kubectl_alone_and_an_interrupted_push(site: Site, vo
         site.until(lambda: site.run(progress), "the temporary pod", 60)
         pod = site.run(progress).strip()
         parts = "find /mnt/mlcube/results/.mlpack-parts -type f -size +1M | grep ."
-        site.until(lambda: site.shell(f"kubectl exec {pod} -- sh -c '{parts}'").returncode == 0, "a part", 60)
+        site.until(lambda: site.shell(f"kubectl exec {pod} -- sh -c '{parts}'").returncode == 0, "a part")
         os.kill(pid[0], signal.SIGINT)
 
     with subprocess.Popen(

@@ -59,7 +59,7 @@ def test_what_becomes_of_a_zoo(
 
 @pytest.mark.golden_test("../golden/import/intel/refused.yml")
 def test_what_is_no_spec(golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is read outside of the checkout, and no link is followed in it."""
+    """Nothing is read outside of the checkout, by links either."""
     monkeypatch.chdir(tmp_path)
     root = write(
         tmp_path / "zoo", {"good": "", "with-link/a": "", "with-folder-link/a": "", f"{SPECS}/x/y_spec.yml": ""}
@@ -103,6 +103,15 @@ def test_a_script_starts_in_the_folder_of_the_code(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout == f"{code}|{code}|--steps 3\n"
+
+
+def test_a_link_to_a_file_of_the_checkout_is_copied_as_the_file(tmp_path: Path) -> None:
+    zoo = write(tmp_path / "zoo", SMALL | {"models/fp32/net.py": "print(1)\n"})
+    (zoo / "quickstart/net.py").symlink_to("../models/fp32/net.py")
+    result = one(zoo / SPECS / "tensorflow/small_spec.yml", tmp_path / "models")
+    copied = result.folder / "quickstart/net.py"
+    assert not copied.is_symlink()
+    assert copied.read_text(encoding="utf-8") == "print(1)\n"
 
 
 def test_code_that_is_too_large_runs_from_the_image(tmp_path: Path, kubectl: Path) -> None:

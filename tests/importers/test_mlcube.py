@@ -120,6 +120,13 @@ def test_the_folders_of_all_parameters_are_made_before_a_task(tmp_path: Path) ->
     assert folders == {"one two", "d"}
 
 
+def test_the_maker_of_accelerators_that_are_not_asked_for_is_reported(tmp_path: Path) -> None:
+    path = cube(tmp_path / "cube", platform={"accelerator_count": 0, "accelerator_maker": "AMD"})
+    result = import_mlcube(path, ModelDestination(tmp_path / "models"), choices({}))
+    message = "platform.accelerator_maker ('AMD') is not carried over: the cube asks for no accelerators"
+    assert message in [finding.message for finding in result.findings]
+
+
 def test_the_order_of_the_chosen_tasks_is_the_sequence(tmp_path: Path) -> None:
     tasks = {name: {"entrypoint": f"echo {name}"} for name in ("a_b", "c", "d")}
     path = cube(tmp_path / "cube", tasks=tasks)
@@ -201,6 +208,30 @@ def test_nothing_is_read_outside_of_the_cube(tmp_path: Path, monkeypatch: pytest
     assert not [path for path in opened if "secret" in path or "hostname" in path]
     places = {finding.message.partition(" ")[0].rpartition(".")[2] for finding in result.findings}
     assert places == {"a", "b", "c"}
+
+
+def test_a_cube_that_is_a_link_out_of_its_folder(tmp_path: Path) -> None:
+    for name in ("elsewhere", "cube"):
+        cube(tmp_path / name)
+    link = tmp_path / "cube/mlcube.yaml"
+    link.unlink()
+    link.symlink_to("../elsewhere/mlcube.yaml")
+    with pytest.raises(SpecError, match="is a link that leads out of its folder"):
+        import_mlcube(tmp_path / "cube", ModelDestination(tmp_path / "models"), choices({}))
+    assert import_mlcube(link, ModelDestination(tmp_path / "models"), choices({})).files
+    link.unlink()
+    link.symlink_to("mlcube.yaml")
+    with pytest.raises(SpecError, match="too many levels of symbolic links"):
+        import_mlcube(tmp_path / "cube", ModelDestination(tmp_path / "models"), choices({}))
+
+
+def test_a_number_or_a_size_that_no_site_can_have(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    cube(tmp_path / "cube")
+    done = mlpack("import", "mlcube", "cube", "--gpus", "100000")
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: --gpus 100000: ")
+    done = mlpack("import", "mlcube", "cube", "-P", "docker.gpu_args=--shm-size=banana")
+    assert "--shm-size banana is the option shared-memory of a site, without this size (" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["mlcube.yaml", "workspace"])

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -56,6 +56,33 @@ spec:
   replicaSpecs:
     - template: {spec: {containers: [{name: mxnet, image: "example/a:1", command: [train]}]}}
 """
+
+
+@pytest.mark.parametrize(
+    ("policies", "limit", "kept"),
+    [
+        (("Never", "ExitCode", "ExitCode"), 2, {"retries": 2, "permanent_exit_codes": "1-127"}),
+        (("Never", "ExitCode", "ExitCode"), 0, {"retries": 0}),
+        (("Never", "ExitCode", "OnFailure"), 2, {"retries": 2}),
+        (("Never", "Never", "OnFailure"), 2, {"retries": 2}),
+    ],
+)
+def test_exit_codes_that_are_permanent(
+    tmp_path: Path, policies: tuple[str, ...], limit: int, kept: dict[str, Any]
+) -> None:
+    template = {"spec": {"containers": [{"name": "mxnet", "image": "example/a:1", "command": ["train"]}]}}
+    roles = dict(zip(("Scheduler", "Server", "Worker"), policies, strict=True))
+    replicas = {role: {"restartPolicy": policy, "template": template} for role, policy in roles.items()}
+    spec = {"jobMode": "MXTrain", "runPolicy": {"backoffLimit": limit}, "mxReplicaSpecs": replicas}
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "MXJob", "metadata": {"name": "a"}, "spec": spec}
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job), encoding="utf-8")
+    result = import_mxjob(tmp_path / "job.yaml", ModelDestination(tmp_path))
+    overlay = yaml.safe_load((result.folder / "spec.yaml").read_text(encoding="utf-8"))["overlays"]["dist"]
+    assert {key: value for key, value in overlay.items() if key in ("retries", "permanent_exit_codes")} == kept
+    words = [finding.message for finding in result.findings if "is ExitCode" in finding.message]
+    is_permanent = "permanent_exit_codes" in kept
+    assert all(("after an exit code above 127" in word) is is_permanent for word in words)
+    assert all(("exit codes 1 to 127 are retried too" in word) is not is_permanent for word in words)
 
 
 def test_another_image(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The files of a package of Intel's Model Zoo: copied over each other, in order, from a checkout of the zoo.
 
 IntelAI/models, tools/docker/assembler.py, get_file: a folder is copied over what is there, `.docs` at its top is left
-out, and `.gitignore`. Links are never followed.
+out, and `.gitignore`. Of links, only those in a folder to a plain file of the same checkout are followed.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _walk(root: Path, start: str, entry: ForeignValue) -> Iterable[tuple[str, Zo
     top = plain_path(root, start)
     if top is None:
         hint = "the zoo cannot make this package either, unless --models-dir names a checkout that has it"
-        entry.refuse(f"{show(start)} not found below {root}", hint)
+        entry.refuse(f"{printable(start)!r} not found below {root}", hint)
         return
     info = top.lstat()
     if stat.S_ISREG(info.st_mode):
@@ -97,7 +97,7 @@ def _walk(root: Path, start: str, entry: ForeignValue) -> Iterable[tuple[str, Zo
         for name in sorted(names):
             if name == ".gitignore":
                 continue
-            path = top.__class__(folder) / name
+            path = _followed(top.__class__(folder) / name, root)
             info = path.lstat()
             shown = posixpath.normpath(posixpath.join(below, name))
             if not stat.S_ISREG(info.st_mode):
@@ -110,6 +110,15 @@ def _walk(root: Path, start: str, entry: ForeignValue) -> Iterable[tuple[str, Zo
                 return
     for error in errors:
         entry.refuse(f"{show(start)} cannot be read: {reason(error)}")
+
+
+def _followed(path: Path, root: Path) -> Path:
+    """Return the plain file of the checkout that `path` is a link to; `path` itself if it is no such link."""
+    try:
+        real = path.resolve(strict=True)
+    except (OSError, RuntimeError):
+        return path
+    return real if real.is_relative_to(root) and real.is_file() else path
 
 
 def plain_path(root: Path, path: str) -> Path | None:

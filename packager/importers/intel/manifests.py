@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
 from packager.base.problems import Problem, show
-from packager.importers.container import complaint_about, escaped, resources
+from packager.importers.container import complaint_about, escaped, gpu_option, resources
 from packager.importers.draft import Sketch, named
 from packager.importers.images import put_image
 from packager.importers.intel.code import plain_path
@@ -237,7 +237,8 @@ class _Use:
         if words:
             self.sketch.put((*place, "command"), words, container.origin)
         self._settle(container)
-        requests, limits = resources(container.child("resources"), self.sketch)
+        requests, limits, gpus = resources(container.child("resources"))
+        gpu_option(gpus, self.sketch)
         for part, quantities in (("requests", requests), ("limits", limits)):
             for name, given in quantities.items():
                 self.sketch.put((*place, "resources", part, name), given.value, given.origin)

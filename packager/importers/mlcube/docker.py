@@ -65,7 +65,8 @@ def run_options(entry: ForeignValue, sketch: Sketch) -> None:
         if name == "--shm-size":
             size = _size(value)
             hint = with_option(sketch, "shared-memory", **({"SHM_SIZE": size} if size else {}))
-            entry.leave(f"--shm-size {value} is the option shared-memory of a site", hint)
+            lost = "" if size else ", without this size"
+            entry.leave(f"--shm-size {value} is the option shared-memory of a site{lost}", hint)
         elif name in ("--network", "--net") and value == "host":
             entry.leave("--network=host is the option host-network of a site", "--with host-network, if needed")
         elif name not in _NOTHING:

@@ -7,6 +7,7 @@ the folders below /mnt/mlcube are those of runners/mlcube_k8s and of its documen
 from __future__ import annotations
 
 import re
+import shlex
 import stat
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
@@ -16,9 +17,9 @@ from packager.base.errors import UsageError
 from packager.base.names import is_label
 from packager.base.problems import show, similar
 from packager.base.values import Value, replace
-from packager.importers.draft import Draft, Sketch, named, with_option
+from packager.importers.draft import Draft, DraftFile, Sketch, named, with_option
 from packager.importers.images import put_image
-from packager.importers.mlcube import docker
+from packager.importers.mlcube import docker, seeds
 from packager.importers.mlcube.interpolation import InterpolationError, references, resolved
 from packager.importers.mlcube.paths import PathError, Place, place
 from packager.importers.source import (
@@ -30,7 +31,11 @@ from packager.importers.source import (
     invalid,
     printable,
     read_bytes,
+    template,
 )
+from packager.kubernetes.configmap import CODE_BYTES, encoded_size
+from packager.options import KEYS
+from packager.package.layout import SCRIPTS
 
 if TYPE_CHECKING:
     import os
@@ -42,15 +47,20 @@ if TYPE_CHECKING:
 _KIND = "an MLCube"
 _FILE = "mlcube.yaml"
 _MOUNT = "/mnt/mlcube"
+_REWRITE = "write it as configuration 2.0"
 _RETRIES = 4
 _VENDORS = {"nvidia": "nvidia.com", "amd": "amd.com", "intel": "gpu.intel.com"}
 _TYPES = ("file", "directory")
 _RUNNER = ("pvc", "image", "namespace")
-# Settings of docker and its build that say nothing about what runs.
-# Makes the folders of its words up to `--`, and the folders that hold the others.
-_FOLDERS = (
-    'set -e; while [ "$1" != -- ]; do mkdir -p "$1"; shift; done; shift; for file; do mkdir -p "${file%/*}"; done'
+# Copies the first of each two words up to `--` to the second, if nothing or an empty folder is there. It does so beside
+# it first, so that nothing half-written is ever there.
+_SEEDS = (
+    'while [ "$1" != -- ]; do rmdir "$2" 2>/dev/null || :; if [ ! -e "$2" ]; then mkdir -p "${2%/*}"; '
+    'rm -rf "$2.seed"; cp -RL "$1" "$2.seed"; chmod -R u+w "$2.seed"; mv "$2.seed" "$2"; fi; shift 2; done; shift; '
 )
+# Makes the folders of its words up to `--`, and the folders that hold the others.
+_FOLDERS = 'while [ "$1" != -- ]; do mkdir -p "$1"; shift; done; shift; for file; do mkdir -p "${file%/*}"; done'
+# Settings of docker and its build that say nothing about what runs.
 _SILENT = ("docker", "gpu_args", "cpu_args", "env_args", "image")
 
 
@@ -125,12 +135,14 @@ def read(path: Path, name: str, choices: Choices) -> Draft:
         SpecError: It is not a cube of configuration 2.0, or not a valid one.
         UsageError: A choice names a task or a parameter that the cube does not have.
     """
+    folder = None
     if path.is_dir():
-        path, name = path / _FILE, f"{name.rstrip('/')}/{_FILE}"
-    text = read_bytes(path, name)
+        folder, path, name = path, path / _FILE, f"{name.rstrip('/')}/{_FILE}"
+    text = read_bytes(path, name, folder=folder)
     document, problems = yamlio.load(text, name)
     if problems:
-        raise invalid(name, _KIND, problems)
+        hint = "make a project of it first: cookiecutter"
+        raise invalid(name, _KIND, template(text, name, "cookiecutter", hint) or problems)
     if not isinstance(document.data, dict):
         raise invalid(name, _KIND, [document.problem((), f"expected a mapping, found {show(document.data)}")])
     _check_format(document, name)
@@ -146,7 +158,7 @@ def read(path: Path, name: str, choices: Choices) -> Draft:
         f"Imported from {printable(path.name)} by `mlpack import mlcube`.",
         sketch.data,
         sketch.origins,
-        (),
+        tuple(sketch.files),
         tuple(ledger.findings),
         tuple(sketch.options),
         tuple(sketch.site.items()),
@@ -157,17 +169,22 @@ def read(path: Path, name: str, choices: Choices) -> Draft:
 
 
 def _check_format(document: Document, name: str) -> None:
-    """Refuse the format of 2020: `schema_type`, and tasks as a list of files."""
+    """Refuse the format of 2020, with `schema_type` and tasks as a list of files, and that with `io` in tasks."""
     data = document.data
     for key in ("schema_type", "schema_version"):
         if key in data:
             message = f"found {key}: this is the format of MLCube 0.0.x before September 2021, which is not read"
-            raise invalid(name, _KIND, [document.problem((key,), message, hint="write it as configuration 2.0")])
+            raise invalid(name, _KIND, [document.problem((key,), message, hint=_REWRITE)])
     if not isinstance(data.get("tasks"), dict):
         shown = "a list of files" if isinstance(data.get("tasks"), list) else show(data.get("tasks"))
         message = f"expected tasks as a mapping, found {shown}"
         hint = "MLCube 0.0.x before September 2021 had another format" if "tasks" in data else None
         raise invalid(name, _KIND, [document.problem(("tasks",), message, hint=hint)])
+    for task, values in data["tasks"].items():
+        if isinstance(values, dict) and isinstance(values.get("io"), list):
+            message = "found io: this is a format of MLCube 0.0.x of 2021, which is not read"
+            problem = document.problem(("tasks", task, "io"), message, hint=f"{_REWRITE}: parameters, inputs, outputs")
+            raise invalid(name, _KIND, [problem])
 
 
 def _with_settings(document: Document, settings: Sequence[str]) -> Document:
@@ -202,6 +219,7 @@ class _CubeImport:
         self.sketch = Sketch()
         self.root = source.root
         self.kinds: dict[str, str] = {}
+        self.seeds: dict[str, str] = {}
         self.namespace: str | None = None
 
     def draft(self) -> Sketch:
@@ -433,7 +451,7 @@ class _CubeImport:
         self.kinds = {one.place.path: one.kind for task in tasks for one in task.parameters if one.kind}
         if len(chosen) > 1 and self.choices.tasks:
             self.sketch.put(("sequence",), [task.overlay for task in chosen], ValueOrigin("--task", "--task"))
-        seeds: dict[str, CubeParameter] = {}
+        self._carry_seeds([parameter for task in chosen for parameter in task.parameters], made)
         for task in chosen:
             overlay: Location = ("overlays", task.overlay)
             self.sketch.put((*overlay, "kind"), "Job", task.entry.origin)
@@ -443,10 +461,6 @@ class _CubeImport:
             self._claims(overlay, task, (claim, origin), made)
             for parameter in task.parameters:
                 self._type(parameter)
-                if parameter.is_input and parameter.place.path not in made:
-                    seeds.setdefault(parameter.place.path, parameter)
-        for parameter in seeds.values():
-            self._seed(parameter)
 
     def _claim(self, settings: dict[str, tuple[str, ForeignValue]]) -> tuple[str, ValueOrigin]:
         """Return the claim that holds the workspace."""
@@ -471,6 +485,7 @@ class _CubeImport:
         variables: dict[str, str] = {}
         folders: list[str] = []
         files: list[str] = []
+        copies: list[str] = []
         for parameter in task.parameters:
             variable = "PARAM_" + re.sub(r"[^A-Za-z0-9_]", "_", parameter.name)
             other = variables.setdefault(variable, parameter.name)
@@ -481,6 +496,8 @@ class _CubeImport:
             folder = f"{_MOUNT}/{self._claim_of(parameter, claim, made)}"
             arguments.append(f"--{_literal(parameter.name)}={folder}/$({variable})")
             (folders if self._kind(parameter) == "directory" else files).append(f"{folder}/$({variable})")
+            if parameter.is_input and (seed := self.seeds.get(parameter.place.path)):
+                copies += [f"$(MODEL_DIR)/{SCRIPTS}/{seed}", f"{folder}/{parameter.place.path}"]
             direction = "input" if parameter.is_input else "output"
             value = {"value": parameter.place.path, "description": f"{direction} {self._kind(parameter) or 'path'}"}
             self.sketch.put((*overlay, "environment", variable), value, parameter.origin)
@@ -489,8 +506,10 @@ class _CubeImport:
         origin = ValueOrigin(comment, task_origin.file, task_origin.line, task_origin.column)
         self.sketch.put((*overlay, "args"), arguments, origin)
         if variables:
-            made_before = decided("MLCube makes the folders of all parameters before a task")
-            words = ["/bin/sh", "-c", _FOLDERS, "sh", *folders, "--", *files]
+            reason = "MLCube makes the folders of all parameters before a task"
+            made_before = decided(f"copies inputs that are not there; {reason}" if copies else reason)
+            script, before = (_SEEDS, [*copies, "--"]) if copies else ("", [])
+            words = ["/bin/sh", "-c", f"set -e; {script}{_FOLDERS}", "sh", *before, *folders, "--", *files]
             self.sketch.put((*overlay, "init", "command"), words, made_before)
 
     def _claim_of(self, parameter: CubeParameter, claim: str, made: set[str]) -> str:
@@ -551,12 +570,32 @@ class _CubeImport:
         except (OSError, ValueError):
             return None
 
-    def _seed(self, parameter: CubeParameter) -> None:
-        info = self._on_disk(parameter)
-        if info is not None:
-            message = f"({show(printable(parameter.place.path))}) is not copied: the task finds what is on the claim"
-            hint = "copy it to the claim before the first task"
-            self.ledger.findings.append(parameter.entry.problem(f"{parameter.entry.path} {message}", hint, at_key=True))
+    def _carry_seeds(self, parameters: Sequence[CubeParameter], made: set[str]) -> None:
+        """Take the inputs that are in the cube's folder and that no task makes, as far as they fit into ConfigMaps."""
+        room = CODE_BYTES
+        known: dict[str, CubeParameter] = {}
+        for parameter in parameters:
+            if parameter.is_input and parameter.place.path not in made:
+                known.setdefault(parameter.place.path, parameter)
+        for path, parameter in known.items():
+            info = self._on_disk(parameter)
+            if info is None or parameter.place.below_root is None:
+                continue
+            try:
+                files = seeds.files(self.folder, parameter.place.below_root, room)
+            except seeds.SeedError as error:
+                message = f"({show(printable(path))}) is not in the package: {error}"
+                hint = f"before the first task: mlpack workspace push {shlex.quote(self.source.document.name)}"
+                entry = parameter.entry
+                self.ledger.findings.append(entry.problem(f"{entry.path} {message}", hint, at_key=True))
+                continue
+            room -= sum(encoded_size(content) for content in files.values())
+            if files:
+                self.seeds[path] = f"{seeds.FOLDER}/{parameter.place.below_root}"
+            for name, content in files.items():
+                if name not in (file.path for file in self.sketch.files):
+                    self.sketch.files.append(DraftFile(name, content))
+                    self.sketch.put(("files", len(self.sketch.files) - 1), name, parameter.origin)
 
     def _platform(self, chosen: Sequence[CubeTask]) -> None:
         section = self.root.at("platform")
@@ -566,10 +605,14 @@ class _CubeImport:
         count = count_entry.whole(0, 9999) if count_entry and count_entry.value is not None else 0
         if self.choices.gpus is not None:
             count = self.choices.gpus
+            if count and (complaint := KEYS["GPU_COUNT"].complaint(str(count))):
+                raise UsageError(f"--gpus {count}: {complaint}")
         if count:
             hint = with_option(self.sketch, "gpu", GPU_COUNT=str(count), **self._vendor(maker))
             if count_entry:
                 count_entry.leave("is the option gpu of a site", hint)
+        elif maker and maker.value is not None:
+            maker.leave(f"({show(maker.value)}) is not carried over: the cube asks for no accelerators")
         memory = values.pop("host_memory_gb", None)
         gigabytes = memory.whole(0, 1_000_000) if memory and memory.value is not None else 0
         for task in chosen if gigabytes else ():

@@ -16,7 +16,7 @@ from packager.importers import container as containers
 from packager.importers.container import ForeignContainer, Given, escaped
 from packager.importers.draft import Draft, Sketch, named, with_option
 from packager.importers.images import put_image
-from packager.importers.source import ForeignValue, Ledger, Source, ValueOrigin, decided, invalid, read_bytes
+from packager.importers.source import ForeignValue, Ledger, Source, ValueOrigin, decided, invalid, read_bytes, template
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
 from packager.workloads.program import references
 
@@ -34,10 +34,13 @@ _PORT_NAME = "mxjob-port"
 _PORT = 9091
 _INT32 = (1 << 31) - 1
 _RESTARTS = 3
+_PERMANENT = "1-127"
 _SHORTEST_TTL = 60
 _DIST = ("scheduler", "server", "worker")
 _TUNE = ("tunertracker", "tunerserver", "tuner")
 _MADE_BY_THE_SERVER = ("name", "generateName", "creationTimestamp", "uid", "resourceVersion", "generation")
+_OF_COMPUTING = ("shared-memory", "host-network")
+_WAYS = {"dist": "dmlc", "tune": "none"}
 _LABEL_ANNOTATION = "tuner-server-key"
 
 
@@ -74,12 +77,8 @@ def read(path: Path, name: str, image: str | None = None) -> Draft:
     """
     text = read_bytes(path, name)
     documents, problems = yamlio.load_all(text, name)
-    if problems and b"{{" in text:
-        line = text[: text.index(b"{{")].count(b"\n") + 1
-        problem = Problem(name, line, 1, "this is a template of Helm", "render it first: helm template")
-        raise invalid(name, _KIND, [problem])
     if problems:
-        raise invalid(name, _KIND, problems)
+        raise invalid(name, _KIND, template(text, name, "Helm", "render it first: helm template") or problems)
     ledger = Ledger()
     document = _chosen(documents, name, ledger)
     source = Source(document, ledger, path.name)
@@ -325,6 +324,7 @@ class _Import:
             for one in replicas:
                 self.sketch.put((*place, "roles", one.role), {}, one.entry.origin)
         self._directory(place, replicas)
+        self._gpus(place, mode, replicas)
         self._environments(mode, replicas)
         if mode == "local":
             self.sketch.put((*place, "kind"), "Job", origin)
@@ -333,8 +333,7 @@ class _Import:
             self._resources(place, replicas[0].container)
             return
         self.sketch.put((*place, "kind"), "JobSet", origin)
-        way = "dmlc" if mode == "dist" else "none"
-        self.sketch.put((*place, "rendezvous"), way, origin)
+        self.sketch.put((*place, "rendezvous"), _WAYS[mode], origin)
         leader = replicas[0]
         if mode == "dist" and leader.port.value != _PORT:
             self.sketch.put((*place, "port"), leader.port.value, leader.port.origin)
@@ -361,6 +360,38 @@ class _Import:
                 hint = "the image's own is used: set WORKDIR in the image"
                 message = "workingDir is not carried over: the roles start in different folders"
                 self.ledger.findings.append(given.origin.problem(message, hint))
+
+    def _gpus(self, place: Location, mode: str, replicas: list[Replicas]) -> None:
+        """Make GPUs the option of a site. A site has one number for each pod: that of the last role that asks."""
+        asked = [gpus for one in replicas for gpus in one.container.gpus]
+        for gpus in asked:
+            if (gpus.count, gpus.vendor) == (asked[-1].count, asked[-1].vendor):
+                containers.gpu_option([gpus], self.sketch)
+            else:
+                gpus.entry.leave(f"becomes {asked[-1].count} of {asked[-1].vendor}: all pods with GPUs get the same")
+        if mode in _WAYS:
+            self._computing(place, mode, replicas, with_gpus=bool(asked))
+
+    def _computing(self, place: Location, mode: str, replicas: list[Replicas], *, with_gpus: bool) -> None:
+        """Put which roles get what options give to pods that compute, where a set would decide otherwise.
+
+        That is one choice for GPUs, shared memory and the node's network; where some pods have GPUs, these decide.
+        """
+        roles = RENDEZVOUS[_WAYS[mode]].computes
+        options = {
+            one.role: [option for option in one.container.options if option in _OF_COMPUTING] for one in replicas
+        }
+        needing = {one.role for one in replicas if (one.container.gpus if with_gpus else options[one.role])}
+        for one in replicas if needing else ():
+            usual, own = not roles or one.role in roles, one.container
+            if usual != (one.role in needing):
+                origin = own.gpus[0].entry.origin if own.gpus else one.entry.origin
+                reason = decided(f"it asks for no {'GPUs' if with_gpus else 'such options'}")
+                self.sketch.put((*place, "roles", one.role, "gpu"), not usual, reason if usual else origin)
+            if one.role not in needing and options[one.role]:
+                message = f"{one.role} does not get the option {' or '.join(options[one.role])}"
+                problem = one.entry.problem(message, "gpu: true of the role gives it, and GPUs", at_key=True)
+                self.ledger.findings.append(problem)
 
     def _shared(self, place: Location, mode: str, replicas: list[Replicas]) -> bool:
         """Put the program into the overlay if all roles run the same; return whether they do."""
@@ -433,6 +464,7 @@ class _Import:
         for one in replicas:
             annotations = one.template.at("metadata", "annotations")
             label = annotations.at(_LABEL_ANNOTATION) if annotations else None
+            label = label or one.entry.child("label")
             labels[one.role] = (label.text() if label else "") or ""
         for one in replicas:
             config = {"cluster": cluster, "labels": labels, "task": {"type": one.role, "index": 0}}
@@ -517,12 +549,18 @@ class _Import:
             if given is not None and given > 100:
                 limit.leave("becomes 100, the most that a spec allows")
             number, origin = min(given or 0, 100), limit.origin
+        by_code = [entry for entry in restarting if entry.value == "ExitCode"]
+        # A set has one list for all of its pods: where others are started again after any code, none is permanent.
+        is_permanent = place[1] != "local" and number > 0 and by_code == restarting
         for entry in restarting:
-            codes = ", and exit codes 1 to 127 are retried too" if entry.value == "ExitCode" else ""
+            codes = ", and exit codes 1 to 127 are retried too" if entry in by_code and not is_permanent else ""
             scope = "the job starts" if place[1] == "local" else "all pods start"
-            entry.leave(f"is {entry.value}: after a failure {scope} again, at most {number} times{codes}")
+            cause = "an exit code above 127" if is_permanent else "a failure"
+            entry.leave(f"is {entry.value}: after {cause} {scope} again, at most {number} times{codes}")
         if origin is not None:
             self.sketch.put((*place, "retries"), number, origin)
+        if by_code and is_permanent:
+            self.sketch.put((*place, "permanent_exit_codes"), _PERMANENT, by_code[0].origin)
 
 
 def _all(holders: Iterable[ForeignValue], key: str) -> list[ForeignValue]:

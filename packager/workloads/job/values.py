@@ -124,6 +124,22 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
         """The claims, each once."""
         return tuple(dict.fromkeys(mount.claim for mount in self.claims))
 
+    @property
+    def init_claims(self) -> tuple[ClaimMount, ...]:
+        """What `init` sees of the claims: it can write what lies over another mount of the same claim as read-only.
+
+        So it can make what the program then only reads. If it is not there when a pod mounts it, the kubelet makes a
+        folder, as root.
+        """
+        whole = {(mount.claim, mount.path) for mount in self.claims if not mount.sub_path and not mount.read_only}
+        return tuple(
+            mount
+            for mount in self.claims
+            if not mount.read_only
+            or not mount.sub_path
+            or (mount.claim, mount.path.removesuffix(f"/{mount.sub_path}")) not in whole
+        )
+
     def volumes(self, options: Collection[str]) -> dict[str, str]:
         """Return the volume of each claim: it has the claim's name, unless a selector for another volume finds it.
 
