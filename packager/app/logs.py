@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from packager.cluster.follow import Update
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
+    from packager.kubernetes.verdict import Verdict
 
 REFUSED_SECONDS = 15.0
 """Seconds after which a refusal is believed: a restarted API server may forbid everything for a moment."""
@@ -214,6 +215,13 @@ def follow(feed: Feed) -> Iterator[Part]:
             raise ClusterError(f"{target.shown} cannot run: {update.verdict.summary}", hint=target.command("status"))
     if feed.error:
         raise feed.error
+
+
+def command_for_log(target: Target, verdict: Verdict) -> str:
+    """Return the command line that prints the log of the pod that made a workload fail: it need not be the main one."""
+    kind, name = target.manifests.kind, target.manifests.name
+    pod = verdict.findings[0].subject.removeprefix("pod/") if verdict.findings else ""
+    return target.command("logs", *(("--all",) if kind.role(name, pod) == "worker" else ()))
 
 
 class NewestLine:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.cluster.beside import Beside, beside
 from packager.cluster.diagnosis import diagnose
+from packager.cluster.kept_logs import LogKeeper
 from packager.cluster.labels import DEPLOYED_BY, DIGEST
 from packager.cluster.logs import with_log_end
 from packager.cluster.observe import absent
@@ -117,7 +118,8 @@ def status(target: Target) -> Status:
     Raises:
         ClusterError: The cluster cannot say.
     """
-    snapshot = target.observe()
+    # Which pod has failed first is in the logs, where `deploy` has read it too.
+    snapshot = LogKeeper(target.observe, target.kubectl, target.manifests.kind)(events=True)
     if snapshot is None:
         return Status(target.shown, absent(target.kubectl, _NOT_DEPLOYED))
     answer = status_from(target, snapshot, diagnose(target.manifests.kind, snapshot))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packager.app.follow import follow, verdicts
-from packager.app.logs import Feed, NewestLine
+from packager.app.logs import Feed, NewestLine, command_for_log
 from packager.app.results import has_lasting_results
 from packager.app.status import with_logs
 from packager.base.errors import ClusterError
@@ -92,7 +92,7 @@ def bad_end(target: Target, verdict: Verdict) -> ClusterError:
     """Return the error that says how it ended, if it has not ended well."""
     if verdict.phase is Phase.FAILED:
         return ClusterError(
-            f"{target.shown} has failed: {verdict.summary}", hint=f"the whole log: {target.command('logs')}"
+            f"{target.shown} has failed: {verdict.summary}", hint=f"the whole log: {command_for_log(target, verdict)}"
         )
     if verdict.phase is Phase.ABSENT:
         return ClusterError(f"{target.shown}: {verdict.summary}", hint=target.command("status"))

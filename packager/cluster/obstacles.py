@@ -10,6 +10,7 @@ from packager.kubernetes.objects import (
     condition,
     container_statuses,
     events_about,
+    last_seen,
     main_container,
     moment,
     name,
@@ -41,6 +42,13 @@ SIDECAR_PATIENCE = 60.0
 _IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
 _CONFIG = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 
+# Of cluster-autoscaler (processors/status/eventing_scale_up_processor.go), and of Karpenter (scheduling/events.go).
+_NODE_COMES = {"TriggeredScaleUp", "Nominated"}
+_NO_NODE_COMES = "NotTriggerScaleUp"
+
+_GROWTH_SECONDS = 600
+"""For how long no node may come before it is said what to do: a group that is full now may have room soon."""
+
 _NOT_READY = {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"}
 
 
@@ -50,7 +58,8 @@ def obstacles(pod: Object, events: Sequence[Object], nodes: Sequence[Object] = (
         return
     scheduled = condition(pod, "PodScheduled")
     if scheduled and scheduled["status"] == "False":
-        yield _unscheduled(pod, scheduled)
+        is_gated = scheduled.get("reason") == "SchedulingGated"
+        yield (None if is_gated else _growth(pod, events)) or _unscheduled(pod, scheduled)
         return
     yield from lost_node(pod, nodes)
     for container in container_statuses(pod):
@@ -117,6 +126,20 @@ def kept_running(pod: Object) -> Finding | None:
     hint = "remove that container, or move it to initContainers with restartPolicy Always"
     log = last_lines(terminated.get("message", ""))
     return Finding("SidecarRuns", shown(pod), message, hint, final_after=SIDECAR_PATIENCE, log=log)
+
+
+def _growth(pod: Object, events: Sequence[Object]) -> Finding | None:
+    """Return what the autoscaler of the cluster does for a pod that no node has room for; None if it says nothing."""
+    told = [event for event in events_about(events, pod) if event.get("reason") in (*_NODE_COMES, _NO_NODE_COMES)]
+    if not told:
+        return None
+    detail = sentence(told[-1])
+    if told[-1]["reason"] in _NODE_COMES:
+        return Finding("ScalingUp", shown(pod), f"a node is on its way: {detail}", blocks=False)
+    waited = moment(last_seen(told[-1])) - moment(pod["metadata"]["creationTimestamp"])
+    is_long = waited.total_seconds() >= _GROWTH_SECONDS
+    hint = "request less in the overlay's resources, or have a larger group of nodes made" if is_long else None
+    return Finding("NoNodeFits", shown(pod), f"no node can run it, and the cluster adds none: {detail}", hint)
 
 
 def _unscheduled(pod: Object, scheduled: Object) -> Finding:

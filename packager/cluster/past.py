@@ -89,7 +89,9 @@ class Memory:
         self._is_over = has_ended(main)
 
     def _start_attempt(self, main: Object) -> None:
-        self._main, self._is_over, self._workers = main, False, {}
+        # Its spec and status are not needed later, and a server follows a thousand jobs.
+        self._main = {key: value for key, value in main.items() if key not in {"spec", "status"}}
+        self._is_over, self._workers = False, {}
         # If the beginning of an attempt was not observed, its first workers are not known.
         self._losses = {
             finding.subject: finding for finding in self._losses.values() if finding.reason == LOST and has_ended(main)

@@ -30,6 +30,7 @@ _PUNCTUATION = len('"":"",')
 # How much longer a character is where kubectl writes it (Go, encoding/json; it escapes what HTML would read).
 _ONE_MORE = b'\t\n\r"\\'
 _FIVE_MORE = bytes(set(range(0x20)).difference(_ONE_MORE)) + b"<>&"
+_NO_MORE = bytes(set(range(0x100)).difference(_ONE_MORE + _FIVE_MORE))
 _THREE_MORE = ("\u2028".encode(), "\u2029".encode())
 
 
@@ -89,11 +90,13 @@ def entry_size(key: str, encoded: int) -> int:
 
 def encoded_size(content: bytes) -> int:
     """Return how many bytes a value takes in that copy."""
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        return (len(content) + 2) // 3 * 4  # base64
-    # bytes.translate counts a set of characters in one pass.
-    one_more = len(content) - len(content.translate(None, _ONE_MORE))
-    five_more = len(content) - len(content.translate(None, _FIVE_MORE))
-    return len(content) + one_more + 5 * five_more + 3 * sum(map(content.count, _THREE_MORE))
+    three_more = 0
+    if not content.isascii():
+        try:
+            content.decode()
+        except UnicodeDecodeError:
+            return (len(content) + 2) // 3 * 4  # base64
+        three_more = sum(map(content.count, _THREE_MORE))
+    longer = content.translate(None, _NO_MORE)
+    five_more = len(longer.translate(None, _ONE_MORE))
+    return len(content) + len(longer) + 4 * five_more + 3 * three_more

@@ -9,7 +9,14 @@ from packager.kubernetes.verdict import Finding
 if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
 
-_HINT = "raise limits.memory in the overlay's manifest, or reduce the memory use"
+REASON = "OOMKilled"
+"""The reason of these findings, as Kubernetes calls it."""
+
+HINT = "raise limits.memory in the overlay's manifest, or reduce the memory use"
+"""What the owner of a package can do."""
+
+LIKELY_HINT = "raise limits.memory in the overlay"
+"""The same, where the memory use is the most likely reason."""
 
 
 def killed_container(subject: str, container: str, limit: str | None, log: tuple[str, ...]) -> Finding:
@@ -22,7 +29,7 @@ def killed_container(subject: str, container: str, limit: str | None, log: tuple
         log: Its last lines.
     """
     message = f"container {container} used more memory than its limit{f' of {limit}' if limit else ''}"
-    return Finding("OOMKilled", subject, message, _HINT, log=log, container=container)
+    return Finding(REASON, subject, message, HINT, log=log, container=container)
 
 
 def killed_process(subject: str, where: str, limit: str | None, ended: str) -> Finding:
@@ -38,7 +45,7 @@ def killed_process(subject: str, where: str, limit: str | None, ended: str) -> F
     message = (
         f"a process in {where} was killed for using more memory than {most}, and {ended} still ended with exit code 0"
     )
-    return Finding("OOMKilled", subject, message, f"check that the result is complete; {_HINT}", blocks=False)
+    return Finding(REASON, subject, message, f"check that the result is complete; {HINT}", blocks=False)
 
 
 def memory_limit(spec: Object, container: str | None = None) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from packager.base.names import SUBDOMAIN
@@ -206,17 +207,16 @@ def _controllers(
     """Yield the labels and annotations by which something else in the cluster would act on the object."""
     for field in ("labels", "annotations"):
         for key in mapping(metadata.get(field)):
-            domain = key.partition("/")[0]
-            named = (
-                owner for name, owner in _CONTROLLERS.items() if name in (key, domain) or _is_subdomain(domain, name)
-            )
-            for owner in named:
+            for owner in _owners(key):
                 message = f"{owner} uses this key, and a package must not set it"
                 yield overlay.problem(manifest, (*location, field, key), message, "remove it", at_key=True)
 
 
-def _is_subdomain(domain: str, parent: str) -> bool:
-    return domain.endswith(f".{parent}")
+@lru_cache(maxsize=1024)
+def _owners(key: str) -> tuple[str, ...]:
+    """Return who acts on a label or an annotation."""
+    domain = key.partition("/")[0]
+    return tuple(owner for name, owner in _CONTROLLERS.items() if name in (key, domain) or domain.endswith(f".{name}"))
 
 
 def _duplicates(overlay: RenderedOverlay) -> Iterator[Problem]:

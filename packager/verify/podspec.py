@@ -15,7 +15,7 @@ from packager.kubernetes.ranges import INT32, out_of_range
 from packager.workloads import structures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from packager.base.problems import Problem
     from packager.base.yamlio import Location
@@ -130,16 +130,19 @@ def check(overlay: RenderedOverlay) -> Iterator[Problem]:
 
 
 def _fields(overlay: RenderedOverlay, pods: Pods) -> Iterator[Problem]:
+    values: dict[str, list[tuple[Location, Any]]] = {}
+    for path, location, value in _listed(pods.spec, _PATHS, (*pods.location, "spec")):
+        values.setdefault(path, []).append((location, value))
     for path, choices in _CHOICES.items():
-        for location, value in _values(pods, path):
+        for location, value in values.get(path, ()):
             if isinstance(value, str) and value not in choices:
                 message = f"expected {', '.join(filter(None, choices[:-1]))} or {choices[-1]}, found {value!r}"
                 yield overlay.problem(pods.manifest, location, message, similar(value, choices))
     for path, limits in _RANGES.items():
-        for location, value in _values(pods, path):
+        for location, value in values.get(path, ()):
             yield from _number(overlay, pods.manifest, location, value, limits)
     for path, (form, words) in _FORMS.items():
-        for location, value in _values(pods, path):
+        for location, value in values.get(path, ()):
             if isinstance(value, str) and not form.fullmatch(value):
                 yield overlay.problem(pods.manifest, location, f"expected {words}, found {show(value)}")
 
@@ -200,11 +203,38 @@ def _ports(overlay: RenderedOverlay, pods: Pods, here: Location, container: dict
             yield overlay.problem(pods.manifest, (*place, "hostPort"), message)
 
 
-def _values(pods: Pods, path: str) -> Iterator[tuple[Location, Any]]:
-    """Yield each value at `path` below the pods' spec, and its location."""
-    steps = path.split(".")
-    for first in ("initContainers", "containers") if steps[0] == "containers" else (steps[0],):
-        yield from _values_at(pods.manifest.data, (*pods.location, "spec", first, *steps[1:]))
+def _tree(paths: Iterable[str]) -> dict[str, Any]:
+    """Return paths by their steps, with the whole path at the end: so a spec is walked once for all of them."""
+    tree: dict[str, Any] = {}
+    for path in paths:
+        steps = path.split(".")
+        for first in ("initContainers", "containers") if steps[0] == "containers" else (steps[0],):
+            *above, last = first, *steps[1:]
+            below = tree
+            for step in above:
+                below = below.setdefault(step, {})
+            below[last] = path
+    return tree
+
+
+_PATHS = _tree((*_CHOICES, *_RANGES, *_FORMS))
+
+
+def _listed(value: Any, paths: dict[str, Any], here: Location) -> Iterator[tuple[str, Location, Any]]:
+    """Yield the path, the location and the value for everything below `value` at one of the paths."""
+    for step, below in paths.items():
+        children: Iterable[tuple[str | int, Any]] = ()
+        if step == "*":
+            children = enumerate(listing(value))
+        elif isinstance(value, dict):
+            children = ((step, value.get(step)),)
+        for key, child in children:
+            if child is None:
+                continue
+            if isinstance(below, dict):
+                yield from _listed(child, below, (*here, key))
+            else:
+                yield below, (*here, key), child
 
 
 def _values_at(data: Any, path: Location) -> Iterator[tuple[Location, Any]]:

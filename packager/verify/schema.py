@@ -44,7 +44,9 @@ def faults(manifest: dict[str, Any], against: Sequence[str]) -> Iterator[Fault]:
         return
     versions_by_fault: dict[Fault, list[str]] = {}
     for version in against:
-        for fault in _Checker(version).check(manifest, name, ()):
+        checker = _Checker(version)
+        checker.check(manifest, name, ())
+        for fault in checker.faults:
             versions_by_fault.setdefault(fault, []).append(version)
     for fault, faulty_versions in versions_by_fault.items():
         yield fault if len(faulty_versions) == len(against) else _limited_to(fault, faulty_versions)
@@ -56,55 +58,63 @@ def _limited_to(fault: Fault, versions: list[str]) -> Fault:
 
 
 class _Checker:
-    """Walks a manifest beside its schema, as one version of Kubernetes has it."""
+    """Walks a manifest beside its schema, as one version of Kubernetes has it.
+
+    Attributes:
+        faults: What is wrong with it.
+    """
 
     def __init__(self, version: str) -> None:
+        self.faults: list[Fault] = []
         self._minor = _minor(version)
 
-    def check(self, value: Any, expression: str, here: Location) -> Iterator[Fault]:
+    def check(self, value: Any, expression: str, here: Location) -> None:
         if value is None or expression == "any":
             return  # the API server drops a null
-        if expression.startswith("["):
-            yield from self._list(value, expression[1:-1], here)
-        elif expression.startswith("{"):
-            yield from self._mapping(value, expression[1:-1], here)
-        elif expression in _SCALARS:
+        if expression in _SCALARS:
             noun, types = _SCALARS[expression]
             if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-                yield Fault(here, f"expected {noun}, found {_quoted(value)}", _unquote(value, expression))
+                self._add(here, f"expected {noun}, found {_quoted(value)}", _unquote(value, expression))
+        elif expression.startswith("["):
+            self._list(value, expression[1:-1], here)
+        elif expression.startswith("{"):
+            self._mapping(value, expression[1:-1], here)
         else:
-            yield from self._table(value, expression, here)
+            self._table(value, expression, here)
 
-    def _list(self, value: Any, item: str, here: Location) -> Iterator[Fault]:
+    def _add(self, here: Location, message: str, hint: str | None = None, *, at_key: bool = False) -> None:
+        self.faults.append(Fault(here, message, hint, at_key=at_key))
+
+    def _list(self, value: Any, item: str, here: Location) -> None:
         if not isinstance(value, list):
-            yield Fault(here, f"expected a list, found {_quoted(value)}")
+            self._add(here, f"expected a list, found {_quoted(value)}")
             return
         for index, element in enumerate(value):
-            yield from self.check(element, item, (*here, index))
+            self.check(element, item, (*here, index))
 
-    def _mapping(self, value: Any, item: str, here: Location) -> Iterator[Fault]:
+    def _mapping(self, value: Any, item: str, here: Location) -> None:
         if not isinstance(value, dict):
-            yield Fault(here, f"expected a mapping, found {_quoted(value)}")
+            self._add(here, f"expected a mapping, found {_quoted(value)}")
             return
         for key, element in value.items():
-            yield from self.check(element, item, (*here, key))
+            self.check(element, item, (*here, key))
 
-    def _table(self, value: Any, name: str, here: Location) -> Iterator[Fault]:
+    def _table(self, value: Any, name: str, here: Location) -> None:
         if not isinstance(value, dict):
-            yield Fault(here, f"expected a mapping, found {_quoted(value)}")
+            self._add(here, f"expected a mapping, found {_quoted(value)}")
             return
-        fields, _ = _types()[name]
         known, required = _in_version(name, self._minor)
         for key, element in value.items():
-            if key in known:
-                yield from self.check(element, known[key], (*here, key))
-            elif key in fields:
-                yield Fault((*here, key), f"unknown field {key!r}", at_key=True)
+            expression = known.get(key)
+            if expression is not None:
+                self.check(element, expression, (*here, key))
+            elif key in _types()[name][0]:
+                self._add((*here, key), f"unknown field {key!r}", at_key=True)
             else:
-                yield Fault((*here, key), f"unknown field {key!r}", similar(key, known), at_key=True)
+                self._add((*here, key), f"unknown field {key!r}", similar(key, known), at_key=True)
         for field in required:
             if value.get(field) is None:
-                yield Fault(here, f"the field {field!r} is missing")
+                self._add(here, f"the field {field!r} is missing")
 
 
 _SCALARS: dict[str, tuple[str, tuple[type, ...]]] = {

@@ -25,21 +25,27 @@ _MAP_BYTES = 1 << 20
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 # Go's encoding/json writes these as \\u003c and so on (encoding/json, HTMLEscape): six bytes each.
-_ESCAPED = re.compile("[<>&\u2028\u2029]")
+_FIVE_MORE = "<>&"
+_THREE_MORE = "\u2028\u2029"
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_CONTROL_IN_JSON = re.compile(r"\\[bfu]|[\x7f-\x9f]")  # what may be one: where none is, no text need be looked at
+_FILES = ("data", "binaryData", "stringData")
+
+_as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def check(overlay: RenderedOverlay) -> Iterator[Problem]:
     """Yield a finding for everything that is too large, and for keys and characters that Kubernetes refuses."""
     for manifest in overlay.manifests:
-        yield from _size(overlay, manifest)
+        copy = _as_json(manifest.data)
+        yield from _size(overlay, manifest, copy)
         if manifest.kind in ("ConfigMap", "Secret"):
             yield from _keys(overlay, manifest)
-        yield from _characters(overlay, manifest)
+        yield from _characters(overlay, manifest, copy)
 
 
-def _size(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
-    size = _annotation_bytes(manifest)
+def _size(overlay: RenderedOverlay, manifest: Manifest, copy: str) -> Iterator[Problem]:
+    size = _annotation_bytes(manifest, copy)
     values = [*mapping(manifest.data.get("data")).values(), *mapping(manifest.data.get("binaryData")).values()]
     if manifest.kind in ("ConfigMap", "Secret") and sum(len(str(value).encode()) for value in values) > _MAP_BYTES:
         yield overlay.problem(manifest, (), f"{size / 1024:.0f} KiB, but Kubernetes accepts at most 1,024 KiB")
@@ -48,16 +54,16 @@ def _size(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
         yield overlay.problem(manifest, (), message, "put large files into the image or on storage")
 
 
-def _annotation_bytes(manifest: Manifest) -> int:
+def _annotation_bytes(manifest: Manifest, copy: str) -> int:
     """Return how many bytes the annotations of an object take once `kubectl apply` has added its copy to them."""
-    copy = json.dumps(manifest.data, ensure_ascii=False, separators=(",", ":"))
-    size = len(copy.encode(errors="surrogatepass")) + sum(6 - len(char.encode()) for char in _ESCAPED.findall(copy))
+    size = len(copy.encode(errors="surrogatepass"))
+    size += 5 * sum(map(copy.count, _FIVE_MORE)) + 3 * sum(map(copy.count, _THREE_MORE))
     own = mapping(mapping(manifest.data.get("metadata")).get("annotations"))
     return size + len(_LAST_APPLIED) + sum(len(str(key).encode()) + len(str(own[key]).encode()) for key in own)
 
 
 def _keys(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
-    for field in ("data", "binaryData", "stringData"):
+    for field in _FILES:
         for key in mapping(manifest.data.get(field)):
             if not configmap.KEY.fullmatch(key):
                 message = f"{key!r} is not a valid key of a {manifest.kind}: use at most 253 letters, digits and '-._'"
@@ -67,9 +73,15 @@ def _keys(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
             yield overlay.problem(manifest, ("binaryData", key), f"the key {key!r} is also in data", at_key=True)
 
 
-def _characters(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
+def _characters(overlay: RenderedOverlay, manifest: Manifest, copy: str) -> Iterator[Problem]:
     """Files may hold any character; what else is said to Kubernetes holds no control character but tabs and lines."""
-    fields = {key: value for key, value in manifest.data.items() if key not in ("data", "binaryData", "stringData")}
+    fields = manifest.data
+    if any(field in fields for field in _FILES):
+        fields = {key: value for key, value in fields.items() if key not in _FILES}
+        copy = _as_json(fields)
+    is_plain = copy.isascii() and "\\" not in copy and "\x7f" not in copy  # many times as fast as the pattern
+    if is_plain or not _CONTROL_IN_JSON.search(copy):
+        return
     for location, value in _texts(fields, ()):
         if control := _CONTROL.search(value):
             message = f"contains the control character U+{ord(control[0]):04X}"

@@ -178,9 +178,19 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         return self.reserved(key)
 
     @property
+    def has_program(self) -> bool:
+        """Whether it says what runs where its variant has no script: also that the image's own entrypoint does."""
+        return self.command is not None or self.args is not None
+
+    @property
     def defaults(self) -> Mapping[str, Parameter]:
         """Keys of mlops.env that the overlay has where the spec says nothing of them."""
         return {}
+
+    @property
+    def claim_names(self) -> tuple[str, ...]:
+        """The claims that it mounts itself, each once."""
+        return ()
 
     @property
     def kind(self) -> str:

@@ -15,7 +15,7 @@ from packager.base.process import Finished
 from packager.cli.host import Host
 from tests import kubectls
 from tests.fake_cluster import item
-from tests.life import ENDED_WITH_3, JOB, POD, at_a_terminal, launcher
+from tests.life import ENDED_WITH_3, JOB, POD, at_a_terminal, launcher, worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -281,6 +281,17 @@ def test_a_failure_shows_its_reason_its_last_lines_and_where_the_rest_is(mlpack:
     )
 
 
+def test_where_the_log_of_a_worker_is_that_has_failed(mlpack: Mlpack, life: Life) -> None:
+    def fail() -> None:
+        life.objects += [launcher(), worker(1, phase="Failed", reason="Evicted")]
+        life.end("Failed", reason="BackoffLimitExceeded")
+
+    life.moments = [fail]
+    done = mlpack(*DEPLOY)
+    assert done.code == 7
+    assert done.stderr.endswith("\nhint: the whole log: mlpack logs hello-mpi --all -n team\n")
+
+
 def test_what_only_a_person_can_mend_is_left_as_it_is(mlpack: Mlpack, life: Life) -> None:
     refused = {
         "involvedObject": {"uid": f"MPIJob-{JOB}"},
@@ -343,10 +354,10 @@ def test_a_job_that_somebody_deletes_ends_the_wait(mlpack: Mlpack, life: Life) -
 
 def test_a_timeout_is_8_and_says_how_to_come_back(mlpack: Mlpack, life: Life) -> None:
     life.moments = [life.start]
-    done = mlpack(*DEPLOY, "--timeout", "1s")
+    done = mlpack(*DEPLOY, "--timeout", "60s")
     assert done.code == 8
     assert done.stderr.endswith(
-        f"error: {MPIJOB} is still running after 1 s: pods: 3 running\n"
+        f"error: {MPIJOB} is still running after 60 s: pods: 3 running\n"
         "hint: it continues in the cluster; follow it with `mlpack status hello-mpi -n team`\n"
     )
 

@@ -168,6 +168,13 @@ def test_permissions_that_are_missing(doctor: Doctor, cluster: FakeCluster) -> N
     ]
 
 
+@pytest.mark.parametrize(
+    ("overlay", "message"), [("multi-node", "2 kinds of pod are admitted"), ("single-node", "the pods are admitted")]
+)
+def test_pods_that_are_admitted(doctor: Doctor, overlay: str, message: str) -> None:
+    assert doctor(overlay=overlay).of("admission") == [(message, None)]
+
+
 def test_a_policy_that_refuses_the_pods(doctor: Doctor, cluster: FakeCluster) -> None:
     response = (
         'Error from server: error when creating "/x/object.json": admission webhook "policy" denied the request: no'
@@ -346,6 +353,15 @@ def test_claims_that_are_bound_or_will_be(doctor: Doctor, cluster: FakeCluster) 
     pending = claim("results", "ReadWriteMany", phase="Pending", storage_class="late")
     cluster.objects += [claim("data", "ReadOnlyMany"), pending, waits]
     assert doctor(*CLAIMS).not_ok() == []
+
+
+def test_a_claim_that_is_several_volumes_of_a_pod(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.objects += [claim("results", "ReadWriteOnce")]
+    report = doctor(*CLAIMS, "--set", "DATASET_CLAIM=results", overlay="single-node")
+    assert report.of("claims") == [
+        ("results is several volumes of a pod, which nodes before Kubernetes 1.35 do not start", "kubectl get nodes"),
+        ("results: ReadWriteOnce", None),
+    ]
 
 
 def test_a_secret_for_pulling_that_is_missing_or_of_another_type(doctor: Doctor, cluster: FakeCluster) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster.test_results import member, packed
+from tests.fake_cluster import item
 from tests.life import JOB, POD, worker
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def claimed(life: Life) -> Life:
     output = next(volume for volume in volumes if volume["name"] == "output")
     del output["emptyDir"]
     output["persistentVolumeClaim"] = {"claimName": "disk"}
+    life.objects.append(item("PersistentVolumeClaim", "disk"))
     return life
 
 
@@ -378,6 +380,24 @@ def test_a_reader_that_stays_is_told_of(mlpack: Mlpack, claimed: Life) -> None:
     why = 'pods "x" is forbidden: User "me" cannot delete'
     assert done.code == 0
     assert done.stderr.endswith(f"pod/{pod} could not be deleted, and ends by itself within 60 minutes: {why}\n")
+
+
+def test_a_claim_that_does_not_exist_is_not_waited_for(mlpack: Mlpack, claimed: Life) -> None:
+    claimed.objects = [obj for obj in claimed.objects if obj["kind"] != "PersistentVolumeClaim"]
+    done = mlpack(*RESULTS)
+    assert (done.code, claimed.readers) == (7, [])
+    assert done.stderr.endswith(
+        "error: claim disk not found in the namespace team\n"
+        "hint: create it, or let `mlpack run PACKAGE --claim-size SIZE` create it\n"
+    )
+
+
+def test_who_may_not_look_at_claims_may_mount_them(mlpack: Mlpack, claimed: Life) -> None:
+    claimed.objects = []
+    claimed.refused["get persistentvolumeclaims"] = 'Error from server (Forbidden): persistentvolumeclaims "disk"'
+    claimed.archive = packed((member("./a.txt"), b"hello")).getvalue()
+    assert mlpack(*RESULTS).code == 0
+    assert len(claimed.readers) == 1
 
 
 PULLING = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}

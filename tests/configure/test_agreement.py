@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
+from packager.kubectl.kustomize import kustomize
 from tests import kinds
 from tests.files import replace
 
@@ -34,8 +34,7 @@ def write_list(package: Path, text: str) -> None:
 
 def mounts_nfs(package: Path, kubectl: Path) -> bool:
     overlay = (package / LIST).parent
-    done = subprocess.run([kubectl, "kustomize", overlay], capture_output=True, text=True, check=True)
-    return "server: nfs.example.com" in done.stdout
+    return "server: nfs.example.com" in kustomize(overlay, program=str(kubectl)).manifests
 
 
 ON = [
@@ -164,9 +163,7 @@ def test_what_hints_and_the_readme_tell_people_to_change_can_be_changed(
         assert f"  {package}/{file}:" in done.stderr
         assert f": {new.splitlines()[0].strip()!r} " in done.stderr
     overlay = (package / file).parent
-    assert (
-        rendered in subprocess.run([kubectl, "kustomize", overlay], capture_output=True, text=True, check=True).stdout
-    )
+    assert rendered in kustomize(overlay, program=str(kubectl)).manifests
 
 
 DMLC_WORKERS = f"- name: DMLC_NUM_WORKER\n{' ' * 22}value:"
@@ -205,8 +202,7 @@ def test_the_manifests_of_the_other_kinds_can_be_changed_too(
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert (done.code, done.stdout) == (0, "")
     assert f"  {path}:" in done.stderr
-    overlay = subprocess.run([kubectl, "kustomize", path.parent], capture_output=True, text=True, check=True)
-    assert rendered in overlay.stdout
+    assert rendered in kustomize(path.parent, program=str(kubectl)).manifests
 
 
 def test_a_manifest_that_asks_for_more_rights_is_refused(mlpack: Run, package: Path, kubectl: Path) -> None:

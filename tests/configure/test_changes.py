@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from packager.kubectl.kustomize import kustomize
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -54,11 +56,9 @@ def env(folder: Path, overlay: str = "multi-node") -> dict[str, str]:
 
 
 def rendered(kubectl: Path, folder: Path, overlay: str) -> list[Any]:
-    done = subprocess.run(
-        [kubectl, "kustomize", folder / OVERLAYS / overlay], capture_output=True, text=True, check=True
-    )
-    assert done.stderr == ""
-    return list(yaml.safe_load_all(done.stdout))
+    result = kustomize(folder / OVERLAYS / overlay, program=str(kubectl))
+    assert result.warnings == ()
+    return list(yaml.safe_load_all(result.manifests))
 
 
 def test_the_two_edits_change_their_lines_in_every_overlay_and_nothing_else(mlpack: Mlpack, package: Path) -> None:

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.usefixtures("mpi_image")
 
 SPEC = CHECKOUT / "tests/e2e/specs/peers"
 SHOWN = "jobset/peers-nodes"
+PERMANENT = "overlays.nodes.permanent_exit_codes=1-127"
 
 
 def peers(site: Site, fault: str, *settings: str) -> Faulty:
@@ -75,6 +76,26 @@ def test_all_pods_are_started_anew_when_one_has_failed(site: Site) -> None:
     assert deploy.code == 7, deploy.err
     assert f"{SHOWN} has failed: node 1: container node ended with exit code 3, in the last of 2 attempts" in deploy.err
     assert "attempt 1 of 2: node 1: container node ended with exit code 3" in deploy.err
+    package.delete()
+
+
+def test_a_permanent_exit_code_ends_the_set(site: Site) -> None:
+    package = peers(site, "exit", "overlays.nodes.retries=2", PERMANENT)
+    deploy = package.run("deploy")
+    why = "node 1: container node ended with exit code 3, in attempt 1 of 3: exit code 3 is permanent"
+    assert (deploy.code, f"{SHOWN} has failed: {why}" in deploy.err) == (7, True), deploy.err
+    status = package.run("status")
+    assert (status.code, why in status.out) == (7, True), status.out
+    site.until(lambda: "FailJobSetFailurePolicyAction" in site.run(f"kubectl get {SHOWN} -o yaml"), "JobSet to agree")
+    package.delete()
+
+
+def test_any_other_exit_code_starts_the_set_anew(site: Site) -> None:
+    package = peers(site, "killed", "overlays.nodes.retries=1", PERMANENT)
+    deploy = package.run("deploy")
+    why = "node 1: container node ended with exit code 137 (killed)"
+    assert (deploy.code, f"{SHOWN} has failed: {why}, in the last of 2 attempts" in deploy.err) == (7, True), deploy.err
+    assert f"attempt 1 of 2: {why}" in deploy.err
     package.delete()
 
 

@@ -135,10 +135,13 @@ def test_a_child_that_is_killed_for_its_memory_on_a_worker_of_a_job_that_ends_we
     most = "more memory than the limit of 64Mi"
     told = f"a process in it was killed for using {most}, and the job still ended with exit code 0"
     assert f"pod/fault-multi-node-worker-0 (and 1 more): {told}\n" in deployed.err
-    findings = json.loads(package.run("status", "-o", "json").out)["findings"]
-    assert [(finding["reason"], finding["message"], finding["others"]) for finding in findings] == [
-        ("OOMKilled", told, 1)
-    ]
+
+    def findings() -> list[tuple[str, str, int]]:
+        found = json.loads(package.run("status", "-o", "json").out)["findings"]
+        return [(finding["reason"], finding["message"], finding["others"]) for finding in found]
+
+    # The workers are stopped one after the other, and one that has ended by itself is told by itself.
+    site.until(lambda: findings() == [("OOMKilled", told, 1)], "one finding for both workers", 60)
     sentence = "processes were killed for taking more memory than their worker may, in:"
     assert f"{sentence} fault-multi-node-worker-0 fault-multi-node-worker-1\n" in package.run("logs").out
     package.delete()

@@ -125,6 +125,70 @@ def test_what_keeps_a_pod_from_starting(
     assert list(obstacles(seen, [])) == [Finding(reason, "pod/p", message, hint, final_after=final)]
 
 
+TRIGGERED = "pod triggered scale-up: [{gpu-group 1->2 (max: 4)}]"
+NOMINATED = "Pod should schedule on: nodeclaim/default-tn8fg"
+REFUSED = "pod didn't trigger scale-up: 2 max node group size reached"
+
+
+def grown(reason: str, message: str, minutes: int) -> dict[str, Any]:
+    """Return an event of an autoscaler about the pod, some minutes after the pod was made."""
+    time = f"2026-11-21T00:{minutes:02}:00Z"
+    return item(
+        "Event", f"p.{minutes}", involvedObject={"uid": UID}, reason=reason, message=message, lastTimestamp=time
+    )
+
+
+UID = unscheduled("")["metadata"]["uid"]
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        (
+            [grown("TriggeredScaleUp", TRIGGERED, 1)],
+            Finding("ScalingUp", "pod/p", f"a node is on its way: {TRIGGERED}", blocks=False),
+        ),
+        (
+            [grown("Nominated", NOMINATED, 1)],
+            Finding("ScalingUp", "pod/p", f"a node is on its way: {NOMINATED}", blocks=False),
+        ),
+        (
+            [grown("NotTriggerScaleUp", REFUSED, 2)],
+            Finding("NoNodeFits", "pod/p", f"no node can run it, and the cluster adds none: {REFUSED}"),
+        ),
+        (
+            [grown("NotTriggerScaleUp", REFUSED, 10)],
+            Finding(
+                "NoNodeFits",
+                "pod/p",
+                f"no node can run it, and the cluster adds none: {REFUSED}",
+                "request less in the overlay's resources, or have a larger group of nodes made",
+            ),
+        ),
+        (
+            [grown("TriggeredScaleUp", TRIGGERED, 8), grown("NotTriggerScaleUp", REFUSED, 3)],
+            Finding("ScalingUp", "pod/p", f"a node is on its way: {TRIGGERED}", blocks=False),
+        ),
+    ],
+    ids=["cluster-autoscaler", "karpenter", "no-node-yet", "no-node-for-long", "the-newest-counts"],
+)
+def test_a_cluster_that_grows_tells_what_becomes_of_a_pod_without_room(
+    events: list[dict[str, Any]], expected: Finding
+) -> None:
+    assert list(obstacles(unscheduled(TAINTED), events)) == [expected]
+    of_another_pod = [{**event, "involvedObject": {"uid": "other"}} for event in events]
+    assert [finding.reason for finding in obstacles(unscheduled(TAINTED), of_another_pod)] == ["Unschedulable"]
+    gated = unscheduled("", reason="SchedulingGated")
+    assert [finding.reason for finding in obstacles(gated, events)] == ["SchedulingGated"]
+
+
+def test_what_waits_for_a_node_that_comes_is_pending() -> None:
+    waiting = unscheduled(TAINTED)
+    events = (grown("TriggeredScaleUp", TRIGGERED, 1),)
+    verdict = diagnose(kinds()["Pod"], Snapshot(waiting, pods=(waiting,), events=events))
+    assert (verdict.phase, verdict.findings[0].reason) == (Phase.PENDING, "ScalingUp")
+
+
 def conditions(**statuses: str) -> list[dict[str, str]]:
     return [{"type": kind, "status": value} for kind, value in statuses.items()]
 

@@ -129,7 +129,8 @@ def admission(case: Case) -> Iterator[CheckResult]:
     for (message, hint), roles in refused.items():
         yield fails("admission", f"the pods of {' and '.join(roles)} are rejected: {message}", hint)
     if not refused and not is_reported_elsewhere:
-        yield ok("admission", f"{len(case.overlay.pods)} kinds of pod are admitted")
+        number = len(case.overlay.pods)
+        yield ok("admission", "the pods are admitted" if number == 1 else f"{number} kinds of pod are admitted")
 
 
 def _trial_pod(case: Case, pods: Pods) -> Object:

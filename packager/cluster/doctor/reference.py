@@ -12,7 +12,7 @@ from packager.base.errors import ClusterError
 from packager.base.paths import argument
 from packager.cluster import deploy
 from packager.cluster.deploy import DeployState
-from packager.cluster.doctor.case import fails, ok
+from packager.cluster.doctor.case import fails, note, ok
 from packager.cluster.labels import DEPLOYED_BY
 from packager.cluster.ownership import owner
 from packager.kubectl.refusals import was_evaluated
@@ -37,11 +37,16 @@ _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 def claims(case: Case) -> Iterator[CheckResult]:
     """Check that every claim exists, can be mounted by as many pods as need it, and is bound or will be."""
     users: Counter[str] = Counter()
+    shared: set[str] = set()
     for demand in case.demands:
-        for volume in listing(demand.spec.get("volumes")):
-            if claim := mapping(volume.get("persistentVolumeClaim")).get("claimName"):
-                users[str(claim)] += demand.count
+        volumes = [mapping(volume.get("persistentVolumeClaim")) for volume in listing(demand.spec.get("volumes"))]
+        mounted = Counter(str(volume["claimName"]) for volume in volumes if volume.get("claimName"))
+        users.update(dict.fromkeys(mounted, demand.count))
+        shared.update(claim for claim, times in mounted.items() if times > 1)
     for claim, count in users.items():
+        if claim in shared:
+            message = f"{claim} is several volumes of a pod, which nodes before Kubernetes 1.35 do not start"
+            yield note("claims", message, "kubectl get nodes")
         brought = case.overlay.named("PersistentVolumeClaim", claim)
         live_claim = brought.data if brought else case.kubectl.get(f"persistentvolumeclaims/{claim}")
         if live_claim is None:

@@ -12,7 +12,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from packager.kubernetes.objects import annotation, created, labels, name, shown, status, uid
+from packager.kubernetes.objects import (
+    annotation,
+    container_statuses,
+    created,
+    labels,
+    main_container,
+    name,
+    shown,
+    status,
+    uid,
+)
 from packager.kubernetes.pods import failure
 from packager.kubernetes.stopped import ended_at, stopped
 from packager.kubernetes.verdict import Finding
@@ -50,6 +60,9 @@ _REPORT = re.compile(
     r"((ERROR|WARNING):|\[[\d:, -]+\] )torch\.distributed\.elastic\.|[EW]\d{4} .* torch/distributed/elastic/"
 )
 """The first line of torchrun's report on a process that has failed, in PyTorch 1 and in PyTorch 2."""
+
+_NOTICED = re.compile(r" +time +: (\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d)")
+"""When torchrun noticed that a process had failed; the last one in its table is the first process."""
 
 _SIGNALLED = re.compile(r"([\w.]+\.)?(SignalException|KeyboardInterrupt|SystemExit)\b")
 """What Python raises in a program that was told to stop (torch/distributed/elastic/multiprocessing/api.py)."""
@@ -93,20 +106,23 @@ def failures(snapshot: Snapshot) -> list[tuple[Object, Finding]]:
     That is the one that ended first. A pod's end is known to the second, and a program that notices at once that
     another one is gone may end before that: so, of those that end within seconds, one that says that it has lost a
     connection comes after one that does not. If all of them say so, a pod is the cause that has raised another error
-    and was stopped before it had ended.
+    and was stopped before it had ended. Where the logs were not read in time, the end of torchrun's report says when it
+    noticed the failure of the program, after which it takes seconds to end itself.
     """
     pods = current(snapshot.pods)
     failed = [
         (pod, replace(finding, log=kept_lines(snapshot, pod)[-CAUSE_LINES:] or finding.log))
         for pod in pods
-        if status(pod).get("phase") == "Failed" and not stopped(pod, snapshot) and (finding := failure(pod))
+        if not stopped(pod, snapshot) and (finding := _failure(pod))
     ]
     first = min((ended_at(pod) or NEVER for pod, _ in failed), default=NEVER)
+    are_noticed = all(_noticed_at(finding) for _, finding in failed)
 
-    def order(entry: tuple[Object, Finding]) -> tuple[bool, bool, datetime, str]:
+    def order(entry: tuple[Object, Finding]) -> tuple[bool, bool, str, datetime, str]:
         pod, finding = entry
         end = ended_at(pod) or NEVER
-        return end - first > _REACTION, _has_lost_another(finding), end, name(pod)
+        noticed = _noticed_at(finding) if are_noticed else ""
+        return end - first > _REACTION, _has_lost_another(finding), noticed, end, name(pod)
 
     if failed and all(_has_lost_another(finding) for _, finding in failed):
         ended = {uid(pod) for pod, _ in failed}
@@ -114,6 +130,28 @@ def failures(snapshot: Snapshot) -> list[tuple[Object, Finding]]:
         failed += [(pod, raised) for pod in others if uid(pod) not in ended and (raised := _raised(snapshot, pod))]
         return sorted(failed, key=lambda entry: (uid(entry[0]) in ended, order(entry)))
     return sorted(failed, key=order)
+
+
+def _failure(pod: Object) -> Finding | None:
+    """Return why a pod has failed, or is about to: a kubelet says first that the container has ended, and then the pod.
+
+    JobSet may delete the pod in between.
+    """
+    main = main_container(pod)
+    codes = [
+        (entry["state"].get("terminated") or {}).get("exitCode")
+        for entry in container_statuses(pod)
+        if entry["name"] == main
+    ]
+    if status(pod).get("phase") == "Running" and pod["spec"].get("restartPolicy") == "Never" and any(codes):
+        return failure({**pod, "status": {**status(pod), "phase": "Failed"}})
+    return failure(pod)
+
+
+def _noticed_at(finding: Finding) -> str:
+    """Return when torchrun noticed the failure, by its pod's clock, as text that sorts; empty if it does not say."""
+    times = [match[1] for line in finding.log if (match := _NOTICED.match(line))]
+    return times[-1] if times else ""
 
 
 def kept_lines(snapshot: Snapshot, pod: Object) -> tuple[str, ...]:

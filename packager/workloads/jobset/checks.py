@@ -5,6 +5,7 @@ From JobSet v0.12.0, pkg/webhooks/jobset_webhook.go and the rules in its CRD.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from packager.base.faults import Fault
@@ -12,7 +13,7 @@ from packager.base.problems import show, similar
 from packager.kubernetes.manifest import at, integer, listing, mapping, text
 from packager.kubernetes.ranges import INT32
 from packager.workloads.choices import invalid_choices
-from packager.workloads.jobset.rendezvous import COUNTS
+from packager.workloads.jobset.rendezvous import COUNTS, NAME
 from packager.workloads.pods import number_of_pods
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _JOBS: Location = ("spec", "replicatedJobs")
 _TARGETS: Location = ("spec", "successPolicy", "targetReplicatedJobs")
+_RULES: Location = ("spec", "failurePolicy", "rules")
+_NETWORK: Location = ("spec", "network")
 _POD: Location = ("template", "spec", "template", "spec")
 
 _CHOICES: dict[Location, tuple[str, ...]] = {
@@ -30,6 +33,23 @@ _CHOICES: dict[Location, tuple[str, ...]] = {
     ("spec", "startupPolicy", "startupPolicyOrder"): ("AnyOrder", "InOrder"),
     ("spec", "failurePolicy", "restartStrategy"): ("Recreate", "BlockingRecreate"),
 }
+
+_CONTAINERS = ("initContainers", "containers")
+
+_STATUSES = ("Ready", "Complete")
+
+# Without RestartJob and RestartJobAndIgnoreMaxRestarts, which JobSet refuses unless a feature gate is on.
+_ACTIONS = ("FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts")
+
+_REASONS = (
+    "BackoffLimitExceeded",
+    "DeadlineExceeded",
+    "FailedIndexes",
+    "MaxFailedIndexesExceeded",
+    "PodFailurePolicy",
+)
+
+_RULE_NAME = re.compile(r"(?=.{1,128}\Z)[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 
 _LABEL_VALUE = 63
 
@@ -42,7 +62,17 @@ def faults(jobset: Manifest) -> Iterator[Fault]:
     jobs = [mapping(entry) for entry in listing(at(jobset.data, _JOBS))]
     names = [text(job.get("name")) for job in jobs]
     yield from invalid_choices(jobset, _CHOICES)
-    yield from _targets(jobset, names)
+    yield from _roles_of(_TARGETS, at(jobset.data, _TARGETS), names)
+    yield from _rules(jobset, names)
+    yield from _network(jobset, jobs)
+    yield from invalid_choices(
+        jobset,
+        {
+            (*_JOBS, index, "dependsOn", number, "status"): _STATUSES
+            for index, job in enumerate(jobs)
+            for number in range(len(listing(job.get("dependsOn"))))
+        },
+    )
     counts = {name: _pods_of_job(job) for name, job in zip(names, jobs, strict=True)}
     for index, job in enumerate(jobs):
         here: Location = (*_JOBS, index)
@@ -75,10 +105,44 @@ def _pods_of_job(job: dict[str, Any]) -> int:
     return number_of_pods(at(job, ("template", "spec", "parallelism")))
 
 
-def _targets(jobset: Manifest, names: Sequence[str]) -> Iterator[Fault]:
-    for index, name in enumerate(listing(at(jobset.data, _TARGETS))):
+def _roles_of(place: Location, roles: Any, names: Sequence[str]) -> Iterator[Fault]:
+    for index, name in enumerate(listing(roles)):
         if name not in names:
-            yield Fault((*_TARGETS, index), f"role {show(name)} not found", _roles(str(name), names))
+            yield Fault((*place, index), f"role {show(name)} not found", _roles(str(name), names))
+
+
+def _rules(jobset: Manifest, names: Sequence[str]) -> Iterator[Fault]:
+    """Check the rules that say what a failed Job means."""
+    rules = [mapping(entry) for entry in listing(at(jobset.data, _RULES))]
+    rule_names = [text(rule.get("name")) for rule in rules]
+    for index, rule in enumerate(rules):
+        here: Location = (*_RULES, index)
+        name = rule_names[index]
+        if name in rule_names[:index] and name:
+            yield Fault((*here, "name"), f"duplicate rule {show(name)}", "rename it")
+        elif name and not _RULE_NAME.fullmatch(name):
+            message = "expected at most 128 letters, digits and _ , : that start with a letter and end with none of , :"
+            yield Fault((*here, "name"), f"{message}, found {show(name)}")
+        choices: dict[Location, tuple[str, ...]] = {(*here, "action"): _ACTIONS}
+        for number in range(len(listing(rule.get("onJobFailureReasons")))):
+            choices[*here, "onJobFailureReasons", number] = _REASONS
+        yield from invalid_choices(jobset, choices)
+        yield from _roles_of((*here, "targetReplicatedJobs"), rule.get("targetReplicatedJobs"), names)
+
+
+def _network(jobset: Manifest, jobs: Sequence[dict[str, Any]]) -> Iterator[Fault]:
+    """Check that the pods have the names by which the others find them, if any variable contains one."""
+    values = [text(variable.get("value")) for job in jobs for _, variable in _variables(job)]
+    if not any(f".$({NAME})" in value for value in values):
+        return
+    if at(jobset.data, (*_NETWORK, "enableDNSHostnames")) is False:
+        hint = "without it, the pods have no names, by which they look for each other"
+        yield Fault((*_NETWORK, "enableDNSHostnames"), "expected true, found false", hint)
+    subdomain = at(jobset.data, (*_NETWORK, "subdomain"))
+    if subdomain not in (None, "", jobset.name):
+        message = f"expected nothing, for which JobSet takes its name, found {show(subdomain)}"
+        hint = "the pods look for each other below the JobSet's name"
+        yield Fault((*_NETWORK, "subdomain"), message, hint)
 
 
 def _roles(name: str, names: Sequence[str]) -> str:
@@ -106,6 +170,20 @@ def _pods(job: dict[str, Any]) -> Iterator[Fault]:
         words = "nothing, for which JobSet writes OnFailure" if policy is None else show(policy)
         hint = "else a pod that has failed is deleted, and its log with it"
         yield Fault((*_POD, "restartPolicy"), f"expected Never, found {words}", hint)
+    yield from _exit_codes(job)
+
+
+def _exit_codes(job: dict[str, Any]) -> Iterator[Fault]:
+    """Check that rules for exit codes name containers of the pods, or the API server refuses the Job."""
+    rules: Location = ("template", "spec", "podFailurePolicy", "rules")
+    containers = [mapping(entry) for key in _CONTAINERS for entry in listing(at(job, (*_POD, key)))]
+    names = [text(container.get("name")) for container in containers]
+    for index in range(len(listing(at(job, rules)))):
+        place: Location = (*rules, index, "onExitCodes", "containerName")
+        name = at(job, place)
+        if name is not None and name not in names:
+            hint = similar(str(name), names) or f"the containers are: {', '.join(names) or 'none'}"
+            yield Fault(place, f"container {show(name)} not found", hint)
 
 
 def _dependencies(jobset: Manifest, job: dict[str, Any], earlier: Sequence[str]) -> Iterator[Fault]:
@@ -123,16 +201,25 @@ def _dependencies(jobset: Manifest, job: dict[str, Any], earlier: Sequence[str])
 
 def _counts(job: dict[str, Any], counts: dict[str, int]) -> Iterator[Fault]:
     """Check that the variables with numbers of pods are right: they do not follow an edited number."""
+    is_counted = False
+    for place, variable in _variables(job):
+        role = COUNTS.get(text(variable.get("name")))
+        expected = counts.get(role or "")
+        is_counted |= expected is not None
+        if expected is not None and "value" in variable and variable["value"] != str(expected):
+            message = f"{variable['name']}: expected {str(expected)!r}, the number of pods of {role}"
+            yield Fault((*place, "value"), f"{message}, found {show(variable['value'])}")
+    replicas = number_of_pods(job.get("replicas"))
+    if is_counted and replicas > 1:
+        hint = "edit parallelism and completions instead: each Job counts its pods from 0 on"
+        yield Fault(("replicas",), f"expected 1, found {replicas}", hint)
+
+
+def _variables(job: dict[str, Any]) -> Iterator[tuple[Location, dict[str, Any]]]:
+    """Yield the variables of a role's containers, and their locations in the role."""
     for number, container in enumerate(listing(at(job, (*_POD, "containers")))):
         for index, variable in enumerate(listing(mapping(container).get("env"))):
-            entry = mapping(variable)
-            role = COUNTS.get(text(entry.get("name")))
-            expected = counts.get(role or "")
-            if expected is not None and "value" in entry and entry["value"] != str(expected):
-                place = (*_POD, "containers", number, "env", index, "value")
-                message = f"{entry['name']}: expected {str(expected)!r}, the number of pods of {role}"
-                message += f", found {show(entry['value'])}"
-                yield Fault(place, message)
+            yield (*_POD, "containers", number, "env", index), mapping(variable)
 
 
 def _coordinator(jobset: Manifest, names: Sequence[str]) -> Iterator[Fault]:

@@ -1,8 +1,8 @@
 """JobSet in a cluster: roles of pods on several nodes, one Indexed Job per role (jobset.x-k8s.io/v1alpha2).
 
 A JobSet is over when `Completed` or `Failed` is true. Before that, the Job of a pod that has failed takes its other
-pods away, and these may take long to stop: when no retry is left, its end is certain as soon as one Job is to fail
-(`FailureTarget`), and there is no need to wait for the rest.
+pods away, and these may take long to stop: when no retry is left, or the exit code is permanent, its end is certain as
+soon as one Job is to fail (`FailureTarget`), and there is no need to wait for the rest.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from packager.workloads.jobset import attempts
 from packager.workloads.jobset.losses import lost
 from packager.workloads.jobset.operator import JOBSET
 from packager.workloads.jobset.structure import JobSet as Structure
+from packager.workloads.pods import number_of_pods
 from packager.workloads.workload import Role, Workload
 
 if TYPE_CHECKING:
@@ -48,6 +49,11 @@ OPERATOR_SILENCE = 8.0
 _IS_IT_RUNNING = "is JobSet running? kubectl get pods --all-namespaces | grep jobset-controller-manager"
 _MOST_STOPPED = 8
 """Of how many of the other pods the last lines are shown."""
+
+_PERMANENT = re.compile(r" failed with exit code (\d+) matching FailJob rule")
+"""What a Job says whose podFailurePolicy has ended it (pkg/controller/job/pod_failure_policy.go)."""
+
+_FAIL = "FailJobSet"
 
 _UNMADE = ("JobCreationFailed", "HeadlessServiceCreationFailed", "PVCCreationFailed")
 
@@ -86,7 +92,7 @@ class JobSet(Workload):
         if true_condition(jobset, "Completed"):
             return Verdict(Phase.SUCCEEDED, _ended_well(jobset))
         failed, failing = true_condition(jobset, "Failed"), _failing(snapshot)
-        if failed is None and not (failing and _is_last(jobset)):
+        if failed is None and not _is_end(jobset, failing):
             return None
         losses = tuple(lost(snapshot, failing))
         return Verdict(Phase.FAILED, _reason(snapshot, failed, losses), losses)
@@ -162,10 +168,36 @@ def _attempts(jobset: Object) -> int:
     return 1 + int(mapping(jobset["spec"].get("failurePolicy")).get("maxRestarts") or 0)
 
 
-def _is_last(jobset: Object) -> bool:
-    """Whether a Job that fails makes the set fail; rules of its own may say anything."""
-    has_rules = bool(mapping(jobset["spec"].get("failurePolicy")).get("rules"))
-    return not has_rules and int(status(jobset).get("restarts") or 0) + 1 >= _attempts(jobset)
+def _is_end(jobset: Object, failing: Sequence[Object]) -> bool:
+    """Whether Jobs that fail make the set fail; rules that start it again may not count towards the attempts.
+
+    While a Job still takes its pods away, another one may fail for a reason for which JobSet starts all again.
+    """
+    spec = jobset["spec"]
+    rules = [mapping(rule) for rule in listing(mapping(spec.get("failurePolicy")).get("rules"))]
+    if all(rule.get("action") == _FAIL for rule in rules) and _attempt(jobset) >= _attempts(jobset):
+        return bool(failing)
+    first = rules[0] if rules else {}
+    is_for_all = not first.get("targetReplicatedJobs") and not first.get("onJobFailureMessagePatterns")
+    is_only = sum(number_of_pods(mapping(job).get("replicas")) for job in listing(spec.get("replicatedJobs"))) == 1
+    reasons = {end.get("reason") for end in _ends(failing)}
+    return (
+        first.get("action") == _FAIL
+        and is_for_all
+        and is_only
+        and not reasons.isdisjoint(listing(first.get("onJobFailureReasons")))
+    )
+
+
+def _ends(failing: Sequence[Object]) -> list[Object]:
+    """Return the conditions that say that these Jobs have failed, or are to."""
+    ends = (true_condition(job, kind) for job in failing for kind in batchjob.FAILING)
+    return [end for end in ends if end]
+
+
+def _attempt(jobset: Object) -> int:
+    """Return which attempt runs, or was the last, from 1."""
+    return 1 + int(status(jobset).get("restarts") or 0)
 
 
 def _failing(snapshot: Snapshot) -> list[Object]:
@@ -177,8 +209,8 @@ def _failing(snapshot: Snapshot) -> list[Object]:
 
 def _reason(snapshot: Snapshot, failed: Object | None, losses: Sequence[Finding]) -> str:
     """Return why a set has failed: its own condition names no more than a Job."""
-    jobset, number = snapshot.workload, _attempts(snapshot.workload)
-    last = f", in the last of {number} attempts" if number > 1 else ""
+    jobset = snapshot.workload
+    last = _when(snapshot)
     late = [job for job in _failing(snapshot) if batchjob.is_past_deadline(job)]
     if late:
         return f"it took longer than its activeDeadlineSeconds of {late[0]['spec'].get('activeDeadlineSeconds')}{last}"
@@ -187,6 +219,18 @@ def _reason(snapshot: Snapshot, failed: Object | None, losses: Sequence[Finding]
     if losses:
         return f"{losses[0].message}{last}"
     return sentence(failed or {}) or f"{shown(jobset)} has failed"
+
+
+def _when(snapshot: Snapshot) -> str:
+    """Return in which of several attempts a set has failed, and why no other one follows."""
+    jobset = snapshot.workload
+    number, attempt = _attempts(jobset), _attempt(jobset)
+    if attempt >= number:
+        return f", in the last of {number} attempts" if number > 1 else ""
+    words = [sentence(end) for end in _ends(_failing(snapshot)) if end.get("reason") == "PodFailurePolicy"]
+    code = next((match[1] for text in words if (match := _PERMANENT.search(text))), None)
+    why = f"exit code {code} is permanent" if code else "a rule of its failurePolicy ends it"
+    return f", in attempt {attempt} of {number}: {why}"
 
 
 def _unmade(snapshot: Snapshot) -> Iterator[Finding]:

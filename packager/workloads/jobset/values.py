@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from packager.base.faults import Fault
-from packager.base.fields import Environment, Label, Parameter, RelativePath, Resources, Word, text
-from packager.base.problems import similar
+from packager.base.fields import Environment, Label, Parameter, RelativePath, Resources, Word, anchored, text
+from packager.base.problems import show, similar
 from packager.base.values import Fields, Meta
 from packager.kubernetes.environment import refusal_reason
 from packager.workloads.jobset.rendezvous import RENDEZVOUS, PodVariable, Rendezvous
@@ -18,6 +18,24 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from packager.base.yamlio import Location
+
+
+_TAKEN = ("identity", "init")
+"""What the containers are called that run before the one of a role."""
+
+
+_CODE = "(?:[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])"
+
+ExitCode = Annotated[int, Meta(ge=1, le=255)]
+ExitCodes = Annotated[
+    str,
+    # Not `pattern`: msgspec 0.22 frees memory twice for a union of a text with a pattern and a list.
+    Meta(
+        title="a range such as `1-127` (at most 255)",
+        examples=["1-127"],
+        extra_json_schema={"pattern": anchored(f"{_CODE}-{_CODE}")},
+    ),
+]
 
 
 class JobSetRole(Fields, frozen=True):
@@ -100,6 +118,14 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
             description="How often all pods are started again when one has failed, before the set counts as failed.",
         ),
     ] = 0
+    permanent_exit_codes: Annotated[
+        ExitCode | ExitCodes | Annotated[list[ExitCode | ExitCodes], Meta(min_length=1)] | None,
+        Meta(
+            description="The exit codes of a pod's program after which the set has failed, whatever `retries` says: "
+            "`1-127` for a program's own, so that only one that a signal has stopped is started again. A pod that "
+            "ends so for want of another one counts too, and torchrun ends with 1 however its processes do."
+        ),
+    ] = None
     deadline: Annotated[
         Deadline | None,
         Meta(description="Seconds after which an attempt is stopped, and counts as failed."),
@@ -125,6 +151,11 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         return {"rendezvous": way, "roles": RENDEZVOUS[way].roles or ("worker",)}
 
     @property
+    def has_program(self) -> bool:
+        """Whether the overlay says what runs where its variant has no script, or each of its roles does."""
+        return super().has_program or all(role.has_program for role in self.roles.values())
+
+    @property
     def defaults(self) -> Mapping[str, Parameter]:
         """What torchrun's processes need, where it starts them."""
         return DEFAULTS if self.rendezvous == "torch" else {}
@@ -143,6 +174,19 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
     def successful(self) -> tuple[str, ...]:
         """The roles whose end is the set's; a person who names no pod means the first pod of the first of them."""
         return tuple(self.success or self.way.success)
+
+    @property
+    def permanent(self) -> tuple[int, ...]:
+        """The exit codes after which no other attempt is made, in order."""
+        return tuple(sorted({code for _, codes in self._permanent() for code in codes}))
+
+    def _permanent(self) -> Iterator[tuple[Location, range]]:
+        """Yield each entry of `permanent_exit_codes`; a range from a higher code to a lower one has none."""
+        place: Location = ("permanent_exit_codes",)
+        given = self.permanent_exit_codes
+        for index, entry in enumerate(given if isinstance(given, list) else () if given is None else (given,)):
+            first, last = map(int, entry.split("-")) if isinstance(entry, str) else (entry, entry)
+            yield (*place, index) if isinstance(given, list) else place, range(first, last + 1)
 
     @property
     def pods(self) -> int:
@@ -259,6 +303,16 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         if self.processes_per_node is not None and self.rendezvous != "torch":
             message = f"torchrun starts processes, and the rendezvous is {self.rendezvous}"
             yield Fault(("processes_per_node",), message, "remove it", at_key=True)
+        yield from self._permanent_faults()
+
+    def _permanent_faults(self) -> Iterator[Fault]:
+        for place, codes in self._permanent():
+            if not codes:
+                message = f"expected the lower exit code first, found {show(f'{codes.start}-{codes.stop - 1}')}"
+                yield Fault(place, message)
+        if self.permanent_exit_codes is not None and not self.retries:
+            message = "without `retries`, the set has failed after any exit code"
+            yield Fault(("permanent_exit_codes",), message, "set retries, or remove it", at_key=True)
 
     def _role_faults(self) -> Iterator[Fault]:
         roles = self.way.roles
@@ -271,6 +325,10 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
             if roles and name not in roles:
                 message = f"unknown role {name!r}: rendezvous {self.rendezvous} has {listed}"
                 yield Fault(("roles", name), message, similar(name, roles), at_key=True)
+            elif name in _TAKEN:
+                message = f"the pods have another container called {name!r}"
+                hint = "rename the role, after which its container is called"
+                yield Fault(("roles", name), message, hint, at_key=True)
             elif self.way.single and name == self.way.leader and role.replicas != 1:
                 yield Fault(("roles", name, "replicas"), f"expected 1, found {role.replicas}")
             if role.script is not None and role.command is not None:

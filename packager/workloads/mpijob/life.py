@@ -22,7 +22,7 @@ from packager.kubernetes.objects import (
     status,
     true_condition,
 )
-from packager.kubernetes.oomkilled import memory_limit
+from packager.kubernetes.oomkilled import LIKELY_HINT, memory_limit
 from packager.kubernetes.verdict import Finding, Phase, Verdict
 from packager.workloads import batchjob
 from packager.workloads.mpijob.killed import killed_in_workers
@@ -154,9 +154,7 @@ class MPIJob(Workload):
         if not (killed and limit):
             return failed
         message = f"{failed.message}: a rank was killed, most often for using more memory than its worker may"
-        return replace(
-            failed, message=message, hint=f"the limit of each worker is {limit}: raise limits.memory in the overlay"
-        )
+        return replace(failed, message=message, hint=f"the limit of each worker is {limit}: {LIKELY_HINT}")
 
     def main(self, pods: Sequence[Object]) -> Object | None:
         """Return the launcher's pod: that of the last attempt."""

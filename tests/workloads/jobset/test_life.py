@@ -151,6 +151,69 @@ def test_the_last_of_several_attempts() -> None:
     assert verdict.summary == "node 1: container node ended with exit code 1, in the last of 2 attempts"
 
 
+PERMANENT = {"name": "permanentExitCodes", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
+BY_CODE = (
+    "FailureTarget:PodFailurePolicy:Container node for pod a/b failed with exit code 3 matching FailJob rule at index 0"
+)
+
+
+def with_rules(*rules: Object, failed: str = "StartupPolicyCompleted", restarts: int = 0) -> Object:
+    workload = jobset(failed, retries=2, restarts=restarts)
+    workload["spec"]["failurePolicy"]["rules"] = list(rules)
+    return workload
+
+
+def test_a_permanent_exit_code_is_the_end_before_the_pods_have_stopped() -> None:
+    verdict = judged(with_rules(PERMANENT), job(BY_CODE), pod(0), failed(1, 9, "no data", code=3))
+    message = "node 1: container node ended with exit code 3"
+    why = ", in attempt 1 of 3: exit code 3 is permanent"
+    assert (verdict.phase, verdict.summary) == (Phase.FAILED, message + why)
+    workload = with_rules(PERMANENT, restarts=2)
+    verdict = judged(workload, job(BY_CODE, attempt=2), failed(1, 69, "no data", code=3, attempt=2))
+    assert (verdict.phase, verdict.summary) == (Phase.FAILED, f"{message}, in the last of 3 attempts")
+
+
+@pytest.mark.parametrize(
+    ("end", "rules"),
+    [
+        (FAILING, [PERMANENT]),
+        (BY_CODE, [{**PERMANENT, "targetReplicatedJobs": ["other"]}]),
+        (BY_CODE, [{**PERMANENT, "onJobFailureMessagePatterns": ["other"]}]),
+        (BY_CODE, [{"name": "a", "action": "RestartJobSet"}, PERMANENT]),
+    ],
+    ids=["another reason", "another role", "another message", "a rule before it"],
+)
+def test_a_rule_that_need_not_be_for_a_failure_makes_no_end_certain(end: str, rules: list[Object]) -> None:
+    verdict = judged(with_rules(*rules), job(end), pod(0), failed(1, 9, "no data", code=3))
+    assert verdict.phase is Phase.RUNNING
+
+
+def test_a_permanent_exit_code_of_one_of_several_jobs_is_not_certain_to_be_the_end() -> None:
+    """JobSet goes by the Job that has failed first: another one may take less long to stop its pods."""
+    workload = with_rules(PERMANENT)
+    workload["spec"]["replicatedJobs"].append({"name": "other"})
+    pods = [pod(0), failed(1, 9, "no data", code=3), pod(role="other")]
+    assert judged(workload, job(BY_CODE), job(role="other"), *pods).phase is Phase.RUNNING
+    workload["status"]["conditions"] = conditions("Failed:FailJobSetFailurePolicyAction")
+    verdict = judged(workload, job(BY_CODE), job(role="other"), *pods)
+    message = "node 1: container node ended with exit code 3, in attempt 1 of 3: exit code 3 is permanent"
+    assert (verdict.phase, verdict.summary) == (Phase.FAILED, message)
+
+
+def test_the_last_attempt_fails_for_any_reason_if_no_rule_starts_another() -> None:
+    going = failed(1, 69, "no data", attempt=2)
+    assert judged(with_rules(PERMANENT, restarts=2), job(FAILING, attempt=2), going).phase is Phase.FAILED
+    ignoring = {"name": "a", "action": "RestartJobSetAndIgnoreMaxRestarts"}
+    assert judged(with_rules(ignoring, restarts=2), job(FAILING, attempt=2), going).phase is not Phase.FAILED
+
+
+def test_a_rule_of_a_persons_own_that_ends_the_set() -> None:
+    workload = with_rules({"name": "a", "action": "FailJobSet"}, failed="Failed:FailJobSetFailurePolicyAction")
+    assert judged(workload, job(FAILING), failed(1, 9, "no data")).summary == (
+        "node 1: container node ended with exit code 1, in attempt 1 of 3: a rule of its failurePolicy ends it"
+    )
+
+
 def test_a_pod_that_somebody_deletes_is_the_cause_and_not_those_that_the_job_deletes() -> None:
     first = pod(1, deletionTimestamp=at(40), deletionGracePeriodSeconds=30)
     other = pod(0, deletionTimestamp=at(40), deletionGracePeriodSeconds=30)
@@ -312,6 +375,40 @@ def test_a_lost_connection_is_recognized_above_the_report_of_torchrun() -> None:
     verdict = diagnose(KIND, snapshot(jobset(FAILED), job(FAILING), effect, cause, logs=logs), Past())
     assert verdict.summary == "node 1: container node ended with exit code 1"
     assert verdict.findings[0].log == (*RAISED, *TORCHRUN)
+
+
+def reported(second: int) -> str:
+    """Return the end of torchrun's report, which is all that the message of a pod's end contains."""
+    times = [f"  time      : 2026-11-21_00:00:{number:02}" for number in (second + 5, second)]
+    return "\n".join(["[1]:", times[0], "Root Cause (first observed failure):", "[0]:", times[1], "  exitcode  : 1"])
+
+
+def test_the_end_of_the_report_tells_which_node_failed_first() -> None:
+    """Without a log: torchrun ends seconds after the program, on one node sooner than on the other."""
+    cause, effect = failed(1, 10, reported(7)), failed(0, 9, reported(8))
+    assert (
+        judged(jobset(FAILED), job(FAILING), effect, cause).summary == "node 1: container node ended with exit code 1"
+    )
+
+
+def test_the_report_of_one_node_is_not_compared_with_the_end_of_another() -> None:
+    cause, effect = failed(1, 9, "killed"), failed(0, 10, reported(8))
+    assert (
+        judged(jobset(FAILED), job(FAILING), effect, cause).summary == "node 1: container node ended with exit code 1"
+    )
+
+
+def test_a_container_that_has_failed_counts_before_the_kubelet_says_so_of_the_pod() -> None:
+    bad, well = failed(1, 9, "ValueError"), pod(0)
+    bad["status"]["phase"] = "Running"
+    assert list(KIND.pods_about_to_go(snapshot(jobset(), well, bad))) == []
+    bad["spec"]["restartPolicy"] = "Never"
+    assert list(KIND.pods_about_to_go(snapshot(jobset(), well, bad))) == [well, bad]
+    restarted = jobset("X", retries=1, restarts=1)
+    now = snapshot(restarted, job(attempt=1), pod(0, attempt=1), logs=(PodLog(bad, ("ValueError: no data",)),))
+    assert diagnose(KIND, now, Past()).findings[0].message == (
+        "attempt 1 of 2: node 1: container node ended with exit code 1"
+    )
 
 
 @pytest.mark.parametrize("is_gone", [True, False])

@@ -72,6 +72,25 @@ def test_its_limits(tmp_path: Path) -> None:
     assert spec["replicatedJobs"][0]["template"]["spec"]["activeDeadlineSeconds"] == 600
 
 
+def test_permanent_exit_codes(tmp_path: Path) -> None:
+    values = "rendezvous: dmlc, roles: {scheduler: {}, server: {}, worker: {}}, retries: 2, permanent_exit_codes: 1-127"
+    manifest = built(tmp_path, values)
+    assert manifest["spec"]["failurePolicy"]["rules"] == [
+        {"name": "permanentExitCodes", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
+    ]
+    for job in manifest["spec"]["replicatedJobs"]:
+        codes = {"containerName": job["name"], "operator": "In", "values": list(range(1, 128))}
+        assert job["template"]["spec"]["podFailurePolicy"] == {"rules": [{"action": "FailJob", "onExitCodes": codes}]}
+    assert list(checks.check(written.overlay(yaml.safe_dump(manifest)))) == []
+    worker = manifest["spec"]["replicatedJobs"][2]["template"]["spec"]
+    worker["podFailurePolicy"]["rules"][0]["onExitCodes"]["containerName"] = "wroker"
+    [problem] = checks.check(written.overlay(yaml.safe_dump(manifest)))
+    assert problem.message.partition(".podFailurePolicy.")[2] == (
+        "rules[0].onExitCodes.containerName: container 'wroker' not found"
+    )
+    assert problem.hint == "did you mean 'worker'?"
+
+
 def test_only_the_pod_that_the_others_look_for_says_where_it_listens(tmp_path: Path) -> None:
     spec = built(tmp_path, "rendezvous: dmlc, roles: {scheduler: {}, server: {}, worker: {}}")["spec"]
     containers = [job["template"]["spec"]["template"]["spec"]["containers"][0] for job in spec["replicatedJobs"]]
@@ -177,6 +196,51 @@ def test_what_a_build_writes_is_right(tmp_path: Path) -> None:
             "5:32: spec.coordinator.replicatedJob: role 'wroker' not found (did you mean 'worker'?)",
         ),
         (
+            "{name: worker,",
+            "{name: worker, dependsOn: [{name: scheduler, status: ready}],",
+            (
+                "8:60: spec.replicatedJobs[1].dependsOn[0].status: expected Ready or Complete, found 'ready' "
+                "(did you mean 'Ready'?)"
+            ),
+        ),
+        (
+            "spec:\n",
+            "spec:\n  failurePolicy: {rules: [{name: a, action: FailJobSett}]}\n",
+            (
+                "5:45: spec.failurePolicy.rules[0].action: expected FailJobSet, RestartJobSet or "
+                "RestartJobSetAndIgnoreMaxRestarts, found 'FailJobSett' (did you mean 'FailJobSet'?)"
+            ),
+        ),
+        (
+            "spec:\n",
+            "spec:\n  failurePolicy: {rules: [{name: a, onJobFailureReasons: [PodFailurePolicy, Evicted]}]}\n",
+            (
+                "5:77: spec.failurePolicy.rules[0].onJobFailureReasons[1]: expected BackoffLimitExceeded, "
+                "DeadlineExceeded, FailedIndexes, MaxFailedIndexesExceeded or PodFailurePolicy, found 'Evicted'"
+            ),
+        ),
+        (
+            "spec:\n",
+            "spec:\n  failurePolicy: {rules: [{name: a, targetReplicatedJobs: [wroker]}]}\n",
+            (
+                "5:60: spec.failurePolicy.rules[0].targetReplicatedJobs[0]: role 'wroker' not found "
+                "(did you mean 'worker'?)"
+            ),
+        ),
+        (
+            "spec:\n",
+            "spec:\n  failurePolicy: {rules: [{name: a}, {name: b}, {name: a}]}\n",
+            "5:56: spec.failurePolicy.rules[2].name: duplicate rule 'a' (rename it)",
+        ),
+        (
+            "spec:\n",
+            "spec:\n  failurePolicy: {rules: [{name: a-b}]}\n",
+            (
+                "5:34: spec.failurePolicy.rules[0].name: expected at most 128 letters, digits and _ , : that start "
+                "with a letter and end with none of , :, found 'a-b'"
+            ),
+        ),
+        (
             "{name: worker, template",
             "{name: worker, replicas: 2000000000, template",
             "8:32: spec.replicatedJobs[1].replicas: replicas x parallelism is 4000000000, the limit is 2147483647",
@@ -210,6 +274,45 @@ def test_a_number_of_pods_that_the_pods_are_not_told(tmp_path: Path) -> None:
     assert (
         problem.message.partition(f"{where}: ")[2] == "PET_NNODES: expected '4', the number of pods of node, found '2'"
     )
+
+
+def test_jobs_in_place_of_pods(tmp_path: Path) -> None:
+    manifest = built(tmp_path, "rendezvous: torch, roles: {node: {replicas: 2}}")
+    manifest["spec"]["replicatedJobs"][0]["replicas"] = 2
+    [problem] = checks.check(written.overlay(yaml.safe_dump(manifest)))
+    assert (problem.message.partition("spec.replicatedJobs[0].")[2], problem.hint) == (
+        "replicas: expected 1, found 2",
+        "edit parallelism and completions instead: each Job counts its pods from 0 on",
+    )
+
+
+def test_jobs_of_pods_that_nobody_counts(tmp_path: Path) -> None:
+    manifest = built(tmp_path, "rendezvous: none, roles: {shard: {replicas: 2}}, success: [shard]")
+    manifest["spec"]["replicatedJobs"][0]["replicas"] = 2
+    manifest["spec"]["network"] = {"enableDNSHostnames": False, "subdomain": "shards"}
+    assert list(checks.check(written.overlay(yaml.safe_dump(manifest)))) == []
+
+
+@pytest.mark.parametrize(
+    ("network", "message", "hint"),
+    [
+        (
+            {"enableDNSHostnames": False},
+            "enableDNSHostnames: expected true, found false",
+            "without it, the pods have no names, by which they look for each other",
+        ),
+        (
+            {"subdomain": "training"},
+            "subdomain: expected nothing, for which JobSet takes its name, found 'training'",
+            "the pods look for each other below the JobSet's name",
+        ),
+    ],
+)
+def test_names_that_the_pods_do_not_have(tmp_path: Path, network: dict[str, Any], message: str, hint: str) -> None:
+    manifest = built(tmp_path, "rendezvous: torch, roles: {node: {replicas: 2}}")
+    manifest["spec"]["network"].update(network)
+    [problem] = checks.check(written.overlay(yaml.safe_dump(manifest)))
+    assert (problem.message.partition("spec.network.")[2], problem.hint) == (message, hint)
 
 
 def test_a_coordinator_takes_from_the_names() -> None:

@@ -178,6 +178,28 @@ def test_a_role_may_have_a_script_and_resources_of_its_own(tmp_path: Path) -> No
             ],
         ),
         (
+            "rendezvous: none, roles: {identity: {}, init: {}, main: {}}, success: [main]",
+            [
+                f"8:{column}: the pods have another container called {name!r} (rename the role, after which its "
+                "container is called)"
+                for column, name in ((56, "identity"), (70, "init"))
+            ],
+        ),
+        (
+            "rendezvous: torch, roles: {node: {}}, permanent_exit_codes: [1-127, 9-3, 1-256, 0]",
+            [
+                "8:103: expected a range such as `1-127` (at most 255), found '1-256'",
+                "8:110: expected at least 1, found the number 0",
+            ],
+        ),
+        (
+            "rendezvous: torch, roles: {node: {}}, permanent_exit_codes: [1-127, 9-3]",
+            [
+                "8:68: without `retries`, the set has failed after any exit code (set retries, or remove it)",
+                "8:98: expected the lower exit code first, found '9-3'",
+            ],
+        ),
+        (
             "rendezvous: torch, roles: {node: {script: absent.py, resources: {limits: {memory: 1x}}}}",
             [
                 "8:72: 'absent.py' is not one of `files` (add it to `files`)",
@@ -190,6 +212,21 @@ def test_what_does_not_go_together(tmp_path: Path, values: str, problems: list[s
     with pytest.raises(SpecError) as error:
         loaded(tmp_path, values)
     assert [str(problem).partition("spec.yaml:")[2] for problem in error.value.problems] == problems
+
+
+@pytest.mark.parametrize(
+    ("codes", "permanent"),
+    [
+        ("3", (3,)),
+        ("1-127", tuple(range(1, 128))),
+        ("1-255", tuple(range(1, 256))),
+        ("[64, 2-4, 3, 1, 4-5]", (1, 2, 3, 4, 5, 64)),
+        ("[7-7]", (7,)),
+    ],
+)
+def test_exit_codes_are_sorted_and_unique(tmp_path: Path, codes: str, permanent: tuple[int, ...]) -> None:
+    overlay = loaded(tmp_path, f"rendezvous: torch, roles: {{node: {{}}}}, retries: 1, permanent_exit_codes: {codes}")
+    assert overlay.permanent == permanent
 
 
 def test_names_that_get_too_long_are_told_of(tmp_path: Path) -> None:
@@ -209,6 +246,29 @@ def test_a_role_may_run_a_command_in_an_environment_of_its_own(tmp_path: Path) -
     overlay = loaded(tmp_path, f"rendezvous: none, success: [a], roles: {{{roles}}}")
     assert overlay.program_of("a", Run(("train.sh",))) == Program(("nc", "-l"), ("80",))
     assert [environment(overlay, role) for role in "ab"] == [{**dict([NAME]), "LEVEL": "3"}, dict([NAME])]
+
+
+def test_a_variant_needs_no_script_that_no_role_runs(tmp_path: Path, mlpack: Callable[..., Outcome]) -> None:
+    roles = "a: {script: train.sh}, b: {command: [sleep, '1']}, c: {args: [-v]}"
+    spec = demo.changed(
+        ", script: train.sh => , overlays: [multi-node]",
+        f"{{kind: MPIJob}} => {{kind: JobSet, rendezvous: none, success: [a], roles: {{{roles}}}}}",
+    )
+    model = demo.write(tmp_path / "demo", spec)
+    built = mlpack("build", model.parent, "--destination", tmp_path)
+    assert (built.code, mlpack("verify", built.stdout.strip()).code) == (0, 0), built.stderr
+
+
+def test_a_role_that_says_nothing_needs_the_script_of_the_variant(tmp_path: Path) -> None:
+    spec = demo.changed(
+        ", script: train.sh => , overlays: [multi-node]",
+        "{kind: MPIJob} => {kind: JobSet, rendezvous: none, success: [a], roles: {a: {script: train.sh}, b: {}}}",
+    )
+    with pytest.raises(SpecError) as error:
+        load(demo.write(tmp_path, spec))
+    assert [problem.message for problem in error.value.problems] == [
+        "the key 'script' is missing, and the overlay 'multi-node' has no `command` and no `args`"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,13 @@ fi
 echo "step 1"
 case $FAULT in
   sleep) trap 'exit 143' TERM; sleep 300 & wait ;;
-  exit | once)
+  exit | killed | once)
     if [ "$FAULT" = once ] && [ -e "$OUTPUT_DIR/seen" ]; then
       echo "goes on"
     elif [ "$JAX_PROCESS_ID" = 1 ]; then
       touch "$OUTPUT_DIR/seen"
       echo "step 2: no such data" >&2
+      [ "$FAULT" != killed ] || exit 137
       exit 3
     else
       trap 'sleep 8; exit 143' TERM # as a program that saves what it has: a look of somebody's still finds it
