@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import imports, many, payload, scale, service, startup
+from benchmarks import imports, many, payload, running, scale, service, startup
 from hatch_build import compile_templates
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ BENCHMARKS = {
     "scale": scale.measure,
     "imports": imports.measure,
     "service": service.measure,
+    "running": running.measure,
 }
 
 
@@ -35,7 +36,7 @@ def main() -> None:
     compile_templates(Path(__file__).resolve().parent.parent)  # as an installation has them
     one, five, fifteen = os.getloadavg()
     print(f"{os.cpu_count()} processors; load {one:.1f}, {five:.1f}, {fifteen:.1f} (1, 5, 15 minutes)")
-    print(f"{'':44}{'median':>12}  {'from':>8} {'to':>8}  goal")
+    print(f"{'':44}{'median':>12}  {'from':>8} {'to':>8}  goal", flush=True)
     for name in arguments.names or BENCHMARKS:
         with tempfile.TemporaryDirectory(dir=arguments.folder, prefix="mlpack-bench-") as folder:
             for result in BENCHMARKS[name](Path(folder)):

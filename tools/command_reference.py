@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from packager.cli.verbs import VERBS, load
+from packager.cli.verbs import VERBS, leaves, load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,13 +35,9 @@ def reference() -> str:
 def _commands() -> Iterator[tuple[str, TyperCommand]]:
     for verb in VERBS:
         command = load(verb)
-        subcommands = getattr(command, "commands", None)
-        if subcommands is None:
+        if command.params and getattr(command, "invoke_without_command", False):
             yield verb, command
-        else:
-            if command.params and getattr(command, "invoke_without_command", False):
-                yield verb, command
-            yield from ((f"{verb} {name}", subcommand) for name, subcommand in subcommands.items())
+        yield from leaves(verb, command)
 
 
 def _section(name: str, command: TyperCommand) -> str:

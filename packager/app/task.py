@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING, Any
 
+from packager.app.task_requests import (
+    answered,
+    checked_name,
+    detail_of,
+    mapping,
+    no_task_service,
+    posted_once,
+    refusal,
+)
 from packager.base import rest, yamlio
-from packager.base.errors import ClusterError, TimedOutError, UnreachableError, UsageError
+from packager.base.errors import TimedOutError, UnreachableError, UsageError
 from packager.base.names import is_label_value
 from packager.base.problems import Problem, show
 from packager.base.values import Fields, FieldsError, Value, convert
@@ -16,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from packager.app.progress import Tell
-    from packager.base.rest import Answer, RestServer
+    from packager.base.rest import RestServer
     from packager.base.runner import Runner
     from packager.base.yamlio import Location
 
@@ -27,8 +35,6 @@ _POLL_SECONDS = 2.0
 _LONGEST_POLL_SECONDS = 30.0
 _PAGE = 100
 _MAX_PAGES = 10_000
-_MAX_PROBLEMS = 200
-_RETRIES = 3
 _NOT_YET = ("the job has no pod", "is waiting to start")
 """What is said of a job, by the server or by a kubelet, that has no log yet."""
 
@@ -156,7 +162,7 @@ class JobFilters(Value, frozen=True):
         creator: Those of this person.
         application: Those with this application.
         project: Those of this project.
-        since: Those created at this time or later, in ISO 8601.
+        since: Those created at this time or later, in ISO 8601, or as long ago as a duration such as 12h says.
         until: Those created before.
         part: Those with this part in their name.
     """
@@ -171,9 +177,26 @@ class JobFilters(Value, frozen=True):
     part: str | None = None
 
 
-def connect(url: str, token: str | None, *, is_insecure: bool = False) -> RestServer:
-    """Return the server at `url`, with the caller's token. Raises UsageError, as `rest.server`."""
-    return rest.server(url, token, is_insecure=is_insecure)
+class LogPart(Value, frozen=True):
+    """Which part of a job's log is read.
+
+    Attributes:
+        pod: One of its pods; None for all.
+        container: One of the containers; None for the default one.
+        tail: How many lines at most, the last ones.
+        since: From which time, as RFC 3339 has it, or from how long ago, such as 10m.
+        is_previous: Whether that of the run before the last restart is meant.
+        has_times: Whether each line begins with its time.
+        is_following: Whether to wait for what comes, until the job has ended.
+    """
+
+    pod: str | None = None
+    container: str | None = None
+    tail: int | None = None
+    since: str | None = None
+    is_previous: bool = False
+    has_times: bool = False
+    is_following: bool = False
 
 
 def filled_values(
@@ -209,30 +232,14 @@ def filled_values(
     return FilledValues(values, document, tuple((setting.location, setting.label) for setting in parsed))
 
 
-def registered(server: RestServer, kind: str, name: str | None = None, revision: int | None = None) -> Any:
-    """Return what is registered: all `templates` or `definitions`, or the one of a name. Raises ClusterError."""
-    steps = ["v1", kind]
-    if name is not None:
-        steps.append(_name(name))
-        steps += [] if revision is None else ["revisions", str(revision)]
-        return _mapping(server, _answered(server, "GET", rest.path(*steps)))
-    items = _mapping(server, _answered(server, "GET", rest.path(*steps))).get("items")
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise _no_task_service(server)
-    return items
-
-
-def schema(server: RestServer, definition: str) -> dict[str, Any]:
-    """Return the JSON Schema of the values that a definition takes. Raises ClusterError."""
-    return _mapping(server, _answered(server, "GET", rest.path("v1", "definitions", _name(definition), "schema")))
-
-
 def preview(server: RestServer, filled: FilledValues) -> Preview:
     """Return what a job would create. Raises ClusterError, with all problems of the values."""
-    body = _mapping(server, _answered(server, "POST", rest.path("v1", "jobs", dry_run="true"), filled.values, filled))
+    body = mapping(
+        server, answered(server, "POST", rest.path("v1", "jobs", dry_run="true"), filled.values, filled.problem)
+    )
     manifests, warnings = body.get("manifests"), body.get("warnings")
     if not isinstance(manifests, list) or not isinstance(warnings, list):
-        raise _no_task_service(server)
+        raise no_task_service(server)
     return Preview(str(body.get("release")), tuple(manifests), tuple(map(str, warnings)))
 
 
@@ -248,25 +255,13 @@ def create(server: RestServer, filled: FilledValues, runner: Runner, key: str | 
     Raises:
         ClusterError: The server refuses; with all problems of the values.
     """
-    return _job(server, _posted_once(server, rest.path("v1", "jobs"), runner, key, filled))
+    return _job(server, posted_once(server, rest.path("v1", "jobs"), runner, filled.values, filled.problem, key or ""))
 
 
 def rerun(server: RestServer, release: str, runner: Runner, *, is_pinned: bool) -> TaskJob:
     """Create a job from the values of another; with the revisions of then if pinned. Raises ClusterError."""
-    where = rest.path("v1", "jobs", _name(release), "rerun", pinned="true" if is_pinned else None)
-    return _job(server, _posted_once(server, where, runner, None))
-
-
-def _posted_once(
-    server: RestServer, where: str, runner: Runner, key: str | None, filled: FilledValues | None = None
-) -> Any:
-    headers = {"Idempotency-Key": key or secrets.token_hex(16)}
-    for attempt in range(1, _RETRIES):
-        try:
-            return _answered(server, "POST", where, filled and filled.values, filled, headers)
-        except UnreachableError:
-            runner.sleep(attempt)
-    return _answered(server, "POST", where, filled and filled.values, filled, headers)
+    where = rest.path("v1", "jobs", checked_name(release), "rerun", pinned="true" if is_pinned else None)
+    return _job(server, posted_once(server, where, runner))
 
 
 def jobs(server: RestServer, filters: JobFilters, limit: int) -> TaskJobs:
@@ -280,10 +275,10 @@ def jobs(server: RestServer, filters: JobFilters, limit: int) -> TaskJobs:
     cursor: str | None = None
     for _ in range(_MAX_PAGES):
         size = min(limit - len(items), _PAGE) if limit else _PAGE
-        page = _mapping(server, _answered(server, "GET", rest.path("v1", "jobs", **query, limit=size, cursor=cursor)))
+        page = mapping(server, answered(server, "GET", rest.path("v1", "jobs", **query, limit=size, cursor=cursor)))
         listed, following = page.get("items"), page.get("next")
         if not isinstance(listed, list) or not isinstance(following, str | None) or len(listed) > size:
-            raise _no_task_service(server)
+            raise no_task_service(server)
         items += (_job(server, item) for item in listed)
         if following is None or following == cursor or not listed:
             return TaskJobs(tuple(items), are_all=True)
@@ -295,7 +290,7 @@ def jobs(server: RestServer, filters: JobFilters, limit: int) -> TaskJobs:
 
 def job(server: RestServer, release: str) -> TaskJob:
     """Return a job. Raises ClusterError."""
-    return _job(server, _answered(server, "GET", rest.path("v1", "jobs", _name(release))))
+    return _job(server, answered(server, "GET", rest.path("v1", "jobs", checked_name(release))))
 
 
 def follow(server: RestServer, release: str, runner: Runner, timeout: float | None) -> Iterator[TaskJob]:
@@ -339,49 +334,36 @@ def follow(server: RestServer, release: str, runner: Runner, timeout: float | No
         runner.sleep(pause if end is None else max(0.0, min(pause, end - runner.clock())))
 
 
-def log(  # noqa: PLR0913 - the parameters of the request
-    server: RestServer,
-    release: str,
-    runner: Runner,
-    *,
-    pod: str | None = None,
-    container: str | None = None,
-    tail: int | None = None,
-    is_following: bool = False,
-    tell: Tell,
-) -> Iterator[bytes]:
+def log(server: RestServer, release: str, runner: Runner, part: LogPart, tell: Tell) -> Iterator[bytes]:
     """Yield the log of a job in parts; while following, wait for its container first, and until it ends.
 
     Args:
         server: The server.
         release: The job.
         runner: Waits.
-        pod: One of its pods; None for all.
-        container: One of the containers.
-        tail: How many lines at most, the last ones.
-        is_following: Whether to follow it.
+        part: Which part of it.
         tell: Takes what is waited for.
 
     Raises:
         ClusterError: The server refuses.
     """
     query: dict[str, str | int | None] = {
-        "pod": pod,
-        "container": container,
-        "tail": tail,
-        "follow": "true" if is_following else None,
+        **{key: getattr(part, key) for key in ("pod", "container", "tail", "since")},
+        "previous": "true" if part.is_previous else None,
+        "timestamps": "true" if part.has_times else None,
+        "follow": "true" if part.is_following else None,
     }
-    where = rest.path("v1", "jobs", _name(release), "logs", **query)
+    where = rest.path("v1", "jobs", checked_name(release), "logs", **query)
     last = ""
     while True:
-        is_waiting = is_following and not job(server, release).has_ended
+        is_waiting = part.is_following and not job(server, release).has_ended
         with rest.opened(server, where) as answer:
             if not isinstance(answer, rest.Answer):
                 yield from answer
                 return
-            detail = _detail(answer)
+            detail = detail_of(answer)
             if not is_waiting or answer.status != 409 or not any(words in detail for words in _NOT_YET):
-                raise _refusal(server, answer)
+                raise refusal(server, answer)
         if detail != last:
             tell(f"waiting: {detail}")
             last = detail
@@ -390,81 +372,20 @@ def log(  # noqa: PLR0913 - the parameters of the request
 
 def cancel(server: RestServer, release: str) -> TaskJob:
     """Stop a job; its record and its claims stay. Raises ClusterError."""
-    return _job(server, _answered(server, "POST", rest.path("v1", "jobs", _name(release), "cancel")))
+    return _job(server, answered(server, "POST", rest.path("v1", "jobs", checked_name(release), "cancel")))
 
 
 def delete(server: RestServer, release: str, *, with_storage: bool) -> TaskJob:
     """Stop a job, and delete its objects and its record; its claims on request. Raises ClusterError."""
     storage = "delete" if with_storage else "keep"
-    return _job(server, _answered(server, "DELETE", rest.path("v1", "jobs", _name(release), storage=storage)))
-
-
-def _name(name: str) -> str:
-    if not name or not is_label_value(name):
-        raise UsageError(f"invalid name {show(name)}: expected at most 63 letters, digits and '-_.'")
-    return name
-
-
-def _answered(  # noqa: PLR0913, PLR0917 - what makes a request
-    server: RestServer,
-    method: str,
-    where: str,
-    body: Any = None,
-    filled: FilledValues | None = None,
-    headers: dict[str, str] | None = None,
-) -> Any:
-    """Return the body of an answer. Raises ClusterError, with all problems, if the server refuses."""
-    answer = rest.ask(server, method, where, body, headers=headers)
-    if not answer.is_ok:
-        raise _refusal(server, answer, filled)
-    return answer.body
-
-
-def _detail(answer: Answer) -> str:
-    detail = answer.body.get("detail") if isinstance(answer.body, dict) else None
-    return detail if isinstance(detail, str) else ""
-
-
-def _refusal(server: RestServer, answer: Answer, filled: FilledValues | None = None) -> ClusterError:
-    """Return a problem of RFC 9457 as an error; of another answer, its status."""
-    message = _detail(answer)
-    if not message or answer.kind != "application/problem+json":
-        kind = f" ({answer.kind})" if answer.kind else ""
-        message = f"{server.url} has answered with status {answer.status}{kind}"
-    hint = None
-    if answer.status == 401:
-        hint = "set MLPACK_TOKEN, or --token-file FILE: `mlpack serve token` on the server creates a token"
-    elif answer.retry_after is not None:
-        hint = f"try again after {answer.retry_after:g} s"
-    errors = answer.body.get("errors") if isinstance(answer.body, dict) else None
-    return ClusterError(message, hint=hint, problems=_problems(errors, filled or FilledValues({})))
-
-
-def _problems(errors: Any, filled: FilledValues) -> list[Problem]:
-    problems = []
-    for error in errors[:_MAX_PROBLEMS] if isinstance(errors, list) else ():
-        if isinstance(error, dict):
-            hint = error.get("hint")
-            pointer, detail = str(error.get("pointer") or ""), str(error.get("detail"))
-            problems.append(filled.problem(pointer, detail, None if hint is None else str(hint)))
-    return problems
-
-
-def _no_task_service(server: RestServer) -> ClusterError:
-    return ClusterError(f"the answer of {server.url} is not one of a task service", hint="is the address right?")
-
-
-def _mapping(server: RestServer, body: Any) -> dict[str, Any]:
-    if not isinstance(body, dict):
-        raise _no_task_service(server)
-    return body
+    return _job(server, answered(server, "DELETE", rest.path("v1", "jobs", checked_name(release), storage=storage)))
 
 
 def _job(server: RestServer, body: Any) -> TaskJob:
     try:
-        summary = convert(_mapping(server, body), JobSummary)
+        summary = convert(mapping(server, body), JobSummary)
     except FieldsError:
-        raise _no_task_service(server) from None
+        raise no_task_service(server) from None
     if not summary.release or not is_label_value(summary.release):  # it is printed for shells
-        raise _no_task_service(server)
+        raise no_task_service(server)
     return TaskJob(summary, body)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from packager.base.errors import unreadable
 
 Model = Annotated[
     str,
@@ -93,3 +96,17 @@ def folders(specs: list[Path]) -> list[Path]:
     from packager.app.model_folders import model_folders
 
     return [*model_folders(specs)]
+
+
+def content_of(file: str, max_bytes: int) -> tuple[bytes, str]:
+    """Return the content of a file, or of stdin for `-`, and how messages name it.
+
+    At most one byte more than `max_bytes` is read, so that what is too large can be refused. Raises ToolError.
+    """
+    if file == "-":
+        return sys.stdin.buffer.read(max_bytes + 1), "stdin"
+    try:
+        with Path(file).open("rb") as stream:
+            return stream.read(max_bytes + 1), file
+    except OSError as error:
+        raise unreadable(file, error) from None

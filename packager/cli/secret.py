@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.base.errors import UnansweredError, UsageError, unreadable
+from packager.base.errors import UnansweredError, UsageError
+from packager.cli.arguments import content_of
 from packager.cli.asking import ask_hidden, has_terminal
 from packager.cli.cluster_arguments import (
     Context,
@@ -74,7 +73,7 @@ def create(
     if dry_run:
         given = {}
     elif env_file is not None:
-        text, name = _read(env_file)
+        text, name = content_of(env_file, use_case.MAX_BYTES)
         given = use_case.values(text, name, needed)
     else:
         given = _answers(needed)
@@ -85,19 +84,6 @@ def create(
     emit_data(f"secret/{created.name}")
     keys, state = ", ".join(created.keys), "would be created" if created.dry_run else "created"
     say(f"{state} in {created.namespace} with {keys}")
-
-
-def _read(env_file: str) -> tuple[bytes, str]:
-    """Return the content of the file, or of stdin, and how messages name it."""
-    from packager.app.secret import MAX_BYTES
-
-    if env_file == "-":
-        return sys.stdin.buffer.read(MAX_BYTES + 1), "stdin"
-    try:
-        with Path(env_file).open("rb") as stream:
-            return stream.read(MAX_BYTES + 1), env_file
-    except OSError as error:
-        raise unreadable(env_file, error) from None
 
 
 def _answers(needed: NeededSecret) -> dict[str, str]:

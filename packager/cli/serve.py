@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,7 +33,8 @@ Database = Annotated[
     str | None,
     typer.Option(
         metavar="DATABASE",
-        help="A file, or postgresql://…; by default mlpack/server.db in ~/.local/share.",
+        help="A file, or postgresql://…; by default that in MLPACK_DATABASE, then the configuration's, then "
+        "mlpack/server.db in ~/.local/share.",
         show_default=False,
     ),
 ]
@@ -98,7 +100,7 @@ def token(
     if project is not None and project not in known:
         raise UsageError(f"project {project!r} not found: the configuration has {', '.join(known)}")
     store = _store(config, database)
-    from packager.service import tokens
+    from packager.service.access import tokens
 
     _, text = tokens.create(store, name, role.value, days, project)
     emit(text)
@@ -144,7 +146,7 @@ def migrate(
 def check(config: ConfigFile = None, database: Database = None) -> None:
     """Check the configuration and the database; exit code 2 for the former, 6 if a row is damaged."""
     service, settings = _service(), _settings(config, database)
-    service.signing_secret(settings)
+    service.signing_secrets(settings)
     service.client(settings, service.issuer(settings))
     store = _store(config, database)
     problems = store.check()
@@ -180,23 +182,69 @@ def manifests(
     nodes: Annotated[
         bool, typer.Option("--nodes", help="Let the server list nodes and storage classes, for earlier warnings.")
     ] = False,
+    database_secret: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[/KEY]",
+            help="The Secret with the address of a database of PostgreSQL, postgresql://…, under the key `uri` or "
+            "KEY; without it, the database is a file on a claim.",
+            show_default=False,
+        ),
+    ] = None,
+    database_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            min=1,
+            max=65535,
+            help="The port of PostgreSQL, for the NetworkPolicy; 5432 by default.",
+            show_default=False,
+        ),
+    ] = None,
+    replicas: Annotated[
+        int, typer.Option(metavar="N", min=1, max=100, help="How many pods serve; several need PostgreSQL.")
+    ] = 1,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMESPACE",
+            help="Serve figures on port 8081, without a token, to the Prometheus in this namespace.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Print the manifests that bring the server into a cluster, for `kubectl apply -f -`."""
     from packager.base.values import replace
-    from packager.service.manifests import IMAGE, InCluster
+    from packager.service.config import read
+    from packager.service.in_cluster import IMAGE, InCluster
     from packager.service.manifests import manifests as make
 
-    settings = _settings(config, None)
+    settings = read(config)
     if url:
         settings = replace(settings, url=url)
-    emit_data(make(InCluster(settings, namespace, image or IMAGE, storage, storage_class, namespaces, nodes)))
+    deployment = InCluster(
+        settings,
+        namespace=namespace,
+        image=image or IMAGE,
+        storage=storage,
+        storage_class=storage_class,
+        with_namespaces=namespaces,
+        sees_nodes=nodes,
+        database_from=database_secret,
+        database_port=database_port,
+        replicas=replicas,
+        prometheus=prometheus,
+    )
+    emit_data(make(deployment))
 
 
 def _settings(config: Path | None, database: str | None, listen: str | None = None) -> ServerConfig:
     from packager.base.values import replace
+    from packager.service import variables
     from packager.service.config import read
 
     settings = read(config)
+    database = database or os.environ.get(variables.DATABASE)
     if database:
         settings = replace(settings, database=database)
     return replace(settings, listen=listen) if listen else settings

@@ -7,13 +7,16 @@ longer than building a package.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_group
 
 from packager.cli.console import be_quiet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Verb(NamedTuple):
@@ -75,9 +78,18 @@ def load(name: str) -> TyperCommand:
     app = typer.Typer(rich_markup_mode=None)
     import_module(f"packager.cli.{VERBS[name].module}").register(app)
     command = cast("TyperCommand", get_group(app).commands[name])
-    for subcommand in getattr(command, "commands", {"": command}).values():
+    for _, subcommand in leaves(name, command):
         subcommand.params.append(_quiet())
     return command
+
+
+def leaves(name: str, command: TyperCommand) -> Iterator[tuple[str, TyperCommand]]:
+    """Yield each command at or below a command that has no commands below it, with all of its name."""
+    below = getattr(command, "commands", None)
+    if below is None:
+        yield name, command
+    for step, subcommand in (below or {}).items():
+        yield from leaves(f"{name} {step}", subcommand)
 
 
 def _quiet() -> TyperOption:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from packager.base.values import Value
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from packager.base.faults import Fault
     from packager.base.problems import Problem
     from packager.base.yamlio import Location
@@ -24,6 +26,11 @@ class Complaint(Value, frozen=True):
     pointer: str
     detail: str
     hint: str | None = None
+
+
+def counted(complaints: Sequence[Complaint]) -> str:
+    """Return how many complaints there are, in words."""
+    return f"{len(complaints)} problem{'s' if len(complaints) != 1 else ''}"
 
 
 def pointer(location: Location) -> str:

@@ -5,33 +5,55 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from packager.base import rest, yamlio
 from packager.base.errors import UsageError, unreadable
+from packager.base.faults import Fault
 from packager.base.names import LABEL, LABEL_VALUE
-from packager.base.problems import show, similar
-from packager.base.values import Fields, FieldsError, Meta, convert
+from packager.base.problems import ordered, show, similar
+from packager.base.values import Fields, FieldsError, Meta, convert, schema
 from packager.kubernetes.podsecurity import Level
 from packager.service import times
 from packager.service.callbacks.addresses import read_allowed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from packager.base.problems import Problem
-    from packager.base.yamlio import Document
+    from packager.base.yamlio import Location
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
 
-URL = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+(/[A-Za-z0-9._~/-]*)?")
-"""The address by which others reach a server."""
+REGISTRY_HOST = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[1-9][0-9]{0,4})?$"
+"""A registry: its host, and its port if that is not the usual one."""
+
+URL = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+((?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*)/?")
+"""The address by which others reach a server: the pages and the API are below its path."""
+
+OWN_PATHS = frozenset(
+    (
+        *("v1", "static", "jobs", "new", "definitions", "new-definition", "templates", "new-template", "projects"),
+        *("tokens", "sign-in", "sign-out", "healthz", "readyz", "metrics", "openapi.json", "schema"),
+    )
+)
+"""How the paths of a server begin: a proxy may take away the prefix or leave it, which could not be told apart."""
+
+
+Port = Annotated[int, Meta(ge=1, le=65_535)]
+Listen = Annotated[str, Meta(pattern=":", title=f"HOST:PORT, such as {DEFAULT_LISTEN}")]
+DnsLabel = Annotated[
+    str,
+    Meta(max_length=63, pattern=rf"^{LABEL}$", title="a name of lower-case letters, digits and '-' (at most 63)"),
+]
+Limit = Annotated[int, Meta(ge=0, le=1_000_000)]
+NotEmpty = Annotated[str, Meta(min_length=1, max_length=255, title="a text that is not empty (at most 255)")]
 
 
 class CallbacksConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where callbacks may go, and how they are signed."""
 
     allow: list[str] = []
+    ports: Annotated[list[Port], Meta(min_length=1)] | None = None
     signing_secret_file: str | None = None
 
 
@@ -42,21 +64,17 @@ class RetentionConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=T
     logs: str = "30d"
 
 
-ProjectName = Annotated[str, Meta(max_length=63, pattern=rf"^{LABEL}$")]
-Namespace = Annotated[str, Meta(max_length=63, pattern=rf"^{LABEL}$")]
-Limit = Annotated[int, Meta(ge=0, le=1_000_000)]
-
-
 class ProjectConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the site has decided about the jobs of a project; without a limit, there is none."""
 
-    namespace: Namespace | None = None
+    namespace: DnsLabel | None = None
     pod_security: Level | None = None
     max_running: Limit | None = None
     max_running_per_creator: Limit | None = None
     max_gpus: Limit | None = None
     max_queued: Limit | None = None
-    queue: Annotated[str, Meta(max_length=63, pattern=rf"^{LABEL}$")] | None = None
+    queue: DnsLabel | None = None
+    signing_secret_file: str | None = None
 
 
 Role = Literal["viewer", "user", "developer", "admin"]
@@ -76,34 +94,68 @@ class OidcConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
         scopes: What the page asks the issuer for.
     """
 
-    issuer: str
-    audience: Annotated[str, Meta(min_length=1)]
-    roles: dict[str, Role | dict[str, Role]]
+    issuer: Annotated[str, Meta(title="the claim `iss` of the tokens")]
+    audience: Annotated[str, Meta(min_length=1, title="the claim `aud` of the tokens")]
+    roles: Annotated[dict[str, Role | dict[str, Role]], Meta(title="the role of each group")]
     name_claim: str = "preferred_username"
     groups_claim: str = "groups"
-    client_id: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    client_id: NotEmpty | None = None
     client_secret_file: str | None = None
-    scopes: tuple[Annotated[str, Meta(pattern=r"^[!#-\[\]-~]+$")], ...] = ("openid", "profile")
+    scopes: tuple[Annotated[str, Meta(pattern=r"^[!#-\[\]-~]+$", title="a scope without spaces")], ...] = (
+        "openid",
+        "profile",
+    )
+
+
+class RegistryConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A registry from which packages may be pulled.
+
+    Attributes:
+        username: Who the server is there; without it, it needs no password.
+        password_file: Where the password is; or
+        password_variable: the variable of the environment with it.
+        token_host: The host that issues its tokens, if it is another one and may have the password.
+        insecure: Whether it speaks http, which others can read and change.
+        ca_file: The certificates of an authority of its own.
+    """
+
+    username: (
+        Annotated[
+            str,
+            Meta(min_length=1, max_length=255, pattern="^[^:\x00-\x1f]+$", title="a name without ':' (at most 255)"),
+        ]
+        | None
+    ) = None
+    password_file: str | None = None
+    password_variable: str | None = None
+    token_host: Annotated[str, Meta(pattern=r"^[a-z0-9.-]+(:[0-9]+)?$", title="a host, or HOST:PORT")] | None = None
+    insecure: bool = False
+    ca_file: str | None = None
 
 
 class PackagesConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where packages of definitions may come from, beside those that are bundled."""
 
     folder: str | None = None
+    registries: dict[
+        Annotated[str, Meta(max_length=260, pattern=REGISTRY_HOST, title="a host, or HOST:PORT")], RegistryConfig
+    ] = {}
 
 
 class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The configuration of a server."""
 
-    listen: str = DEFAULT_LISTEN
-    prometheus_listen: str | None = None
+    listen: Listen = DEFAULT_LISTEN
+    prometheus_listen: Listen | None = None
     database: str | None = None
-    url: str | None = None
-    name: Annotated[str, Meta(max_length=63, pattern=rf"^{LABEL_VALUE}$")] = "default"
+    url: Annotated[str, Meta(pattern="^https?://", title="an address such as https://train.example.com")] | None = None
+    name: Annotated[
+        str, Meta(max_length=63, pattern=rf"^{LABEL_VALUE}$", title="at most 63 letters, digits and '-_.'")
+    ] = "default"
     context: str | None = None
-    namespace: Namespace | None = None
+    namespace: DnsLabel | None = None
     pod_security: Level = Level.restricted
-    projects: dict[ProjectName, ProjectConfig] = {}
+    projects: dict[DnsLabel, ProjectConfig] = {}
     storage_classes: dict[str, str] = {}
     node_selectors: dict[str, dict[str, str]] = {}
     callbacks: CallbacksConfig = CallbacksConfig()
@@ -116,13 +168,19 @@ class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
         """The address by which others reach the server."""
         return (self.url or f"http://{self.listen}").rstrip("/")
 
+    @property
+    def root(self) -> str:
+        """The path below which others reach the server, such as `/mlpack`; empty for a host of its own."""
+        match = URL.fullmatch(self.url or "")
+        return match[1] if match else ""
+
 
 def read(path: Path | None) -> ServerConfig:
     """Return the configuration in a file, or the default one.
 
     Raises:
         ToolError: The file cannot be read.
-        UsageError: It is not valid.
+        UsageError: It is not valid; `problems` holds everything that is wrong with it.
     """
     if path is None:
         return ServerConfig()
@@ -130,58 +188,92 @@ def read(path: Path | None) -> ServerConfig:
         document, problems = yamlio.read(path)
     except OSError as error:
         raise unreadable(path, error) from None
-    if problems:
+    if problems and document.is_empty:
         raise UsageError(f"{path} is not valid", problems=problems)
-    try:
-        settings = convert(document.data or {}, ServerConfig)
-    except FieldsError as error:
-        raise UsageError(f"{path}: {error}") from None
-    if problems := list(_problems(document, settings)):
-        raise UsageError(f"{path} is not valid", problems=problems)
+    settings, faults = _converted({} if document.data is None else document.data)
+    doubtful = [fault.location for fault in faults]
+    for fault in (*faults, *(_faults(settings) if settings else ())):
+        if fault in faults or not fault.rests_on(doubtful):
+            problems.append(document.problem(fault.location, fault.message, hint=fault.hint, at_key=fault.at_key))
+    if problems or settings is None:
+        raise UsageError(f"{path} is not valid", problems=ordered(problems))
     return settings
 
 
-def _problems(document: Document, settings: ServerConfig) -> Iterator[Problem]:
+def _converted(data: Any) -> tuple[ServerConfig | None, Sequence[Fault]]:
+    """Return the configuration, without the values of wrong types if it can be had so, and their faults."""
+    try:
+        return convert(data, ServerConfig), ()
+    except FieldsError as error:
+        first = str(error)
+    # Costs a slow import, which only a wrong file pays for.
+    from packager.spec.validation import SchemaFault, completed, validate  # noqa: PLC0415
+
+    faults = validate(data, schema(ServerConfig)) or [SchemaFault((), first)]
+    try:
+        return convert(completed(data, faults), ServerConfig), faults
+    except FieldsError:
+        return None, faults
+
+
+def _faults(settings: ServerConfig) -> Iterator[Fault]:
     """Yield what no type can express."""
     if settings.url is not None and not URL.fullmatch(settings.url):
         message = f"expected an address such as https://train.example.com, found {show(settings.url)}"
-        yield document.problem(("url",), message)
-    if settings.prometheus_listen is not None:
+        yield Fault(("url",), message)
+    if (first := settings.root.partition("/")[2].partition("/")[0]) in OWN_PATHS:
+        yield Fault(("url",), f"the path begins with {show(first)}, as paths of the server itself do")
+    for key, listen in (("listen", settings.listen), ("prometheus_listen", settings.prometheus_listen)):
         try:
-            address(settings.prometheus_listen)
+            address(DEFAULT_LISTEN if listen is None else listen)
         except UsageError as error:
-            yield document.problem(("prometheus_listen",), str(error))
+            yield Fault((key,), str(error))
     if settings.oidc is not None:
-        yield from _problems_of_oidc(document, settings, settings.oidc)
+        yield from _faults_of_oidc(settings, settings.oidc)
     _, refused = read_allowed(settings.callbacks.allow)
     for index, message in refused.items():
-        yield document.problem(("callbacks", "allow", index), message)
+        yield Fault(("callbacks", "allow", index), message)
+    for host, registry in settings.packages.registries.items():
+        yield from _faults_of_registry(host, registry)
     for key, text in (("jobs", settings.retention.jobs), ("logs", settings.retention.logs)):
         try:
             times.duration("1d" if text is None else text)
         except ValueError as error:
-            yield document.problem(("retention", key), str(error))
+            yield Fault(("retention", key), str(error))
 
 
-def _problems_of_oidc(document: Document, settings: ServerConfig, oidc: OidcConfig) -> Iterator[Problem]:
+def _faults_of_registry(host: str, registry: RegistryConfig) -> Iterator[Fault]:
+    place = ("packages", "registries", host)
+    passwords = [key for key in ("password_file", "password_variable") if getattr(registry, key) is not None]
+    if len(passwords) != (registry.username is not None):
+        message = "expected `username` with either `password_file` or `password_variable`, or none of them"
+        yield Fault(place, message)
+    if registry.insecure and registry.username is not None:
+        yield Fault((*place, "insecure"), "a password is not sent over http")
+
+
+def _faults_of_oidc(settings: ServerConfig, oidc: OidcConfig) -> Iterator[Fault]:
     try:
         rest.server(oidc.issuer, None)
     except UsageError:
         message = f"expected an address with https, such as https://sso.example.com, found {show(oidc.issuer)}"
-        yield document.problem(("oidc", "issuer"), message)
+        yield Fault(("oidc", "issuer"), message)
     if oidc.client_id is not None and settings.url is None:
         message = "`url` is missing: the issuer leads people back to it"
-        yield document.problem(("oidc", "client_id"), message, hint="url: https://train.example.com")
+        place: Location = ("oidc", "client_id")
+        yield Fault(place, message, "url: https://train.example.com", needs=(place, ("url",)))
     if oidc.client_id is None and oidc.client_secret_file is not None:
-        yield document.problem(("oidc", "client_secret_file"), "`client_id` is missing, whose secret this is")
+        place = ("oidc", "client_secret_file")
+        yield Fault(place, "`client_id` is missing, whose secret this is", needs=(place, ("oidc", "client_id")))
     if "openid" not in oidc.scopes:
-        yield document.problem(("oidc", "scopes"), "expected `openid` among them, without which no one is named")
+        yield Fault(("oidc", "scopes"), "expected `openid` among them, without which no one is named")
     projects = [*settings.projects] or ["default"]
     for group, roles in oidc.roles.items():
         for project in roles if isinstance(roles, dict) else ():
             if project not in projects:
                 place, message = ("oidc", "roles", group, project), f"project {show(project)} not found"
-                yield document.problem(place, message, hint=similar(project, projects), at_key=True)
+                hint = similar(project, projects)
+                yield Fault(place, message, hint, at_key=True, needs=(place, ("projects",)))
 
 
 def default_database() -> Path:

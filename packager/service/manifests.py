@@ -4,71 +4,54 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from packager import __version__
-from packager.base import quantity
 from packager.base.errors import UsageError
-from packager.base.names import LABEL, SUBDOMAIN
-from packager.base.problems import show
-from packager.base.values import Value, as_plain
+from packager.base.values import as_plain
 from packager.base.yamlio import dump
 from packager.kubernetes.podsecurity import Level
-from packager.service.config import URL, ProjectConfig, ServerConfig
+from packager.service import variables
+from packager.service.config import ProjectConfig, ServerConfig
+from packager.service.in_cluster import check
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-IMAGE = f"mlpack-server:{__version__}"
-"""The image that `deploy/server/Dockerfile` makes."""
-
-NAMESPACE = "mlpack"
+    from packager.service.in_cluster import InCluster
 
 _FOLDER = Path(__file__).resolve().parent / "deployment"
 _LISTEN = "0.0.0.0:8080"
 _DATABASE = "/var/lib/mlpack/server.db"
-_LONGEST_NAMESPACE = 58  # `-jobs` is appended
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,511}")
+_SECRET = "mlpack-server"  # noqa: S105 - the name of a Secret
+_URI = "uri"
+"""The key of a Secret with the address of its database: several operators of PostgreSQL call it so."""
 
-
-class InCluster(Value, frozen=True):
-    """How a server is to run in a cluster.
-
-    Attributes:
-        settings: Its configuration.
-        namespace: Where it runs; its jobs run in others.
-        image: Its image.
-        storage: How much the claim of the database asks for.
-        storage_class: The storage class of that claim; None for the cluster's default.
-        with_namespaces: Whether the namespaces are among the manifests.
-        sees_nodes: Whether it may list nodes and storage classes.
-    """
-
-    settings: ServerConfig
-    namespace: str = NAMESPACE
-    image: str = IMAGE
-    storage: str = "1Gi"
-    storage_class: str | None = None
-    with_namespaces: bool = True
-    sees_nodes: bool = False
+_PROMETHEUS_PORT = 8081
+_POSTGRES_PORT = 5432
+_API_SERVER_PORTS = (443, 6443)
+_CALLBACK_PORTS = (443,)
+"""Those that callbacks go to unless the configuration lists others."""
 
 
 def manifests(deployment: InCluster) -> str:
     """Return the manifests, as YAML for `kubectl apply -f -`. Raises UsageError."""
-    _check(deployment)
+    check(deployment)
     projects = _projects(deployment)
     config = dump([_configuration(deployment)])
     of_server = {
         "NAMESPACE": deployment.namespace,
         "LEVEL": Level.restricted.value,
         "IMAGE": json.dumps(deployment.image),
-        "CONFIG": config.rstrip("\n").replace("\n", "\n    "),
+        "CONFIG": config,
         "CONFIG_DIGEST": f"sha256-{hashlib.sha256(config.encode()).hexdigest()[:16]}",
         "STORAGE": json.dumps(deployment.storage),
         "STORAGE_CLASS": json.dumps(deployment.storage_class),
+        "REPLICAS": str(deployment.replicas),
+        "PORTS": _block([{"port": port} for port in _ports(deployment)]),
+        **_for_prometheus(deployment.prometheus),
+        **(_with_postgres(deployment) if deployment.on_postgres else _with_claim()),
     }
     parts = [_filled("namespace", of_server)] if deployment.with_namespaces else []
     for namespace, level in projects.items():
@@ -76,7 +59,74 @@ def manifests(deployment: InCluster) -> str:
             parts.append(_filled("namespace", {"NAMESPACE": namespace, "LEVEL": level.value}))
         parts.append(_filled("project", {"NAMESPACE": namespace, "SERVER_NAMESPACE": deployment.namespace}))
     parts += [_filled("nodes", of_server)] if deployment.sees_nodes else []
+    parts.append(_filled("disruption" if deployment.on_postgres else "claim", of_server))
     return "---\n".join([*parts, _filled("server", of_server)])
+
+
+def _with_claim() -> dict[str, str]:
+    """Return what the pod of a server has whose database is a file on a claim."""
+    return {
+        "STRATEGY": "{type: Recreate}",
+        "ENVIRONMENT": "",
+        "LIFECYCLE": "",
+        "MOUNTS": _block([{"name": "database", "mountPath": str(Path(_DATABASE).parent)}]),
+        "VOLUMES": _block([{"name": "database", "persistentVolumeClaim": {"claimName": "mlpack-server"}}]),
+    }
+
+
+def _with_postgres(deployment: InCluster) -> dict[str, str]:
+    """Return what the pods of a server have whose database is one of PostgreSQL."""
+    environment = [_variable(variables.SECRET_KEY, _SECRET, variables.SECRET_KEY)]
+    if deployment.database_from is not None:
+        name, _, key = deployment.database_from.partition("/")
+        environment.append(_variable(variables.DATABASE, name, key or _URI))
+    return {
+        "STRATEGY": "{type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}",
+        "ENVIRONMENT": _block(environment),
+        # Until every node knows that the pod takes no more requests, it takes them.
+        "LIFECYCLE": _block({"lifecycle": {"preStop": {"exec": {"command": ["sleep", "5"]}}}}),
+        "MOUNTS": "",
+        "VOLUMES": "",
+    }
+
+
+def _for_prometheus(namespace: str | None) -> dict[str, str]:
+    """Return what shows the figures to Prometheus in a namespace, if there is one, and to no one else."""
+    if namespace is None:
+        return {"ANNOTATIONS": "", "CONTAINER_PORTS": "", "INGRESS": ""}
+    annotations = {"scrape": "true", "port": str(_PROMETHEUS_PORT), "path": "/metrics"}
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    return {
+        "ANNOTATIONS": _block({f"prometheus.io/{key}": value for key, value in annotations.items()}),
+        "CONTAINER_PORTS": _block([{"name": "metrics", "containerPort": _PROMETHEUS_PORT}]),
+        "INGRESS": _block([{"from": [{"namespaceSelector": selector}], "ports": [{"port": "metrics"}]}]),
+    }
+
+
+def _variable(name: str, secret: str, key: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+
+
+def _block(value: Any) -> str:
+    return dump([value])
+
+
+def _ports(deployment: InCluster) -> list[int]:
+    """Return the TCP ports that the server reaches, beside that of name servers."""
+    settings = deployment.settings
+    ports = [*_API_SERVER_PORTS, *(settings.callbacks.ports or _CALLBACK_PORTS)]
+    if settings.oidc is not None:
+        ports.append(_port(settings.oidc.issuer, 443))
+    if deployment.on_postgres:
+        ports.append(deployment.database_port or _port(deployment.address or "", _POSTGRES_PORT))
+    return list(dict.fromkeys(ports))
+
+
+def _port(address: str, default: int) -> int:
+    """Return the port in an address such as `postgresql://user@host:5432/name`."""
+    authority = address.partition("://")[2].partition("/")[0].partition("?")[0]
+    port = authority.rpartition("@")[2].rpartition(":")[2]
+    return int(port) if port.isascii() and port.isdecimal() else default
 
 
 def _projects(deployment: InCluster) -> dict[str, Level]:
@@ -97,31 +147,32 @@ def _projects(deployment: InCluster) -> dict[str, Level]:
 
 def _configuration(deployment: InCluster) -> dict[str, Any]:
     """Return server.yaml as it is in the cluster: without what has its default."""
-    default = as_plain(ServerConfig())
-    chosen = {key: value for key, value in as_plain(deployment.settings).items() if value != default[key]}
-    chosen.pop("context", None)
-    chosen |= {"listen": _LISTEN, "database": _DATABASE}
-    if not all(project.namespace for project in deployment.settings.projects.values() or (ProjectConfig(),)):
+    default, settings = as_plain(ServerConfig()), deployment.settings
+    chosen = {key: value for key, value in as_plain(settings).items() if value != default[key]}
+    for key in ("context", "database", "prometheus_listen"):
+        chosen.pop(key, None)
+    chosen["callbacks"] = {**chosen.get("callbacks", {}), "ports": [*(settings.callbacks.ports or _CALLBACK_PORTS)]}
+    if deployment.prometheus is not None:
+        chosen["prometheus_listen"] = f"0.0.0.0:{_PROMETHEUS_PORT}"
+    if deployment.database_from is None:
+        chosen["database"] = deployment.address or _DATABASE
+    chosen["listen"] = _LISTEN
+    if not all(project.namespace for project in settings.projects.values() or (ProjectConfig(),)):
         chosen.setdefault("namespace", f"{deployment.namespace}-jobs")
     return chosen
 
 
-def _check(deployment: InCluster) -> None:
-    if not re.fullmatch(LABEL, deployment.namespace) or len(deployment.namespace) > _LONGEST_NAMESPACE:
-        message = f"expected at most {_LONGEST_NAMESPACE} of a-z, 0-9 and '-'"
-        raise UsageError(f"--namespace: {message}, found {show(deployment.namespace)}")
-    if deployment.storage_class is not None and not re.fullmatch(SUBDOMAIN, deployment.storage_class):
-        raise UsageError(f"--storage-class: expected a name, found {show(deployment.storage_class)}")
-    if deployment.settings.url is not None and not URL.fullmatch(deployment.settings.url):
-        raise UsageError(f"--url: expected an address such as https://host, found {show(deployment.settings.url)}")
-    if not _IMAGE.fullmatch(deployment.image):
-        raise UsageError(f"--image: expected the name of an image, found {show(deployment.image)}")
-    try:
-        quantity.parse(deployment.storage)
-    except ValueError:
-        raise UsageError(f"--storage: expected a size such as 1Gi, found {show(deployment.storage)}") from None
-
-
 def _filled(name: str, values: Mapping[str, str]) -> str:
-    """Return a file of `deployment/` with values in place of `$NAME`; every value is a scalar or indented text."""
-    return Template((_FOLDER / f"{name}.yaml").read_text(encoding="utf-8")).substitute(values)
+    """Return a file of `deployment/` with values in place of `$NAME`.
+
+    A value is a scalar, or the lines in place of a line that has nothing but its name, indented as that is.
+    """
+    lines = []
+    for line in (_FOLDER / f"{name}.yaml").read_text(encoding="utf-8").splitlines():
+        block = line.strip().removeprefix("$")
+        if line.strip() == f"${block}":
+            indent = line.partition("$")[0]
+            lines += [f"{indent}{text}" if text else "" for text in values[block].splitlines()]
+        else:
+            lines.append(Template(line).substitute(values))
+    return "".join(f"{line}\n" for line in lines)

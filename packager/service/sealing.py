@@ -15,18 +15,16 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from packager.base import atomic
 from packager.base.errors import ToolError, UsageError, reason
+from packager.service import variables
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-VARIABLE = "MLPACK_SECRET_KEY"
-"""The environment variable with the key: 32 bytes in base64."""
 
 _KEY = 32
 _NONCE = 12
 
 
-def key_from(text: str, source: str = VARIABLE) -> bytes:
+def key_from(text: str, source: str = variables.SECRET_KEY) -> bytes:
     """Return the key in a text. Raises UsageError, which names `source`, if there is none."""
     try:
         key = base64.b64decode(text.strip(), validate=True)

@@ -5,42 +5,57 @@ from __future__ import annotations
 import asyncio
 import json
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from packager.base.errors import ClusterError, ToolError
-from packager.service import config, projects
+from packager.service import config
+from packager.service.access import projects
+from packager.service.access.sessions import Sessions
 from packager.service.callbacks.addresses import read_allowed
 from packager.service.callbacks.courier import Courier
+from packager.service.callbacks.signature import SigningSecrets
 from packager.service.callbacks.transport import Transport
-from packager.service.catalog import Catalog
-from packager.service.follower import Follower
-from packager.service.keeper import Keeper
-from packager.service.packages.reading import PackageReader
-from packager.service.packages.sources import PackageSources
-from packager.service.policy import Site
+from packager.service.failures import Failure
+from packager.service.jobs.follower import Follower
+from packager.service.jobs.keeper import Keeper
+from packager.service.jobs.pulse import Pulse
+from packager.service.jobs.recorder import Recorder
+from packager.service.jobs.sweeper import Sweeper
+from packager.service.jobs.tasks import Tasks
 from packager.service.prometheus import Figures, Load
-from packager.service.pulse import Pulse
-from packager.service.recorder import Recorder
-from packager.service.rendering import Renderer
-from packager.service.sessions import Sessions
+from packager.service.registry.catalog import Catalog
+from packager.service.registry.packages.reading import PackageReader
+from packager.service.registry.packages.registries import read_registries
+from packager.service.registry.packages.sources import PackageSources
+from packager.service.registry.policy import Site
+from packager.service.registry.rendering import Renderer
 from packager.service.store.databases import AwayError, Postgres
-from packager.service.store.store import ACTIVE, Store, now
-from packager.service.sweeper import Sweeper
-from packager.service.tasks import Tasks
+from packager.service.store.store import ACTIVE, Store
+from packager.service.times import now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
+    from packager.kubernetes.objects import Object
+    from packager.service.access.oidc import Issuer
+    from packager.service.access.sign_in import Client
+    from packager.service.access.tokens import Caller
     from packager.service.config import ServerConfig
-    from packager.service.kube import Cluster
-    from packager.service.oidc import Issuer
+    from packager.service.jobs.kube import Cluster
+    from packager.service.registry.bodies import DefinitionBody
     from packager.service.sealing import Sealer
-    from packager.service.sign_in import Client
-    from packager.service.tokens import Caller
+    from packager.service.store.store import Row
 
 _RESTART_SECONDS = 5.0
+
+_READERS = 2
+_MOST_READINGS = 8
+"""How many packages are read at once, and how many are read or wait."""
+
+Checked = TypeVar("Checked")
 
 
 class Server:
@@ -55,7 +70,8 @@ class Server:
         issuer: Whose tokens are accepted beside those of the server; None for no one's.
         client: The page, as the issuer knows it; None if people sign in with tokens only.
         sessions: The sessions of the page.
-        url: Where the server is reached from outside, if that is configured.
+        root: The path below which it is reached from outside; empty for none.
+        origin: What browsers call it, in lower case; empty if it is not configured where it is reached.
     """
 
     def __init__(  # noqa: PLR0913 - what it connects
@@ -68,7 +84,7 @@ class Server:
         emit: Callable[[str], None],
         trusted: Caller | None = None,
         transport: Transport | None = None,
-        signing_secret: bytes | None = None,
+        signing_secrets: SigningSecrets | None = None,
         issuer: Issuer | None = None,
         client: Client | None = None,
     ) -> None:
@@ -80,7 +96,8 @@ class Server:
         self.issuer = issuer
         self.client = client
         self.sessions = Sessions(sealer, store, client)
-        self.url = settings.url
+        self.root = settings.root
+        self.origin = (settings.url or "").rstrip("/").removesuffix(settings.root).lower()
         self.projects = projects.of_settings(settings, cluster.namespace)
         self.pulse = Pulse()
         self._emit = emit
@@ -88,20 +105,22 @@ class Server:
         self.figures = Figures()
         self._renderer = Renderer(self.figures.rendered)
         self.catalog = Catalog(store, self._renderer, site, self.projects, _package_reader(settings))
-        self.recorder = Recorder(cluster, store, settings.name, self.log)
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="package")
+        self._readings = 0
+        self.recorder = Recorder(cluster, store, settings.name, self.log, self._pods)
         self._keeper = Keeper(cluster, store.logs, settings.name, self._look_at, self.log, self.recorder.record)
         self.follower = Follower(
             cluster, store, sealer, settings.name, self.projects, self.pulse, self._keeper, self.log, self.figures
         )
         self._sweeper = Sweeper(store, settings.retention, self.follower.created, self.log)
-        allowed, _ = read_allowed(settings.callbacks.allow)
+        allowed, _ = read_allowed(settings.callbacks.allow, settings.callbacks.ports)
         self.tasks = Tasks(self.catalog, cluster, self.follower, sealer, self.projects, allowed)
         self.courier = Courier(
             store.outbox,
             sealer,
             transport or Transport(allowed),
             url=settings.public_url,
-            secret=signing_secret,
+            secrets=signing_secrets or SigningSecrets(),
             log=self.log,
             attempted=self.figures.attempted,
         )
@@ -111,7 +130,6 @@ class Server:
     async def running(self) -> AsyncIterator[None]:
         """Follow the jobs for as long as the block runs."""
         await asyncio.to_thread(self.catalog.add_bundled)
-        await asyncio.to_thread(self.store.forget_unfinished)
         loops = [asyncio.create_task(self._kept_up(self._lead))]
         if isinstance(self.store.database, Postgres):
             loops.append(asyncio.create_task(self._kept_up(self._listen)))
@@ -130,11 +148,38 @@ class Server:
 
     def close(self) -> None:
         """End the child process that fills in templates, and close the database."""
+        self._readers.shutdown(wait=False, cancel_futures=True)
         self._renderer.close()
         self.store.close()
 
+    async def check(self, body: DefinitionBody, work: Callable[[], Checked]) -> Checked:
+        """Return what `work` returns, which checks a definition in a thread.
+
+        A package is read for seconds, and its registry may be slow. So packages have threads of their own, and do not
+        keep other requests waiting.
+
+        Args:
+            body: The definition.
+            work: Checks it, and may store it.
+
+        Raises:
+            Failure: As `work`, or too many packages are being read.
+        """
+        if body.package is None:
+            return await asyncio.to_thread(work)
+        if self._readings >= _MOST_READINGS:
+            raise Failure("too-many-requests", f"{self._readings} packages are being read")
+        self._readings += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+        finally:
+            self._readings -= 1
+
     def _look_at(self, release: str) -> None:
         self.follower.look_at(release)
+
+    def _pods(self, row: Row) -> tuple[Object, ...]:
+        return self.follower.pods(row)
 
     async def _kept_up(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do something for as long as the server runs."""
@@ -174,7 +219,7 @@ class Server:
         from packager.service.store import replicas  # noqa: PLC0415 - SQLite needs no psycopg
 
         assert isinstance(self.store.database, Postgres)
-        await replicas.listen(self.store.database.conninfo, self._heard)
+        await replicas.listen(self.store.database.conninfo, self.store.replica, self._heard)
 
     def _heard(self, release: str | None) -> None:
         if release is not None:
@@ -203,18 +248,19 @@ class Server:
             problems.append(str(error))
         return problems
 
-    def log(self, message: str) -> None:
-        """Write a line of JSON to the log."""
-        self._emit(json.dumps({"time": now(), "message": message}, ensure_ascii=False))
+    def log(self, message: str, **fields: str) -> None:
+        """Write a line of JSON to the log: the time, the message, and more fields."""
+        self._emit(json.dumps({"time": now(), "message": message, **fields}, ensure_ascii=False))
 
-    def log_bug(self, error: BaseException) -> None:
+    def log_bug(self, error: BaseException, **fields: str) -> None:
         """Write an unexpected error to the log, with where it was raised."""
-        self.log("".join(traceback.format_exception(error)))
+        self.log("".join(traceback.format_exception(error)), **fields)
 
 
 def _package_reader(settings: ServerConfig) -> PackageReader:
     folder = settings.packages.folder
-    return PackageReader(PackageSources(Path(folder).expanduser() if folder else None))
+    registries = read_registries(settings.packages.registries)
+    return PackageReader(PackageSources(Path(folder).expanduser() if folder else None, registries))
 
 
 def open_store(settings: ServerConfig) -> Store:

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from packager.base.errors import ToolError, UsageError, reason
-from packager.service import config, projects, prometheus, sealing, sign_in
-from packager.service.callbacks import signature
-from packager.service.kube import Cluster
+from packager.service import config, prometheus, sealing, variables
+from packager.service.access import projects, sign_in
+from packager.service.access.sign_in import Client
+from packager.service.access.tokens import EVERY, Caller
+from packager.service.callbacks.signature import SigningSecrets
+from packager.service.jobs.kube import Cluster
 from packager.service.page import app
 from packager.service.sealing import Sealer
 from packager.service.server import Server, open_store
-from packager.service.sign_in import Client
 from packager.service.store import copying
 from packager.service.store.databases import Sqlite
 from packager.service.store.store import Store
-from packager.service.tokens import EVERY, Caller
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
+    from packager.service.access.oidc import Issuer
     from packager.service.config import ServerConfig
-    from packager.service.oidc import Issuer
 
 _STOP_SECONDS = 10
 _MOST_SCRAPES = 32
@@ -42,27 +44,49 @@ class _Beside(uvicorn.Server):
         yield
 
 
-def _listener(settings: ServerConfig) -> socket.socket | None:
-    """Listen where Prometheus reads figures without a token, if that is configured. Raises ToolError or UsageError."""
-    if settings.prometheus_listen is None:
-        return None
-    host, port = config.address(settings.prometheus_listen)
-    if port and port == config.address(settings.listen)[1]:
-        raise UsageError(f"prometheus_listen: expected another port than that of listen, found {port}")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        message = f"the server could not listen on {settings.prometheus_listen}: {reason(error)}"
-        raise ToolError(message, hint="is the address in use?") from None
+class _Main(uvicorn.Server):
+    """The server itself.
+
+    Args:
+        settings: How it serves.
+        on_started: Called when it answers requests.
+    """
+
+    def __init__(self, settings: uvicorn.Config, on_started: Callable[[], None]) -> None:
+        super().__init__(settings)
+        self._on_started = on_started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_started()
+
+
+@contextmanager
+def _listening(listen: str | None) -> Iterator[list[socket.socket]]:
+    """Listen on each address that a host has; on none for None. Raises ToolError or UsageError."""
+    with ExitStack() as stack:
+        listeners: list[socket.socket] = []
+        host, port = config.address(listen) if listen is not None else ("", 0)
+        try:
+            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM) if host else []
+            for family, place in dict.fromkeys((entry[0], entry[4]) for entry in addresses):
+                try:
+                    listeners.append(stack.enter_context(socket.create_server(place, family=family)))
+                except OSError as error:
+                    # Names such as localhost have addresses of IPv6 also where the machine has none.
+                    if error.errno != errno.EADDRNOTAVAIL or (place == addresses[-1][4] and not listeners):
+                        raise OSError(error.errno, os.strerror(error.errno or 0)) from None  # without Python's remarks
+        except OSError as error:
+            raise ToolError(f"the server could not listen on {listen}: {reason(error)}") from None
+        yield listeners
 
 
 @asynccontextmanager
 async def _figures_served(
-    server: Server, listener: socket.socket | None, tell: Callable[[str], None]
+    server: Server, listeners: list[socket.socket], tell: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """Answer Prometheus on a listener of its own for as long as the block runs."""
-    if listener is None:
+    """Answer Prometheus on listeners of its own for as long as the block runs."""
+    if not listeners:
         yield
         return
     application = prometheus.app(server.figures, server.store.ping)
@@ -76,8 +100,8 @@ async def _figures_served(
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
     beside = _Beside(settings)
-    task = asyncio.create_task(beside.serve(sockets=[listener]))
-    host, port = listener.getsockname()[:2]
+    task = asyncio.create_task(beside.serve(sockets=listeners))
+    host, port = listeners[0].getsockname()[:2]
     tell(f"figures for Prometheus at http://{_shown(host)}:{port}{prometheus.PATH}, without a token")
     try:
         yield
@@ -90,10 +114,19 @@ def _shown(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def signing_secret(settings: ServerConfig) -> bytes | None:
-    """Return what callbacks are signed with, if anything. Raises ToolError or UsageError."""
-    file = settings.callbacks.signing_secret_file
-    return signature.read_secret(Path(file).expanduser()) if file else None
+def signing_secrets(settings: ServerConfig) -> SigningSecrets:
+    """Return what callbacks are signed with. Raises ToolError or UsageError."""
+    of_projects = {name: project.signing_secret_file for name, project in settings.projects.items()}
+    secrets = SigningSecrets(
+        _path(settings.callbacks.signing_secret_file),
+        {name: path for name, file in of_projects.items() if (path := _path(file))},
+    )
+    secrets.read_all()
+    return secrets
+
+
+def _path(file: str | None) -> Path | None:
+    return Path(file).expanduser() if file else None
 
 
 def issuer(settings: ServerConfig) -> Issuer | None:
@@ -101,7 +134,7 @@ def issuer(settings: ServerConfig) -> Issuer | None:
     if settings.oidc is None:
         return None
     try:
-        from packager.service.oidc import Issuer  # noqa: PLC0415 - only sites with an issuer have its library
+        from packager.service.access.oidc import Issuer  # noqa: PLC0415 - only sites with an issuer have its library
     except ModuleNotFoundError as error:
         message = f"oidc needs the Python package {error.name}, which is not installed"
         raise ToolError(message, hint="pip install 'mlpack-kubernetes[service,oidc]'") from None
@@ -141,17 +174,32 @@ def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None],
         ToolError: The database or the address cannot be used.
         ClusterError: No cluster is configured.
     """
-    host, port = config.address(settings.listen)
-    listener = _listener(settings)
-    secret, trust = signing_secret(settings), issuer(settings)
+    port, figures_listen = config.address(settings.listen)[1], settings.prometheus_listen
+    if port and figures_listen is not None and port == config.address(figures_listen)[1]:
+        raise UsageError(f"prometheus_listen: expected another port than that of listen, found {port}")
+    with _listening(settings.listen) as listeners, _listening(figures_listen) as for_figures:
+        _serve(settings, listeners, for_figures, is_open=is_open, emit=emit, tell=tell)
+
+
+def _serve(  # noqa: PLR0913 - as `start`
+    settings: ServerConfig,
+    listeners: list[socket.socket],
+    for_figures: list[socket.socket],
+    *,
+    is_open: bool,
+    emit: Callable[[str], None],
+    tell: Callable[[str], None],
+) -> None:
+    """Serve on listeners; see `start`."""
+    secrets, trust = signing_secrets(settings), issuer(settings)
     page = client(settings, trust)
     store = open_store(settings)
-    variable = os.environ.get(sealing.VARIABLE)
+    variable = os.environ.get(variables.SECRET_KEY)
     if variable:
         key = sealing.key_from(variable)
     elif not isinstance(store.database, Sqlite):
         raise UsageError(
-            f"the database {store.shown} needs {sealing.VARIABLE}: all replicas have the same key",
+            f"the database {store.shown} needs {variables.SECRET_KEY}: all replicas have the same key",
             hint="head -c 32 /dev/urandom | base64",
         )
     else:
@@ -160,7 +208,7 @@ def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None],
             tell(f"created {created}, the key to the secrets in the database: keep a copy")
     trusted = Caller("anonymous", {EVERY: "admin"}, is_trusted=True) if is_open else None
 
-    async def serve() -> bool:
+    async def serve() -> None:
         cluster = Cluster.connect(settings.context)
         server = Server(
             settings,
@@ -169,33 +217,35 @@ def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None],
             Sealer(key),
             emit=emit,
             trusted=trusted,
-            signing_secret=secret,
+            signing_secrets=secrets,
             issuer=trust,
             client=page,
         )
-        namespaces = projects.namespaces(server.projects)
-        places = f"the namespace{'s' if len(namespaces) > 1 else ''} {', '.join(namespaces)}"
-        tell(f"serving http://{_shown(host)}:{port}, jobs in {places}, database {store.shown}")
-        if not is_open and page is None and not store.tokens():
-            tell("no token exists yet: `mlpack serve token NAME --role admin` creates one")
-        runner = uvicorn.Server(
+
+        def on_started() -> None:
+            host, _ = config.address(settings.listen)
+            port = listeners[0].getsockname()[1]
+            namespaces = projects.namespaces(server.projects)
+            places = f"the namespace{'s' if len(namespaces) > 1 else ''} {', '.join(namespaces)}"
+            tell(f"serving http://{_shown(host)}:{port}, jobs in {places}, database {store.shown}")
+            if not is_open and page is None and not store.tokens():
+                tell("no token exists yet: `mlpack serve token NAME --role admin` creates one")
+
+        runner = _Main(
             uvicorn.Config(
                 app.make(server),
-                host=host,
-                port=port,
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 lifespan="on",
                 timeout_graceful_shutdown=_STOP_SECONDS,
-            )
+            ),
+            on_started,
         )
-        async with _figures_served(server, listener, tell):
-            await runner.serve()
-        return runner.started
+        async with _figures_served(server, for_figures, tell):
+            await runner.serve(sockets=listeners)
 
     try:
-        if not asyncio.run(serve()):
-            raise ToolError(f"the server could not listen on {settings.listen}", hint="is the address in use?")
-    except SystemExit:  # uvicorn's, when it cannot listen
-        raise ToolError(f"the server could not listen on {settings.listen}", hint="is the address in use?") from None
+        asyncio.run(serve())
+    except SystemExit:  # uvicorn's, which has said why
+        raise ToolError("the server could not start") from None

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from packager.base.problems import show
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
 
 _DURATION = re.compile(r"([1-9][0-9]{0,6})(s|m|h|d|w)")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -13,6 +17,16 @@ _LONGEST = timedelta(days=36_500)
 
 EXPECTED = "expected a duration such as 90s, 10m, 12h or 30d"
 """What is said of a text that is no duration."""
+
+
+def as_text(time: datetime) -> str:
+    """Return a time as the database and the answers have it: RFC 3339 in UTC, which sorts as text."""
+    return time.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def now() -> str:
+    """Return the time now, as the database has it."""
+    return as_text(datetime.now(UTC))
 
 
 def duration(text: str) -> timedelta:
@@ -24,8 +38,17 @@ def duration(text: str) -> timedelta:
     return length
 
 
-def moment(text: str, now: datetime) -> datetime:
-    """Return a time: one in RFC 3339, or as long ago as a duration says. Raises ValueError, with a message."""
+def moment(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
+    """Return a time: one in RFC 3339, or as long ago as a duration says.
+
+    Args:
+        text: What was given.
+        now: From when a duration counts.
+        zone: That of a time, or of a date, which names none; without it, those are refused.
+
+    Raises:
+        ValueError: It is no time; with a message.
+    """
     try:
         return now - duration(text)
     except ValueError:
@@ -34,6 +57,11 @@ def moment(text: str, now: datetime) -> datetime:
         time = datetime.fromisoformat(text)
     except ValueError:
         time = None
+    if time is not None and time.tzinfo is None:
+        time = time.replace(tzinfo=zone)
     if time is None or time.tzinfo is None:
         raise ValueError(f"{EXPECTED}, or a time such as 2026-11-22T10:00:00Z, found {show(text)}")
-    return time.astimezone(UTC)
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"expected a time of the years 1 to 9999 in UTC, found {show(text)}") from None

@@ -153,14 +153,14 @@ def test_a_log_that_is_followed_waits_for_its_container(script: Script) -> None:
     creating = problem(409, detail='container "x" in pod "y" is waiting to start: ContainerCreating')
     told: list[str] = []
     script.answers = [JOB, no_pod, JOB, creating, JOB, creating, JOB, iter([b"a\n", b"b\n"])]
-    assert b"".join(task.log(SERVER, "a-1", RUNNER, is_following=True, tell=told.append)) == b"a\nb\n"
+    assert b"".join(task.log(SERVER, "a-1", RUNNER, task.LogPart(is_following=True), told.append)) == b"a\nb\n"
     assert told == [f"waiting: {answer.body['detail']}" for answer in (no_pod, creating)]
 
 
 @pytest.mark.parametrize(
     ("answers", "message"),
     [
-        ([JOB, problem(409, detail="follow needs one pod: the pods are a, b")], "follow needs one pod"),
+        ([JOB, problem(409, detail="follow takes 20 pods at most: name one of a, b")], "follow takes 20"),
         ([JOB, problem(403, detail="the job belongs to bob")], "the job belongs to bob"),
         ([{**JOB, "status": "failed"}, problem(409, detail="the job has no pod: x")], "no pod"),
     ],
@@ -168,13 +168,21 @@ def test_a_log_that_is_followed_waits_for_its_container(script: Script) -> None:
 def test_what_is_not_to_come_is_not_waited_for(script: Script, answers: list[Any], message: str) -> None:
     script.answers = answers
     with pytest.raises(ClusterError, match=message):
-        list(task.log(SERVER, "a-1", RUNNER, is_following=True, tell=print))
+        list(task.log(SERVER, "a-1", RUNNER, task.LogPart(is_following=True), print))
+
+
+def test_the_part_of_a_log_is_asked_for(script: Script) -> None:
+    script.answers = [iter([b"a\n"])]
+    part = task.LogPart("p", "c", 5, "10m", is_previous=True, has_times=True)
+    assert b"".join(task.log(SERVER, "a-1", RUNNER, part, print)) == b"a\n"
+    where = "/v1/jobs/a-1/logs?pod=p&container=c&tail=5&since=10m&previous=true&timestamps=true"
+    assert script.requests == [("GET", where, None)]
 
 
 def test_without_follow_no_pod_is_waited_for(script: Script) -> None:
     script.answers = [problem(409, detail="the job has no pod: it has not started")]
     with pytest.raises(ClusterError, match="no pod"):
-        list(task.log(SERVER, "a-1", RUNNER, tell=print))
+        list(task.log(SERVER, "a-1", RUNNER, task.LogPart(), print))
 
 
 @pytest.mark.parametrize(

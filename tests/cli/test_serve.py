@@ -38,6 +38,18 @@ def test_a_token_is_printed_once(mlpack: Callable[..., Outcome], tmp_path: Path)
     assert (again.code, again.stderr) == (6, f"error: {tmp_path}/b.db cannot be written: file exists\n")
 
 
+def test_the_environment_names_the_database(
+    mlpack: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "server.yaml").write_text(f"database: {tmp_path}/file.db\n", encoding="utf-8")
+    check = ("serve", "check", "--config", tmp_path / "server.yaml")
+    assert mlpack(*check).stdout == f"{tmp_path}/file.db: ok, 0 jobs\n"
+    monkeypatch.setenv("MLPACK_DATABASE", f"{tmp_path}/variable.db")
+    assert mlpack(*check).stdout == f"{tmp_path}/variable.db: ok, 0 jobs\n"
+    assert mlpack(*check, "--database", tmp_path / "option.db").stdout == f"{tmp_path}/option.db: ok, 0 jobs\n"
+    assert "variable.db" not in mlpack("serve", "manifests").stdout
+
+
 def test_a_database_is_copied_and_counted(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     assert mlpack("serve", "token", "ada", "--database", tmp_path / "a.db").code == 0
     missing = mlpack("serve", "migrate", "--from", tmp_path / "none.db", "--to", tmp_path / "b.db")
@@ -83,9 +95,17 @@ def test_a_faulty_configuration_is_told_by_a_check(mlpack: Callable[..., Outcome
     expected = "expected a host, an address or a network such as 10.1.0.0/16, found '*'"
     assert done.code == 2
     assert f"{config}:2:11: {expected}\n" in done.stderr
-    config.write_text("listen: 127.0.0.1:81\nprometheus_listen: '81'\n", encoding="utf-8")
+    config.write_text("listen: 0.0.0.0\nprometheus_listen: '81'\n", encoding="utf-8")
     done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
-    assert f"{config}:2:20: invalid address '81': expected HOST:PORT" in done.stderr
+    assert done.stderr.splitlines() == [
+        f"{config}:1:9: expected HOST:PORT, such as 127.0.0.1:8080, found '0.0.0.0'",
+        f"{config}:2:20: expected HOST:PORT, such as 127.0.0.1:8080, found '81'",
+        f"error: {config} is not valid",
+    ]
+    config.write_text("listen: 0.0.0.0:70000\nprometheus_listen: ':81'\n", encoding="utf-8")
+    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
+    assert f"{config}:1:9: invalid address '0.0.0.0:70000': expected HOST:PORT" in done.stderr
+    assert f"{config}:2:20: invalid address ':81': expected HOST:PORT" in done.stderr
     config.write_text("listen: 127.0.0.1:81\nprometheus_listen: 0.0.0.0:81\n", encoding="utf-8")
     done = mlpack("serve", "--config", config, "--database", tmp_path / "s.db")
     assert (done.code, "expected another port than that of listen, found 81" in done.stderr) == (2, True)
@@ -97,11 +117,34 @@ def test_a_faulty_configuration_is_told_by_a_check(mlpack: Callable[..., Outcome
     done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
     assert done.code == 2
     assert f"{tmp_path}/secret: expected 24 to 64 bytes in base64" in done.stderr
+    config.write_text("projects: {vision: {signing_secret_file: /nothing}}\n", encoding="utf-8")
+    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
+    message = "projects.vision.signing_secret_file: /nothing cannot be read: no such file or directory"
+    assert (done.code, done.stderr) == (6, f"error: {message}\n")
     oidc = "oidc: {issuer: https://sso.example.com, audience: x, roles: {}, client_id: y, client_secret_file: /nothing}"
     config.write_text(f"url: https://train.example.com\n{oidc}\n", encoding="utf-8")
     done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
     message = "oidc.client_secret_file: /nothing cannot be read: no such file or directory"
     assert (done.code, done.stderr) == (6, f"error: {message}\n")
+    assert not (tmp_path / "s.db").exists()
+
+
+def test_an_address_that_is_in_use_is_told_once_and_before_anything_is_served(
+    mlpack: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kubeconfig").write_text(KUBECONFIG, encoding="utf-8")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    config = tmp_path / "server.yaml"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        for text in (f"listen: {place}\n", f"listen: 127.0.0.1:0\nprometheus_listen: {place}\n"):
+            config.write_text(text, encoding="utf-8")
+            done = mlpack("serve", "--config", config, "--database", tmp_path / "s.db")
+            message = f"error: the server could not listen on {place}: address already in use\n"
+            assert (done.code, done.stdout, done.stderr) == (6, "", message)
+    done = mlpack("serve", "--listen", "nothing.invalid:80", "--database", tmp_path / "s.db")
+    assert done.code == 6
+    assert done.stderr.startswith("error: the server could not listen on nothing.invalid:80: ")
     assert not (tmp_path / "s.db").exists()
 
 

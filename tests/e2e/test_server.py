@@ -101,8 +101,8 @@ def test_a_server_in_the_cluster_runs_a_job(
         with forwarded(home) as address:
             home.environment["MLPACK_SERVER"] = address
             home.run(f"curl -sS --fail-with-body {AUTHORIZATION} -d @definition.json {address}/v1/definitions")
-            release = home.run("mlpack task create countdown --set process.train.number=3").strip()
-            assert home.run(f"mlpack task logs -f {release}").split() == ["3", "2", "1"]
+            release = home.run("mlpack task create countdown --set process.train.number=5").strip()
+            assert home.run(f"mlpack task logs -f {release}").split() == ["5", "4", "3", "2", "1"]
             job = json.loads(home.run(f"mlpack task status {release} --wait --timeout 3m -o json"))
             assert (job["status"], job["creator"], job["workload"]["namespace"]) == ("succeeded", "ada", site.namespace)
         home.run("kubectl rollout restart deployment/mlpack-server")
@@ -125,7 +125,7 @@ def test_a_server_in_the_cluster_runs_a_job(
 
 
 def test_the_dockerfile_names_the_image_of_the_manifests() -> None:
-    from packager.service.manifests import IMAGE as DEFAULT
+    from packager.service.in_cluster import IMAGE as DEFAULT
 
     assert DEFAULT in (CHECKOUT / "deploy/server/Dockerfile").read_text(encoding="utf-8")
     assert Path(CHECKOUT / "deploy/server/requirements.txt").is_file()

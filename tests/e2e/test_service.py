@@ -3,32 +3,79 @@
 from __future__ import annotations
 
 import json
-import re
+import shutil
+import socket
 import subprocess
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from playwright.sync_api import expect
 
+from tests import browser
+from tests.e2e.network import line
 from tests.e2e.site import MPI_IMAGE
-from tests.service import bodies
+from tests.service import original
+from tests.service.original import objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from email.message import Message
-    from pathlib import Path
 
-    from tests.e2e.site import Site
+    from tests.e2e.site import Images, Site
 
-pytestmark = pytest.mark.usefixtures("mpi_image")
+PATIENCE = 120_000.0
+"""Milliseconds that a busy cluster may take."""
 
-PROGRAM = """\
-      - name: main
-        command: ["sh", "-c", 'echo "$GLOBALCFG"; echo "$DATASETCFG"; echo "$PROCESSCFG"; touch "$STORAGE/done"']
+OUTAGE = 60.0
+"""Seconds for which the API server is away."""
+
+# The image that the original's definition names; what its program gets, it prints.
+DOCKERFILE = """\
+FROM docker.io/library/debian:trixie-slim
+USER 1000:1000
+CMD ["sh", "-c", "for name in GLOBALCFG DATASETCFG PROCESSCFG; do printenv $name; done; touch $STORAGE/done"]
 """
+
+# A job that learns for some seconds, waits for a file if it has to, and ends with an exit code.
+LEARNING = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: "{{ global.release }}"}
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      containers:
+      - name: main
+        image: "{{ image.repository }}:{{ image.tag }}"
+        command:
+        - bash
+        - -c
+        - |
+          for step in $(seq {{ process.train.steps | int }})
+          do printf '{"step": %d, "loss": %d}\\n' $step $((1000 / step)); sleep 1
+          done
+          {% if process.train.file is defined %}
+          until test -e {{ process.train.file | sh }}; do sleep 1; done
+          {% endif %}
+          exit {{ process.train.code | default(0) | int }}
+"""
+DEFINITION = {
+    "name": "learning",
+    "task_template_name": "learning-task",
+    "user_values_description": "process:\n  train:\n    steps: (Required:integer) Seconds\n"
+    "    file: (Optional) What it waits for\n"
+    "    code: (Optional:integer) Exit code\n"
+    "endpoints:\n  - endpoint: (Optional) Where to report\n    type: (Optional) event\n",
+    "user_values_example": "taskDef: learning\nprocess:\n  train:\n    steps: 3\n",
+    "system_values": "image:\n  repository: {}\n  tag: {}\n".format(*MPI_IMAGE.rsplit(":", 1)),
+}
 
 
 class Hooks(ThreadingHTTPServer):
@@ -39,10 +86,12 @@ class Hooks(ThreadingHTTPServer):
         self.got: list[tuple[Message, dict[str, Any]]] = []
 
     @property
-    def endpoint(self) -> dict[str, Any]:
-        """The endpoint in filled values, with the headers of the original's example."""
-        url = f"http://127.0.0.1:{self.server_port}/v1/ml/train/callback"
-        return {"endpoint": url, "type": "event", "headers": {"x-api-key": "123qweasd"}}
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def told(self, release: str) -> list[str]:
+        """Return what was told of a job."""
+        return [body["status"] for _, body in self.got if body["task_id"] == release]
 
 
 class Hook(BaseHTTPRequestHandler):
@@ -73,16 +122,19 @@ def hooked() -> Iterator[Hooks]:
 
 
 @contextmanager
-def served(site: Site, config: Path) -> Iterator[httpx.Client]:
+def served(site: Site, **settings: Any) -> Iterator[httpx.Client]:
     """Run `mlpack serve` as a person starts it, and yield a client."""
-    argv = ["mlpack", "serve", "--config", str(config), "--database", "server.db", "--listen", "127.0.0.1:18080"]
+    (site.folder / "server.yaml").write_text(json.dumps({**settings, "callbacks": {"allow": ["127.0.0.1"]}}))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    argv = ["mlpack", "serve", "--config", "server.yaml", "--database", "server.db", "--listen", address]
     token = site.run("mlpack serve token ada --role admin --database server.db").strip()
     log = site.folder / "serve.log"
     with log.open("w", encoding="utf-8") as errors:
         server = subprocess.Popen(argv, cwd=site.folder, env=site.environment, stderr=errors)
     try:
         headers = {"x-api-key": token}
-        with httpx.Client(base_url="http://127.0.0.1:18080", headers=headers, timeout=30) as client:
+        with httpx.Client(base_url=f"http://{address}", headers=headers, timeout=60) as client:
             site.until(lambda: _answers(client), "the server to answer")
             yield client
     finally:
@@ -98,21 +150,9 @@ def _answers(client: httpx.Client) -> bool:
         return False
 
 
-def template() -> str:
-    """Return the template of `bodies` with a program that reads its configs, and without a GPU."""
-    text = bodies.TEMPLATE.replace("      - name: main\n", PROGRAM).replace("{nvidia.com/gpu: 1}", "{cpu: 200m}")
-    variable = re.compile(r"        - name: PROCESSCFG\n          valueFrom: .*\n")
-    match = variable.search(text)
-    assert match
-    all_three = "".join(
-        match[0].replace("PROCESSCFG", f"{name.upper()}CFG").replace("processCfg", f"{name}Cfg")
-        for name in ("global", "dataset", "process")
-    )
-    return text.replace(match[0], all_three)
-
-
-def claim_volume(site: Site) -> None:
-    """Provide the storage class of the template, with one volume of it."""
+@contextmanager
+def volume(site: Site) -> Iterator[str]:
+    """Provide a storage class with one volume, and yield its name."""
     name = f"aws-efs-{site.namespace}"
     site.apply(
         {
@@ -133,68 +173,185 @@ def claim_volume(site: Site) -> None:
             },
         },
     )
-
-
-def test_filled_values_run_as_a_job(site: Site, tmp_path: Path) -> None:
-    claim_volume(site)
-    selectors: dict[str, dict[str, str]] = {"kops.k8s.io/ml-instance=true": {}}
-    config = tmp_path / "server.yaml"
-    classes = {"aws-efs": f"aws-efs-{site.namespace}"}
-    settings = {"storage_classes": classes, "node_selectors": selectors, "callbacks": {"allow": ["127.0.0.1"]}}
-    config.write_text(json.dumps(settings), encoding="utf-8")
-    repository, _, tag = MPI_IMAGE.rpartition(":")
-    system = f"image:\n  repository: {repository}\n  tag: {tag}\n  pullPolicy: IfNotPresent\n"
     try:
-        with hooked() as hooks, served(site, config) as client:
-            registered = client.post("/v1/templates", json={"name": "digits-task", "template": template()})
-            assert registered.status_code == 201, registered.text
-            registered = client.post("/v1/definitions", json=bodies.definition(system_values=system))
-            assert (registered.status_code, registered.json()["warnings"]) == (201, []), registered.text
-            endpoints = [*bodies.filled()["endpoints"][:1], hooks.endpoint]
-            made = client.post("/v1/jobs", json=bodies.filled(endpoints=endpoints))
-            assert made.status_code == 201, made.text
-            release = made.json()["release"]
-            job = site.until(lambda: _ended(client, release), "the end of the job")
+        yield name
+    finally:
+        site.run(f"kubectl delete pv,storageclass {name} --wait=false")
+
+
+def send(client: httpx.Client, path: str, body: bytes) -> Any:
+    """Send a body that must be accepted, and return the answer."""
+    answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def register(client: httpx.Client) -> None:
+    """Register the template and the definition of jobs that learn."""
+    send(client, "/v1/templates", json.dumps({"name": "learning-task", "template": LEARNING}).encode())
+    send(client, "/v1/definitions", json.dumps(DEFINITION).encode())
+
+
+def job_of(client: httpx.Client, release: str) -> dict[str, Any]:
+    job: dict[str, Any] = client.get(f"/v1/jobs/{release}").json()
+    return job
+
+
+def ended(client: httpx.Client, release: str) -> dict[str, Any] | None:
+    job = job_of(client, release)
+    return job if job["ended"] else None
+
+
+def test_the_bodies_of_the_original_run_as_a_job(site: Site, images: Images, tmp_path: Path) -> None:
+    """As its users sent them, but for what differs between clusters: whether images are pulled, and who is told."""
+    (tmp_path / "image").mkdir()
+    (tmp_path / "image/Dockerfile").write_text(DOCKERFILE, encoding="utf-8")
+    assert images.build(tmp_path / "image", original.IMAGE) == original.IMAGE
+    selectors: dict[str, dict[str, str]] = {"kops.k8s.io/ml-instance=true": {}}
+    with volume(site) as name, hooked() as hooks:
+        classes = {"aws-efs": name}
+        with served(site, storage_classes=classes, node_selectors=selectors) as client:
+            template = {"name": "non-distributed-task", "template": original.NON_DISTRIBUTED}
+            assert client.put("/v1/templates/non-distributed-task", json=template).status_code == 200
+            definition = original.DEFINITION.replace(b"pullPolicy: Always", b"pullPolicy: IfNotPresent")
+            assert send(client, "/v1/definitions", definition)["warnings"] == []
+            filled = original.FILLED.replace(b"https://hooks.example.com", hooks.address.encode())
+            release = send(client, "/v1/jobs", filled)["release"]
+            job = site.until(lambda: ended(client, release), "the end of the job")
             assert (job["status"], job["reason"]) == ("succeeded", None), job
             site.until(lambda: len(hooks.got) == 2, "two callbacks")
             assert [headers["x-api-key"] for headers, _ in hooks.got] == ["123qweasd"] * 2
             keys = ("status", "task_id", "task_def", "creator")
             assert [tuple(body[key] for key in keys) for _, body in hooks.got] == [
-                ("pending", release, "digits", "ada"),
-                ("succeeded", release, "digits", "ada"),
+                ("pending", release, "mnist_softmax_cpu", "ducta"),
+                ("succeeded", release, "mnist_softmax_cpu", "ducta"),
             ]
-            log = client.get(f"/v1/jobs/{release}/logs").text.splitlines()
-            of_all, data, process = map(json.loads, log)
-            assert (of_all["release"], of_all["creator"], of_all["application"]) == (release, "ada", "demo")
-            assert data == {"endpoints": [{"endpoint": "s3://bucket/digits/", "type": "dataset"}]}
-            assert process == bodies.filled()["process"]
-            site.run(f"kubectl delete pod --selector mlpack.dev/job={release}")
-            kept = client.get(f"/v1/jobs/{release}/logs")
-            assert (kept.text.splitlines(), kept.headers.get("x-mlpack-log")) == (log, "archived")
-            _check_objects(site, release)
+            check_objects(site, client, release)
             events = client.get(f"/v1/jobs/{release}/events").json()["items"]
             assert [event["status"] for event in events][:: max(len(events) - 1, 1)] == ["pending", "succeeded"]
             assert client.delete(f"/v1/jobs/{release}?storage=delete").status_code == 202
             site.until(lambda: client.get(f"/v1/jobs/{release}").status_code == 404, "the record to be deleted")
-            refused = client.post("/v1/jobs", json=bodies.filled(resources={"storage": "lots"}))
+            refused = client.post("/v1/jobs", content=filled.replace(b'"512Mi"', b'"lots"'))
+            assert refused.status_code == 415, refused.text
+            of_json = {"Content-Type": "application/json"}
+            refused = client.post("/v1/jobs", content=filled.replace(b'"512Mi"', b'"lots"'), headers=of_json)
             assert (refused.status_code, refused.headers["content-type"]) == (422, "application/problem+json")
-    finally:
-        site.run(f"kubectl delete pv,storageclass aws-efs-{site.namespace} --wait=false")
 
 
-def _ended(client: httpx.Client, release: str) -> dict[str, Any] | None:
-    job: dict[str, Any] = client.get(f"/v1/jobs/{release}").json()
-    return job if job["ended"] else None
-
-
-def _check_objects(site: Site, release: str) -> None:
-    """The objects have the names, labels, environment and mounts of the template."""
+def check_objects(site: Site, client: httpx.Client, release: str) -> None:
+    """The objects are those of the original's template, and the program has read its three configs."""
     items = {item["kind"]: item for item in site.get(f"configmap/{release} pvc/{release} job/{release}")["items"]}
-    assert items.keys() == {"ConfigMap", "PersistentVolumeClaim", "Job"}
-    labels = items["Job"]["metadata"]["labels"]
-    expected = {"taskDef": "digits", "release": release, "application": "demo", "creator": "ada", "mltask": "mltask"}
-    assert {key: labels[key] for key in expected} == expected
+    objects.check_config(items["ConfigMap"], release)
+    objects.check_job(items["Job"], release, "IfNotPresent")
+    claim = items["PersistentVolumeClaim"]
+    assert (claim["status"]["phase"], claim["spec"]["accessModes"]) == ("Bound", ["ReadWriteMany"])
+    assert claim["spec"]["resources"] == {"requests": {"storage": "10Gi"}}
     assert items["ConfigMap"]["metadata"]["ownerReferences"][0]["uid"] == items["Job"]["metadata"]["uid"]
-    container = items["Job"]["spec"]["template"]["spec"]["containers"][0]
-    assert container["env"][0] == {"name": "STORAGE", "value": f"/mount/{release}/"}
-    assert container["volumeMounts"] == [{"name": "work", "mountPath": f"/mount/{release}/"}]
+    assert "ownerReferences" not in claim["metadata"]
+    log = client.get(f"/v1/jobs/{release}/logs").text.splitlines()
+    keys = ("globalCfg", "datasetCfg", "processCfg")
+    assert list(map(json.loads, log)) == [json.loads(items["ConfigMap"]["data"][key]) for key in keys]
+    site.run(f"kubectl delete pod --selector mlpack.dev/job={release}")
+    kept = client.get(f"/v1/jobs/{release}/logs")
+    assert (kept.text.splitlines(), kept.headers.get("x-mlpack-log")) == (log, "archived")
+
+
+@pytest.mark.usefixtures("mpi_image")
+def test_a_person_runs_a_job_with_the_page(site: Site) -> None:
+    expect.set_options(timeout=PATIENCE)
+    program, barriers = browser.axe(), []
+    with served(site) as client, browser.chromium() as chromium, chromium.new_context() as context:
+        register(client)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.goto(f"{client.base_url}/jobs")
+        barriers += browser.barriers(page, program)
+        page.get_by_label("Token").fill(client.headers["x-api-key"])
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("link", name="New job").click()
+        page.get_by_role("link", name="learning").click()
+        page.get_by_label("process.train.steps").fill("15")
+        barriers += browser.barriers(page, program)
+        page.get_by_role("button", name="Create the job").click()
+        release = page.get_by_role("heading", level=1).inner_text()
+        page.evaluate("window.sameDocument = true")
+        status = page.get_by_role("status")
+        expect(status).to_have_text("running")
+        step = page.get_by_role("figure", name="loss").get_by_role("cell").first
+        before = int(step.inner_text())
+        barriers += browser.barriers(page, program)
+        expect(step).not_to_have_text(str(before))
+        assert int(step.inner_text()) > before
+        expect(status).to_have_text("succeeded")
+        expect(step).to_have_text("15")
+        assert page.evaluate("window.sameDocument"), "the page was loaded again"
+        site.run(f"kubectl delete pod --selector mlpack.dev/job={release}")
+        page.reload()
+        expect(page.locator("#log")).to_contain_text('{"step": 15, "loss": 66}')
+        expect(step).to_have_text("15")
+        barriers += browser.barriers(page, program)
+        page.get_by_role("link", name="Jobs", exact=True).first.click()
+        expect(page.get_by_role("link", name=release)).to_be_visible()
+        barriers += browser.barriers(page, program)
+    assert barriers == []
+
+
+@pytest.mark.usefixtures("mpi_image")
+def test_jobs_that_end_while_the_api_server_is_away_are_told_right(site: Site) -> None:
+    own = Path(site.environment["KUBECONFIG"])
+    direct = f"kubectl --kubeconfig={shutil.copy(own, site.folder / 'direct')}"
+    with line(own) as connection, hooked() as hooks, served(site) as client:
+        register(client)
+        endpoint = {
+            "endpoint": f"{hooks.address}/",
+            "type": "event",
+            "events": ["running", "succeeded", "failed", "deleted"],
+        }
+
+        def create(key: str, code: int) -> httpx.Response:
+            train = {"steps": 2, "code": code, "file": "/tmp/go"}
+            body = {"taskDef": "learning", "process": {"train": train}, "endpoints": [endpoint]}
+            return client.post("/v1/jobs", json=body, headers={"Idempotency-Key": key})
+
+        def created(key: str, code: int = 0) -> str:
+            return str(
+                site.until(lambda: (made := create(key, code)).status_code == 201 and made, key).json()["release"]
+            )
+
+        def let_end(release: str) -> None:
+            site.run(f"{direct} exec job/{release} -- touch /tmp/go")
+
+        good, bad, late, gone = (
+            created(key, code) for key, code in (("good", 0), ("bad", 3), ("late", 0), ("gone", 0))
+        )
+        old = [good, bad, late, gone]
+        site.until(lambda: {job_of(client, release)["status"] for release in old} == {"running"}, "all to run")
+        connection.is_cut = True
+        end = time.monotonic() + OUTAGE
+        refused = create("new", 0)
+        assert (refused.status_code, "retry-after" in refused.headers) == (503, True), refused.text
+        assert client.get("/readyz").status_code == 503
+        let_end(good)
+        let_end(bad)
+        site.run(f"{direct} delete job {gone} --wait=false")
+        time.sleep(max(0.0, end - time.monotonic()))
+        jobs = client.get("/v1/jobs").json()["items"]
+        assert {job["release"]: job["status"] for job in jobs} == dict.fromkeys(old, "running")
+        connection.is_cut = False
+        new = created("new")
+        for release in (late, new):
+            site.until(lambda release=release: job_of(client, release)["status"] == "running", "it to run")
+            let_end(release)
+        ends = {good: "succeeded", bad: "failed", late: "succeeded", gone: "deleted", new: "succeeded"}
+        for release, status in ends.items():
+            job = site.until(lambda release=release: ended(client, release), f"the end that is {status}")
+            assert job["status"] == status, job
+            site.until(lambda release=release: len(hooks.told(release)) == 2, "callbacks")
+            assert hooks.told(release) == ["running", status]
+        assert job_of(client, gone)["reason"] == "DeletedInCluster"
+        assert "exit code 3" in job_of(client, bad)["message"]
+        for release in (good, bad, late, new):
+            (curve,) = client.get(f"/v1/jobs/{release}/metrics").json()["items"]
+            assert curve["points"] == [[1, 1000.0], [2, 500.0]]
+        listed = {job["release"] for job in client.get("/v1/jobs").json()["items"]}
+        assert listed == ends.keys()

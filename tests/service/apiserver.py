@@ -10,7 +10,7 @@ import re
 import threading
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
@@ -35,7 +35,7 @@ users: [{{name: fake, user: {{}}}}]
 
 
 class ApiServer(ThreadingHTTPServer):
-    """Attributes: the objects by plural and name, what was created, and the queries and the text of logs."""
+    """Attributes: the objects by plural and name, what was created, how many watch, queries and the text of logs."""
 
     daemon_threads = True
 
@@ -46,6 +46,7 @@ class ApiServer(ThreadingHTTPServer):
         self.changes: list[tuple[str, str, Object]] = []
         self.changed = threading.Condition()
         self.is_down = False
+        self.watching = 0
         self.log = b"done\n"
         self.log_queries: list[dict[str, str]] = []
         self.refusal: str | None = None
@@ -158,10 +159,19 @@ class _Handler(BaseHTTPRequestHandler):
         return match.groupdict(default=""), {key: values[0] for key, values in parse_qs(parts.query).items()}
 
     def _watch(self, kind: str, query: dict[str, str]) -> None:
-        position = int(query.get("resourceVersion", "0"))
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.end_headers()
+        with self.server.changed:
+            self.server.watching += 1
+        try:
+            self._send_changes(kind, query)
+        finally:
+            with self.server.changed:
+                self.server.watching -= 1
+
+    def _send_changes(self, kind: str, query: dict[str, str]) -> None:
+        position = int(query.get("resourceVersion", "0"))
         while not self.server.is_down:
             with self.server.changed:
                 while len(self.server.changes) == position and not self.server.is_down:
@@ -203,10 +213,13 @@ def _matches(item: Object, query: dict[str, str]) -> bool:
     return bool(labels.items() <= item["metadata"].get("labels", {}).items())
 
 
+Server = TypeVar("Server", bound=ApiServer)
+
+
 @contextmanager
-def served() -> Iterator[ApiServer]:
-    """Yield an API server that answers."""
-    with ApiServer() as server:
+def served(kind: type[Server]) -> Iterator[Server]:
+    """Yield an API server of a kind that answers."""
+    with kind() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:

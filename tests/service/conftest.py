@@ -4,14 +4,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.service import rendering
-from packager.service.rendering import Renderer
+from packager.service.registry import rendering
+from packager.service.registry.rendering import Renderer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from tests.service.postgres import Postgres
+
+
+SQLITE = "sqlite"
+BOTH = pytest.mark.parametrize("database", [SQLITE, "postgresql"], indirect=True)
+"""Runs a test on each sort of database: those of the store, and those of what several requests do to each other."""
 
 
 @pytest.fixture(scope="session")
@@ -33,10 +38,10 @@ def postgres() -> Iterator[Postgres]:
         yield server
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of a new database, of each sort."""
-    if request.param == "sqlite":
-        return str(tmp_path / "s.db")
+    """The address of a new database: of SQLite, and of PostgreSQL too in tests that are marked `BOTH`."""
+    if getattr(request, "param", SQLITE) == SQLITE:
+        return str(tmp_path / "server.db")
     server: Postgres = request.getfixturevalue("postgres")
     return server.create()

@@ -1,4 +1,4 @@
-"""A cluster in memory, with the methods of `packager.service.kube.Cluster`."""
+"""A cluster in memory, with the methods of `packager.service.jobs.kube.Cluster`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import itertools
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from packager.service.kube import RefusedError
+from packager.service.jobs.kube import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -9,9 +9,12 @@ import yaml
 
 from packager.base.errors import UsageError
 from packager.kubernetes.podsecurity import Level
-from packager.service import config, policy
-from packager.service.config import ProjectConfig, ServerConfig
-from packager.service.manifests import InCluster, manifests
+from packager.service import config, prometheus
+from packager.service.config import CallbacksConfig, OidcConfig, ProjectConfig, ServerConfig
+from packager.service.in_cluster import InCluster
+from packager.service.manifests import manifests
+from packager.service.registry import policy
+from packager.verify import schema
 from packager.workloads.kinds import kinds
 
 if TYPE_CHECKING:
@@ -22,8 +25,12 @@ if TYPE_CHECKING:
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
+ON_POSTGRES = InCluster(ServerConfig(), database_from="pg-app", replicas=3)
+
+
 def objects(deployment: InCluster) -> dict[tuple[str, str], Any]:
     items = list(yaml.safe_load_all(manifests(deployment)))
+    assert [list(schema.faults(item, schema.versions()[-1:])) for item in items] == [[] for _ in items]
     listed = {
         (item["kind"], f"{item['metadata'].get('namespace', '')}/{item['metadata']['name']}"): item for item in items
     }
@@ -113,7 +120,7 @@ def test_the_configuration_is_read_by_the_server(tmp_path: Path) -> None:
         "/var/lib/mlpack/server.db",
         None,
     )
-    for name in ("namespace", "name", "pod_security", "storage_classes", "node_selectors", "callbacks"):
+    for name in ("namespace", "name", "pod_security", "storage_classes", "node_selectors"):
         assert getattr(settings, name) == getattr(given, name)
     levels = objects(InCluster(given))["Namespace", "/research"]["metadata"]["labels"]
     assert levels == {"pod-security.kubernetes.io/enforce": "baseline"}
@@ -138,6 +145,93 @@ def test_each_project_has_its_namespace() -> None:
         manifests(InCluster(ServerConfig(projects={"a": ProjectConfig(namespace="mlpack")})))
 
 
+def test_several_replicas_have_a_database_of_postgresql_and_no_claim() -> None:
+    items = objects(ON_POSTGRES)
+    assert items.keys() - objects(InCluster(ServerConfig())).keys() == {("PodDisruptionBudget", "mlpack/mlpack-server")}
+    assert not any(kind == "PersistentVolumeClaim" for kind, _ in items)
+    budget = items["PodDisruptionBudget", "mlpack/mlpack-server"]["spec"]
+    deployment = items["Deployment", "mlpack/mlpack-server"]["spec"]
+    assert budget == {"maxUnavailable": 1, "selector": deployment["selector"]}
+    assert deployment["replicas"] == 3
+    assert deployment["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    pod = deployment["template"]["spec"]
+    (container,) = pod["containers"]
+    assert "persistentVolumeClaim" not in str(pod["volumes"])
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    assert {item["name"]: item["valueFrom"]["secretKeyRef"] for item in container["env"] if "valueFrom" in item} == {
+        "MLPACK_DATABASE": {"name": "pg-app", "key": "uri"},
+        "MLPACK_SECRET_KEY": {"name": "mlpack-server", "key": "MLPACK_SECRET_KEY"},
+    }
+    stop = int(container["lifecycle"]["preStop"]["exec"]["command"][-1])
+    assert pod["terminationGracePeriodSeconds"] > stop + 10  # which streams and callbacks have
+    assert "database" not in yaml.safe_load(items["ConfigMap", "mlpack/mlpack-server"]["data"]["server.yaml"])
+    assert tcp_ports(items) == [53, 443, 6443, 5432]
+
+
+def tcp_ports(items: dict[tuple[str, str], Any]) -> list[int]:
+    (rule,) = items["NetworkPolicy", "mlpack/mlpack-server"]["spec"]["egress"]
+    return [entry["port"] for entry in rule["ports"] if entry.get("protocol") != "UDP"]
+
+
+def test_the_port_of_the_database_is_open_and_that_of_no_other() -> None:
+    assert tcp_ports(objects(InCluster(ServerConfig()))) == [53, 443, 6443]
+    assert tcp_ports(objects(InCluster(ServerConfig(), database_from="a/b", database_port=6432)))[3:] == [6432]
+    addresses = {"postgresql://u@h/x": 5432, "postgres://h:6432?a=b": 6432, "postgresql://u@[::1]:1/x": 1}
+    for address, port in addresses.items():
+        assert tcp_ports(objects(InCluster(ServerConfig(database=address))))[3:] == [port]
+
+
+def test_callbacks_reach_the_ports_that_the_server_accepts(tmp_path: Path) -> None:
+    for ports in (None, [443, 8443, 80]):
+        items = objects(InCluster(ServerConfig(callbacks=CallbacksConfig(allow=["a.example"], ports=ports))))
+        (tmp_path / "s.yaml").write_text(items["ConfigMap", "mlpack/mlpack-server"]["data"]["server.yaml"])
+        callbacks = config.read(tmp_path / "s.yaml").callbacks
+        assert (callbacks.allow, callbacks.ports) == (["a.example"], ports or [443])
+        assert tcp_ports(items) == [53, 443, 6443, *(ports or [])[1:]]
+    issuer = OidcConfig(issuer="https://sso.example.com:9443/realms/ml", audience="a", roles={})
+    assert tcp_ports(objects(InCluster(ServerConfig(oidc=issuer)))) == [53, 443, 6443, 9443]
+
+
+def test_prometheus_reads_figures_from_its_namespace_alone() -> None:
+    settings = ServerConfig(prometheus_listen="127.0.0.1:9000")
+    assert "prometheus" not in "".join(
+        line for line in manifests(InCluster(settings)).splitlines() if not line.startswith("#")
+    )
+    items = objects(InCluster(settings, prometheus="monitoring"))
+    pod = items["Deployment", "mlpack/mlpack-server"]["spec"]["template"]
+    annotations = pod["metadata"]["annotations"]
+    assert {key: value for key, value in annotations.items() if key.startswith("prometheus.io/")} == {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": "8081",
+        "prometheus.io/path": prometheus.PATH,
+    }
+    assert {port["name"]: port["containerPort"] for port in pod["spec"]["containers"][0]["ports"]} == {
+        "http": 8080,
+        "metrics": 8081,
+    }
+    text = items["ConfigMap", "mlpack/mlpack-server"]["data"]["server.yaml"]
+    assert yaml.safe_load(text)["prometheus_listen"] == "0.0.0.0:8081"
+    everyone, scraper = items["NetworkPolicy", "mlpack/mlpack-server"]["spec"]["ingress"]
+    assert everyone == {"ports": [{"port": "http"}]}
+    selector = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    assert scraper == {"from": [selector], "ports": [{"port": "metrics"}]}
+    assert [port["name"] for port in items["Service", "mlpack/mlpack-server"]["spec"]["ports"]] == ["http"]
+
+
+def test_an_address_without_a_password_may_be_in_the_configuration() -> None:
+    address = "postgresql://mlpack@db.example.com/mlpack"
+    items = objects(InCluster(ServerConfig(database=address), replicas=2))
+    assert yaml.safe_load(items["ConfigMap", "mlpack/mlpack-server"]["data"]["server.yaml"])["database"] == address
+    assert items["Deployment", "mlpack/mlpack-server"]["spec"]["replicas"] == 2
+    assert "MLPACK_DATABASE" not in str(items)
+    for secret in ("postgresql://u:secret@h/x", "postgres://h/x?a=b&password=secret"):
+        with pytest.raises(UsageError, match="has a password, which would be in a ConfigMap") as error:
+            manifests(InCluster(ServerConfig(database=secret)))
+        assert "secret@" not in str(error.value)
+        text = manifests(InCluster(ServerConfig(database=secret), database_from="pg/url"))
+        assert secret not in text
+
+
 def test_another_configuration_starts_another_pod() -> None:
     def digest(settings: ServerConfig) -> str:
         deployment = objects(InCluster(settings))["Deployment", "mlpack/mlpack-server"]
@@ -157,6 +251,11 @@ def test_another_configuration_starts_another_pod() -> None:
         ({"image": 'a"\nx: y'}, "--image: expected the name of an image"),
         ({"storage": "much"}, "--storage: expected a size such as 1Gi, found 'much'"),
         ({"storage_class": "a: b"}, "--storage-class: expected a name, found 'a: b'"),
+        ({"database_from": "A"}, "--database-secret: expected NAME or NAME/KEY, found 'A'"),
+        ({"database_from": "a/"}, "--database-secret: expected NAME or NAME/KEY, found 'a/'"),
+        ({"database_from": "a/b\nc"}, "--database-secret: expected NAME or NAME/KEY"),
+        ({"prometheus": "a b"}, "--prometheus: expected a namespace, found 'a b'"),
+        ({"replicas": 2}, "--replicas: 2 pods need a database of PostgreSQL: a file is for one"),
         ({"settings": ServerConfig(url="javascript:x")}, "--url: expected an address"),
         ({"settings": ServerConfig(namespace="mlpack")}, "jobs cannot run in the namespace of the server, mlpack"),
     ],

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from packager.service.access.tokens import create
 from packager.service.store.databases import AwayError
-from packager.service.tokens import create
 from tests.service import bodies
 from tests.service.api.conftest import Service
 

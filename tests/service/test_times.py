@@ -26,3 +26,18 @@ def test_a_time_has_a_zone() -> None:
     for text in ("2026-11-22T11:00:00", "yesterday", "2026-13-01T00:00:00Z"):
         with pytest.raises(ValueError, match=r"or a time such as 2026-11-22T10:00:00Z, found "):
             times.moment(text, NOW)
+
+
+def test_times_sort_as_text() -> None:
+    assert times.as_text(NOW) == "2026-11-22T10:00:00.000000Z"
+    assert times.as_text(datetime.fromisoformat("2026-11-22T11:00:00.5+01:00")) == "2026-11-22T10:00:00.500000Z"
+
+
+def test_a_time_without_a_zone_is_in_the_one_that_is_given() -> None:
+    for text in ("2026-11-22", "2026-11-22T00:00", "2026-11-22T01:00:00+01:00"):
+        assert times.moment(text, NOW, zone=UTC) == NOW - timedelta(hours=10)
+
+
+def test_a_time_outside_of_all_years_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^expected a time of the years 1 to 9999 in UTC, found "):
+        times.moment("0001-01-01T00:00:00+01:00", NOW)

@@ -11,7 +11,8 @@ from litestar import MediaType, Request, Response
 from litestar.params import HeaderParameter
 
 from packager.base.rest import is_loopback
-from packager.service import sessions, tokens
+from packager.service.access import sessions, tokens
+from packager.service.api import requestlog
 from packager.service.failures import Failure
 from packager.service.store.store import as_json
 
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
     from litestar.datastructures import State
 
+    from packager.service.access.tokens import Caller
     from packager.service.server import Server
     from packager.service.store.store import Row
-    from packager.service.tokens import Caller
 
 _LONGEST_KEY = 255
 
@@ -50,6 +51,7 @@ async def caller_of(request: AnyRequest, role: str) -> Caller:
             raise Failure("forbidden", "without tokens, the server answers requests to this machine only")
         if "origin" in request.headers:
             require_origin(request)
+        requestlog.notes_of(request.scope).caller = server.trusted.name
         return server.trusted
     scheme, _, text = request.headers.get("authorization", "").partition(" ")
     text = text.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
@@ -63,9 +65,9 @@ async def caller_of(request: AnyRequest, role: str) -> Caller:
         caller = await server.sessions.caller(cookie)
     if caller is None:
         raise Failure("unauthenticated", "expected a valid token, as Authorization: Bearer or as x-api-key")
+    requestlog.notes_of(request.scope).caller = caller.name
     if not caller.may_anywhere(role):
         raise Failure("forbidden", f"expected the role {role}, found {', '.join(caller.roles.values())}")
-    request.scope["mlpack_caller"] = caller.name  # type: ignore[typeddict-unknown-key]
     return caller
 
 
@@ -75,7 +77,7 @@ def require_origin(request: AnyRequest) -> None:
         return
     origin = request.headers.get("origin", "").lower()
     scheme, _, host = origin.partition("://")
-    own = (server_of(request.app.state).url or "").rstrip("/").lower()
+    own = server_of(request.app.state).origin
     if scheme not in ("http", "https") or (host != request.headers.get("host", "").lower() and origin != own):
         raise Failure("forbidden", "the request was not made by a page of this server: its Origin is another one")
 

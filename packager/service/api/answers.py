@@ -6,12 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from packager.base.values import UNSET, Fields, UnsetType, convert
-from packager.service.packages.content import PackageBody, PackageOrigin
+from packager.service.registry.catalog import Outcome
+from packager.service.registry.packages.content import PackageBody, PackageOrigin
 from packager.service.store.store import PACKAGE
 
 if TYPE_CHECKING:
-    from packager.service.metrics import Curve
-    from packager.service.projects import Project
+    from packager.service.access.projects import Project
+    from packager.service.jobs.metrics import Curve
     from packager.service.store.store import Row
 
 
@@ -32,6 +33,7 @@ class RegisteredTemplate(Fields, frozen=True, kw_only=True):
     deprecated: bool
     created: str
     author: str
+    warnings: list[str] = []
 
 
 class RegisteredDefinition(Fields, frozen=True, kw_only=True):
@@ -53,6 +55,21 @@ class RegisteredDefinition(Fields, frozen=True, kw_only=True):
     created: str
     author: str
     warnings: list[str] = []
+
+
+class TemplateTrial(Fields, frozen=True, kw_only=True):
+    """What registering a template would do, and what is then wrong with the example of each definition over it."""
+
+    outcome: Outcome
+    definitions: dict[str, list[str]]
+
+
+class DefinitionTrial(Fields, frozen=True, kw_only=True):
+    """What registering a definition would do, and what its example makes."""
+
+    outcome: Outcome
+    manifests: list[dict[str, Any]]
+    warnings: list[str]
 
 
 class WorkloadName(Fields, frozen=True, kw_only=True):
@@ -271,9 +288,9 @@ class TokenList(Fields, frozen=True, kw_only=True):
     next: str | None = None
 
 
-def template(row: Row) -> RegisteredTemplate:
+def template(row: Row, warnings: list[str] | None = None) -> RegisteredTemplate:
     """Return the template in a row."""
-    return RegisteredTemplate(**json.loads(row["body"]), **_revision(row))
+    return RegisteredTemplate(**json.loads(row["body"]), **_revision(row), warnings=warnings or [])
 
 
 def definition(row: Row, warnings: list[str] | None = None) -> RegisteredDefinition:

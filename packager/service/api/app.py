@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-import secrets
+import re
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from litestar import Litestar, Response, get
 from litestar.datastructures import ResponseHeader, State
-from litestar.exceptions import HTTPException
+from litestar.exceptions import HTTPException, NotFoundException
 from litestar.openapi import OpenAPIConfig
 
 from packager import __version__
 from packager.base.errors import MlpackError, UnreachableError
-from packager.service.api import callbacks, events, jobs, logs, metrics, projects, registry, system
+from packager.base.problems import show
+from packager.service.api import (
+    callbacks,
+    events,
+    jobs,
+    logs,
+    metrics,
+    patience,
+    prefix,
+    projects,
+    registry,
+    requestlog,
+    system,
+)
 from packager.service.api.access import AnyRequest, server_of
 from packager.service.api.document import PROBLEM, document
+from packager.service.complaints import Complaint, pointer
 from packager.service.failures import RETRY_SECONDS, TITLES, Failure
-from packager.service.kube import RefusedError
+from packager.service.jobs.kube import RefusedError
 from packager.service.store.databases import AwayError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from litestar.types import ControllerRouterHandler
 
@@ -33,29 +47,48 @@ MAX_BODY = 512 << 10
 
 
 def _problem(request: AnyRequest, failure: Failure) -> Response[Any]:
-    body = failure.as_problem(f"/v1/requests/{secrets.token_hex(8)}")
+    notes = requestlog.notes_of(request.scope)
+    notes.refuse(failure)
+    body = failure.as_problem(f"/v1/requests/{notes.request}")
     headers = {}
     if failure.status in RETRY_SECONDS:
         headers["Retry-After"] = str(RETRY_SECONDS[failure.status])
     if failure.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    server_of(request.app.state).log(f"{request.method} {request.url.path}: {failure.status} {failure.kind}: {failure}")
+    if failure.kind == "too-slow":  # the rest of the body may still come
+        headers["Connection"] = "close"
     return Response(body, status_code=failure.status, headers=headers, media_type=PROBLEM)
 
 
-def _refused(request: AnyRequest, error: HTTPException) -> Response[Any]:
-    """Answer what litestar refuses: a path, a method, a parameter, a body."""
+def refused(request: AnyRequest, error: HTTPException) -> Response[Any]:
+    """Return the problem for what litestar refuses: a path, a method, a parameter, a body."""
     by_status = {404: "not-found", 405: "method-not-allowed", 413: "too-large", 415: "not-json"}
     detail = str(error.detail)
     extra = getattr(error, "extra", None)
     if error.status_code == 400 and isinstance(extra, list) and extra:
         items = [item for item in extra if isinstance(item, dict)]
-        detail = "; ".join(f"{item.get('key', 'body')}: {item.get('message')}" for item in items)
-        in_query = all(item.get("source") in ("query", "header", "path") for item in items)
-        return _problem(request, Failure("invalid-query" if in_query else "invalid-body", detail))
+        if all(item.get("source") in ("query", "header", "path") for item in items):
+            detail = "; ".join(f"{item.get('key')}: {item.get('message')}" for item in items)
+            return _problem(request, Failure("invalid-query", detail))
+        if request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers:
+            return _problem(request, Failure("invalid-json", "expected JSON, found no body"))
+        complaints = [_complaint(item) for item in items]
+        detail = "; ".join(f"{item.pointer}: {item.detail}".removeprefix(": ") for item in complaints)
+        return _problem(request, Failure("invalid-body", detail, complaints))
     kind = by_status.get(error.status_code) or ("invalid-json" if error.status_code < 500 else "internal")
     shown = TITLES[kind][1] if kind in ("internal", "invalid-json") else detail
     return _problem(request, Failure(kind, shown))
+
+
+def _complaint(item: dict[str, Any]) -> Complaint:
+    """Return what is wrong with a body, from what litestar says: it calls the body `data`."""
+    key, message = str(item.get("key", "data")), str(item.get("message"))
+    place = [] if key == "data" else re.findall(r"[^.\[\]]+", key)
+    field = re.fullmatch(r"Object (contains unknown|missing required) field `(.*)`", message, re.DOTALL)
+    if field is None:
+        return Complaint(pointer(tuple(place)), message)
+    detail = f"unknown key {show(field[2])}" if "unknown" in field[1] else "is missing"
+    return Complaint(pointer((*place, field[2])), detail)
 
 
 def _failed(request: AnyRequest, error: Exception) -> Response[Any]:
@@ -68,7 +101,7 @@ def _failed(request: AnyRequest, error: Exception) -> Response[Any]:
         return _problem(request, Failure("database-unreachable", str(error)))
     if isinstance(error, RefusedError):
         return _problem(request, Failure("cluster-refused", str(error)))
-    server_of(request.app.state).log_bug(error)
+    server_of(request.app.state).log_bug(error, **requestlog.notes_of(request.scope).as_fields())
     hint = str(error) if isinstance(error, MlpackError) else "see the log of the server"
     return _problem(request, Failure("internal", hint))
 
@@ -82,12 +115,17 @@ async def _require_json(request: AnyRequest) -> None:
         raise Failure("not-json", f"expected application/json, found {kind[:80] or 'no content type'}")
 
 
-def make(server: Server, pages: Sequence[ControllerRouterHandler] = ()) -> Litestar:
+def make(
+    server: Server,
+    pages: Sequence[ControllerRouterHandler] = (),
+    not_found: Callable[[AnyRequest, HTTPException], Response[Any]] = refused,
+) -> Litestar:
     """Return the application of a server, which it starts and stops.
 
     Args:
         server: The server.
         pages: The routes of pages for people.
+        not_found: Answers a request for a path that does not exist.
     """
 
     @asynccontextmanager
@@ -95,7 +133,7 @@ def make(server: Server, pages: Sequence[ControllerRouterHandler] = ()) -> Lites
         async with server.running():
             yield
 
-    return _Measured(
+    return _Application(
         route_handlers=[
             *registry.HANDLERS,
             *jobs.HANDLERS,
@@ -112,7 +150,7 @@ def make(server: Server, pages: Sequence[ControllerRouterHandler] = ()) -> Lites
         lifespan=[lifespan],
         before_request=_require_json,
         response_headers=[ResponseHeader(name="X-Content-Type-Options", value="nosniff")],
-        exception_handlers={HTTPException: _refused, Exception: _failed},
+        exception_handlers={NotFoundException: not_found, HTTPException: refused, Exception: _failed},
         request_max_body_size=MAX_BODY,
         openapi_config=OpenAPIConfig(
             title="mlpack task service",
@@ -125,26 +163,30 @@ def make(server: Server, pages: Sequence[ControllerRouterHandler] = ()) -> Lites
     )
 
 
-class _Measured(Litestar):
-    """An application that counts its answers, also those to requests that have no route."""
+class _Application(Litestar):
+    """An application that counts and logs its answers, also those to requests without a route, and knows its prefix."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
             return
-        figures, begun = server_of(self.state).figures, time.perf_counter()
+        server, begun = server_of(self.state), time.perf_counter()
+        scope = prefix.without(scope, server.root)
+        requestlog.begin(scope)
 
         async def measured(message: Any) -> None:
             if message["type"] == "http.response.start":
                 seconds = time.perf_counter() - begun
-                figures.answered(scope["method"], scope.get("path_template"), message["status"], seconds)
+                server.figures.answered(scope["method"], scope.get("path_template"), message["status"], seconds)
+                requestlog.write(server, scope, message)
+                message = prefix.below(message, server.root)
             await send(message)
 
-        with figures.request():
-            await super().__call__(scope, receive, measured)
+        with server.figures.request():
+            await super().__call__(scope, patience.bounded(receive), measured)
 
 
 @get("/openapi.json", include_in_schema=False)
 async def _openapi(request: AnyRequest) -> dict[str, Any]:
     """Return the OpenAPI document."""
-    return document(request.app)
+    return document(request.app, server_of(request.app.state).root)

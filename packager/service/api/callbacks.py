@@ -8,12 +8,12 @@ from litestar import get, post
 from litestar.datastructures import State
 from litestar.params import FromPath
 
-from packager.service import permissions
+from packager.service.access import permissions
 from packager.service.api import answers
 from packager.service.api.access import AnyRequest, caller_of, server_of
 from packager.service.api.answers import Callback, CallbackList
 from packager.service.failures import Failure
-from packager.service.store.store import now
+from packager.service.times import now
 
 
 @get("/v1/jobs/{release:str}/callbacks")

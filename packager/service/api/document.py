@@ -16,12 +16,13 @@ _TITLES = {
     "401": "A token is needed",
     "403": "The caller may not do this",
     "404": "Not found",
+    "408": "The body has not arrived in time",
     "409": "It exists already, or its state does not allow this",
     "412": "It has another revision",
     "413": "The body is too large",
     "415": "The body is not JSON",
     "422": "The body, the objects or the policy are against it",
-    "429": "There are too many jobs",
+    "429": "There are too many jobs, or requests of this kind",
     "500": "The server has failed",
     "503": "The cluster, or the issuer of tokens, does not answer",
 }
@@ -55,9 +56,10 @@ _PROBLEM_SCHEMA = {
 }
 
 
-def document(app: Litestar) -> dict[str, Any]:
-    """Return the OpenAPI document of an application."""
+def document(app: Litestar, root: str = "") -> dict[str, Any]:
+    """Return the OpenAPI document of an application, whose paths are below `root`."""
     content: dict[str, Any] = app.openapi_schema.to_schema()
+    content["servers"] = [{"url": root or "/"}]
     components = content.setdefault("components", {})
     components.setdefault("schemas", {})["Problem"] = _PROBLEM_SCHEMA
     components["securitySchemes"] = {
@@ -100,7 +102,7 @@ def _statuses(path: str, method: str) -> list[str]:
     if "{" in path:
         statuses.append("404")
     if method in ("post", "put"):
-        statuses += ["409", "413", "415", "422", "429"]
+        statuses += ["408", "409", "413", "415", "422", "429"]
     if method == "put":
         statuses.append("412")
     if method == "delete" or path.endswith("/logs"):

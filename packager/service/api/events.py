@@ -11,16 +11,18 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, QueryParameter
 from litestar.response import Stream
 
-from packager.service import permissions
+from packager.service.access import permissions
 from packager.service.api.access import AnyRequest, caller_of, server_of
 from packager.service.api.answers import (
     EventList,
     JobEvent,
 )
+from packager.service.api.streams import guarded
+from packager.service.failures import Failure
 from packager.service.store.store import FINAL, as_json
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from packager.service.server import Server
 
@@ -41,27 +43,49 @@ async def job_events(
     request: AnyRequest, state: State, release: FromPath[str], after: After = 0
 ) -> Response[Any] | Stream:
     """List the events of a job, the oldest first; with `Accept: text/event-stream`, follow them."""
-    caller = await caller_of(request, "viewer")
-    await server_of(state).tasks.job(release, caller)
-    return await _listed(request, release, after)
+
+    async def check() -> tuple[str, ...] | None:
+        await server_of(state).tasks.job(release, await caller_of(request, "viewer"))
+        return None
+
+    return await _listed(request, release, after, check)
 
 
 @get("/v1/events", responses=_LISTED)
 async def all_events(request: AnyRequest, after: After = 0) -> Response[Any] | Stream:
     """List the events of all jobs, the oldest first; with `Accept: text/event-stream`, follow them."""
-    caller = await caller_of(request, "viewer")
-    return await _listed(request, None, after, permissions.projects_of(caller, "viewer"))
+
+    async def check() -> tuple[str, ...] | None:
+        return permissions.projects_of(await caller_of(request, "viewer"), "viewer")
+
+    return await _listed(request, None, after, check)
 
 
 async def _listed(
-    request: AnyRequest, release: str | None, after: int, projects: tuple[str, ...] | None = None
+    request: AnyRequest,
+    release: str | None,
+    after: int,
+    check: Callable[[], Awaitable[tuple[str, ...] | None]],
 ) -> Response[Any] | Stream:
-    server = server_of(request.app.state)
+    """Return events, or follow them.
+
+    Args:
+        request: The request.
+        release: Whose; None for all jobs.
+        after: The id of the last one that is known.
+        check: Returns the projects whose events the caller may read, None for all; raises Failure if there are none.
+    """
+    server, projects = server_of(request.app.state), await check()
+
+    async def is_unchanged() -> None:
+        if await check() != projects:
+            raise Failure("forbidden", "the roles of the caller are others since")
+
     if "text/event-stream" in request.headers.get("accept", ""):
         last = request.headers.get("last-event-id", "")
         start = int(last) if last.isdecimal() and len(last) < 18 else after
         return Stream(
-            _followed(server, release, start, projects),
+            guarded(_followed(server, release, start, projects), is_unchanged),
             media_type="text/event-stream",
             headers={"Cache-Control": "no-cache"},
         )
@@ -72,7 +96,7 @@ async def _listed(
 
 async def _followed(
     server: Server, release: str | None, after: int, projects: tuple[str, ...] | None
-) -> AsyncIterator[str]:
+) -> AsyncGenerator[str]:
     """Yield events as a stream of text/event-stream; that of a job ends with the job."""
     while True:
         generation = server.pulse.generation

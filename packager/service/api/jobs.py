@@ -6,6 +6,7 @@ import asyncio
 import base64
 import binascii
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from litestar import Response, delete, get, post
@@ -13,8 +14,10 @@ from litestar.datastructures import MultiDict, State
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
+from packager.base.problems import show
 from packager.base.values import as_plain
-from packager.service import permissions, records
+from packager.service import times
+from packager.service.access import permissions
 from packager.service.api import answers
 from packager.service.api.access import AnyRequest, IdempotencyKey, caller_of, once, server_of
 from packager.service.api.answers import (
@@ -23,17 +26,17 @@ from packager.service.api.answers import (
     JobPreview,
 )
 from packager.service.failures import Failure
-from packager.service.store.store import Filters, as_json
+from packager.service.jobs import records
+from packager.service.store.store import STATUSES, Filters, as_json
 
 if TYPE_CHECKING:
-    from packager.service.projects import Project
+    from packager.service.access.projects import Project
+    from packager.service.access.tokens import Caller
     from packager.service.server import Server
     from packager.service.store.store import Row
-    from packager.service.tokens import Caller
 
 Limit = Annotated[int, QueryParameter(ge=1, le=200, description="How many at most.")]
 Cursor = Annotated[str | None, QueryParameter(description="The `next` of the page before.")]
-# jobs
 
 
 @post(
@@ -74,15 +77,17 @@ async def _new_job(
     row: Row | None,
     revisions: tuple[int, int] | None = None,
 ) -> tuple[int, Any, str]:
-    prepared = await server.tasks.prepare(request[0], caller, request[1], dry_run=False, revisions=revisions)
-    location = f"/v1/jobs/{prepared.row['release']}"
-
     def answer(job: Row) -> Row | None:
         body = as_json(as_plain(answers.job(job)))
-        return row and {**row, "status": 201, "body": body, "location": location}
+        return row and {**row, "status": 201, "body": body, "location": _location(job)}
 
-    job = await server.tasks.create(prepared, caller, answer)
-    return 201, as_plain(answers.job(job)), location
+    filled, project = request
+    job = await server.tasks.create(filled, caller, project, answer, revisions)
+    return 201, as_plain(answers.job(job)), _location(job)
+
+
+def _location(job: Row) -> str:
+    return f"/v1/jobs/{job['release']}"
 
 
 @get("/v1/jobs")
@@ -100,8 +105,11 @@ async def list_jobs(  # noqa: PLR0913, PLR0917 - the parameters of the query
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response[JobList]:
-    """List jobs, the newest first; `q` is a part of the release."""
+    """List jobs, the newest first; `q` is a part of the release, `since` and `until` are times, or durations."""
     caller = await caller_of(request, "viewer")
+    if status is not None and status not in STATUSES:
+        raise Failure("invalid-query", f"status: expected {', '.join(STATUSES)}; found {show(status)}")
+    since, until = _moment("since", since), _moment("until", until)
     visible = permissions.projects_of(caller, "viewer")
     if project is not None:
         visible = (project,) if visible is None or project in visible else ()
@@ -112,8 +120,17 @@ async def list_jobs(  # noqa: PLR0913, PLR0917 - the parameters of the query
     link = {}
     if following:
         query = MultiDict({**dict(request.query_params), "cursor": following})
-        link = {"Link": f'<{request.url.with_replacements(query=query)}>; rel="next"'}
+        url = request.url.with_replacements(path=server_of(state).root + request.url.path, query=query)
+        link = {"Link": f'<{url}>; rel="next"'}
     return Response(page, headers=link)
+
+
+def _moment(key: str, text: str | None) -> str | None:
+    """Return a time as the database has it."""
+    try:
+        return None if text is None else times.as_text(times.moment(text, datetime.now(UTC), zone=UTC))
+    except ValueError as error:
+        raise Failure("invalid-query", f"{key}: {error}") from None
 
 
 def _encoded(row: Row) -> str:

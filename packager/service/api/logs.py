@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from litestar import MediaType, get
@@ -13,17 +16,32 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
 
 from packager.base.errors import ClusterError, UnreachableError
-from packager.base.values import Value
-from packager.service import keeper, permissions, policy, times
+from packager.base.values import Value, replace
+from packager.service import times
+from packager.service.access import permissions
 from packager.service.api.access import AnyRequest, caller_of, server_of
+from packager.service.api.streams import guarded
 from packager.service.failures import Failure
-from packager.service.kube import RefusedError
+from packager.service.jobs import keeper
+from packager.service.jobs.kube import NOT_STARTED, RefusedError
+from packager.service.registry import policy
+from packager.service.store.databases import AwayError
+from packager.service.store.store import FINAL
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from packager.service.server import Server
     from packager.service.store.store import Row
+
+    _Opened = Callable[[], Awaitable["LogOfPod"]]
+
+
+_LINES_AHEAD = 100
+"""How many lines of several pods wait for a slow reader."""
+
+
+_POLL_SECONDS = 2.0
 
 
 class LogQuery(Value, frozen=True):
@@ -34,6 +52,7 @@ class LogQuery(Value, frozen=True):
     since: datetime | None
     previous: bool
     follow: bool
+    timestamps: bool
 
 
 class LogOfPod(Value, frozen=True):
@@ -66,42 +85,68 @@ async def job_logs(  # noqa: PLR0913, PLR0917 - the parameters of the query
     since: Annotated[str | None, QueryParameter(description="A time, or a duration such as 10m.")] = None,
     previous: FromQuery[bool] = False,  # noqa: FBT002
     follow: FromQuery[bool] = False,  # noqa: FBT002
+    timestamps: FromQuery[bool] = False,  # noqa: FBT002
 ) -> Stream:
     """Return the log of a job's pods; with several, each line begins with its pod's name.
 
-    `previous` means what a container has written before its last restart. The end of the log is kept when the pods are
-    gone; the answer then has the header `X-Mlpack-Log: archived`.
+    `previous` means what a container has written before its last restart. `follow` of all pods continues until the job
+    has ended, also with those that start later; that of one pod until its container ends. With `timestamps`, each line
+    begins with its time. The end of the log is kept when the pods are gone; the answer then has the header
+    `X-Mlpack-Log: archived`.
     """
-    caller = await caller_of(request, "viewer")
     server = server_of(state)
-    row = await server.tasks.job(release, caller)
-    permissions.check_owns_job(caller, row, "read the logs of others")
+
+    async def check() -> Row:
+        caller = await caller_of(request, "viewer")
+        job = await server.tasks.job(release, caller)
+        permissions.check_owns_job(caller, job, "read the logs of others")
+        return job
+
+    row = await check()
     try:
         begin = times.moment(since, datetime.now(UTC)) if since else None
     except ValueError as error:
         raise Failure("invalid-query", f"since: {error}") from None
-    query = LogQuery(container, tail, begin, previous, follow)
+    query = LogQuery(container, tail, begin, previous, follow, timestamps)
     kept = await asyncio.to_thread(server.store.logs.of_job, release)
     live = await _live_pods(server, row, has_kept=bool(kept))
     chosen = _chosen({*live, *(entry["pod"] for entry in kept)}, pod, follow=follow)
-    first = await _opened(server, row, chosen[0], query, kept, is_live=chosen[0] in live)  # its error is an answer
 
-    async def text() -> AsyncIterator[str]:
-        for name in chosen:
-            prefix = f"{name}: " if len(chosen) > 1 else ""
-            try:
-                log = first
-                if name != chosen[0]:
-                    log = await _opened(server, row, name, query, kept, is_live=name in live)
-                if log.first is not None:
-                    yield prefix + log.first
-                async for line in log.rest:
-                    yield prefix + line
-            except (ClusterError, Failure) as error:
-                yield f"{prefix}[{error}]\n"
+    async def opened(name: str) -> LogOfPod:
+        return await _opened(server, row, name, query, kept, is_live=name in live)
 
+    begun: dict[str, _Opened]
+    if follow and len(chosen) > 1:
+        begun = {name: partial(_started, server, row, name, query, kept, is_live=name in live) for name in chosen}
+        return Stream(guarded(Followed(server, row, query).lines(begun), check), media_type="text/plain")
+    first = await opened(chosen[0])  # its error is an answer
+    if follow and pod is None and not previous and row["status"] not in FINAL:
+        begun = {chosen[0]: partial(_at_hand, first)}
+        return Stream(guarded(Followed(server, row, query).lines(begun), check), media_type="text/plain")
+    lines = _in_turn(chosen, first, opened)
     is_archived = first.is_kept and not set(chosen) & live
-    return Stream(text(), media_type="text/plain", headers={"X-Mlpack-Log": "archived"} if is_archived else {})
+    headers = {"X-Mlpack-Log": "archived"} if is_archived else {}
+    return Stream(guarded(lines, check) if follow else lines, media_type="text/plain", headers=headers)
+
+
+async def _at_hand(log: LogOfPod) -> LogOfPod:
+    return log
+
+
+async def _in_turn(
+    pods: Sequence[str], first: LogOfPod, opened: Callable[[str], Awaitable[LogOfPod]]
+) -> AsyncGenerator[str]:
+    """Yield the log of the first pod, which is open, and then those of the others."""
+    for name in pods:
+        prefix = f"{name}: " if len(pods) > 1 else ""
+        try:
+            log = first if name == pods[0] else await opened(name)
+            if log.first is not None:
+                yield prefix + log.first
+            async for line in log.rest:
+                yield prefix + line
+        except (ClusterError, Failure) as error:
+            yield f"{prefix}[{error}]\n"
 
 
 def _chosen(pods: set[str], pod: str | None, *, follow: bool) -> list[str]:
@@ -111,9 +156,104 @@ def _chosen(pods: set[str], pod: str | None, *, follow: bool) -> list[str]:
         raise Failure("conflict", "the job has no pod: it has not started, or its pods were deleted")
     if pod is not None and pod not in names:
         raise Failure("not-found", f"pod {pod!r} not found: the pods are {', '.join(names)}")
-    if follow and pod is None and len(names) > 1:
-        raise Failure("conflict", f"follow needs one pod: the pods are {', '.join(names)}")
+    if follow and pod is None and len(names) > keeper.MOST_PODS:
+        raise Failure("conflict", f"follow takes {keeper.MOST_PODS} pods at most: name one of {', '.join(names)}")
     return names if pod is None else [pod]
+
+
+class Followed:
+    """The logs of the pods of a job, as their lines come: of those that exist, and of those that start later.
+
+    If there are several, each line begins with its pod's name.
+    """
+
+    def __init__(self, server: Server, row: Row, query: LogQuery) -> None:
+        self._server = server
+        self._row = row
+        self._query = query
+        self._lines: asyncio.Queue[tuple[str, str | None]] = asyncio.Queue(_LINES_AHEAD)
+        self._readers: dict[str, asyncio.Task[None]] = {}
+        self._known = {pod["name"] for pod in json.loads(row["pods"])}
+        self._open = 0
+
+    async def lines(self, begun: Mapping[str, _Opened]) -> AsyncGenerator[str]:
+        """Yield the lines until the job and all logs have ended.
+
+        Args:
+            begun: The logs of the pods that exist.
+        """
+        for pod, opened in begun.items():
+            self._begin(pod, opened)
+        self._open += 1
+        later = asyncio.create_task(self._begin_later())
+        try:
+            while self._open:
+                pod, line = await self._lines.get()
+                if line is None:
+                    self._open -= 1
+                else:
+                    yield f"{pod}: {line}" if len(self._readers) > 1 else line
+        finally:
+            tasks = (later, *self._readers.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin(self, pod: str, opened: _Opened) -> None:
+        self._known.add(pod)
+        self._open += 1
+        self._readers[pod] = asyncio.create_task(self._read(pod, opened))
+
+    async def _begin_later(self) -> None:
+        """Begin with the logs of pods that start later, until the job has ended."""
+        is_over = self._row["status"] in FINAL
+        while not is_over:
+            await asyncio.sleep(_POLL_SECONDS)
+            with suppress(AwayError):
+                is_over = await self._look()
+        await self._lines.put(("", None))
+
+    async def _look(self) -> bool:
+        """Begin with the logs of new pods; return whether the job has ended."""
+        release = self._row["release"]
+        job = await asyncio.to_thread(self._server.store.job, release)
+        if job is None:
+            return True
+        is_over = job["status"] in FINAL
+        live = {pod["name"] for pod in json.loads(job["pods"])} - self._known
+        kept = await asyncio.to_thread(self._server.store.logs.of_job, release) if live or is_over else []
+        gone = {entry["pod"] for entry in kept} - self._known - live if is_over else set()
+        room = keeper.MOST_PODS - sum(not reader.done() for reader in self._readers.values())
+        whole = replace(self._query, tail=None)
+        for pod in sorted(live | gone)[: max(0, room)]:
+            self._begin(pod, partial(_started, self._server, self._row, pod, whole, kept, is_live=pod in live))
+        return is_over
+
+    async def _read(self, pod: str, opened: _Opened) -> None:
+        """Put the lines of a log into the queue, and None at its end."""
+        try:
+            log = await opened()
+            if log.first is not None:
+                await self._lines.put((pod, log.first))
+            async for line in log.rest:
+                await self._lines.put((pod, line))
+        except (ClusterError, Failure) as error:
+            await self._lines.put((pod, f"[{error}]\n"))
+        await self._lines.put((pod, None))
+
+
+async def _started(  # noqa: PLR0913 - as `_opened`
+    server: Server, row: Row, pod: str, query: LogQuery, kept: list[Row], *, is_live: bool
+) -> LogOfPod:
+    """Return the log of a pod, whose container may have to start first. Raises as `_opened`."""
+    while True:
+        try:
+            return await _opened(server, row, pod, query, kept, is_live=is_live)
+        except Failure as failure:
+            job = await asyncio.to_thread(server.store.job, row["release"])
+            if NOT_STARTED not in str(failure) or job is None or job["status"] in FINAL:
+                raise
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _live_pods(server: Server, row: Row, *, has_kept: bool) -> set[str]:
@@ -143,6 +283,7 @@ async def _opened(  # noqa: PLR0913 - what a log is found by
         since=query.since,
         previous=query.previous,
         follow=query.follow,
+        timestamps=query.timestamps,
     )
     try:
         return LogOfPod(pod, await anext(stream, None), stream, is_kept=False)
@@ -161,12 +302,15 @@ async def _from_kept(server: Server, own: list[Row], pod: str, query: LogQuery) 
     if query.container is not None:
         main = [entry for entry in entries if entry["container"] == query.container]
     names = ", ".join(dict.fromkeys(entry["container"] for entry in entries))
+    if not entries:
+        when = " before a restart" if query.previous else ""
+        raise Failure("conflict", f"no log of {pod}{when} was kept")
     if not main:
-        raise Failure("conflict", f"no such log of {pod} was kept: the containers are {names or 'none'}")
+        raise Failure("conflict", f"no such log of {pod} was kept: the containers are {names}")
     if len(main) > 1:
         raise Failure("conflict", f"choose a container of {pod}: the containers are {names}")
     content = await asyncio.to_thread(server.store.logs.content, main[0])
-    lines = keeper.kept_lines(content, tail=query.tail, since=query.since)
+    lines = keeper.kept_lines(content, tail=query.tail, since=query.since, has_times=query.timestamps)
     return LogOfPod(pod, None, keeper.as_stream(lines), is_kept=True)
 
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from litestar import Response, delete, get, post, put
 from litestar.datastructures import State
-from litestar.params import FromPath, JSONBody
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import FromPath, FromQuery, JSONBody
 
 from packager.base.values import as_plain, replace
-from packager.service import permissions
+from packager.service.access import permissions
 from packager.service.api import answers
 from packager.service.api.access import (
     AnyRequest,
@@ -25,17 +26,20 @@ from packager.service.api.access import (
 )
 from packager.service.api.answers import (
     DefinitionList,
+    DefinitionTrial,
     RegisteredDefinition,
     RegisteredTemplate,
     TemplateList,
+    TemplateTrial,
 )
-from packager.service.bodies import DefinitionBody, TemplateBody
-from packager.service.catalog import read_definition
 from packager.service.failures import Failure
+from packager.service.jobs import records
+from packager.service.registry.bodies import DefinitionBody, TemplateBody
+from packager.service.registry.catalog import read_definition
 
 if TYPE_CHECKING:
+    from packager.service.access.tokens import Caller
     from packager.service.store.store import Row
-    from packager.service.tokens import Caller
 
 # templates
 
@@ -49,18 +53,38 @@ async def list_templates(request: AnyRequest, state: State) -> TemplateList:
     )
 
 
-@post("/v1/templates", status_code=201)
+@post(
+    "/v1/templates",
+    status_code=201,
+    responses={
+        200: ResponseSpec(TemplateTrial, generate_examples=False, description="What registering it would do"),
+        201: ResponseSpec(RegisteredTemplate, generate_examples=False, description="The template"),
+    },
+)
 async def add_template(
-    request: AnyRequest, state: State, data: JSONBody[TemplateBody], idempotency_key: IdempotencyKey = None
-) -> Response[RegisteredTemplate]:
-    """Register a template."""
+    request: AnyRequest,
+    state: State,
+    data: JSONBody[TemplateBody],
+    dry_run: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
+    idempotency_key: IdempotencyKey = None,
+) -> Response[Any]:
+    """Register a template; with `dry_run`, return what that would do, also to one that is registered."""
     caller = await admin_of(request, None)
+    if dry_run:
+        return Response(await try_template(request, state, data), status_code=200)
 
     async def make(_row: Row | None) -> tuple[int, Any, str]:
         row = await asyncio.to_thread(server_of(state).catalog.add_template, data, caller.name)
         return 201, as_plain(answers.template(row)), f"/v1/templates/{row['name']}"
 
     return await once(request, caller, idempotency_key, make)
+
+
+async def try_template(request: AnyRequest, state: State, body: TemplateBody) -> TemplateTrial:
+    """Return what registering a template would do, as far as the caller may register it. Raises Failure."""
+    await admin_of(request, None)
+    tried = await asyncio.to_thread(server_of(state).catalog.try_template, body)
+    return TemplateTrial(outcome=tried.outcome, definitions=tried.problems)
 
 
 @get("/v1/templates/{name:str}")
@@ -79,11 +103,12 @@ async def change_template(
     data: JSONBody[TemplateBody],
     if_match: IfMatch = None,
 ) -> Response[RegisteredTemplate]:
-    """Register the next revision of a template."""
+    """Register the next revision of a template; `warnings` say which definitions over it no longer work, and why."""
     caller = await admin_of(request, None)
     expected = expected_revision(if_match)
-    row = await asyncio.to_thread(server_of(state).catalog.change_template, name, data, caller.name, expected)
-    return tagged(answers.template(row), row["revision"])
+    change = server_of(state).catalog.change_template
+    row, warnings = await asyncio.to_thread(change, name, data, caller.name, expected)
+    return tagged(answers.template(row, warnings), row["revision"])
 
 
 @delete("/v1/templates/{name:str}")
@@ -139,24 +164,55 @@ async def _changed_definition(request: AnyRequest, state: State, name: str) -> t
     return row, caller
 
 
-@post("/v1/definitions", status_code=201)
+@post(
+    "/v1/definitions",
+    status_code=201,
+    responses={
+        200: ResponseSpec(DefinitionTrial, generate_examples=False, description="What registering it would do"),
+        201: ResponseSpec(RegisteredDefinition, generate_examples=False, description="The definition"),
+    },
+)
 async def add_definition(
     request: AnyRequest,
     state: State,
     data: JSONBody[DefinitionBody],
+    dry_run: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
     idempotency_key: IdempotencyKey = None,
-) -> Response[RegisteredDefinition]:
-    """Register a definition, whose example is filled in as a trial."""
+) -> Response[Any]:
+    """Register a definition; with `dry_run`, return what that would do, also to one that is registered.
+
+    Its example is filled in as a trial.
+    """
     caller = await caller_of(request, "developer")
+    if dry_run:
+        return Response(await try_definition(request, state, data), status_code=200)
     server = server_of(state)
     body = replace(data, project=permissions.project_of_definition(caller, data.project, server.projects))
 
     async def make(_row: Row | None) -> tuple[int, Any, str]:
-        row, trial = await asyncio.to_thread(server.catalog.add_definition, body, caller.name)
+        row, trial = await server.check(body, lambda: server.catalog.add_definition(body, caller.name))
         warnings = await server.tasks.warnings(trial)
         return 201, as_plain(answers.definition(row, warnings)), f"/v1/definitions/{row['name']}"
 
     return await once(request, caller, idempotency_key, make)
+
+
+async def try_definition(request: AnyRequest, state: State, body: DefinitionBody) -> DefinitionTrial:
+    """Return what registering a definition would do, as far as the caller may register it. Raises Failure."""
+    caller = await caller_of(request, "developer")
+    server = server_of(state)
+    before = await asyncio.to_thread(server.store.definition, body.name)
+    asked = body.project
+    if before is not None:
+        permissions.check_changes_definition(caller, before)
+        asked = asked or permissions.definition_project(before)
+    body = replace(body, project=permissions.project_of_definition(caller, asked, server.projects))
+    tried = await server.check(body, lambda: server.catalog.try_definition(body, caller.name))
+    return DefinitionTrial(
+        outcome=tried.outcome,
+        manifests=records.redacted(tried.trial.objects),
+        warnings=await server.tasks.warnings(tried.trial),
+    )
 
 
 @get("/v1/definitions/{name:str}")
@@ -179,7 +235,7 @@ async def change_definition(
     server, expected = server_of(state), expected_revision(if_match)
     asked = data.project or permissions.definition_project(before)
     body = replace(data, project=permissions.project_of_definition(caller, asked, server.projects))
-    row, trial = await asyncio.to_thread(server.catalog.change_definition, name, body, caller.name, expected)
+    row, trial = await server.check(body, lambda: server.catalog.change_definition(name, body, caller.name, expected))
     return tagged(answers.definition(row, await server.tasks.warnings(trial)), row["revision"])
 
 

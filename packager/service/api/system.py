@@ -10,7 +10,8 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, JSONBody
 
 from packager.base.values import as_plain
-from packager.service import permissions, prometheus, tokens
+from packager.service import prometheus
+from packager.service.access import permissions, tokens
 from packager.service.api import answers
 from packager.service.api.access import AnyRequest, caller_of, server_of
 from packager.service.api.answers import (
@@ -19,9 +20,9 @@ from packager.service.api.answers import (
     TokenList,
     WhoAmI,
 )
-from packager.service.bodies import TokenBody
 from packager.service.complaints import Complaint
 from packager.service.failures import Failure
+from packager.service.registry.bodies import TokenBody
 
 # tokens, and the server itself
 

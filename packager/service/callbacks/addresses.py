@@ -73,18 +73,20 @@ class Allowed(Value, frozen=True):
     Attributes:
         names: Hosts that may have any address, and that http may be used for.
         networks: Addresses that are allowed under any name, and http for them by their number.
+        ports: The ports that anything may be sent to; None for all.
     """
 
     names: frozenset[str] = frozenset()
     networks: tuple[Network, ...] = ()
+    ports: tuple[int, ...] | None = None
 
     def has(self, address: IP) -> bool:
         """Whether an address is in one of the networks."""
         return any(address in network for network in self.networks)
 
 
-def read_allowed(entries: Iterable[str]) -> tuple[Allowed, dict[int, str]]:
-    """Return what a list of hosts, addresses and networks allows, and what is wrong with it, by index."""
+def read_allowed(entries: Iterable[str], ports: Iterable[int] | None = None) -> tuple[Allowed, dict[int, str]]:
+    """Return what lists allow, of hosts, addresses and networks, and of ports; and what is wrong, by index."""
     names: set[str] = set()
     networks: list[Network] = []
     problems: dict[int, str] = {}
@@ -97,7 +99,7 @@ def read_allowed(entries: Iterable[str]) -> tuple[Allowed, dict[int, str]]:
                 names.add(name)
             else:
                 problems[index] = f"expected a host, an address or a network such as 10.1.0.0/16, found {show(entry)}"
-    return Allowed(frozenset(names), tuple(networks)), problems
+    return Allowed(frozenset(names), tuple(networks), None if ports is None else tuple(ports)), problems
 
 
 def parse(url: str, allowed: Allowed) -> Receiver:
@@ -119,11 +121,11 @@ def parse(url: str, allowed: Allowed) -> Receiver:
         raise InvalidAddressError(f"expected https, found {scheme}")
     if "@" in authority:
         raise InvalidAddressError("has a user or a password in it", hint="use headers")
-    match = _AUTHORITY.fullmatch(authority)
-    port = int(match["port"] or _PORTS[scheme]) if match else 0
-    if match is None or not 0 < port < 65_536:
-        raise InvalidAddressError(f"expected a host and a port, found {show(authority)}")
-    host, address = _host(match["six"], match["name"])
+    host, address, port = _authority(authority, _PORTS[scheme])
+    if allowed.ports is not None and port not in allowed.ports:
+        known = " or ".join(map(str, allowed.ports))
+        hint = "an administrator can add it to callbacks.ports of the server"
+        raise InvalidAddressError(f"expected port {known}, found {port}", hint=hint)
     if scheme == "http" and host not in allowed.names and not (address and allowed.has(address)):
         hint = "http needs an entry for the host in callbacks.allow of the server"
         raise InvalidAddressError("expected https, found http", hint=hint)
@@ -132,6 +134,14 @@ def parse(url: str, allowed: Allowed) -> Receiver:
     elif host == "localhost" or host.endswith(".localhost"):
         check(host, [], allowed)
     return Receiver(scheme, host, port, path if path.startswith("/") else f"/{path}", address)
+
+
+def _authority(authority: str, default: int) -> tuple[str, IP | None, int]:
+    match = _AUTHORITY.fullmatch(authority)
+    port = int(match["port"] or default) if match else 0
+    if match is None or not 0 < port < 65_536:
+        raise InvalidAddressError(f"expected a host and a port, found {show(authority)}")
+    return *_host(match["six"], match["name"]), port
 
 
 def _host(six: str | None, name: str | None) -> tuple[str, IP | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
+import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from time import monotonic
@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from packager import __version__
 from packager.service.callbacks.signature import sign
+from packager.service.times import as_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from packager.service.callbacks.signature import SigningSecrets
     from packager.service.callbacks.transport import Reply, Transport
     from packager.service.sealing import Sealer
     from packager.service.store.outbox import Outbox, Row
@@ -36,13 +38,8 @@ _LOOK_SECONDS = 5.0
 """How often the outbox is looked into when nothing calls for it: another server may have written into it."""
 
 _STOP_SECONDS = 10.0
-_RANDOM = secrets.SystemRandom()
+_RANDOM = random.SystemRandom()
 _GONE = 410
-
-
-def as_text(moment: datetime) -> str:
-    """Return a time as the database has it."""
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 class Courier:
@@ -53,7 +50,7 @@ class Courier:
         sealer: Decrypts the headers of endpoints.
         transport: Sends.
         url: The address of the server, for the links in callbacks.
-        secret: Signs them, if there is one.
+        secrets: Sign them, if there are any.
         log: Writes a line of the log.
         clock: Returns the time.
         part: Returns a random number from 0 to 1.
@@ -67,7 +64,7 @@ class Courier:
         transport: Transport,
         *,
         url: str,
-        secret: bytes | None = None,
+        secrets: SigningSecrets,
         log: Callable[[str], None],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         part: Callable[[], float] = _RANDOM.random,
@@ -77,7 +74,7 @@ class Courier:
         self._sealer = sealer
         self._transport = transport
         self._url = url.rstrip("/")
-        self._secret = secret
+        self._secrets = secrets
         self._log = log
         self._clock = clock
         self._part = part
@@ -92,6 +89,7 @@ class Courier:
 
     async def run(self) -> None:
         """Send until cancelled; what is under way then has 10 s to end."""
+        self._wake = asyncio.Event()  # of this event loop: a server can be started again
         try:
             while True:
                 self._wake.clear()
@@ -114,8 +112,9 @@ class Courier:
         seconds = (datetime.fromisoformat(time) - self._clock()).total_seconds()
         return min(max(seconds, 0.0), _LOOK_SECONDS)
 
-    async def start_due(self) -> None:
-        """Begin to send all that is due and within the limits."""
+    async def start_due(self) -> bool:
+        """Begin to send all that is due and within the limits; return whether there was anything."""
+        has_begun = False
         while free := AT_ONCE - len(self._under_way):
             counts = Counter(self._under_way.values())
             busy = [host for host, count in counts.items() if count >= AT_ONCE_TO_A_HOST]
@@ -132,14 +131,15 @@ class Courier:
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             if not chosen:
-                return
+                break
+            has_begun = True
+        return has_begun
 
     async def deliver_due(self) -> None:
         """Send all that is due now, and what becomes due by that, and wait until it was answered."""
-        await self.start_due()
-        while self._tasks:
-            await asyncio.wait(self._tasks)
-            await self.start_due()
+        while await self.start_due() or self._tasks:
+            if self._tasks:  # those that have begun may have ended since
+                await asyncio.wait(self._tasks)
 
     async def _deliver(self, row: Row) -> None:
         try:
@@ -169,8 +169,8 @@ class Courier:
             "webhook-id": row["id"],
             "webhook-timestamp": str(seconds),
         }
-        if self._secret is not None:
-            ours["webhook-signature"] = sign(self._secret, row["id"], seconds, body)
+        if secrets := self._secrets.of(row["project"], self._log):
+            ours["webhook-signature"] = sign(secrets, row["id"], seconds, body)
         names = {name.lower() for name in (*ours, "content-length")}
         return {**{name: value for name, value in own.items() if name.lower() not in names}, **ours}, body
 

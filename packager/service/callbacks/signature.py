@@ -8,45 +8,97 @@ import hashlib
 import hmac
 from typing import TYPE_CHECKING
 
-from packager.base.errors import ToolError, UsageError, reason
+from packager.base.errors import MlpackError, ToolError, UsageError, reason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
 _PREFIX = "whsec_"
+_KEY = "signing_secret_file"
 _SHORTEST, _LONGEST = 24, 64
+_MOST = 8
 
 
-def read_secret(path: Path) -> bytes:
-    """Return the secret in a file: 24 to 64 bytes in base64, with or without `whsec_` before it.
+class SigningSecrets:
+    """The secrets that callbacks are signed with: those of the job's project, or else the server's.
+
+    A file has a secret in each line, and each of them signs: while a secret is replaced, receivers with the old one and
+    those with the new one accept a callback. Files are read again for each callback, so that this needs no restart.
+
+    Args:
+        of_server: The file for all projects; None for no signature.
+        of_projects: The files of projects, by name.
+    """
+
+    def __init__(self, of_server: Path | None = None, of_projects: Mapping[str, Path] | None = None) -> None:
+        self._files = {name: (path, f"projects.{name}.{_KEY}") for name, path in (of_projects or {}).items()}
+        self._of_server = (of_server, f"callbacks.{_KEY}") if of_server else None
+        self._known: dict[Path, tuple[bytes, ...]] = {}
+
+    def read_all(self) -> None:
+        """Read all files.
+
+        Raises:
+            ToolError: One cannot be read.
+            UsageError: One contains no secret, or something else.
+        """
+        for path, key in (*self._files.values(), *([self._of_server] if self._of_server else ())):
+            self._known[path] = read_secrets(path, key)
+
+    def of(self, project: str, log: Callable[[str], None]) -> tuple[bytes, ...]:
+        """Return the secrets for the callbacks of a project; those of before, and a line of the log, for a bad file."""
+        file = self._files.get(project, self._of_server)
+        if file is None:
+            return ()
+        path, key = file
+        try:
+            self._known[path] = read_secrets(path, key)
+        except MlpackError as error:
+            log(str(error))
+        return self._known.get(path, ())
+
+
+def read_secrets(path: Path, key: str) -> tuple[bytes, ...]:
+    """Return the secrets in a file, a line each: 24 to 64 bytes in base64, with or without `whsec_` before them.
+
+    Args:
+        path: The file.
+        key: The key of the configuration that names it.
 
     Raises:
         ToolError: The file cannot be read.
-        UsageError: It contains no secret.
+        UsageError: It contains no secret, too many, or something else.
     """
     try:
         with path.open("rb") as file:
-            text = file.read(4096).decode("ascii", errors="replace").strip()
+            text = file.read(4096).decode("ascii", errors="replace")
     except OSError as error:
-        raise ToolError(f"callbacks.signing_secret_file: {path} cannot be read: {reason(error)}") from None
-    try:
-        secret = base64.b64decode(text.removeprefix(_PREFIX), validate=True)
-    except (binascii.Error, ValueError):
-        secret = b""
-    if not _SHORTEST <= len(secret) <= _LONGEST:
-        message = f"callbacks.signing_secret_file: {path}: expected {_SHORTEST} to {_LONGEST} bytes in base64"
+        raise ToolError(f"{key}: {path} cannot be read: {reason(error)}") from None
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    secrets = tuple(map(_decoded, lines))
+    if not 0 < len(secrets) <= _MOST or not all(_SHORTEST <= len(secret) <= _LONGEST for secret in secrets):
+        message = f"{key}: {path}: expected {_SHORTEST} to {_LONGEST} bytes in base64, in 1 to {_MOST} lines"
         raise UsageError(message, hint=f'echo "{_PREFIX}$(head -c 32 /dev/urandom | base64)"')
-    return secret
+    return secrets
 
 
-def sign(secret: bytes, identifier: str, timestamp: int, body: bytes) -> str:
-    """Return the value of `webhook-signature`.
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text.removeprefix(_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def sign(secrets: Iterable[bytes], identifier: str, timestamp: int, body: bytes) -> str:
+    """Return the value of `webhook-signature`: a signature for each secret, with spaces between them.
 
     Args:
-        secret: The secret that sender and receiver share.
+        secrets: The secrets that sender and receiver share.
         identifier: The value of `webhook-id`.
         timestamp: The value of `webhook-timestamp`, in seconds since 1970.
         body: What is sent.
     """
     content = b".".join((identifier.encode(), str(timestamp).encode(), body))
-    return "v1," + base64.b64encode(hmac.digest(secret, content, hashlib.sha256)).decode()
+    digests = (hmac.digest(secret, content, hashlib.sha256) for secret in secrets)
+    return " ".join(f"v1,{base64.b64encode(digest).decode()}" for digest in digests)

@@ -1,4 +1,4 @@
-"""Sends one request to an endpoint, through httpx, and reads its answer. Neither is to be trusted.
+"""Sends one request to an endpoint, or to a registry, through httpx. Neither is to be trusted, nor what it answers.
 
 The host's name is resolved here, and the connection goes to the addresses that were checked, so a second answer of the
 name server changes nothing. No redirect is followed, no proxy used, no cookie kept.
@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 import httpx2
 
+from packager.base.errors import MlpackError
 from packager.base.values import Value
 from packager.service.callbacks import addresses
 from packager.service.callbacks.addresses import IP, InvalidAddressError
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from packager.service.callbacks.addresses import Allowed, Receiver
 
@@ -33,6 +36,9 @@ _CONNECT_SECONDS = 3.0
 _MOST_BYTES = 4 << 10
 _MOST_ADDRESSES = 4
 _RESOLVERS = 20
+
+_BYTES = re.compile(r"bytearray\(b((['\"]).*\2)\)", re.DOTALL)
+"""How errors of h11 quote what they have received."""
 
 
 class Reply(Value, frozen=True):
@@ -47,6 +53,24 @@ class Reply(Value, frozen=True):
     code: int | None = None
     error: str | None = None
     retry_after: float | None = None
+
+
+class StreamedAnswer(Value, frozen=True):
+    """An answer that is read in parts.
+
+    Attributes:
+        status: The HTTP status.
+        headers: Its headers, by names in lower case.
+        chunks: What is in it, as it comes; raises NoAnswerError.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: AsyncIterator[bytes]
+
+
+class NoAnswerError(MlpackError):
+    """A host does not answer, or stops to answer."""
 
 
 class Transport:
@@ -90,7 +114,7 @@ class Transport:
         except TimeoutError:
             return Reply(error=f"no answer in {self._seconds:g} s")
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError) as error:
-            return Reply(error=str(error)[:300] or type(error).__name__)
+            return Reply(error=_said(error))
 
     async def _addresses(self, target: Receiver) -> list[IP]:
         if target.address:
@@ -108,20 +132,61 @@ class Transport:
         asked = loop.run_in_executor(self._resolvers, _system_addresses, host, port)
         return await asked
 
+    @asynccontextmanager
+    async def opened(self, url: str, headers: Mapping[str, str]) -> AsyncIterator[StreamedAnswer]:
+        """Give the answer to a GET, of any status.
+
+        Raises:
+            InvalidAddressError: Nothing may be sent there.
+            NoAnswerError: There is no answer.
+        """
+        target = addresses.parse(url, self.allowed)
+        response = await self._first_response(target, await self._addresses(target), headers)
+        try:
+            yield StreamedAnswer(response.status_code, dict(response.headers), _chunks(target, response))
+        finally:
+            await response.aclose()
+
+    async def _first_response(self, target: Receiver, hosts: list[IP], headers: Mapping[str, str]) -> httpx2.Response:
+        """Return the answer of the first address that answers. Raises NoAnswerError."""
+        last = "it has no address"
+        for address in hosts:
+            try:
+                return await self._http.handle_async_request(self._request("GET", address, target, headers))
+            except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError) as error:
+                last = _said(error)
+        raise NoAnswerError(f"{target.host} does not answer: {last}")
+
     async def _post(self, target: Receiver, hosts: list[IP], headers: Mapping[str, str], body: bytes) -> Reply:
         for address in hosts:
             try:
                 return await self._post_to(address, target, headers, body)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 if address == hosts[-1]:
-                    reason = str(error)[:300] or "timed out"
+                    reason = _said(error) if str(error) else "timed out"
                     return Reply(error=f"{target.host} cannot be reached: {reason}")
         return Reply(error=f"{target.host} has no address")
 
     async def _post_to(self, address: IP, target: Receiver, headers: Mapping[str, str], body: bytes) -> Reply:
+        request = self._request("POST", address, target, headers, body)
+        response = await self._http.handle_async_request(request)
+        try:
+            size = 0
+            async for chunk in response.aiter_raw():
+                size += len(chunk)
+                if size >= _MOST_BYTES:
+                    break
+        finally:
+            await response.aclose()
+        return Reply(response.status_code, retry_after=_retry_after(response.headers.get("retry-after", "")))
+
+    def _request(
+        self, method: str, address: IP, target: Receiver, headers: Mapping[str, str], body: bytes | None = None
+    ) -> httpx2.Request:
+        """Return a request that goes to an address, and names its host."""
         host = f"[{address}]" if address.version == 6 else str(address)
-        request = httpx2.Request(
-            "POST",
+        return httpx2.Request(
+            method,
             f"{target.scheme}://{host}:{target.port}{target.path}",
             headers=[(b"Host", target.authority.encode()), *((k.encode(), v.encode()) for k, v in headers.items())],
             content=body,
@@ -135,16 +200,19 @@ class Transport:
                 },
             },
         )
-        response = await self._http.handle_async_request(request)
-        try:
-            size = 0
-            async for chunk in response.aiter_raw():
-                size += len(chunk)
-                if size >= _MOST_BYTES:
-                    break
-        finally:
-            await response.aclose()
-        return Reply(response.status_code, retry_after=_retry_after(response.headers.get("retry-after", "")))
+
+
+async def _chunks(target: Receiver, response: httpx2.Response) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in response.aiter_raw():
+            yield chunk
+    except (httpx2.HTTPError, OSError) as error:
+        raise NoAnswerError(f"the answer of {target.host} was cut off: {_said(error)}") from None
+
+
+def _said(error: Exception) -> str:
+    """Return what an error says, with what was received as text."""
+    return _BYTES.sub(r"\1", str(error))[:300] or type(error).__name__
 
 
 def _system_addresses(host: str, port: int) -> list[IP]:

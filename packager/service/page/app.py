@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 from litestar import Litestar, Response, Router
 
 from packager.base.errors import UnreachableError
-from packager.service.api import app
+from packager.service.api import app, requestlog
 from packager.service.api.access import AnyRequest, require_origin, server_of
 from packager.service.failures import TITLES, Failure
-from packager.service.kube import RefusedError
+from packager.service.jobs.kube import RefusedError
 from packager.service.page import jobs, new, projects, registry, sign_in, static, tokens
 from packager.service.page.html import failed, redirect
 
 if TYPE_CHECKING:
+    from litestar.exceptions import HTTPException
+
     from packager.service.server import Server
 
 
@@ -31,8 +33,8 @@ def _refused(request: AnyRequest, failure: Failure) -> Response[Any]:
         query = f"?{request.url.query}" if request.url.query else ""
         then = request.url.path + query if request.method == "GET" else "/jobs"
         return redirect(f"/sign-in?then={_quoted(then)}")
-    server_of(request.app.state).log(f"{request.method} {request.url.path}: {failure.status} {failure.kind}: {failure}")
-    return failed(failure)
+    requestlog.notes_of(request.scope).refuse(failure)
+    return failed(server_of(request.app.state), failure)
 
 
 def _quoted(text: str) -> str:
@@ -49,9 +51,16 @@ def _failed(request: AnyRequest, error: Exception) -> Response[Any]:
     status = getattr(error, "status_code", 500)
     by_status = {400: "invalid-query", 404: "not-found", 405: "method-not-allowed", 413: "too-large"}
     if status in by_status:
-        return _refused(request, Failure(by_status[status], TITLES[by_status[status]][1]))
-    server_of(request.app.state).log_bug(error)
-    return failed(Failure("internal", "see the log of the server"))
+        kind = by_status[status]
+        return _refused(request, Failure(kind, "this page does not exist" if status == 404 else TITLES[kind][1]))
+    server_of(request.app.state).log_bug(error, **requestlog.notes_of(request.scope).as_fields())
+    return failed(server_of(request.app.state), Failure("internal", "see the log of the server"))
+
+
+def _not_found(request: AnyRequest, error: HTTPException) -> Response[Any]:
+    """Show a browser that there is no such view; other clients get a problem."""
+    is_browser = "text/html" in request.headers.get("accept", "")
+    return (_failed if is_browser else app.refused)(request, error)
 
 
 def make(server: Server) -> Litestar:
@@ -71,4 +80,4 @@ def make(server: Server) -> Litestar:
         before_request=_require_own_origin,
         exception_handlers={Exception: _failed},
     )
-    return app.make(server, [pages])
+    return app.make(server, [pages], _not_found)

@@ -10,7 +10,7 @@ from packager.base.values import Value
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from packager.service.metrics import Curve, Point
+    from packager.service.jobs.metrics import Curve, Point
 
 WIDTH, HEIGHT = 480, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 10, 26

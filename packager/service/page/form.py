@@ -14,15 +14,15 @@ from packager.base import yamlio
 from packager.base.values import Value
 from packager.kubernetes.manifest import listing, mapping
 from packager.service.complaints import Complaint, of_problem, pointer
-from packager.service.description import ENVELOPE, SECRET, FreeMapping, Group, Items, Leaf, read_mapping
-from packager.service.values import MASK
+from packager.service.registry.description import ENVELOPE, SECRET, FreeMapping, Group, Items, Leaf, read_mapping
+from packager.service.registry.values import MASK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from packager.base.yamlio import Location
-    from packager.service.definitions import Definition
-    from packager.service.description import Described
+    from packager.service.registry.definitions import Definition
+    from packager.service.registry.description import Described
 
 _MOST_SLOTS = 50
 """How many items of one kind a form has room for."""

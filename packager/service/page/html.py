@@ -21,6 +21,7 @@ from packager.service.store.store import FINAL
 if TYPE_CHECKING:
     from packager.service.api.access import AnyRequest
     from packager.service.failures import Failure
+    from packager.service.server import Server
 
 _HEADERS = {
     "Content-Security-Policy": (
@@ -133,16 +134,17 @@ async def respond(
         Failure: The caller is not known, or may not see it.
     """
     caller = await caller_of(request, role)
-    return _filled(template, status, caller=caller, open=server_of(request.app.state).trusted is not None, **values)
+    server = server_of(request.app.state)
+    return _filled(server, template, status, caller=caller, open=server.trusted is not None, **values)
 
 
-def public(template: str, status: int = 200, **values: Any) -> Response[Any]:
+def public(server: Server, template: str, status: int = 200, **values: Any) -> Response[Any]:
     """Return a view for people who have not signed in."""
-    return _filled(template, status, caller=None, open=False, **values)
+    return _filled(server, template, status, caller=None, open=False, **values)
 
 
-def _filled(template: str, status: int, **values: Any) -> Response[Any]:
-    text = _environment.get_template(f"{template}.html").render(final=FINAL, **values)
+def _filled(server: Server, template: str, status: int, **values: Any) -> Response[Any]:
+    text = _environment.get_template(f"{template}.html").render(final=FINAL, root=server.root, **values)
     return Response(text, status_code=status, media_type=MediaType.HTML, headers=_HEADERS)
 
 
@@ -151,6 +153,6 @@ def redirect(path: str) -> Response[Any]:
     return Redirect(path, status_code=303, headers={"Cache-Control": "no-store"})
 
 
-def failed(failure: Failure) -> Response[Any]:
+def failed(server: Server, failure: Failure) -> Response[Any]:
     """Return the view of a request that is refused."""
-    return public("error", failure.status, failure=failure)
+    return public(server, "error", failure.status, failure=failure)

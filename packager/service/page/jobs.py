@@ -18,12 +18,10 @@ from packager.service.api.access import AnyRequest, caller_of, server_of
 from packager.service.failures import Failure
 from packager.service.page import curve, form
 from packager.service.page.html import redirect, respond, visible
-from packager.service.store.store import FINAL
+from packager.service.store.store import FINAL, STATUSES
 
 if TYPE_CHECKING:
     from packager.service.api.answers import Callback, Job
-
-STATUSES = ("queued", "pending", "running", "succeeded", "failed", "deleted")
 
 _PAGE = 50
 _LOG_LINES = 200

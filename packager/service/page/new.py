@@ -13,17 +13,17 @@ from litestar.params import FromPath, FromQuery
 from packager.service.api import jobs as routes
 from packager.service.api import registry
 from packager.service.api.access import AnyRequest, caller_of, projects_with, server_of
-from packager.service.catalog import read_definition
 from packager.service.failures import Failure
 from packager.service.page import form
 from packager.service.page.html import redirect, respond
+from packager.service.registry.catalog import read_definition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from packager.service.definitions import Definition
+    from packager.service.access.tokens import Caller
     from packager.service.page.form import Sent
-    from packager.service.tokens import Caller
+    from packager.service.registry.definitions import Definition
 
 _EMPTY: dict[str, Any] = {"manifests": None, "warnings": (), "failure": None}
 

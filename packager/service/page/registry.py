@@ -12,13 +12,12 @@ from litestar.params import FromPath, FromQuery
 
 from packager.base import yamlio
 from packager.base.values import UNSET, FieldsError, Value, as_plain, convert
-from packager.service import records
 from packager.service.api import registry as routes
-from packager.service.api.access import AnyRequest, caller_of, projects_with, server_of
-from packager.service.bodies import DefinitionBody, TemplateBody, as_flag
+from packager.service.api.access import AnyRequest, caller_of, projects_with
 from packager.service.failures import Failure
-from packager.service.packages.content import PackageBody, PackageOrigin
 from packager.service.page.html import redirect, respond
+from packager.service.registry.bodies import DefinitionBody, TemplateBody, as_flag
+from packager.service.registry.packages.content import PackageBody, PackageOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -97,8 +96,26 @@ def _lines(old: str, new: str) -> Iterator[DiffLine]:
             yield DiffLine(text[0], text[1:] if text[0] != "@" else text)
 
 
-def _older(items: Sequence[Any], number: int) -> Any | None:
-    return next((item for item in items if item.revision < number), None)
+async def _shown(
+    what: str, items: Sequence[Any], current: Any | None, revision: int | None, keys: Sequence[str]
+) -> dict[str, Any]:
+    """Return what the view of a revision shows: the revision, and what it has changed. Raises Failure.
+
+    Args:
+        what: What the revisions are of.
+        items: All revisions, the newest first.
+        current: The current one; None if it was removed.
+        revision: Which one; None for the newest.
+        keys: The fields that are compared.
+    """
+    number = items[0].revision if revision is None else revision
+    shown = next((item for item in items if item.revision == number), None)
+    if shown is None:
+        raise Failure("not-found", f"revision {number} of {what} not found")
+    older = next((item for item in items if item.revision < number), None)
+    changes = await asyncio.to_thread(compared, _fields(older, keys), _fields(shown, keys), keys) if older else ()
+    is_current = current is not None and current.content.revision == number
+    return {"item": shown, "items": items, "older": older, "changes": changes, "is_current": is_current}
 
 
 def _fields(item: Any, keys: Sequence[str]) -> dict[str, Any]:
@@ -119,24 +136,9 @@ async def _definition(
     request: AnyRequest, state: State, name: FromPath[str], revision: FromQuery[int | None] = None
 ) -> Response[Any]:
     items = (await routes.definition_revisions.fn(request, state, name=name)).items
-    current = (await _or_none(routes.get_definition.fn(request, state, name=name))) or None
-    number = revision if revision is not None else items[0].revision
-    shown = next((item for item in items if item.revision == number), None)
-    if shown is None:
-        raise Failure("not-found", f"revision {number} of definition {name!r} not found")
-    older = _older(items, number)
-    keys = (*_DEFINITION_KEYS, "origin")
-    changes = await asyncio.to_thread(compared, _fields(older, keys), _fields(shown, keys), keys) if older else ()
-    return await respond(
-        request,
-        "definition",
-        item=shown,
-        items=items,
-        older=older,
-        changes=changes,
-        is_current=current is not None and current.content.revision == number,
-        appends=as_flag(shown.append_uuid),
-    )
+    current = await _or_none(routes.get_definition.fn(request, state, name=name))
+    shown = await _shown(f"definition {name!r}", items, current, revision, (*_DEFINITION_KEYS, "origin"))
+    return await respond(request, "definition", appends=as_flag(shown["item"].append_uuid), **shown)
 
 
 async def _or_none(answer: Any) -> Any | None:
@@ -232,35 +234,38 @@ async def _change_definition(request: AnyRequest, state: State, name: FromPath[s
 
 
 async def _register_definition(request: AnyRequest, state: State, name: str | None) -> Response[Any]:
-    caller = await caller_of(request, "developer")
-    data = {key: str(value) for key, value in (await request.form()).items()}
-    if name is not None:
-        data["name"] = name
+    await caller_of(request, "developer")
+    data = await _inputs(request, name)
     try:
         values = {key: data.get(key, "") for key in (*_DEFINITION_KEYS, "name")}
         others: dict[str, Any] = {"append_uuid": bool(data.get("append_uuid")), "project": data.get("project") or None}
         others |= {"package": _package_of_inputs(data), "task_template_name": data.get("task_template_name") or None}
         body = convert({**values, **others}, DefinitionBody)
         if data.get("action") == "trial":
-            accepted = await asyncio.to_thread(server_of(state).catalog.try_definition, body, caller.name)
-            warnings = await server_of(state).tasks.warnings(accepted)
-            trial = {"manifests": records.redacted(accepted.objects), "warnings": warnings}
+            trial = await routes.try_definition(request, state, body)
             return await _definition_form(request, state, data, name, trial=trial)
         if name is None:
             answer = await routes.add_definition.fn(request, state, data=body)
             return redirect(f"/definitions/{answer.content['name']}")
         await routes.change_definition.fn(request, state, name=name, data=body, if_match=data.get("revision"))
-    except FieldsError as error:
-        return await _definition_form(request, state, data, name, _unconverted(error))
-    except Failure as failure:
-        if failure.status in (401, 403, 404):
-            raise
-        return await _definition_form(request, state, data, name, failure)
+    except (FieldsError, Failure) as error:
+        return await _definition_form(request, state, data, name, _shown_in_form(error))
     return redirect(f"/definitions/{name}")
 
 
-def _unconverted(error: FieldsError) -> Failure:
-    return Failure("invalid-body", f"{error}".replace("$.", ""))
+async def _inputs(request: AnyRequest, name: str | None) -> dict[str, str]:
+    """Return what was filled in; the name of what is revised is in the path."""
+    data = {key: str(value) for key, value in (await request.form()).items()}
+    return data if name is None else {**data, "name": name}
+
+
+def _shown_in_form(error: FieldsError | Failure) -> Failure:
+    """Return why a form was refused, to be shown in it. Raises Failure if that has another view."""
+    if isinstance(error, FieldsError):
+        return Failure("invalid-body", f"{error}".replace("$.", ""))
+    if error.status in (401, 403, 404):
+        raise error
+    return error
 
 
 @post("/definitions/{name:str}/remove", include_in_schema=False)
@@ -284,28 +289,10 @@ async def _template(
 ) -> Response[Any]:
     items = (await routes.template_revisions.fn(request, state, name=name)).items
     current = await _or_none(routes.get_template.fn(request, state, name=name))
-    number = revision if revision is not None else items[0].revision
-    shown = next((item for item in items if item.revision == number), None)
-    if shown is None:
-        raise Failure("not-found", f"revision {number} of template {name!r} not found")
-    older = _older(items, number)
-    keys = _TEMPLATE_KEYS
-    changes = await asyncio.to_thread(compared, _fields(older, keys), _fields(shown, keys), keys) if older else ()
-    users = [
-        item.name
-        for item in (await routes.list_definitions.fn(request, state)).items
-        if item.task_template_name == name
-    ]
-    return await respond(
-        request,
-        "template",
-        item=shown,
-        items=items,
-        older=older,
-        changes=changes,
-        is_current=current is not None and current.content.revision == number,
-        users=users,
-    )
+    shown = await _shown(f"template {name!r}", items, current, revision, _TEMPLATE_KEYS)
+    definitions = (await routes.list_definitions.fn(request, state)).items
+    users = [item.name for item in definitions if item.task_template_name == name]
+    return await respond(request, "template", users=users, **shown)
 
 
 @get("/new-template", include_in_schema=False)
@@ -352,25 +339,19 @@ async def _change_template(request: AnyRequest, state: State, name: FromPath[str
 
 async def _register_template(request: AnyRequest, state: State, name: str | None) -> Response[Any]:
     await caller_of(request, "admin")
-    data = {key: str(value) for key, value in (await request.form()).items()}
-    if name is not None:
-        data["name"] = name
+    data = await _inputs(request, name)
     try:
         values = {key: data.get(key, "") for key in ("name", "template", "description")}
         body = convert({**values, "deprecated": bool(data.get("deprecated"))}, TemplateBody)
         if data.get("action") == "trial":
-            trial = await asyncio.to_thread(server_of(state).catalog.try_template, body)
-            return await _template_form(request, data, name, trial=trial)
+            trial = await routes.try_template(request, state, body)
+            return await _template_form(request, data, name, trial=trial.definitions)
         if name is None:
             answer = await routes.add_template.fn(request, state, data=body)
             return redirect(f"/templates/{answer.content['name']}")
         await routes.change_template.fn(request, state, name=name, data=body, if_match=data.get("revision"))
-    except FieldsError as error:
-        return await _template_form(request, data, name, _unconverted(error))
-    except Failure as failure:
-        if failure.status in (401, 403, 404):
-            raise
-        return await _template_form(request, data, name, failure)
+    except (FieldsError, Failure) as error:
+        return await _template_form(request, data, name, _shown_in_form(error))
     return redirect(f"/templates/{name}")
 
 

@@ -9,12 +9,14 @@ from litestar import Response, get, post
 from litestar.datastructures import State
 from litestar.params import FromQuery
 
-from packager.service import sessions, sign_in
+from packager.service.access import sessions, sign_in, tokens
+from packager.service.api import requestlog
 from packager.service.api.access import AnyRequest, server_of
 from packager.service.failures import Failure
 from packager.service.page.html import public, redirect
 
 if TYPE_CHECKING:
+    from packager.service.access.tokens import Caller
     from packager.service.server import Server
 
 _PATH = "/sign-in"
@@ -50,7 +52,7 @@ def _view(server: Server, then: str, failure: Failure | None = None, **values: A
     status = failure.status if failure else 401 if values.get("error") else 200
     issuer = server.client.label if server.client else None
     shown = {"error": None, "sign_out_address": None, **values}
-    return public("sign-in", status, then=own_path(then), issuer=issuer, failure=failure, **shown)
+    return public(server, "sign-in", status, then=own_path(then), issuer=issuer, failure=failure, **shown)
 
 
 @post(_PATH, include_in_schema=False)
@@ -60,9 +62,10 @@ async def _with_token(request: AnyRequest, state: State) -> Response[Any]:
     then = str(form.get("then", ""))
     text = str(form.get("token", "")).strip()
     cookie = await asyncio.to_thread(server.sessions.begin_with_token, text)
-    if cookie is None:
+    caller = await asyncio.to_thread(tokens.caller, server.store, text)
+    if cookie is None or caller is None:
         return _view(server, then, error="The token is not valid, was removed, or has expired.")
-    return await _signed_in(request, cookie, then)
+    return await _signed_in(request, caller, cookie, then)
 
 
 @get(f"{_PATH}/issuer", include_in_schema=False)
@@ -89,36 +92,39 @@ async def _from_issuer(request: AnyRequest, state: State) -> Response[Any]:
     then = attempt.then if attempt else "/jobs"
     try:
         signed = await server.client.finish(attempt, parameters)
-        answer = await _signed_in(request, await asyncio.to_thread(server.sessions.begin, signed), then)
+        cookie = await asyncio.to_thread(server.sessions.begin, signed)
+        answer = await _signed_in(request, server.client.caller(signed), cookie, then)
     except Failure as failure:
         answer = _refused(request, server, then, failure)
     if attempt is not None and attempt.is_answered_by(parameters):  # an answer counts once
-        answer.delete_cookie(sessions.ATTEMPT_COOKIE, path=_PATH)
+        answer.delete_cookie(sessions.ATTEMPT_COOKIE, path=server.root + _PATH)
     return answer
 
 
 def _refused(request: AnyRequest, server: Server, then: str, failure: Failure) -> Response[Any]:
-    server.log(f"{request.method} {request.url.path}: {failure.status} {failure.kind}: {failure}")
+    requestlog.notes_of(request.scope).refuse(failure)
     return _view(server, then, failure)
 
 
-async def _signed_in(request: AnyRequest, cookie: str, then: str) -> Response[Any]:
+async def _signed_in(request: AnyRequest, caller: Caller, cookie: str, then: str) -> Response[Any]:
     """Return the answer that begins a session, and ends the one that the browser has had."""
-    earlier = request.cookies.get(sessions.COOKIE, "")
-    await asyncio.to_thread(server_of(request.app.state).sessions.end, earlier)
+    server = server_of(request.app.state)
+    await asyncio.to_thread(server.sessions.end, request.cookies.get(sessions.COOKIE, ""))
+    requestlog.notes_of(request.scope).caller = caller.name
     answer = redirect(own_path(then))
     _set_cookie(request, answer, sessions.COOKIE, cookie, sessions.SECONDS)
     return answer
 
 
 def _set_cookie(request: AnyRequest, answer: Response[Any], name: str, value: str, seconds: int) -> None:
+    server = server_of(request.app.state)
     answer.set_cookie(
         name,
         value,
-        path="/" if name == sessions.COOKIE else _PATH,
+        path=server.root + ("" if name == sessions.COOKIE else _PATH) or "/",
         max_age=seconds,
         httponly=True,
-        secure=(server_of(request.app.state).url or "").startswith("https:") or request.url.scheme == "https",
+        secure=server.origin.startswith("https:") or request.url.scheme == "https",
         samesite="lax",
     )
 
@@ -128,7 +134,7 @@ async def _sign_out(request: AnyRequest, state: State) -> Response[Any]:
     server = server_of(state)
     is_of_issuer = await asyncio.to_thread(server.sessions.end, request.cookies.get(sessions.COOKIE, ""))
     answer = redirect(f"{_PATH}?out=issuer" if is_of_issuer else _PATH)
-    answer.delete_cookie(sessions.COOKIE)
+    answer.delete_cookie(sessions.COOKIE, path=server.root or "/")
     return answer
 
 

@@ -9,11 +9,11 @@ from litestar.datastructures import State
 from litestar.params import FromPath
 
 from packager.base.values import FieldsError, convert
-from packager.service import tokens
+from packager.service.access import tokens
 from packager.service.api import system
 from packager.service.api.access import AnyRequest, caller_of, projects_with
-from packager.service.bodies import TokenBody
 from packager.service.page.html import redirect, respond
+from packager.service.registry.bodies import TokenBody
 
 
 @get("/tokens", include_in_schema=False)

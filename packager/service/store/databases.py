@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,12 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.pool import QueuePool
 
 from packager.base.errors import MlpackError, ToolError, UsageError, reason
+from packager.base.filesystems import network_file_system
+from packager.service.store.addresses import is_postgres
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection, Engine
 
@@ -32,7 +36,9 @@ CHANNEL = "mlpack_events"
 
 _WRITING = 0x6D6C7001
 LEADING = 0x6D6C7002
-"""The keys of the advisory locks of PostgreSQL: of the transaction that writes, and of the replica that leads."""
+RUNNING = 0x6D6C7003
+"""The keys of the advisory locks of PostgreSQL: of the transaction that writes, of the replica that leads, and, as the
+first of two, of each replica that runs."""
 
 _CONNECT_SECONDS = 10
 
@@ -53,6 +59,7 @@ class Database(ABC):
     is_shared: bool
     engine: Engine
     _is_closed = False
+    _turn: AbstractContextManager[object] = nullcontext()  # held by the thread that writes
 
     @abstractmethod
     def _begin(self, connection: Connection) -> None:
@@ -61,7 +68,7 @@ class Database(ABC):
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """Run a block in a transaction that writes. Raises AwayError."""
-        with self._connected() as connection:
+        with self._turn, self._connected() as connection:
             self._begin(connection)
             try:
                 yield connection
@@ -82,20 +89,24 @@ class Database(ABC):
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
+        pool = self.engine.pool
         try:
             with self.engine.connect() as connection:
-                try:
-                    yield connection
-                finally:
-                    if self._is_closed:  # while a thread was still at work
-                        connection.invalidate()
+                yield connection
         except OperationalError as error:
             lines = str(error.orig).splitlines() or [""]
             raise AwayError(f"the database does not answer: {lines[0]}") from None
+        finally:
+            if self._is_closed:  # while a thread was still at work: nothing else empties the pool again
+                pool.dispose()
 
     @abstractmethod
     def tell(self, connection: Connection, release: str) -> None:
         """Tell other replicas, at the end of a transaction, that a job has an event."""
+
+    @abstractmethod
+    def has_replica(self, connection: Connection, replica: int) -> bool:
+        """Return whether another replica runs and uses this database."""
 
     @abstractmethod
     def check(self) -> list[str]:
@@ -120,8 +131,14 @@ class Sqlite(Database):
         """Create the file if it does not exist. Raises ToolError."""
         self.path = path
         self.shown = str(path)
+        self._turn = threading.Lock()  # SQLite itself would sleep, and look again later and later
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if kind := network_file_system(path.parent):
+                raise ToolError(
+                    f"the database {path} is on a network file system ({kind}), where SQLite can lose data",
+                    hint="choose a disk of this machine, or a database of PostgreSQL: --database postgresql://...",
+                )
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600))
         except OSError as error:
             raise ToolError(f"the database {path} cannot be opened: {reason(error)}") from None
@@ -136,6 +153,10 @@ class Sqlite(Database):
 
     def tell(self, connection: Connection, release: str) -> None:
         """Tell no one: there are no other replicas."""
+
+    def has_replica(self, connection: Connection, replica: int) -> bool:  # noqa: ARG002 - as it is called
+        """Return False: there are no other replicas."""
+        return False
 
     def check(self) -> list[str]:
         """Return what SQLite finds wrong with the file."""
@@ -216,6 +237,15 @@ class Postgres(Database):
         """Tell all replicas, when the transaction is committed, that a job has an event."""
         connection.execute(text("SELECT pg_notify(:channel, :release)"), {"channel": CHANNEL, "release": release})
 
+    def has_replica(self, connection: Connection, replica: int) -> bool:
+        """Return whether a replica holds its lock (`replicas.listen`), which it loses when its process ends."""
+        statement = text(
+            "SELECT 1 FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database"
+            " WHERE datname = current_database() AND locktype = 'advisory' AND granted"
+            " AND classid = :running AND objid = :replica AND objsubid = 2"
+        )
+        return connection.execute(statement, {"running": RUNNING, "replica": replica}).first() is not None
+
     def check(self) -> list[str]:
         """Return nothing: PostgreSQL holds to its constraints, and `pg_amcheck` looks into its files."""
         with self.reading() as connection:
@@ -231,7 +261,7 @@ class Postgres(Database):
 def opened(where: str | Path) -> Database:
     """Return the database at a path, `sqlite:PATH` or `postgresql://…`. Raises ToolError or UsageError."""
     word = str(where)
-    if word.startswith(("postgresql:", "postgres:")):
+    if is_postgres(word):
         return Postgres(word)
     if word.startswith("sqlite:"):
         path = word.removeprefix("sqlite:")

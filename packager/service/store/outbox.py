@@ -45,6 +45,7 @@ def announce(connection: Connection, job: Mapping[str, Any], event: Mapping[str,
         {
             "id": f"msg_{secrets.token_hex(12)}",
             "release": job["release"],
+            "project": job["project"],
             "endpoint": index,
             "sequence": event["sequence"],
             "status": word,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from packager.service.store.databases import CHANNEL, LEADING, AwayError
+from packager.service.store.databases import CHANNEL, LEADING, RUNNING, AwayError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -80,12 +80,14 @@ async def lead(conninfo: str, work: Callable[[], Awaitable[None]], pause: float 
             await asyncio.wait([working])
 
 
-async def listen(conninfo: str, heard: Callable[[str | None], None]) -> None:
+async def listen(conninfo: str, replica: int, heard: Callable[[str | None], None]) -> None:
     """Call `heard` with the release of each job that has an event, until the connection breaks.
 
-    At first it is called with None: what was told before was not heard. Raises AwayError.
+    At first it is called with None: what was told before was not heard. The connection holds the lock by which other
+    replicas know that this one runs. Raises AwayError.
     """
     async with _connected(conninfo) as connection:
+        await connection.execute("SELECT pg_advisory_lock_shared(%s::int, %s::int)", (RUNNING, replica))
         await connection.execute(f"LISTEN {CHANNEL}")
         heard(None)
         async for notice in connection.notifies():

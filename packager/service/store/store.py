@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,18 +13,20 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from packager.base.errors import MlpackError
 from packager.base.values import Value
-from packager.service.store import databases, migration, outbox
+from packager.service.store import databases, migration, outbox, prepared
+from packager.service.store.databases import AwayError
 from packager.service.store.kept import KeptLogs
 from packager.service.store.measured import Measured
 from packager.service.store.quota import Quota, Share, startable
 from packager.service.store.sessions import StoredSessions
 from packager.service.store.tables import definitions, events, jobs, meta, requests, templates, tokens
+from packager.service.times import as_text, now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from sqlalchemy import Connection, Table
+    from sqlalchemy import ColumnElement, Connection, Table
 
 Row = dict[str, Any]
 """A row of a table, by the names of its columns."""
@@ -32,6 +35,7 @@ KEPT_REQUESTS = timedelta(hours=24)
 """How long the answer to a request with an idempotency key is kept."""
 
 _LONGEST_REQUEST = timedelta(minutes=5)
+"""After which time a request with an idempotency key is made anew, though its replica runs."""
 
 _MOST = (1 << 63) - 1
 """The largest integer that the database takes."""
@@ -41,6 +45,9 @@ FINAL = ("succeeded", "failed", "deleted")
 
 ACTIVE = ("queued", "pending", "running")
 """The statuses before."""
+
+STATUSES = (*ACTIVE, *FINAL)
+"""All statuses of a job."""
 
 GOALS = ("cancel", "delete", "delete-storage")
 """What may be wanted of a job, other than that it runs."""
@@ -64,6 +71,14 @@ class InUseError(MlpackError):
     """The object is used by others."""
 
 
+class SameNameError(MlpackError):
+    """A job has the name that was made for another one."""
+
+
+class TakenOverError(MlpackError):
+    """A request was at work for so long, or so out of reach, that another one with its key was begun."""
+
+
 class QueueFullError(MlpackError):
     """As many jobs of a project wait as may wait."""
 
@@ -81,17 +96,50 @@ class Filters(Value, frozen=True):
     projects: tuple[str, ...] | None = None
 
 
-def now() -> str:
-    """Return the time in RFC 3339, UTC."""
-    return _as_text(datetime.now(UTC))
+def is_same(stored: Row, row: Row) -> bool:
+    """Whether a revision of a template or a definition is what is to be stored; its author does not count."""
+    return all(stored[key] == value for key, value in row.items() if key != "author")
 
 
-def _as_text(moment: datetime) -> str:
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+class NewJob(Value, frozen=True):
+    """A job that is to be stored.
+
+    Attributes:
+        row: The job; with the status `queued`, it is Kueue that holds it.
+        actor: Who has asked for it.
+        answer: Returns the answer to the request, if it has an idempotency key, from the whole job.
+        limits: Those of its project: without room, the job is `queued`.
+    """
+
+    row: Row
+    actor: str
+    answer: Callable[[Row], Row | None]
+    limits: Quota = _NO_QUOTA
+
+
+_NEW_JOB: Row = {
+    "reason": None,
+    "message": None,
+    "hint": None,
+    "started": None,
+    "ended": None,
+    "goal": "run",
+    "applied": False,
+    "status": "pending",
+    "pods": "[]",
+    "findings": "[]",
+    "project": "default",
+    "gpus": 0,
+}
+"""What a job has if nothing else is said."""
 
 
 class Store:
-    """The database of one server."""
+    """The database of one server.
+
+    Attributes:
+        replica: A random number, by which the replicas of the server tell their requests apart.
+    """
 
     def __init__(self, where: str | Path) -> None:
         """Open the database, create it if it does not exist, and bring it to the newest schema.
@@ -105,6 +153,7 @@ class Store:
         """
         self.database = databases.opened(where)
         self._writing, self._reading = self.database.writing, self.database.reading
+        self.replica = 1 + secrets.randbelow((1 << 31) - 1)
         self.outbox = outbox.Outbox(self._writing, self._reading)
         self.logs = KeptLogs(self._writing, self._reading)
         self.measured = Measured(self._writing, self._reading)
@@ -128,10 +177,10 @@ class Store:
         """Close all connections."""
         self.database.close()
 
-    def _rows(self, statement: Any) -> list[Row]:
+    def _rows(self, statement: Any, **values: object) -> list[Row]:
         with self._reading() as connection:
             try:
-                return [dict(row) for row in connection.execute(statement).mappings()]
+                return [dict(row) for row in connection.execute(statement, values).mappings()]
             except DataError:  # PostgreSQL's texts have no NUL, so nothing has a name with one
                 return []
 
@@ -216,11 +265,14 @@ class Store:
             return self._insert_revision(connection, table, {**row, "revision": number})
 
     def change_template(self, name: str, body: str, author: str, expected: int | None) -> Row | None:
-        """Store the next revision of a template; None if there is none. Raises MismatchError."""
+        """Store the next revision of a template, unless it is like the last one, and return it.
+
+        None if there is no template of this name. Raises MismatchError.
+        """
         return self._change(templates, {"name": name, "body": body, "author": author}, expected)
 
     def change_definition(self, row: Row, package: str | None, expected: int | None) -> Row | None:
-        """Store the next revision of a definition; None if there is none. Raises MismatchError."""
+        """Store the next revision of a definition, as `change_template`."""
         return self._change(definitions, row, expected, package)
 
     @staticmethod
@@ -244,6 +296,8 @@ class Store:
                 return None
             if expected is not None and expected != last["revision"]:
                 raise MismatchError(f"expected revision {expected}, found {last['revision']}")
+            if is_same(last, row):
+                return last
             self._add_package(connection, row, package)
             connection.execute(update(table).where(table.c.name == row["name"]).values(is_current=False))
             return self._insert_revision(connection, table, {**row, "revision": last["revision"] + 1})
@@ -279,8 +333,11 @@ class Store:
     def _revision(self, table: Table, name: str, revision: int | None) -> Row | None:
         if revision is not None and revision > _MOST:
             return None
-        which = table.c.is_current if revision is None else table.c.revision == revision
-        return self._row(select(table).where(table.c.name == name, which))
+        if revision is None:
+            rows = self._rows(prepared.current(table), name=name)
+        else:
+            rows = self._rows(prepared.revision(table), name=name, number=revision)
+        return rows[0] if rows else None
 
     def template_revisions(self, name: str) -> list[Row]:
         """Return all revisions of a template, the newest first."""
@@ -314,43 +371,51 @@ class Store:
     # jobs
 
     def add_job(self, row: Row, actor: str, answer: Callable[[Row], Row | None], limits: Quota = _NO_QUOTA) -> Row:
-        """Store a job, its first event, and the answer to the request that asks for it, together.
-
-        Args:
-            row: The job; with the status `queued`, it is Kueue that holds it.
-            actor: Who has asked for it.
-            answer: Returns the answer to the request, if it has an idempotency key, from the whole job.
-            limits: Those of its project: without room, the job is `queued`.
+        """Store one job; see `NewJob`.
 
         Raises:
             QueueFullError: It would have to wait, and as many jobs wait as may.
+            SameNameError: There is a job of its name.
+            TakenOverError: Another request with the same idempotency key has begun; the job is not stored.
         """
-        whole = {
-            "reason": None,
-            "message": None,
-            "hint": None,
-            "started": None,
-            "ended": None,
-            "goal": "run",
-            "applied": False,
-            "status": "pending",
-            "pods": "[]",
-            "findings": "[]",
-            "created": now(),
-            "project": "default",
-            "gpus": 0,
-            **row,
-        }
-        with self._writing() as connection:
-            if limits != _NO_QUOTA:
-                self._queue(connection, whole, limits)
-            connection.execute(insert(jobs).values(**whole))
-            first = {"status": whole["status"], "reason": "Created", "actor": actor}
-            added = self._add_event(connection, str(row["release"]), first)
-            outbox.announce(connection, whole, added, None)
-            if request := answer(whole):
-                self._finish(connection, request)
-        return whole
+        outcome = self.add_jobs([NewJob(row, actor, answer, limits)])[0]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def add_jobs(self, new_jobs: Sequence[NewJob]) -> list[Row | Exception]:
+        """Store jobs in one transaction, each with its first event and the answer to the request that asks for it.
+
+        Returns:
+            For each the whole job, or why it is not stored: one that cannot be stored does not keep the others from it.
+        """
+        try:
+            with self._writing() as connection:
+                return [self._add_job(connection, new) for new in new_jobs]
+        except AwayError as error:
+            return [error] * len(new_jobs)
+        except Exception as error:  # noqa: BLE001 - which of the jobs it is of is not known
+            if len(new_jobs) == 1:
+                release = str(new_jobs[0].row["release"])
+                is_taken = isinstance(error, IntegrityError) and self.job(release) is not None
+                return [SameNameError(f"the job {release!r} exists") if is_taken else error]
+        return [outcome for new in new_jobs for outcome in self.add_jobs([new])]
+
+    def _add_job(self, connection: Connection, new: NewJob) -> Row | QueueFullError:
+        job = {**_NEW_JOB, "created": now(), **new.row}
+        if new.limits != _NO_QUOTA:
+            try:
+                self._queue(connection, job, new.limits)
+            except QueueFullError as error:
+                return error
+        connection.execute(prepared.INSERT_JOB, job)
+        first = {"status": job["status"], "reason": "Created", "message": None, "actor": new.actor}
+        added = self._insert_event(connection, {"release": job["release"], "sequence": 1, **first})
+        outbox.announce(connection, job, added, None)
+        request = new.answer(job)
+        if request and not self._finish(connection, request):
+            raise TakenOverError("another request with this key was begun")
+        return job
 
     def _queue(self, connection: Connection, job: Row, limits: Quota) -> None:
         """Let a new job wait if there is no room for it. Raises QueueFullError."""
@@ -411,17 +476,20 @@ class Store:
         return self._rows(select(*columns).where(jobs.c.status.in_(ACTIVE)).group_by(jobs.c.project, jobs.c.status))
 
     def _add_event(self, connection: Connection, release: str, fields: Row) -> Row:
-        last = connection.execute(
-            select(events.c.sequence).where(events.c.release == release).order_by(events.c.sequence.desc()).limit(1)
-        ).scalar()
-        added = {"release": release, "sequence": (last or 0) + 1, "time": now(), **fields}
-        connection.execute(insert(events).values(**added))
-        self.database.tell(connection, release)
+        last = connection.execute(prepared.LAST_EVENT, {"release": release}).scalar()
+        blank = {"reason": None, "message": None, "actor": None}
+        return self._insert_event(connection, {"release": release, "sequence": (last or 0) + 1, **blank, **fields})
+
+    def _insert_event(self, connection: Connection, fields: Row) -> Row:
+        added = {**fields, "time": now()}
+        connection.execute(prepared.INSERT_EVENT, added)
+        self.database.tell(connection, fields["release"])
         return added
 
     def job(self, release: str) -> Row | None:
         """Return a job."""
-        return self._row(select(jobs).where(jobs.c.release == release))
+        rows = self._rows(prepared.JOB, release=release)
+        return rows[0] if rows else None
 
     def jobs(self, filters: Filters, limit: int, after: tuple[str, str] | None = None) -> list[Row]:
         """Return jobs, the newest first.
@@ -453,9 +521,10 @@ class Store:
     def unfinished(self) -> list[Row]:
         """Return the jobs that the control loop has to look after: that have not ended, or are to be deleted.
 
-        Of each, what says whether it waits for room.
+        Of each, where it runs, and what says whether it waits for room or runs well.
         """
-        columns = (jobs.c.release, jobs.c.project, jobs.c.status, jobs.c.applied, jobs.c.goal)
+        what_it_does = (jobs.c.status, jobs.c.applied, jobs.c.goal, jobs.c.reason)
+        columns = (jobs.c.release, jobs.c.project, jobs.c.namespace, *what_it_does)
         return self._rows(select(*columns).where(_UNFINISHED).order_by(jobs.c.created))
 
     def namespaces_in_use(self) -> list[str]:
@@ -536,60 +605,48 @@ class Store:
     # requests with an idempotency key
 
     def begin(self, request: Row) -> Row | None:
-        """Note that a request is at work; return the earlier one of the same caller, path and key, if there is one."""
-        old = _as_text(datetime.now(UTC) - KEPT_REQUESTS)
-        key = (
-            requests.c.caller == request["caller"],
-            requests.c.path == request["path"],
-            requests.c.key == request["key"],
-        )
-        try:
-            with self._writing() as connection:
-                connection.execute(delete_from(requests).where(requests.c.created < old))
-                connection.execute(insert(requests).values(**request, created=now()))
-        except IntegrityError:
-            return self._row(select(requests).where(*key))
+        """Note that a request is at work; return the earlier one of the same caller, path and key, if there is one.
+
+        An earlier one without an answer, whose replica has ended, has made nothing and does not count.
+        """
+        old = as_text(datetime.now(UTC) - KEPT_REQUESTS)
+        with self._writing() as connection:
+            connection.execute(delete_from(requests).where(requests.c.created < old))
+            earlier = connection.execute(select(requests).where(*_same(request))).mappings().first()
+            if earlier is not None and (earlier["status"] is not None or self._is_at_work(connection, earlier)):
+                return dict(earlier)
+            connection.execute(delete_from(requests).where(*_same(request)))
+            connection.execute(insert(requests).values(**request, created=now(), replica=self.replica))
         return None
 
+    def _is_at_work(self, connection: Connection, request: Mapping[Any, Any]) -> bool:
+        if request["created"] < as_text(datetime.now(UTC) - _LONGEST_REQUEST):
+            return False
+        replica = request["replica"]
+        return replica == self.replica or self.database.has_replica(connection, replica)
+
     def finish(self, request: Row) -> None:
-        """Store the answer to a request."""
+        """Store the answer to a request, unless it is stored, or another one with its key has begun."""
         with self._writing() as connection:
             self._finish(connection, request)
 
-    @staticmethod
-    def _finish(connection: Connection, request: Row) -> None:
-        connection.execute(
-            update(requests)
-            .where(
-                requests.c.caller == request["caller"],
-                requests.c.path == request["path"],
-                requests.c.key == request["key"],
-            )
-            .values(status=request["status"], body=request["body"], location=request["location"])
-        )
+    def _finish(self, connection: Connection, request: Row) -> bool:
+        """Store the answer to a request; return whether it was this replica that was at work on it."""
+        statement = update(requests).where(*self._own(request))
+        answer = {key: request[key] for key in ("status", "body", "location")}
+        return bool(connection.execute(statement.values(**answer)).rowcount)
+
+    def _own(self, request: Row) -> tuple[ColumnElement[bool], ...]:
+        return (*_same(request), requests.c.status.is_(None), requests.c.replica == self.replica)
 
     def forget(self, request: Row) -> None:
         """Remove a request that has failed, so that it can be made again."""
         with self._writing() as connection:
-            connection.execute(
-                delete_from(requests).where(
-                    requests.c.caller == request["caller"],
-                    requests.c.path == request["path"],
-                    requests.c.key == request["key"],
-                    requests.c.status.is_(None),
-                )
-            )
+            connection.execute(delete_from(requests).where(*self._own(request)))
 
-    def forget_unfinished(self) -> None:
-        """Remove the requests that were at work when the server ended: none of them has made a job.
 
-        Those of other replicas may still be at work: what is left of them is removed after some minutes.
-        """
-        statement = delete_from(requests).where(requests.c.status.is_(None))
-        if self.database.is_shared:
-            statement = statement.where(requests.c.created < _as_text(datetime.now(UTC) - _LONGEST_REQUEST))
-        with self._writing() as connection:
-            connection.execute(statement)
+def _same(request: Row) -> tuple[ColumnElement[bool], ...]:
+    return tuple(requests.c[name] == request[name] for name in ("caller", "path", "key"))
 
 
 def as_json(value: Any) -> str:

@@ -147,6 +147,7 @@ requests = Table(
     Column("body", Text),
     Column("location", Text),
     Column("created", Text, nullable=False),
+    Column("replica", Integer, nullable=False, server_default="0"),  # that is at work on it
     sqlite_strict=True,
 )
 
@@ -169,6 +170,7 @@ deliveries = Table(
     Column("created", Text, nullable=False),
     Column("last_try", Text),
     Column("next_try", Text),
+    Column("project", Text, nullable=False, server_default="default"),  # of the job
     Index("deliveries_by_place", "release", "endpoint", "sequence"),
     Index("deliveries_by_time", "state", "next_try"),
     sqlite_strict=True,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from packager.service.access.tokens import EVERY, ROLES, Caller, create
 from packager.service.api import app
 from packager.service.callbacks.transport import Reply
 from packager.service.config import ServerConfig
 from packager.service.sealing import Sealer
 from packager.service.server import Server
 from packager.service.store.store import Store
-from packager.service.tokens import EVERY, ROLES, Caller, create
 from tests.service import bodies
 from tests.service.contract import CheckedClient
 from tests.service.fake import FakeCluster
@@ -22,8 +22,8 @@ from tests.service.fake import FakeCluster
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from packager.service.oidc import Issuer
-    from packager.service.sign_in import Client
+    from packager.service.access.oidc import Issuer
+    from packager.service.access.sign_in import Client
 
 
 class Endpoints:
@@ -132,11 +132,12 @@ class Service:
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    service = Service(tmp_path / "server.db")
+def service(database: str) -> Iterator[Service]:
+    service = Service(database)
     with service.client:
         assert service.post("/v1/definitions", COUNTDOWN).status_code == 201
         yield service
+    assert [line for line in service.log if "Traceback" in line] == []
 
 
 @pytest.fixture

@@ -2,18 +2,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 import pytest
 
 from packager.base.errors import UnreachableError
+from packager.service.jobs import follower
+from packager.service.registry import values
+from packager.service.store.store import Row, Store
 from tests.service import bodies
-from tests.service.api.conftest import FILLED, Service
+from tests.service.api.conftest import COUNTDOWN, FILLED, Service
+from tests.service.conftest import BOTH
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from typing import Any
 
 
+@BOTH
 def test_a_job_is_created_followed_and_ends(service: Service) -> None:
     answer = service.post("/v1/jobs", FILLED, "user")
     assert answer.status_code == 201, answer.text
@@ -37,6 +44,43 @@ def test_a_job_is_created_followed_and_ends(service: Service) -> None:
     ]
 
 
+@pytest.fixture
+def ticks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Has the control loop go through the jobs every few milliseconds, and counts how often it does."""
+    counted: list[int] = []
+    unfinished = Store.unfinished
+
+    def count(store: Store) -> list[Row]:
+        rows = unfinished(store)
+        counted.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(Store, "unfinished", count)
+    monkeypatch.setattr(follower, "TICK", 0.02)
+    return counted
+
+
+def test_a_job_is_looked_after_for_as_long_as_it_runs(ticks: list[int], service: Service) -> None:
+    release = service.created()
+    service.cluster.pod(release, "Running")
+    service.status(release, "running")
+    before = len(ticks)
+    service.until(lambda: len(ticks) > before + 20, "the loop to go on")
+    service.cluster.pod(release, "Succeeded", exit_code=0)
+    service.cluster.end(release, "Complete")
+    service.status(release, "succeeded")
+
+
+def test_a_job_whose_name_is_taken_gets_another_one(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = service.created()
+    names = [taken, taken, "countdown-another"]
+    monkeypatch.setattr(values, "release_name", lambda *_: names.pop(0))
+    answer = service.post("/v1/jobs", FILLED, "user", headers={"Idempotency-Key": "k"})
+    assert (answer.status_code, answer.json()["release"]) == (201, "countdown-another")
+    assert answer.headers["location"] == "/v1/jobs/countdown-another"
+    assert len(service.get("/v1/jobs").json()["items"]) == 2
+
+
 def test_why_a_job_has_failed_is_told(service: Service) -> None:
     release = service.created()
     service.cluster.pod(release, "Failed", exit_code=137, reason="OOMKilled")
@@ -44,6 +88,8 @@ def test_why_a_job_has_failed_is_told(service: Service) -> None:
     job = service.status(release, "failed")
     assert job["ended"] is not None
     assert (job["reason"], job["message"]) == ("OOMKilled", "container counter used more memory than its limit")
+    assert job["hint"] == "raise the memory limit in the template countdown-task, or reduce the memory use"
+    assert job["findings"][0]["hint"] == job["hint"]
 
 
 def test_why_a_job_has_failed_is_told_though_the_watch_of_pods_is_late(service: Service) -> None:
@@ -136,6 +182,51 @@ def test_faulty_values_are_refused(service: Service, filled: dict[str, object], 
     assert (answer.status_code, answer.json()["errors"][0]["detail"]) == (422, detail)
 
 
+def test_a_misspelt_definition_gets_a_suggestion(service: Service) -> None:
+    complaint = service.post("/v1/jobs", {**FILLED, "taskDef": "cuontdown"}).json()["errors"][0]
+    assert complaint == {
+        "pointer": "/taskDef",
+        "detail": "definition 'cuontdown' not found",
+        "hint": "did you mean 'countdown'?",
+    }
+
+
+def test_a_job_waits_for_a_node_that_is_on_its_way(service: Service) -> None:
+    release = service.created()
+    service.cluster.pod(release, "Pending")
+    pod = f"{release}-x2x9p"
+    waiting = service.cluster.objects["Pod", pod]
+    waiting["status"] = {
+        "phase": "Pending",
+        "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}],
+    }
+    waiting["metadata"]["creationTimestamp"] = "2026-11-22T10:00:00Z"
+    service.cluster.put(waiting)
+
+    def is_told(minute: int, reason: str, told: str) -> Any:
+        service.cluster.put(
+            {
+                "kind": "Event",
+                "metadata": {"name": f"{pod}.{minute}", "namespace": "tests", "uid": f"event-{minute}"},
+                "involvedObject": {"kind": "Pod", "name": pod, "uid": f"pod-{release}"},
+                "reason": reason,
+                "message": "said by the autoscaler",
+                "lastTimestamp": f"2026-11-22T10:{minute}:00Z",
+            }
+        )
+        path = f"/v1/jobs/{release}"
+        return service.until(lambda: (found := service.get(path).json())["reason"] == told and found, told)
+
+    job = is_told(10, "NotTriggerScaleUp", "NoNodeFits")
+    assert (job["status"], job["message"]) == (
+        "pending",
+        "no node can run it, and the cluster adds none: said by the autoscaler",
+    )
+    assert "in the template countdown-task" in job["hint"]
+    job = is_told(11, "TriggeredScaleUp", "ScalingUp")
+    assert (job["status"], job["message"]) == ("pending", "a node is on its way: said by the autoscaler")
+
+
 def test_a_refusal_of_the_cluster_is_told_and_nothing_is_stored(service: Service) -> None:
     service.cluster.refused = {"Job": "admission webhook denied the request: no budget"}
     answer = service.post("/v1/jobs", FILLED)
@@ -157,6 +248,7 @@ def test_a_cluster_that_is_away_is_told_and_the_list_works(service: Service) -> 
     service.status(release, "running")
 
 
+@BOTH
 def test_the_same_key_makes_one_job(service: Service) -> None:
     headers = {"Idempotency-Key": "one"}
     first = service.post("/v1/jobs", FILLED, headers=headers)
@@ -173,6 +265,7 @@ def test_the_same_key_makes_one_job(service: Service) -> None:
     assert service.post("/v1/jobs", FILLED, headers={"Idempotency-Key": "two"}).status_code == 201
 
 
+@BOTH
 def test_jobs_are_listed_by_pages_and_filters(service: Service) -> None:
     releases = [service.created(name=f"app-{number % 2}") for number in range(5)]
     path, listed = "/v1/jobs?limit=2", []
@@ -191,6 +284,36 @@ def test_jobs_are_listed_by_pages_and_filters(service: Service) -> None:
     assert service.get("/v1/jobs?limit=201").status_code == 400
 
 
+@BOTH
+def test_jobs_are_listed_by_their_times(service: Service) -> None:
+    release = service.created()
+    created = service.get(f"/v1/jobs/{release}").json()["created"]
+    east = datetime.fromisoformat(created).astimezone(timezone(timedelta(hours=9))).isoformat()
+    for query, expected in (
+        ({"since": created}, [release]),
+        ({"since": east}, [release]),
+        ({"until": east}, []),
+        ({"since": "10m"}, [release]),
+        ({"until": "10m"}, []),
+        ({"since": created[:10], "until": "9999-12-31"}, [release]),
+        ({"since": created[:19]}, [release]),
+    ):
+        listed = service.get(f"/v1/jobs?{urlencode(query)}").json()["items"]
+        assert [job["release"] for job in listed] == expected, query
+
+
+def test_a_filter_that_no_job_can_match_is_refused(service: Service) -> None:
+    for query, detail in (
+        ("status=done", "status: expected queued, pending, running, succeeded, failed, deleted; found 'done'"),
+        ("since=yesterday", "since: expected a duration such as 90s, 10m, 12h or 30d, or a time such as "),
+        ("until=0001-01-01T00:00:00%2B01:00", "until: expected a time of the years 1 to 9999 in UTC, found "),
+    ):
+        problem = service.get(f"/v1/jobs?{query}").json()
+        assert (problem["status"], problem["type"]) == (400, "urn:mlpack:problem:invalid-query")
+        assert problem["detail"].startswith(detail)
+
+
+@BOTH
 def test_a_job_is_cancelled_once_by_its_creator_or_a_developer(service: Service) -> None:
     release = service.created()
     assert service.post(f"/v1/jobs/{release}/cancel", role="user").status_code == 403
@@ -210,6 +333,7 @@ def test_a_deleted_job_leaves_its_claim_unless_asked(digits: Service, query: str
     assert {kind for kind, _ in digits.cluster.objects} == ({"PersistentVolumeClaim"} if kept else set())
 
 
+@BOTH
 def test_a_job_that_is_deleted_in_the_cluster_is_deleted(service: Service) -> None:
     release = service.created()
     service.cluster.pod(release, "Running")
@@ -246,22 +370,24 @@ def test_logs_are_read_by_their_owner_and_developers(service: Service) -> None:
     assert service.get(f"{path}?pod=other", "user").status_code == 404
 
 
-def test_after_a_restart_nothing_is_lost_and_nothing_doubled(service: Service, tmp_path: Path) -> None:
-    applied = service.created()
-    service.cluster.error = UnreachableError("away")
-    store = service.server.store
-    row = store.job(applied)
-    assert row
-    missed = "countdown-0badc0"
-    manifests = row["manifests"].replace(applied, missed)
-    store.add_job({**row, "release": missed, "manifests": manifests, "applied": False}, "x", lambda _: None)
-    store.begin({"caller": "admin", "path": "POST /v1/jobs?", "key": "k", "digest": "d"})
-    service.client.__exit__(None, None, None)
-    again = Service(tmp_path / "server.db")
+@BOTH
+def test_after_a_restart_nothing_is_lost_and_nothing_doubled(database: str) -> None:
+    service = Service(database)
+    with service.client:
+        assert service.post("/v1/definitions", COUNTDOWN).status_code == 201
+        applied = service.created()
+        service.cluster.error = UnreachableError("away")
+        store = service.server.store
+        row = store.job(applied)
+        assert row
+        missed = "countdown-0badc0"
+        manifests = row["manifests"].replace(applied, missed)
+        store.add_job({**row, "release": missed, "manifests": manifests, "applied": False}, "x", lambda _: None)
+        store.begin({"caller": "admin", "path": "POST /v1/jobs?", "key": "k", "digest": "d"})
+    again = Service(database)
     again.cluster.objects = service.cluster.objects
     with again.client:
         again.until(lambda: ("Job", missed) in again.cluster.objects, "the Job that was not applied")
         assert [item for item in again.cluster.applied if item.startswith("Job/")] == [f"Job/{missed}"]
         assert len(again.get("/v1/jobs").json()["items"]) == 2
         assert again.post("/v1/jobs", FILLED, headers={"Idempotency-Key": "k"}).status_code == 201
-    service.client.__enter__()

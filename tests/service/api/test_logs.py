@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import threading
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from packager.base.errors import UnreachableError
 from tests.service.api.conftest import FILLED
+from tests.service.conftest import BOTH
 
 if TYPE_CHECKING:
     from tests.service.api.conftest import Service
@@ -22,6 +25,7 @@ def ended(service: Service, lines: list[str], *, exit_code: int = 0) -> tuple[st
     return release, pod
 
 
+@BOTH
 def test_the_log_of_a_job_outlives_its_pods(service: Service) -> None:
     release, pod = ended(service, ["3\n", "2\n", "1\n"])
     path = f"/v1/jobs/{release}/logs"
@@ -33,6 +37,7 @@ def test_the_log_of_a_job_outlives_its_pods(service: Service) -> None:
     assert kept.headers["x-mlpack-log"] == "archived"
     assert kept.headers["content-type"] == live.headers["content-type"] == "text/plain; charset=utf-8"
     assert service.get(f"{path}?tail=1&follow=true").text == "1\n"
+    assert service.get(f"{path}?tail=1&timestamps=true").text == "2026-11-22T10:00:02.500000Z 1\n"
     assert service.get(f"{path}?since=2026-11-22T10:00:02Z").text == "1\n"
     assert service.get(f"{path}?since=1s").text == ""
     assert service.get(f"{path}?pod={pod}&container=counter").text == "3\n2\n1\n"
@@ -66,13 +71,90 @@ def test_pods_that_are_gone_are_shown_beside_those_that_exist(service: Service) 
     assert "x-mlpack-log" not in answer.headers
     assert service.get(f"/v1/jobs/{release}/logs?pod={pod}").headers["x-mlpack-log"] == "archived"
     follow = service.get(f"/v1/jobs/{release}/logs?follow=true")
-    assert (follow.status_code, follow.json()["detail"]) == (409, f"follow needs one pod: the pods are {other}, {pod}")
+    assert sorted(follow.text.splitlines()) == [f"{other}: alive", f"{pod}: failed"]
+    timed = service.get(f"/v1/jobs/{release}/logs?timestamps=true").text.splitlines()
+    assert timed == [f"{other}: 2026-11-22T10:00:00.500000Z alive", f"{pod}: 2026-11-22T10:00:00.500000Z failed"]
+
+
+def test_several_pods_are_followed_and_waited_for(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("packager.service.api.logs._POLL_SECONDS", 0.01)
+    release = service.created()
+    service.cluster.pod(release, "Running")
+    service.status(release, "running")
+    first = f"{release}-x2x9p"
+    item = service.cluster.objects["Pod", first]
+    other = f"{release}-a1b2c"
+    service.cluster.put({**item, "metadata": {**item["metadata"], "name": other, "uid": "other"}})
+    service.cluster.logs[first] = ["one\n"]
+    answers: list[str] = []
+    reader = threading.Thread(target=lambda: answers.append(service.get(f"/v1/jobs/{release}/logs?follow=true").text))
+    reader.start()
+    service.cluster.logs[other] = ["two\n"]  # its container has started
+    service.cluster.logs[first] += ["three\n"]
+    for pod in (first, other):
+        service.cluster.put({**service.cluster.objects["Pod", pod], "status": {"phase": "Succeeded"}})
+    service.cluster.end(release, "Complete")
+    reader.join(60)
+    assert sorted(answers[0].splitlines()) == [f"{other}: two", f"{first}: one", f"{first}: three"]
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_a_pod_that_starts_later_is_followed_as_well(
+    service: Service, monkeypatch: pytest.MonkeyPatch, *, is_kept: bool
+) -> None:
+    monkeypatch.setattr("packager.service.api.logs._POLL_SECONDS", 0.01)
+    release = service.created()
+    first, second = f"{release}-x2x9p", f"{release}-a1b2c"
+    service.cluster.logs[first] = ["one\n", "two\n"]
+    service.cluster.pod(release, "Running")
+    service.status(release, "running")
+    item = service.cluster.objects["Pod", first]
+    answers: list[str] = []
+    followed: list[str] = []
+    log = service.cluster.log
+
+    def asked(pod: str, *rest: Any, **query: Any) -> Any:
+        followed.extend([pod] if query.get("follow") else [])
+        return log(pod, *rest, **query)
+
+    monkeypatch.setattr(service.cluster, "log", asked)
+    path = f"/v1/jobs/{release}/logs?follow=true&tail=1"
+    reader = threading.Thread(target=lambda: answers.append(service.get(path).text))
+    reader.start()
+    service.until(lambda: followed, "the log to be followed")
+    service.cluster.put({**item, "status": {"phase": "Failed"}})  # and the Job tries again
+    if is_kept:  # it ends before anybody has seen it
+        row = {"pod": second, "container": "counter", "instance": "current", "place": 0, "size": 10}
+        content = zlib.compress(b"2026-11-22T10:00:00Z again\n2026-11-22T10:00:01Z done\n")
+        entry = {"release": release, **row, "content": content, "time": "2026-11-22T10:00:02Z"}
+        service.server.store.logs.keep(release, [entry])
+    else:
+        service.cluster.logs[second] = ["again\n", "done\n"]
+        labelled = {**item["metadata"], "name": second, "uid": "second"}
+        service.cluster.put({**item, "metadata": labelled})
+        service.until(lambda: len(service.get(f"/v1/jobs/{release}").json()["pods"]) == 2, "both pods")
+        service.cluster.put({**item, "metadata": labelled, "status": {"phase": "Succeeded"}})
+    service.cluster.end(release, "Complete")
+    reader.join(60)
+    assert answers == [f"two\n{second}: again\n{second}: done\n"]
+
+
+def test_only_so_many_pods_are_followed(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("packager.service.jobs.keeper.MOST_PODS", 1)
+    release, pod = ended(service, ["1\n"])
+    item = service.cluster.objects["Pod", pod]
+    service.cluster.put({**item, "metadata": {**item["metadata"], "name": f"{release}-a1b2c", "uid": "other"}})
+    refused = service.get(f"/v1/jobs/{release}/logs?follow=true")
+    assert (refused.status_code, refused.json()["detail"]) == (
+        409,
+        f"follow takes 1 pods at most: name one of {release}-a1b2c, {pod}",
+    )
 
 
 @pytest.mark.parametrize(
     ("query", "status", "detail"),
     [
-        ("previous=true", 409, "no such log of {pod} was kept: the containers are none"),
+        ("previous=true", 409, "no log of {pod} before a restart was kept"),
         ("container=other", 409, "no such log of {pod} was kept: the containers are counter"),
         ("pod=other", 404, "pod 'other' not found: the pods are {pod}"),
         (

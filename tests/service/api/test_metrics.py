@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.base.errors import UnreachableError
-from packager.service import recorder
-from tests.service.api.conftest import FILLED, Service
+from packager.service.jobs import recorder
+from tests.service.api.conftest import COUNTDOWN, FILLED, Service
+from tests.service.conftest import BOTH
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def lines(start: int, end: int) -> list[str]:
@@ -26,6 +31,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "_FRESH", -1.0)
 
 
+@BOTH
 @pytest.mark.usefixtures("fresh")
 def test_the_curve_of_a_job_grows_and_survives_its_pods(service: Service) -> None:
     release = service.created()
@@ -59,6 +65,19 @@ def test_a_cluster_that_is_away_leaves_what_is_known(service: Service) -> None:
     service.cluster.error = UnreachableError("the cluster does not answer")
     assert curve(service, release) == [0, 1, 2]
     service.cluster.error = None
+
+
+def test_curves_are_recorded_though_nobody_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "ROUND", 0.05)
+    service = Service(tmp_path / "server.db")
+    with service.client:
+        assert service.post("/v1/definitions", COUNTDOWN).status_code == 201
+        release = service.created()
+        service.cluster.logs[f"{release}-x2x9p"] = lines(0, 3)
+        service.cluster.pod(release, "Running")
+        measured = service.server.store.measured
+        service.until(lambda: '"last":[2,' in (measured.of_job(release) or ""), "the curve to be stored")
+    assert [line for line in service.log if "Error" in line] == []
 
 
 def test_curves_are_those_of_a_job_that_the_caller_may_see(service: Service) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.values import convert
+from packager.service.access.tokens import create
 from packager.service.config import ProjectConfig
-from packager.service.tokens import create
 from tests.service import bodies
 from tests.service.api.conftest import COUNTDOWN, FILLED, Service
 from tests.service.fake import FakeCluster
@@ -148,6 +148,8 @@ def test_a_definition_of_a_project_is_used_and_changed_there_only(service: Proje
     assert service.job("vision", "eve", taskDef="own").status_code == 201
     refused = service.job("research", "ada", taskDef="own")
     assert (refused.status_code, refused.json()["detail"]) == (422, "definition 'own' not found")
+    assert "hint" not in service.job("research", "ada", taskDef="owm").json()["errors"][0]  # it is of another project
+    assert service.job("vision", "eve", taskDef="owm").json()["errors"][0]["hint"] == "did you mean 'own'?"
     put = service.call("PUT", "/v1/definitions/own", "dev", json={**COUNTDOWN, "name": "own"})
     assert (put.status_code, put.json()["project"]) == (200, "vision")
     shared = service.call("PUT", "/v1/definitions/countdown", "dev", json=COUNTDOWN)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.service import bodies
 from tests.service.api.conftest import COUNTDOWN
+from tests.service.conftest import BOTH
 
 if TYPE_CHECKING:
     from tests.service.api.conftest import Service
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 TEMPLATE = {"name": "own", "template": "kind: {{ global.release }}"}
 
 
+@BOTH
 def test_templates_have_revisions(service: Service) -> None:
     names = [item["name"] for item in service.get("/v1/templates", "viewer").json()["items"]]
     assert names == ["countdown-task", "non-distributed-task", "single-gpu-task"]
@@ -30,11 +32,52 @@ def test_templates_have_revisions(service: Service) -> None:
     revisions = service.get("/v1/templates/own/revisions").json()["items"]
     assert [item["revision"] for item in revisions] == [2, 1]
     assert service.get("/v1/templates/own/revisions/1").json()["description"] == ""
-    assert service.get("/v1/templates/own/revisions/3").status_code == 404
+    missing = service.get("/v1/templates/own/revisions/3")
+    assert (missing.status_code, missing.json()["detail"]) == (404, "revision 3 of template 'own' not found")
+    missing = service.get("/v1/templates/other/revisions/3")
+    assert (missing.status_code, missing.json()["detail"]) == (404, "template 'other' not found")
     assert service.call("DELETE", "/v1/templates/own").status_code == 204
     assert service.get("/v1/templates/own").status_code == 404
     assert service.call("DELETE", "/v1/templates/own").status_code == 404
     assert service.post("/v1/templates", TEMPLATE).json()["revision"] == 3
+
+
+def test_a_revision_like_the_last_is_none(service: Service) -> None:
+    service.post("/v1/templates", TEMPLATE)
+    same = service.call("PUT", "/v1/templates/own", json=TEMPLATE)
+    assert (same.status_code, same.json()["revision"], same.headers["etag"]) == (200, 1, '"1"')
+    assert service.call("PUT", "/v1/definitions/countdown", json=COUNTDOWN).json()["revision"] == 1
+    assert len(service.get("/v1/definitions/countdown/revisions").json()["items"]) == 1
+    late = service.call("PUT", "/v1/templates/own", json=TEMPLATE, headers={"If-Match": '"2"'})
+    assert late.status_code == 412
+
+
+def test_a_dry_run_registers_nothing(digits: Service) -> None:
+    tried = digits.post("/v1/templates?dry_run=true", TEMPLATE)
+    assert (tried.status_code, tried.json()) == (200, {"outcome": "created", "definitions": {}})
+    assert digits.get("/v1/templates/own").status_code == 404
+    unfit = digits.post("/v1/templates?dry_run=true", {"name": "digits-task", "template": "a: {{ nothing }}"}).json()
+    assert unfit["outcome"] == "changed"
+    assert "nothing is not defined" in unfit["definitions"]["digits"][0]
+    same = digits.post("/v1/definitions?dry_run=true", bodies.definition()).json()
+    assert (same["outcome"], same["warnings"]) == ("unchanged", [])
+    assert [item["kind"] for item in same["manifests"]] == ["PersistentVolumeClaim", "ConfigMap", "Job"]
+    new = digits.post("/v1/definitions?dry_run=true", bodies.definition(name="new"), "developer")
+    assert (new.status_code, new.json()["outcome"]) == (200, "created")
+    assert digits.get("/v1/definitions/new").status_code == 404
+    assert digits.post("/v1/definitions?dry_run=true", bodies.definition(), "user").status_code == 403
+    assert digits.post("/v1/templates?dry_run=true", TEMPLATE, "developer").status_code == 403
+    wrong = digits.post("/v1/definitions?dry_run=true", bodies.definition(task_template_name="no"))
+    assert (wrong.status_code, wrong.json()["errors"][0]["pointer"]) == (422, "/task_template_name")
+
+
+def test_a_template_that_breaks_a_definition_is_registered_with_a_warning(digits: Service) -> None:
+    body = {"name": "digits-task", "template": "a: {{ nothing }}"}
+    tried = digits.post("/v1/templates?dry_run=true", body).json()["definitions"]["digits"]
+    put = digits.call("PUT", "/v1/templates/digits-task", json=body)
+    assert (put.status_code, put.json()["revision"]) == (200, 2)
+    assert put.json()["warnings"] == [f"definition 'digits': {problem}" for problem in tried]
+    assert digits.get("/v1/templates/digits-task").json()["warnings"] == []
 
 
 def test_a_template_is_checked_when_it_is_registered(service: Service) -> None:
@@ -56,6 +99,10 @@ def test_definitions_have_revisions_a_schema_and_a_template_that_stays(digits: S
     assert (put.status_code, put.json()["revision"]) == (200, 2)
     assert len(digits.get("/v1/definitions/digits/revisions").json()["items"]) == 2
     assert digits.get("/v1/definitions/digits/revisions/1").json()["description"] == "Digits on CPUs"
+    missing = digits.get("/v1/definitions/digits/revisions/9", "viewer")
+    assert (missing.status_code, missing.json()["detail"]) == (404, "revision 9 of definition 'digits' not found")
+    missing = digits.get("/v1/definitions/other/revisions/9", "viewer")
+    assert (missing.status_code, missing.json()["detail"]) == (404, "definition 'other' not found")
     assert digits.call("DELETE", "/v1/definitions/digits", "developer").status_code == 204
     assert digits.call("DELETE", "/v1/templates/digits-task").status_code == 204
     assert digits.post("/v1/jobs", bodies.filled()).status_code == 422
@@ -80,6 +127,7 @@ def test_everything_that_is_wrong_with_a_definition_is_told(service: Service) ->
     assert answer.json()["errors"][0]["detail"].startswith("with the example filled in: template, line ")
 
 
+@BOTH
 def test_the_same_key_registers_once(service: Service) -> None:
     headers = {"Idempotency-Key": "k"}
     answers = [service.post("/v1/templates", TEMPLATE, headers=headers) for _ in range(2)]

@@ -62,6 +62,36 @@ def test_faulty_bodies_are_refused_as_problems(
 
 
 @pytest.mark.parametrize(
+    ("path", "body", "detail", "pointer"),
+    [
+        ("templates", b"[1]", "Expected `object`, got `array`", ""),
+        ("jobs", b"null", "Expected `object`, got `null`", ""),
+        ("templates", b'{"name": "x"}', "/template: is missing", "/template"),
+        ("templates", b'{"name": "x", "template": "a: 1", "a/b": 1}', "/a~1b: unknown key 'a/b'", "/a~1b"),
+        ("templates", b'{"name": 5, "template": "a: 1"}', "/name: Expected `str`, got `int`", "/name"),
+        (
+            "definitions",
+            b'{"name": "x", "package": {"source": "a", "options": [1]}}',
+            "/package/options/0: Expected `str`, got `int`",
+            "/package/options/0",
+        ),
+    ],
+)
+def test_a_faulty_body_has_a_pointer(service: Service, path: str, body: bytes, detail: str, pointer: str) -> None:
+    answer = service.call("POST", f"/v1/{path}", content=body, headers={"Content-Type": "application/json"})
+    problem = answer.json()
+    assert (answer.status_code, problem["detail"]) == (422, detail)
+    assert [item["pointer"] for item in problem["errors"]] == [pointer]
+
+
+def test_an_empty_body_is_no_json(service: Service) -> None:
+    for path in ("templates", "definitions", "jobs", "tokens"):
+        problem = service.call("POST", f"/v1/{path}", headers={"Content-Type": "application/json"}).json()
+        assert (problem["status"], problem["type"]) == (400, "urn:mlpack:problem:invalid-json"), path
+        assert problem["detail"] == "expected JSON, found no body"
+
+
+@pytest.mark.parametrize(
     ("method", "path", "status"),
     [
         ("GET", f"/v1/templates/countdown-task/revisions/{10**30}", 404),
@@ -86,7 +116,9 @@ def test_a_bug_is_told_without_its_inside(service: Service, monkeypatch: pytest.
     answer = service.get("/v1/templates")
     assert answer.status_code == 500
     assert "secret" not in answer.text
-    assert any("a secret of the inside" in line for line in service.log)
+    (line,) = [line for line in service.log if "Traceback" in line]
+    assert "a secret of the inside" in line
+    service.log.remove(line)
 
 
 def test_the_openapi_document_lists_every_route(service: Service) -> None:

@@ -91,6 +91,16 @@ def test_an_administrator_allows_hosts_and_networks() -> None:
             parse(url, allowed)
 
 
+def test_an_administrator_names_the_ports() -> None:
+    allowed, _ = read_allowed(["hooks.internal"], [443, 8443])
+    assert [parse(url, allowed).port for url in ("https://h.example/", "https://h.example:8443/")] == [443, 8443]
+    for url, port in {"https://h.example:22/": 22, "http://hooks.internal/": 80, "https://1.1.1.1:8080/": 8080}.items():
+        with pytest.raises(InvalidAddressError) as error:
+            parse(url, allowed)
+        assert str(error.value) == f"expected port 443 or 8443, found {port}"
+        assert error.value.hint == "an administrator can add it to callbacks.ports of the server"
+
+
 @pytest.mark.parametrize("entry", ["", "*", "*.example.com", "http://x", "2130706433", "10.1.2.3/16", "a/b", "a b"])
 def test_an_entry_that_means_nothing_is_refused(entry: str) -> None:
     assert read_allowed([entry])[1].keys() == {0}

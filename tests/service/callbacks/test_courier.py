@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -9,11 +10,13 @@ import pytest
 
 from packager import __version__
 from packager.service.callbacks import courier
-from packager.service.callbacks.courier import SCHEDULE, Courier, as_text
-from packager.service.callbacks.signature import sign
+from packager.service.callbacks.courier import SCHEDULE, Courier
+from packager.service.callbacks.signature import SigningSecrets, sign
 from packager.service.callbacks.transport import Reply
 from packager.service.sealing import Sealer
 from packager.service.store.store import Store
+from packager.service.times import as_text
+from tests.service.conftest import BOTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 SEALER = Sealer(b"k" * 32)
 SECRET = b"s" * 24
+SECRET_OF_VISION = b"v" * 24
 HOOK = {"endpoint": "https://hooks.example.com/cb", "type": "event", "headers": {"x-api-key": "***"}}
 
 
@@ -63,10 +67,13 @@ class Endpoints:
 class Post:
     """A store with one job, a courier and a clock that goes on only when it is told to."""
 
-    def __init__(self, path: Path) -> None:
-        self.store = Store(path)
+    def __init__(self, database: str, folder: Path) -> None:
+        self.store = Store(database)
         self.endpoints = Endpoints()
         self.log: list[str] = []
+        (folder / "secret").write_text(base64.b64encode(SECRET).decode())
+        (folder / "secret-of-vision").write_text(f"{base64.b64encode(SECRET_OF_VISION).decode()}\n")
+        self.secrets = SigningSecrets(folder / "secret", {"vision": folder / "secret-of-vision"})
         self.time = datetime.now(UTC) + timedelta(minutes=1)
         self.store.add_template("t", "{}", "ada")
         self.store.add_definition("d", "t", "{}", "ada")
@@ -78,19 +85,20 @@ class Post:
             SEALER,
             transport,
             url="https://train.example.com/",
-            secret=SECRET,
+            secrets=self.secrets,
             log=self.log.append,
             clock=lambda: self.time,
             part=lambda: part,
         )
 
-    def job(self, release: str = "demo-1", *endpoints: dict[str, Any], status: str = "pending") -> None:
+    def job(self, release: str = "demo-1", *endpoints: dict[str, Any], status: str = "pending", **more: str) -> None:
         items = endpoints or (HOOK,)
         secrets = {str(index): {"x-api-key": "123qweasd"} for index, item in enumerate(items) if "headers" in item}
         row = {
             "release": release, "definition": "d", "definition_revision": 1, "template": "t", "template_revision": 1,
             "application": "demo", "creator": "ada", "namespace": "n", "kind": "Job", "manifests": "[]",
             "filled": json.dumps({"endpoints": items}), "secrets": SEALER.seal(secrets, release), "status": status,
+            **more,
         }  # fmt: skip
         self.store.add_job(row, "ada", lambda _row: None)
 
@@ -113,12 +121,13 @@ class Post:
 
 
 @pytest.fixture
-def post(tmp_path: Path) -> Iterator[Post]:
-    post = Post(tmp_path / "s.db")
+def post(database: str, tmp_path: Path) -> Iterator[Post]:
+    post = Post(database, tmp_path)
     yield post
     post.store.close()
 
 
+@BOTH
 def test_an_endpoint_is_told_what_the_original_told(post: Post) -> None:
     post.job()
     post.becomes("running", started="2026-11-22T10:00:07.000000Z")
@@ -144,7 +153,7 @@ def test_an_endpoint_is_told_what_the_original_told(post: Post) -> None:
             "User-Agent": f"mlpack/{__version__}",
             "webhook-id": row["id"],
             "webhook-timestamp": str(int(post.time.timestamp())),
-            "webhook-signature": sign(SECRET, row["id"], int(post.time.timestamp()), body),
+            "webhook-signature": sign([SECRET], row["id"], int(post.time.timestamp()), body),
         },
     )
     assert (row["state"], row["attempts"], row["code"], row["error"]) == ("delivered", 1, 200, None)
@@ -184,6 +193,7 @@ def test_a_change_of_the_reason_alone_is_not_told(post: Post) -> None:
     assert post.endpoints.told == ["pending"]
 
 
+@BOTH
 def test_the_retries_follow_the_schedule_and_then_end(post: Post) -> None:
     post.job()
     post.becomes("failed")
@@ -225,6 +235,7 @@ def test_what_waits_behind_another_callback_is_not_looked_at_before_its_time(pos
     assert post.states() == [("pending", "delivered"), ("failed", "delivered")]
 
 
+@BOTH
 def test_what_comes_while_another_callback_waits_is_sent_after_it(post: Post) -> None:
     post.job()
     post.endpoints.answers = [Reply(500)]
@@ -253,6 +264,7 @@ def test_what_an_endpoint_asks_to_wait_is_heeded_up_to_an_hour(wish: float, seco
     assert post.waits() == seconds
 
 
+@BOTH
 def test_an_endpoint_that_is_gone_gets_no_more(post: Post) -> None:
     other = {"endpoint": "https://other.example/cb", "type": "event"}
     post.job("demo-1", HOOK, other)
@@ -278,6 +290,7 @@ def test_what_happens_after_an_endpoint_was_gone_is_not_sent(post: Post) -> None
     assert post.states() == [("pending", "gone"), ("succeeded", "gone")]
 
 
+@BOTH
 def test_one_is_under_way_for_an_endpoint_two_for_a_host_and_twenty_in_all(post: Post) -> None:
     for number in range(30):
         post.job(f"demo-{number}", {"endpoint": f"https://h{number // 3}.example/cb", "type": "event"})
@@ -322,6 +335,7 @@ def test_a_slow_host_does_not_hold_up_the_others(post: Post) -> None:
     asyncio.run(run())
 
 
+@BOTH
 def test_a_restart_loses_nothing(post: Post) -> None:
     """What was under way when the server was killed is sent again, under the same id."""
     post.job()
@@ -378,6 +392,7 @@ def test_the_courier_sends_what_comes_in_and_what_becomes_due(post: Post, monkey
     assert post.endpoints.told == ["pending"] * 2
 
 
+@BOTH
 def test_a_callback_can_be_sent_again(post: Post) -> None:
     post.job()
     post.endpoints.answers = [Reply(410)]
@@ -392,6 +407,7 @@ def test_a_callback_can_be_sent_again(post: Post) -> None:
     assert [headers["webhook-id"] for _, headers, _ in post.endpoints.got] == [row["id"]] * 2
 
 
+@BOTH
 def test_what_is_to_be_said_of_a_deleted_job_is_said(post: Post) -> None:
     post.job()
     post.send()
@@ -409,7 +425,15 @@ def test_headers_that_cannot_be_decrypted_do_not_stop_the_others(post: Post, mon
     post.job("demo-2")
     transport: Any = post.endpoints
     sealer = Sealer(b"x" * 32)
-    other = Courier(post.store.outbox, sealer, transport, url="http://h", log=post.log.append, clock=lambda: post.time)
+    other = Courier(
+        post.store.outbox,
+        sealer,
+        transport,
+        url="http://h",
+        secrets=post.secrets,
+        log=post.log.append,
+        clock=lambda: post.time,
+    )
 
     async def run() -> None:
         await other.start_due()
@@ -420,6 +444,17 @@ def test_headers_that_cannot_be_decrypted_do_not_stop_the_others(post: Post, mon
     assert post.endpoints.got == []
     post.send()
     assert post.endpoints.told == ["pending", "pending"]
+
+
+def test_a_callback_is_signed_with_the_secret_of_its_project_also_when_its_job_is_gone(post: Post) -> None:
+    post.job("demo-1", project="vision")
+    post.becomes("deleted")
+    post.store.remove_job("demo-1")
+    post.send()
+    assert post.endpoints.told == ["pending", "deleted"]
+    time = int(post.time.timestamp())
+    for _, headers, body in post.endpoints.got:
+        assert headers["webhook-signature"] == sign([SECRET_OF_VISION], headers["webhook-id"], time, body)
 
 
 def test_own_headers_do_not_replace_ours(post: Post) -> None:

@@ -1,33 +1,67 @@
 from __future__ import annotations
 
+import base64
 import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.base.errors import ToolError, UsageError
-from packager.service.callbacks.signature import read_secret, sign
+from packager.service.callbacks.signature import SigningSecrets, read_secrets, sign
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
+GOOD = "whsec_" + base64.b64encode(b"a" * 32).decode()
+
+
 def test_the_example_of_the_specification_is_signed_alike(tmp_path: Path) -> None:
     """The values are those in the tests of the libraries of Standard Webhooks."""
     (tmp_path / "secret").write_text("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n", encoding="utf-8")
-    secret = read_secret(tmp_path / "secret")
-    signature = sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
+    secrets = read_secrets(tmp_path / "secret", "callbacks.signing_secret_file")
+    signature = sign(secrets, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
     assert signature == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
-@pytest.mark.parametrize("text", ["", "whsec_", "c2hvcnQ=", "not base64 at all!", "A" * 200])
+@pytest.mark.parametrize(
+    "text", ["", "whsec_", "c2hvcnQ=", "not base64 at all!", "A" * 200, f"{GOOD}\nx", f"{GOOD}\n" * 9]
+)
 def test_a_file_without_a_secret_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text(text, encoding="utf-8")
-    message = f"callbacks.signing_secret_file: {tmp_path}/secret: expected 24 to 64 bytes in base64"
+    message = f"callbacks.signing_secret_file: {tmp_path}/secret: expected 24 to 64 bytes in base64, in 1 to 8 lines"
     with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
-        read_secret(tmp_path / "secret")
+        read_secrets(tmp_path / "secret", "callbacks.signing_secret_file")
 
 
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="secret cannot be read: no such file or directory"):
-        read_secret(tmp_path / "secret")
+        read_secrets(tmp_path / "secret", "callbacks.signing_secret_file")
+
+
+def test_each_line_of_a_file_signs_and_it_is_read_again(tmp_path: Path) -> None:
+    old, new = (base64.b64encode(letter * 32).decode() for letter in (b"o", b"n"))
+    file, log = tmp_path / "secret", list[str]()
+    file.write_text(old, encoding="utf-8")
+    secrets = SigningSecrets(file)
+    secrets.read_all()
+    before = sign(secrets.of("any", log.append), "msg_1", 1, b"{}")
+    file.write_text(f"whsec_{new}\n\n{old}\n", encoding="utf-8")
+    both = sign(secrets.of("any", log.append), "msg_1", 1, b"{}").split(" ")
+    assert (len(both), both[1]) == (2, before)
+    assert both[0] == sign([b"n" * 32], "msg_1", 1, b"{}")
+    file.write_text("nothing", encoding="utf-8")
+    assert sign(secrets.of("any", log.append), "msg_1", 1, b"{}").split(" ") == both
+    assert log == [f"callbacks.signing_secret_file: {file}: expected 24 to 64 bytes in base64, in 1 to 8 lines"]
+
+
+def test_a_project_has_secrets_of_its_own(tmp_path: Path) -> None:
+    for name, letter in {"server": b"s", "research": b"r"}.items():
+        (tmp_path / name).write_bytes(base64.b64encode(letter * 32))
+    secrets = SigningSecrets(tmp_path / "server", {"research": tmp_path / "research"})
+    assert secrets.of("research", print) == (b"r" * 32,)
+    assert secrets.of("vision", print) == (b"s" * 32,)
+    assert SigningSecrets(None, {"research": tmp_path / "research"}).of("vision", print) == ()
+    (tmp_path / "research").unlink()
+    with pytest.raises(ToolError, match=r"^projects\.research\.signing_secret_file: .* cannot be read"):
+        secrets.read_all()

@@ -173,6 +173,11 @@ def test_what_is_no_answer_is_an_error(chunk: bytes) -> None:
     assert (answer.code, bool(answer.error)) == (None, True)
 
 
+def test_what_an_endpoint_sends_instead_is_told_as_text() -> None:
+    answer, _ = post("http://127.0.0.1:PORT/", lambda: [b"SSH-2.0-x \x00\r\n\r\n"])
+    assert answer == Reply(error="illegal status line: 'SSH-2.0-x \\x00'")
+
+
 def test_an_endpoint_that_nobody_listens_at_is_said() -> None:
     async def run() -> Reply:
         async with receiving() as receiver:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from packager.service.metrics import Curve, Point
+from packager.service.jobs.metrics import Curve, Point
 from packager.service.page import curve
 from packager.service.page.curve import HEIGHT, WIDTH, figures
 

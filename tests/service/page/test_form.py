@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.values import convert
-from packager.service import definitions
-from packager.service.bodies import DefinitionBody
 from packager.service.page import form
+from packager.service.registry import definitions
+from packager.service.registry.bodies import DefinitionBody
 
 if TYPE_CHECKING:
-    from packager.service.definitions import Definition
+    from packager.service.registry.definitions import Definition
 
 
 def definition(description: str, example: str = "", system: str = "") -> Definition:

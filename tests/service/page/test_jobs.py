@@ -211,3 +211,16 @@ def test_files_of_the_page_are_kept_by_their_digest(site: Site) -> None:
         assert "immutable" in answer.headers["cache-control"]
         assert "immutable" not in site.client.get(f"/static/0/{name}").headers["cache-control"]
     assert site.client.get("/static/0/app.py").status_code == 404
+
+
+def test_a_browser_is_shown_that_a_path_does_not_exist(site: Site) -> None:
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    for role in (None, "viewer"):
+        cookie = {"Cookie": site.sign_in(role)} if role else {}
+        answer = site.client.get("/nothing", headers={**browser, **cookie}, follow_redirects=False)
+        assert answer.status_code == 404
+        assert "Not found this page does not exist" in text_of(answer)
+        assert "default-src 'self'" in answer.headers["content-security-policy"]
+    for path in ("/nothing", "/v1/nothing"):
+        answer = site.client.get(path, headers={"Accept": "application/json"})
+        assert answer.json()["type"] == "urn:mlpack:problem:not-found"

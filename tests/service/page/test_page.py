@@ -12,11 +12,11 @@ import pytest
 import uvicorn
 from playwright.sync_api import ViewportSize, expect
 
+from packager.service.access.oidc import Issuer
+from packager.service.access.sessions import Sessions
+from packager.service.access.sign_in import Client
 from packager.service.config import OidcConfig
-from packager.service.oidc import Issuer
 from packager.service.page import app
-from packager.service.sessions import Sessions
-from packager.service.sign_in import Client
 from tests import browser
 from tests.service import bodies, issuer
 from tests.service.api.conftest import COUNTDOWN
@@ -35,10 +35,12 @@ PATIENCE = 30_000.0
 
 
 class Served(Site):
-    """A site on a port of this machine."""
+    """A site on a port of this machine, perhaps below a path."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path, root: str = "") -> None:
+        super().__init__(path, url=f"http://train.example.com{root}" if root else None)
+        self.start = ""
+        self._root = root
         self._uvicorn = uvicorn.Server(
             uvicorn.Config(
                 app.make(self.server), host="127.0.0.1", port=0, log_config=None, timeout_graceful_shutdown=1
@@ -54,6 +56,7 @@ class Served(Site):
             port = self._uvicorn.servers[0].sockets[0].getsockname()[1]
             self.origin = f"http://127.0.0.1:{port}"
             client = httpx.Client(base_url=self.origin, timeout=30)
+            self.start = f"{self.origin}{self._root}/jobs"
             self.client = client  # type: ignore[assignment] # what calls the API
             with client:
                 yield
@@ -86,7 +89,8 @@ def served(tmp_path_factory: pytest.TempPathFactory, kubectl: Path) -> Iterator[
         package = {"source": "resnet50v1-5-fp32-training", "options": ["gpu"]}
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PATH", str(kubectl.parent), prepend=":")
-            assert site.post("/v1/definitions", {"name": "resnet", "package": package}).status_code == 201
+            packaged = {"name": "resnet", "package": package, "description": "One long word: " + "x" * 300}
+            assert site.post("/v1/definitions", packaged).status_code == 201
         yield site
 
 
@@ -130,9 +134,10 @@ def trusts(site: Served, fake: FakeIssuer) -> None:
 
 def signed_in(page: Page, served: Served, role: str = "admin") -> Page:
     page.set_default_timeout(PATIENCE)
-    page.goto(f"{served.origin}/jobs")
+    page.goto(served.start)
     expect(page).to_have_title("Sign in · mlpack")
-    page.get_by_text("With a token").click()
+    if served.server.client:
+        page.get_by_text("With a token").click()
     page.get_by_label("Token").fill(served.tokens[role])
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
@@ -140,6 +145,17 @@ def signed_in(page: Page, served: Served, role: str = "admin") -> Page:
 
 
 def test_a_job_is_created_by_form_and_watched_until_it_ends(chromium: Browser, served: Served) -> None:
+    creates_and_watches(chromium, served)
+
+
+def test_the_same_below_a_path(chromium: Browser, tmp_path: Path) -> None:
+    site = Served(tmp_path / "server.db", "/mlpack")
+    with site.running():
+        assert site.post("/mlpack/v1/definitions", COUNTDOWN).status_code == 201
+        creates_and_watches(chromium, site)
+
+
+def creates_and_watches(chromium: Browser, served: Served) -> None:
     expect.set_options(timeout=PATIENCE)
     with chromium.new_context() as context:
         page = signed_in(context.new_page(), served, "user")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.values import convert
+from packager.service.access.tokens import create
 from packager.service.config import ProjectConfig
-from packager.service.tokens import create
 from tests.service.api.conftest import COUNTDOWN
 from tests.service.fake import FakeCluster
 from tests.service.page.conftest import Site, text_of

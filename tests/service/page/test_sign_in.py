@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -8,11 +9,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from packager.service.access.oidc import Issuer
+from packager.service.access.sessions import Sessions
+from packager.service.access.sign_in import Client
 from packager.service.config import OidcConfig
-from packager.service.oidc import Issuer
 from packager.service.page.sign_in import own_path
-from packager.service.sessions import Sessions
-from packager.service.sign_in import Client
 from tests.service.issuer import CLIENT, SECRET, FakeIssuer, running
 from tests.service.page.conftest import ORIGIN, Site, text_of
 
@@ -58,7 +59,7 @@ def test_a_faulty_token_is_refused_and_not_shown(shared: Site) -> None:
 
 
 def test_the_cookie_is_secure_where_the_server_is_reached_by_https(site: Site) -> None:
-    site.server.url = "https://train.example.com"
+    site.server.origin = "https://train.example.com"
     answer = site.send("/sign-in", {"token": site.tokens["user"]}, None, Origin="https://train.example.com")
     assert "Secure" in answer.headers["set-cookie"]
 
@@ -129,7 +130,7 @@ def test_a_session_ends_with_its_token(site: Site) -> None:
 
 def test_a_session_ends_with_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.sign_in("user")
-    monkeypatch.setattr("packager.service.sessions.time.time", lambda: 2e10)
+    monkeypatch.setattr("packager.service.access.sessions.time.time", lambda: 2e10)
     assert site.view("/jobs", "user").headers["location"] == "/sign-in?then=/jobs"
 
 
@@ -419,7 +420,7 @@ def test_what_is_kept_at_the_issuer_is_no_session_and_the_reverse(visitor: Visit
 def test_an_attempt_ends_with_time(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
     path = visitor.is_led_back()
     later = time.time() + 601
-    monkeypatch.setattr("packager.service.sign_in.time.time", lambda: later)
+    monkeypatch.setattr("packager.service.access.sign_in.time.time", lambda: later)
     is_refused(visitor.get(path), "this browser has not begun")
 
 
@@ -491,3 +492,19 @@ def test_a_server_without_a_client_at_the_issuer_has_tokens_only(shared: Site) -
     assert "Sign in with" not in text_of(shared.view("/sign-in", None))
     for path in ("/sign-in/issuer", "/sign-in/answer?code=x&state=y"):
         assert shared.view(path, None).status_code == 404
+
+
+def test_who_signs_in_to_the_page_and_changes_something_is_told(site: Site) -> None:
+    release = site.created()
+    site.log.clear()
+    cookie = site.sign_in("admin")
+    site.send(f"/jobs/{release}/cancel")
+    site.client.post("/sign-in", data={"token": "mlp_guess"}, headers={"Origin": site.origin})
+    said = [(line["message"], line.get("caller")) for line in map(json.loads, site.log) if "request" in line]
+    assert said == [
+        ("POST /sign-in: 303 /jobs", "admin"),
+        (f"POST /jobs/{release}/cancel: 303 /jobs/{release}", "admin"),
+        ("POST /sign-in: 401", None),
+    ]
+    for secret in (cookie, site.tokens["admin"], "mlp_guess"):
+        assert secret not in "".join(site.log)

@@ -3,12 +3,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from packager.base.errors import ToolError, UsageError
 from packager.service.store import databases
 from packager.service.store.databases import AwayError, Postgres
 from packager.service.store.store import Store
+from tests.service.conftest import BOTH
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +23,15 @@ def test_a_database_is_named_by_a_path_or_an_address(tmp_path: Path) -> None:
     for address in ("mysql://x/y", "postgresql://h:port/x"):
         with pytest.raises(UsageError, match=r"invalid .*database"):
             databases.opened(address)
+
+
+def test_a_file_on_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("packager.service.store.databases.network_file_system", lambda _folder: "nfs4")
+    with pytest.raises(ToolError, match=r"server\.db is on a network file system \(nfs4\)") as refused:
+        Store(tmp_path / "server.db")
+    assert refused.value.hint is not None
+    assert "--database postgresql://" in refused.value.hint
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_password_is_not_shown(postgres: Server, tmp_path: Path) -> None:
@@ -60,6 +70,7 @@ def test_a_newer_database_and_an_older_postgresql_are_refused(
         databases.opened(address)
 
 
+@BOTH
 def test_what_fails_in_a_transaction_changes_nothing(database: str) -> None:
     store = Store(database)
     with pytest.raises(ZeroDivisionError), store.database.writing() as connection:  # noqa: PT012 - in a transaction
@@ -68,3 +79,13 @@ def test_what_fails_in_a_transaction_changes_nothing(database: str) -> None:
     assert store.setting("a", lambda: "c") == "c"
     assert isinstance(store.database, Postgres) == store.database.is_shared
     store.close()
+
+
+def test_a_connection_that_was_in_use_is_closed_with_the_database(postgres: Server) -> None:
+    database = databases.opened(postgres.create())
+    event.listen(database.engine, "checkin", lambda *_: database.close())  # just before it is given back
+    with database.reading() as connection:
+        used = connection.connection.dbapi_connection
+        assert used
+        assert not used.closed
+    assert used.closed

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import hashlib
+import json
 import signal
 import subprocess
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from packager.service.store.databases import Postgres as Database
 from tests.service.api.conftest import COUNTDOWN, FILLED, Service
 from tests.service.fake import FakeCluster
 
@@ -26,6 +29,18 @@ async def work():
     print("leads", flush=True)
     await asyncio.Event().wait()
 asyncio.run(replicas.lead(sys.argv[1], work))
+"""
+
+# A replica that runs, and is at work on a request, until it is killed.
+AT_WORK = """
+import asyncio, json, sys
+from packager.service.store import replicas
+from packager.service.store.store import Store
+store = Store(sys.argv[1])
+def heard(_):
+    assert store.begin(json.loads(sys.argv[2])) is None
+    print("works", flush=True)
+asyncio.run(replicas.listen(store.database.conninfo, store.replica, heard))
 """
 
 
@@ -96,3 +111,30 @@ def test_a_database_that_is_away_is_a_503_and_comes_back(replicas: Replicas, pos
         service.until(partial(_answers, service, release), "the job")
     first.until(lambda: ("Job", release) in first.cluster.objects, "the Job, by one of the replicas")
     assert first.cluster.applied == [f"Job/{release}"]
+
+
+def test_a_request_whose_replica_is_killed_is_made_by_another(replicas: Replicas) -> None:
+    first, second, _ = replicas
+    body = json.dumps(FILLED).encode()
+    digest = hashlib.sha256(body).hexdigest()
+    request = {"caller": "admin", "path": "POST /v1/jobs?", "key": "k", "digest": digest}
+    database = first.server.store.database
+    assert isinstance(database, Database)
+    argv = [sys.executable, "-c", AT_WORK, database.conninfo, json.dumps(request)]
+    options: dict[str, Any] = {
+        "content": body,
+        "headers": {"Content-Type": "application/json", "Idempotency-Key": "k"},
+    }
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as third:
+        assert third.stdout
+        assert third.stdout.readline() == "works\n"
+        refused = first.post("/v1/jobs", **options)
+        assert (refused.status_code, refused.json()["detail"]) == (
+            409,
+            "the first request with this key is still at work",
+        )
+        third.kill()
+    answer = second.until(lambda: (made := second.post("/v1/jobs", **options)).status_code == 201 and made, "the job")
+    replayed = first.post("/v1/jobs", **options)
+    assert replayed.headers["idempotency-replayed"] == "true"
+    assert [answer.json(), *first.get("/v1/jobs").json()["items"]] == [replayed.json()] * 2

@@ -3,17 +3,32 @@ from __future__ import annotations
 import secrets
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy.exc import IntegrityError
 
 from packager.base.errors import ToolError
+from packager.service.store import store as module
 from packager.service.store.quota import Quota
-from packager.service.store.store import ExistsError, Filters, MismatchError, QueueFullError, Store
+from packager.service.store.store import (
+    ExistsError,
+    Filters,
+    MismatchError,
+    NewJob,
+    QueueFullError,
+    SameNameError,
+    Store,
+    TakenOverError,
+)
+from tests.service.conftest import BOTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from packager.service.store.store import Row
 
 
 def test_the_first_schema_is_what_was_released(tmp_path: Path) -> None:
@@ -85,7 +100,7 @@ def store(database: str) -> Iterator[Store]:
     store.close()
 
 
-def added(store: Store, **changes: Any) -> str:
+def added(store: Store, *, answer: Row | None = None, **changes: Any) -> str:
     """Add a job, with a template and a definition if there are none, and return its release."""
     if store.template("t") is None:
         store.add_template("t", "{}", "ada")
@@ -96,10 +111,11 @@ def added(store: Store, **changes: Any) -> str:
         "application": "", "creator": "ada", "namespace": "n", "kind": "Job", "filled": "{}", "secrets": b"\x00\xff",
         "manifests": "[]", **changes,
     }  # fmt: skip
-    store.add_job(row, "ada", lambda _: None, limits)
+    store.add_job(row, "ada", lambda _: answer, limits)
     return release
 
 
+@BOTH
 def test_revisions_are_counted_and_checked(store: Store) -> None:
     store.add_template("t", "1", "ada")
     with pytest.raises(ExistsError):
@@ -116,6 +132,7 @@ def test_revisions_are_counted_and_checked(store: Store) -> None:
     assert store.setting("id", lambda: "a") == store.setting("id", lambda: "b") == "a"
 
 
+@BOTH
 def test_a_job_changes_and_each_change_is_an_event(store: Store) -> None:
     release = added(store)
     assert not store.change_job(release, {"status": "pending", "message": "no pods yet"})
@@ -142,6 +159,7 @@ def test_a_job_changes_and_each_change_is_an_event(store: Store) -> None:
     assert store.events(None) == []
 
 
+@BOTH
 def test_jobs_are_found_by_every_filter_and_in_pages(store: Store) -> None:
     releases = [
         added(store, creator=f"c{number % 2}", application=f"a{number}", project=f"p{number % 3}")
@@ -170,6 +188,7 @@ def test_jobs_are_found_by_every_filter_and_in_pages(store: Store) -> None:
     assert len(store.events(None, projects=("p0",))) == 2
 
 
+@BOTH
 def test_a_project_has_room_for_as_many_as_it_may(store: Store) -> None:
     limits = Quota(running=1, queued=1)
     first = added(store, limits=limits)
@@ -185,6 +204,7 @@ def test_a_project_has_room_for_as_many_as_it_may(store: Store) -> None:
     assert (job["status"], job["reason"]) == ("pending", None)
 
 
+@BOTH
 def test_many_at_once_do_not_exceed_the_limits_or_share_an_id(store: Store) -> None:
     added(store)
     with ThreadPoolExecutor(8) as threads:
@@ -194,6 +214,7 @@ def test_many_at_once_do_not_exceed_the_limits_or_share_an_id(store: Store) -> N
     assert ids == list(range(1, 14))
 
 
+@BOTH
 def test_a_request_is_made_once(store: Store) -> None:
     request = {"caller": "ada", "path": "POST /v1/jobs", "key": "k", "digest": "d"}
     assert store.begin(request) is None
@@ -204,6 +225,37 @@ def test_a_request_is_made_once(store: Store) -> None:
     assert (again["status"], again["location"]) == (201, "/x")
 
 
+@BOTH
+def test_a_request_of_a_replica_that_has_ended_is_made_anew(store: Store, database: str) -> None:
+    request = {"caller": "ada", "path": "POST /v1/jobs", "key": "k", "digest": "d"}
+    answer = {**request, "status": 201, "body": "{}", "location": "/x"}
+    ended = Store(database)
+    assert ended.begin(request) is None
+    assert store.begin(request) is None
+    added(store)  # what a job refers to
+    with pytest.raises(TakenOverError):  # it was not at an end: it had only been out of reach
+        added(ended, answer=answer)
+    assert len(store.jobs(Filters(), 10)) == 1
+    ended.forget(request)
+    ended.finish(answer)
+    earlier = store.begin(request)
+    assert earlier
+    assert (earlier["status"], earlier["replica"]) == (None, store.replica)
+    added(store, answer=answer)
+    assert store.begin(request) == {**earlier, "status": 201, "body": "{}", "location": "/x"}
+    ended.close()
+
+
+@BOTH
+def test_a_request_that_nobody_ends_is_made_anew(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = {"caller": "ada", "path": "POST /v1/jobs", "key": "k", "digest": "d"}
+    assert store.begin(request) is None
+    assert store.begin(request) is not None
+    monkeypatch.setattr(module, "_LONGEST_REQUEST", timedelta(0))
+    assert store.begin(request) is None
+
+
+@BOTH
 def test_tokens_are_kept_by_project(store: Store) -> None:
     for number, project in enumerate((None, "p", "q")):
         row = {"id": str(number), "digest": str(number), "name": "ada", "role": "user", "project": project}
@@ -216,3 +268,20 @@ def test_tokens_are_kept_by_project(store: Store) -> None:
     token = store.token("1")
     assert token
     assert token["last_used"] is not None
+
+
+def test_jobs_are_stored_together_and_none_keeps_the_others_from_it(store: Store) -> None:
+    release = added(store)
+    first = store.job(release)
+    assert first
+    rows = [{**first, "release": f"d-{number}", "project": "p"} for number in range(4)]
+    limits = Quota(running=2, queued=1)
+    wrong = {**first, "release": "d-wrong", "definition": "none"}
+    new = [NewJob(row, "ada", lambda _: None, limits) for row in (*rows, wrong)]
+    outcomes = store.add_jobs([*new[:4], NewJob(rows[0], "ada", lambda _: None), new[4]])
+    assert [type(outcome) for outcome in outcomes] == [dict, dict, dict, QueueFullError, SameNameError, IntegrityError]
+    jobs = [store.job(row["release"]) for row in rows]
+    assert [job and job["status"] for job in jobs] == ["pending", "pending", "queued", None]
+    assert [row["sequence"] for row in store.events("d-0")] == [1]
+    with pytest.raises(SameNameError, match="the job 'd-0' exists"):
+        store.add_job(rows[0], "ada", lambda _: None)

@@ -1,0 +1,194 @@
+"""Registers templates and definitions at a task service, and shows what is registered."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from packager.app.task_requests import answered, checked_name, mapping, no_task_service, posted_once, refusal
+from packager.base import rest, yamlio
+from packager.base.errors import UsageError
+from packager.base.names import is_label_value
+from packager.base.problems import show
+from packager.base.values import Value
+
+if TYPE_CHECKING:
+    from packager.base.problems import Problem
+    from packager.base.rest import RestServer
+    from packager.base.runner import Runner
+
+Kind = Literal["templates", "definitions"]
+
+_MADE_BY_SERVER = ("revision", "created", "author", "origin", "warnings")
+"""The keys of an answer that no one registers: what is shown can be edited and applied."""
+
+_IN_TEXT = re.compile(r"line ([1-9][0-9]{0,5}), column ([1-9][0-9]{0,5}): ")
+
+
+class Registration(Value, frozen=True):
+    """What a file has to register.
+
+    Attributes:
+        name: Its name.
+        body: All of it.
+        document: Where it is from, with its lines.
+        text: The file.
+    """
+
+    name: str
+    body: dict[str, Any]
+    document: yamlio.Document
+    text: bytes
+
+    def problem(self, pointer: str, message: str, hint: str | None) -> Problem:
+        """Return a problem with the value at a JSON pointer, at its line, also inside a text of several lines."""
+        location = tuple(step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
+        shown = f"{pointer}: " if pointer else ""
+        match = _IN_TEXT.match(message)
+        if match and location:
+            line, column = int(match[1]), int(match[2])
+            inside = self.document.problem_in_block(
+                location, self.text, (line, column), shown + message[match.end() :], hint=hint
+            )
+            if inside is not None:
+                return inside
+        return self.document.problem(location, shown + message, hint=hint)
+
+
+class Registered(Value, frozen=True):
+    """What has become of a file's template or definition.
+
+    Attributes:
+        name: Its name.
+        outcome: What was done, or would be done.
+        answer: What the server says about it.
+        warnings: What the cluster lacks for it.
+        problems: Definitions over the template whose example no longer works, each with the reasons.
+    """
+
+    name: str
+    outcome: Literal["created", "changed", "unchanged"]
+    answer: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything that the server says about it."""
+        return self.answer
+
+
+def registrations(kind: Kind, file: tuple[bytes, str]) -> list[Registration]:
+    """Return what a file has to register: a YAML document, or a JSON object, for each.
+
+    Args:
+        kind: What it is.
+        file: The file's content, and how messages name it.
+
+    Raises:
+        UsageError: It is not valid.
+    """
+    documents, problems = yamlio.load_all(*file)
+    filled = [document for document in documents if not document.is_empty and document.data is not None]
+    for document in filled if not problems else ():
+        if not isinstance(document.data, dict):
+            problems.append(document.problem((), f"expected a mapping, found {show(document.data)}"))
+        elif "name" not in document.data:
+            problems.append(document.problem((), "`name` is missing"))
+        elif not isinstance(document.data["name"], str) or not is_label_value(document.data["name"]):
+            message = f"expected a name of letters, digits and '-_.', found {show(document.data['name'])}"
+            problems.append(document.problem(("name",), message))
+    if problems:
+        raise UsageError(f"the {kind} are not valid", problems=problems)
+    if not filled:
+        raise UsageError(f"{file[1]} has no {kind}")
+    return [
+        Registration(
+            document.data["name"],
+            {key: value for key, value in document.data.items() if key not in _MADE_BY_SERVER},
+            document,
+            file[0],
+        )
+        for document in filled
+    ]
+
+
+def registered(server: RestServer, kind: Kind, name: str | None = None, revision: int | None = None) -> Any:
+    """Return what is registered: all of a kind, or the one of a name. Raises ClusterError."""
+    steps = ["v1", kind]
+    if name is not None:
+        steps.append(checked_name(name))
+        steps += [] if revision is None else ["revisions", str(revision)]
+        return mapping(server, answered(server, "GET", rest.path(*steps)))
+    items = mapping(server, answered(server, "GET", rest.path(*steps))).get("items")
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise no_task_service(server)
+    return items
+
+
+def schema(server: RestServer, definition: str) -> dict[str, Any]:
+    """Return the JSON Schema of the values that a definition takes. Raises ClusterError."""
+    return mapping(server, answered(server, "GET", rest.path("v1", "definitions", checked_name(definition), "schema")))
+
+
+def apply(server: RestServer, kind: Kind, source: Registration, runner: Runner) -> Registered:
+    """Register what a file has: for the first time, or as the next revision if it differs from the current one.
+
+    Args:
+        server: The server.
+        kind: What it is.
+        source: What the file has.
+        runner: Waits before it asks again.
+
+    Raises:
+        ClusterError: The server refuses, or someone else has registered a revision at the same moment.
+    """
+    revision = _revision(server, kind, source.name)
+    if revision is None:
+        answer = posted_once(server, rest.path("v1", kind), runner, source.body, source.problem)
+    else:
+        where, headers = rest.path("v1", kind, source.name), {"If-Match": f'"{revision}"'}
+        answer = answered(server, "PUT", where, source.body, source.problem, headers)
+    answer = mapping(server, answer)
+    is_same = answer.get("revision") == revision
+    outcome: Literal["created", "changed", "unchanged"] = (
+        "created" if revision is None else "unchanged" if is_same else "changed"
+    )
+    return Registered(str(answer.get("name")), outcome, answer, _warnings(answer))
+
+
+def _revision(server: RestServer, kind: Kind, name: str) -> int | None:
+    """Return the current revision; None if nothing has this name. Raises ClusterError."""
+    answer = rest.ask(server, "GET", rest.path("v1", kind, name))
+    if answer.status == 404:
+        return None
+    if not answer.is_ok:
+        raise refusal(server, answer)
+    revision = mapping(server, answer.body).get("revision")
+    if not isinstance(revision, int):
+        raise no_task_service(server)
+    return revision
+
+
+def trial(server: RestServer, kind: Kind, source: Registration) -> Registered:
+    """Return what would become of what a file has, after all checks. Raises ClusterError."""
+    where = rest.path("v1", kind, dry_run="true")
+    answer = mapping(server, answered(server, "POST", where, source.body, source.problem))
+    outcome, users = answer.get("outcome"), answer.get("definitions", {})
+    if outcome not in ("created", "changed", "unchanged") or not isinstance(users, dict):
+        raise no_task_service(server)
+    problems = tuple(
+        f"{name}: {problem}"
+        for name, listed in users.items()
+        for problem in (listed if isinstance(listed, list) else ())
+    )
+    return Registered(source.name, outcome, answer, _warnings(answer), problems)
+
+
+def _warnings(answer: dict[str, Any]) -> tuple[str, ...]:
+    warnings = answer.get("warnings", [])
+    return tuple(map(str, warnings)) if isinstance(warnings, list) else ()
+
+
+def delete(server: RestServer, kind: Kind, name: str) -> None:
+    """Remove a template that no definition uses, or a definition; jobs stay. Raises ClusterError."""
+    answered(server, "DELETE", rest.path("v1", kind, checked_name(name)))

@@ -1,0 +1,1 @@
+"""Who may do what: tokens, sessions, people of an issuer, projects."""

@@ -1,0 +1,243 @@
+"""Checks tokens of an OpenID Connect issuer, and learns where it is: the only importer of jwt.
+
+OpenID Connect Core 1.0, section 3.1.3.7, and RFC 8725: signature, issuer, audience and expiry are checked, and the
+algorithm is one that we choose, never one that the token does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import jwt
+
+from packager.base import rest
+from packager.base.errors import MlpackError, UsageError
+from packager.base.names import is_label_value
+from packager.base.problems import show
+from packager.base.values import Value
+from packager.service.access.tokens import EVERY, ROLES, Caller
+from packager.service.failures import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from packager.service.config import OidcConfig
+
+_ALGORITHMS = {"RS256": "RSA", "ES256": "EC"}
+"""What a token may be signed with, and the type of its key."""
+
+_LEEWAY = 30
+"""Seconds by which clocks may differ."""
+
+_KEEP_SECONDS = 3600.0
+"""How long keys are kept before they are fetched again."""
+
+_AGAIN_SECONDS = 30.0
+"""How long the issuer is not asked again, after an unknown key or without an answer."""
+
+_LONGEST = 16 << 10
+_MOST_KEYS = 100
+_MOST_GROUPS = 1000
+_LEAST_RSA_BITS = 2048
+
+
+class Provider(Value, frozen=True):
+    """What an issuer says of itself (OpenID Connect Discovery 1.0, section 3).
+
+    Attributes:
+        authorization: Where people sign in; None if nowhere.
+        token: Where codes become tokens; None if nowhere.
+        end_session: Where people sign out; None if nowhere.
+        takes_basic: Whether clients send their secret in a header; otherwise, they send it in the form.
+        names_itself: Whether each of its answers says whose it is (RFC 9207).
+    """
+
+    authorization: str | None
+    token: str | None
+    end_session: str | None
+    takes_basic: bool
+    names_itself: bool
+
+
+class Issuer:
+    """One issuer, and its keys.
+
+    Args:
+        settings: Which issuer, and what its claims mean.
+        clock: Tells the seconds since some moment in the past.
+    """
+
+    def __init__(self, settings: OidcConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._provider: Provider | None = None
+        self._keys: dict[str | None, jwt.PyJWK] = {}
+        self._fetched = self._tried = float("-inf")
+        self._lock = asyncio.Lock()
+
+    async def caller(self, text: str) -> Caller:
+        """Return who a token for the API belongs to. Raises Failure."""
+        return self.caller_of(*self.named(await self.claims(text, self.settings.audience)))
+
+    async def claims(self, text: str, audience: str) -> dict[str, Any]:
+        """Return the claims of a token of the issuer that is for an audience. Raises Failure."""
+        if len(text) > _LONGEST:
+            raise _refused("it is too long")
+        try:
+            header = jwt.get_unverified_header(text)
+        except jwt.InvalidTokenError:
+            raise _refused("expected a token of this server, or a JSON Web Token of its issuer") from None
+        algorithm, identifier = header.get("alg"), header.get("kid")
+        if algorithm not in _ALGORITHMS:
+            raise _refused(f"it is signed with {show(algorithm)}: expected {' or '.join(_ALGORITHMS)}")
+        key = await self._key(identifier if isinstance(identifier, str) else None, algorithm)
+        try:
+            claims: dict[str, Any] = jwt.decode(
+                text,
+                key.key,
+                algorithms=[algorithm],
+                audience=audience,
+                issuer=self.settings.issuer,
+                leeway=_LEEWAY,
+                options={"require": ["exp", "iss", "aud"]},
+            )
+        except jwt.ExpiredSignatureError:
+            raise _refused("it has expired") from None
+        except jwt.InvalidAudienceError:
+            raise _refused(f"it is not for {audience}") from None
+        except jwt.InvalidIssuerError:
+            raise _refused(f"it is not of {self.settings.issuer}") from None
+        except (jwt.InvalidTokenError, ValueError, TypeError, OverflowError):
+            raise _refused("its signature or its claims are not valid") from None
+        return claims
+
+    def named(self, claims: dict[str, Any]) -> tuple[str, list[str]]:
+        """Return the name and the groups in the claims of a token. Raises Failure if the name cannot be one here."""
+        name = claims.get(self.settings.name_claim)
+        if not isinstance(name, str) or not name or not is_label_value(name):
+            raise Failure(
+                "forbidden",
+                f"the claim {self.settings.name_claim} is {show(name)}: a name becomes a label, and has "
+                "at most 63 letters, digits and '-_.'",
+            )
+        claimed = claims.get(self.settings.groups_claim)
+        groups = claimed if isinstance(claimed, list) else [claimed]
+        return name, [group for group in groups[:_MOST_GROUPS] if isinstance(group, str)]
+
+    def caller_of(self, name: str, groups: Sequence[str]) -> Caller:
+        """Return who a person is here, by their groups. Raises Failure if they have no role."""
+        roles: dict[str, str] = {}
+        for group in groups:
+            given = self.settings.roles.get(group, {})
+            for project, role in ({EVERY: given} if isinstance(given, str) else given).items():
+                roles[project] = max(role, roles.get(project, role), key=ROLES.index)
+        if not roles:
+            raise Failure("forbidden", f"{name} is in no group that has a role")
+        return Caller(name, roles)
+
+    async def provider(self) -> Provider:
+        """Return what the issuer says of itself. Raises Failure."""
+        async with self._lock:
+            await self._fetch_again(is_missing=self._provider is None)
+        if self._provider is None:
+            raise Failure("issuer-unreachable", "the addresses of the issuer are not known")
+        return self._provider
+
+    async def _key(self, identifier: str | None, algorithm: str) -> jwt.PyJWK:
+        """Return the key of a token, from what is kept or from the issuer. Raises Failure."""
+        async with self._lock:
+            await self._fetch_again(is_missing=self._kept(identifier, algorithm) is None)
+        key = self._kept(identifier, algorithm)
+        if key is not None:
+            return key
+        if not self._keys:
+            raise Failure("issuer-unreachable", "the keys of the issuer are not known")
+        raise _refused("it is signed with a key that its issuer does not have")
+
+    async def _fetch_again(self, *, is_missing: bool) -> None:
+        """Ask the issuer, if something is missing or old, and it was not asked just now. Raises Failure."""
+        time_now = self._clock()
+        is_old = time_now - self._fetched > _KEEP_SECONDS
+        if not (is_old or is_missing) or time_now - self._tried <= _AGAIN_SECONDS:
+            return
+        self._tried = time_now
+        try:
+            self._provider, self._keys = await asyncio.to_thread(self._fetch)
+            self._fetched = time_now
+        except MlpackError as error:
+            if not self._keys:
+                raise Failure("issuer-unreachable", f"the keys of the issuer: {error}") from None
+
+    def _kept(self, identifier: str | None, algorithm: str) -> jwt.PyJWK | None:
+        """Return a key that is kept; without an identifier, the only one of its type."""
+        if identifier is not None:
+            key = self._keys.get(identifier)
+            return key if key is not None and key.key_type == _ALGORITHMS[algorithm] else None
+        keys = [key for key in self._keys.values() if key.key_type == _ALGORITHMS[algorithm]]
+        return keys[0] if len(keys) == 1 else None
+
+    def _fetch(self) -> tuple[Provider, dict[str | None, jwt.PyJWK]]:
+        """Return what the issuer says of itself, and its keys by their identifiers. Raises MlpackError."""
+        issuer = self.settings.issuer
+        document = _json(issuer.rstrip("/") + "/.well-known/openid-configuration")
+        if document.get("issuer") != issuer:
+            raise MlpackError(f"the issuer calls itself {show(document.get('issuer'))}, not {issuer}")
+        keys = _json(str(document.get("jwks_uri"))).get("keys")
+        if not isinstance(keys, list):
+            raise MlpackError("the issuer has no list of keys")
+        usable = {item.get("kid"): key for item in keys[:_MOST_KEYS] if (key := _usable(item)) is not None}
+        if not usable:
+            raise MlpackError(f"the issuer has no key for {' or '.join(_ALGORITHMS)}")
+        return _provider(document), usable
+
+
+def _provider(document: dict[str, Any]) -> Provider:
+    methods = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+    return Provider(
+        authorization=_endpoint(document, "authorization_endpoint"),
+        token=_endpoint(document, "token_endpoint"),
+        end_session=_endpoint(document, "end_session_endpoint"),
+        takes_basic=isinstance(methods, list) and "client_secret_basic" in methods,
+        names_itself=document.get("authorization_response_iss_parameter_supported") is True,
+    )
+
+
+def _endpoint(document: dict[str, Any], key: str) -> str | None:
+    """Return an address in a document, which may have a query; None if it is missing, or not one of https."""
+    url = document.get(key)
+    if not isinstance(url, str) or not (url.isascii() and url.isprintable()) or {" ", "#", "\\", '"'} & {*url}:
+        return None
+    try:
+        rest.server(url.partition("?")[0], None)
+    except UsageError:
+        return None
+    return url
+
+
+def _usable(item: Any) -> jwt.PyJWK | None:
+    """Return a key for signatures that we accept; None for any other."""
+    if not isinstance(item, dict) or item.get("use", "sig") != "sig":
+        return None
+    for algorithm, kind in _ALGORITHMS.items():
+        if item.get("kty") == kind and item.get("alg", algorithm) == algorithm:
+            try:
+                key = jwt.PyJWK({name: value for name, value in item.items() if name != "d"}, algorithm)
+            except (jwt.PyJWTError, ValueError, TypeError):
+                return None
+            is_weak = kind == "RSA" and key.key.key_size < _LEAST_RSA_BITS
+            is_other = kind == "EC" and item.get("crv") != "P-256"
+            return None if is_weak or is_other else key
+    return None
+
+
+def _json(url: str) -> dict[str, Any]:
+    answer = rest.ask(rest.server(url, None), "GET", "")
+    if not answer.is_ok or not isinstance(answer.body, dict):
+        raise MlpackError(f"{url} has answered with status {answer.status} ({answer.kind or 'no content type'})")
+    return answer.body
+
+
+def _refused(why: str) -> Failure:
+    return Failure("unauthenticated", f"the token is not valid: {why}")

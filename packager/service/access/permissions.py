@@ -1,0 +1,121 @@
+"""What a caller may do with projects, definitions and jobs, and what they may know of."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from packager.service.access.projects import DEFAULT
+from packager.service.access.tokens import EVERY
+from packager.service.complaints import Complaint
+from packager.service.failures import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from packager.service.access.projects import Project
+    from packager.service.access.tokens import Caller
+    from packager.service.store.store import Row
+
+
+def projects_of(caller: Caller, role: str) -> tuple[str, ...] | None:
+    """Return the projects in which a caller has a role; None for all, also those that are no longer configured."""
+    if caller.may(role):
+        return None
+    return tuple(sorted(project for project in caller.roles if project != EVERY and caller.may(role, project)))
+
+
+def project_of_job(caller: Caller, project: object, projects: Mapping[str, Project]) -> Project:
+    """Return the project of a new job: the one that is asked for, or the only one that it can be.
+
+    Args:
+        caller: Who creates the job.
+        project: The project's name as it was sent; None if none was.
+        projects: Those of the server.
+
+    Raises:
+        Failure: There is no such project, or the caller may not create jobs in it, or there are several.
+    """
+    usable = [name for name in projects if caller.may("user", name)]
+    if project is None:
+        if len(usable) == 1:
+            return projects[usable[0]]
+        if DEFAULT in usable:
+            return projects[DEFAULT]
+        if not usable:
+            raise Failure("forbidden", "expected the role user in a project of this server")
+        complaint = Complaint("/project", f"is missing: expected {' or '.join(usable)}")
+        raise Failure("invalid-values", "the project is missing", [complaint])
+    if not isinstance(project, str) or project not in projects or not caller.may("viewer", project):
+        raise Failure("invalid-values", "the project was not found", [_not_found(project)])
+    if project not in usable:
+        raise Failure("forbidden", f"expected the role user in the project {project!r}, found {caller.role(project)}")
+    return projects[project]
+
+
+def _not_found(project: object) -> Complaint:
+    shown = repr(project)
+    return Complaint("/project", f"project {shown if len(shown) < 80 else shown[:80] + '…'} not found")
+
+
+def project_of_definition(caller: Caller, project: str | None, projects: Mapping[str, Project]) -> str | None:
+    """Return the project that a definition belongs to, None for all; a developer of one project has no choice.
+
+    Raises:
+        Failure: There is no such project, or the caller is no developer there, or of several.
+    """
+    usable = [name for name in projects if caller.may("developer", name)]
+    if project is None:
+        if caller.may("developer"):
+            return None
+        if len(usable) == 1:
+            return usable[0]
+        complaint = Complaint("/project", f"is missing: expected {' or '.join(usable) or 'a project of this server'}")
+        raise Failure("invalid-body", "the project is missing", [complaint])
+    if project not in projects or not caller.may("viewer", project):
+        raise Failure("invalid-body", "the project was not found", [_not_found(project)])
+    if project not in usable:
+        raise Failure("forbidden", f"expected the role developer in the project {project!r}")
+    return project
+
+
+def definition_project(row: Row) -> str | None:
+    """Return the project that a registered definition belongs to; None for all."""
+    project = json.loads(row["body"]).get("project")
+    return None if project is None else str(project)
+
+
+def sees_definition(caller: Caller, row: Row) -> bool:
+    """Whether a caller may know of a definition."""
+    project = definition_project(row)
+    return project is None or caller.may("viewer", project)
+
+
+def check_sees_definition(caller: Caller, row: Row) -> None:
+    """Raise Failure, as if it did not exist, unless a caller may know of a definition."""
+    if not sees_definition(caller, row):
+        raise Failure("not-found", f"definition {row['name']!r} not found")
+
+
+def check_changes_definition(caller: Caller, row: Row) -> None:
+    """Raise Failure unless a caller may change a definition."""
+    check_sees_definition(caller, row)
+    project = definition_project(row)
+    if not caller.may("developer", project):
+        of = f"the project {project!r}" if project else "all projects"
+        raise Failure("forbidden", f"expected the role developer in {of}, to which the definition belongs")
+
+
+def check_job(caller: Caller, row: Row, role: str) -> None:
+    """Raise Failure unless a caller has a role in the project of a job; without any, the job is unknown to them."""
+    held = caller.role(row["project"])
+    if held is None:
+        raise Failure("not-found", f"job {row['release']!r} not found")
+    if not caller.may(role, row["project"]):
+        raise Failure("forbidden", f"expected the role {role} in the project {row['project']!r}, found {held}")
+
+
+def check_owns_job(caller: Caller, row: Row, action: str) -> None:
+    """Raise Failure unless a job is the caller's own, or they may act for others in its project."""
+    if row["creator"] != caller.name and not caller.acts_for_others(row["project"]):
+        raise Failure("forbidden", f"the job belongs to {row['creator']}: only developers {action}")

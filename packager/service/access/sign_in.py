@@ -1,0 +1,305 @@
+"""Signs people in with an issuer: the authorization code flow of OpenID Connect, with PKCE, state and nonce.
+
+OpenID Connect Core 1.0, section 3.1; RFC 7636 (PKCE); RFC 9207 (whose answer it is); RFC 9700 (what can go wrong).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import secrets
+import time
+from typing import TYPE_CHECKING, Any
+
+from packager.base import rest
+from packager.base.errors import MlpackError, ToolError, UsageError, reason
+from packager.base.problems import show
+from packager.base.values import Fields
+from packager.service.failures import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from packager.service.access.oidc import Issuer
+    from packager.service.access.tokens import Caller
+
+PATH = "/sign-in/answer"
+"""Where the issuer leads people back to."""
+
+SECONDS = 600
+"""How long people may take at the issuer."""
+
+_LONGEST_SECRET = 1024
+_LONGEST_CODE = 4096
+_LONGEST_REFRESH = 16 << 10
+_LONGEST_TEXT = 300
+_ANSWER_SECONDS = 10.0
+_AWAY_SECONDS = 5.0
+"""How long the issuer is not asked again after it was away."""
+
+_AT_ONCE = 2
+"""How many requests the issuer gets at a time: each occupies a thread."""
+
+
+class Attempt(Fields, frozen=True):
+    """What a browser keeps, encrypted, while its user is at the issuer.
+
+    Attributes:
+        state: What the answer must come with: it was this browser that has asked.
+        nonce: What the token must contain: it was made for this attempt.
+        verifier: What only we can exchange the code with.
+        then: The path to go on with.
+        until: When the attempt ends, in seconds since 1970.
+    """
+
+    state: str
+    nonce: str
+    verifier: str
+    then: str
+    until: int
+
+    def is_answered_by(self, answer: Mapping[str, str]) -> bool:
+        """Whether an answer of the issuer is one to this attempt, which has not ended."""
+        return self.until > time.time() and _is_same(answer.get("state", ""), self.state)
+
+
+class Signed(Fields, frozen=True):
+    """Whom the issuer vouches for.
+
+    Attributes:
+        issuer: Which issuer.
+        subject: Who it is there, whatever their name is.
+        name: Their name here.
+        groups: Their groups.
+        until: Until when, in seconds since 1970.
+        refresh: With what the issuer can be asked again; None if it cannot.
+    """
+
+    issuer: str
+    subject: str
+    name: str
+    groups: list[str]
+    until: int
+    refresh: str | None = None
+
+
+class Client:
+    """The page, as the issuer knows it.
+
+    Args:
+        issuer: Who vouches for people.
+        name: What the page is called there.
+        secret: Its secret; None for a public client.
+        url: By which people reach the page.
+        clock: Tells the seconds since some moment in the past.
+
+    Attributes:
+        label: What the issuer is called on the page: its host.
+    """
+
+    def __init__(
+        self, issuer: Issuer, name: str, secret: str | None, url: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._issuer = issuer
+        self._name = name
+        self._secret = secret
+        self._redirect = url.rstrip("/") + PATH
+        self._clock = clock
+        self._away_until = float("-inf")
+        self._asking = asyncio.Semaphore(_AT_ONCE)
+        self.label = issuer.settings.issuer.partition("://")[2].partition("/")[0]
+
+    async def begin(self, then: str) -> tuple[str, Attempt]:
+        """Return the address at which people sign in, and what their browser keeps until they are back. Raises Failure.
+
+        Args:
+            then: The path to go on with.
+        """
+        endpoint = (await self._issuer.provider()).authorization
+        if endpoint is None:
+            raise Failure("issuer-unreachable", f"{self.label} names no address at which people sign in")
+        attempt = Attempt(
+            state=secrets.token_urlsafe(32),
+            nonce=secrets.token_urlsafe(32),
+            verifier=secrets.token_urlsafe(48),
+            then=then,
+            until=int(time.time()) + SECONDS,
+        )
+        challenge = hashlib.sha256(attempt.verifier.encode()).digest()
+        query = rest.path(
+            response_type="code",
+            client_id=self._name,
+            redirect_uri=self._redirect,
+            scope=" ".join(self._issuer.settings.scopes),
+            state=attempt.state,
+            nonce=attempt.nonce,
+            code_challenge=base64.urlsafe_b64encode(challenge).rstrip(b"=").decode(),
+            code_challenge_method="S256",
+        )
+        return _with_query(endpoint, query), attempt
+
+    async def finish(self, attempt: Attempt | None, answer: Mapping[str, str]) -> Signed:
+        """Return whom the issuer has sent back.
+
+        Args:
+            attempt: What the browser has kept; None if nothing.
+            answer: The parameters that it was sent back with.
+
+        Raises:
+            Failure: The answer is not one to this attempt, or the issuer or this server refuses it.
+        """
+        if attempt is None or not attempt.is_answered_by(answer):
+            began = self._redirect.removesuffix(PATH)
+            raise _refused(f"this browser has not begun to sign in at {began}, or more than 10 minutes ago")
+        provider = await self._issuer.provider()
+        named = answer.get("iss")
+        if named != self._issuer.settings.issuer and (named is not None or provider.names_itself):
+            raise _refused(f"the answer is not one of {self.label}")
+        if "error" in answer:
+            raise _refused(f"{self.label} has answered {_told(answer)}")
+        code = answer.get("code", "")
+        if not 0 < len(code) <= _LONGEST_CODE:
+            raise _refused(f"{self.label} has answered without a code")
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._redirect,
+            "code_verifier": attempt.verifier,
+        }
+        tokens = await self._ask(form)
+        signed, nonce = await self._signed(tokens)
+        if not isinstance(nonce, str) or not _is_same(nonce, attempt.nonce):
+            raise _refused("the token was made for another attempt to sign in")
+        return signed
+
+    async def renew(self, signed: Signed) -> Signed:
+        """Return what the issuer says of a person now.
+
+        Raises:
+            Failure: `unauthenticated` if it does not vouch for them any more, `issuer-unreachable` if it cannot tell.
+        """
+        if signed.refresh is None:
+            raise _refused("what the issuer has vouched for has ended")
+        tokens = await self._ask({"grant_type": "refresh_token", "refresh_token": signed.refresh})
+        renewed, _ = await self._signed({"refresh_token": signed.refresh, **tokens})
+        if renewed.subject != signed.subject:
+            raise _refused("the issuer has answered with the token of another person")
+        return renewed
+
+    def caller(self, signed: Signed) -> Caller:
+        """Return who a person is here. Raises Failure if they have no role, or another issuer has vouched for them."""
+        if signed.issuer != self._issuer.settings.issuer:
+            raise _refused("another issuer has vouched for this session")
+        return self._issuer.caller_of(signed.name, signed.groups)
+
+    async def sign_out_address(self) -> str | None:
+        """Return where people sign out at the issuer; None if that is not known."""
+        try:
+            endpoint = (await self._issuer.provider()).end_session
+        except Failure:
+            return None
+        return None if endpoint is None else _with_query(endpoint, rest.path(client_id=self._name))
+
+    async def _signed(self, tokens: Mapping[str, Any]) -> tuple[Signed, Any]:
+        """Return whom the tokens of an answer vouch for, and the nonce in them. Raises Failure."""
+        text, refresh = tokens.get("id_token"), tokens.get("refresh_token")
+        if not isinstance(text, str):
+            raise _refused(f"{self.label} has answered without an ID token")
+        claims = await self._issuer.claims(text, self._name)
+        authorized = claims.get("azp", self._name)
+        is_shared = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
+        if authorized != self._name or (is_shared and "azp" not in claims):
+            raise _refused("the token was made for another client")
+        subject = claims.get("sub")
+        if not isinstance(subject, str) or not subject:
+            raise _refused("the token has no subject")
+        name, groups = self._issuer.named(claims)
+        self._issuer.caller_of(name, groups)  # who has no role has no session
+        signed = Signed(
+            issuer=self._issuer.settings.issuer,
+            subject=subject,
+            name=name,
+            groups=groups,
+            until=int(claims["exp"]),
+            refresh=refresh if isinstance(refresh, str) and 0 < len(refresh) <= _LONGEST_REFRESH else None,
+        )
+        return signed, claims.get("nonce")
+
+    def _check_not_away(self) -> None:
+        if self._clock() < self._away_until:
+            raise Failure("issuer-unreachable", f"{self.label} does not answer")
+
+    async def _ask(self, form: Mapping[str, str]) -> Mapping[str, Any]:
+        """Return the tokens for a code, or for a refresh token. Raises Failure."""
+        provider = await self._issuer.provider()
+        if provider.token is None:
+            raise Failure("issuer-unreachable", f"{self.label} names no address that gives tokens")
+        place, _, query = provider.token.partition("?")
+        headers: dict[str, str] = {}
+        if self._secret is None:
+            form = {**form, "client_id": self._name}
+        elif provider.takes_basic:
+            headers["Authorization"] = rest.basic(self._name, self._secret)
+        else:
+            form = {**form, "client_id": self._name, "client_secret": self._secret}
+        where = f"?{query}" if query else ""
+        try:
+            async with self._asking:
+                self._check_not_away()
+                answer = await asyncio.to_thread(
+                    rest.post_form, rest.server(place, None), where, form, headers=headers, seconds=_ANSWER_SECONDS
+                )
+        except Failure:
+            raise
+        except MlpackError as error:
+            self._away_until = self._clock() + _AWAY_SECONDS
+            raise Failure("issuer-unreachable", str(error)) from None
+        body = answer.body if isinstance(answer.body, dict) else {}
+        if answer.is_ok:
+            return body
+        if body.get("error") == "invalid_grant":  # the code was used, or the refresh token has ended
+            raise _refused(f"{self.label} has answered {_told(body)}")
+        told = _told(body) if "error" in body else f"with status {answer.status}"
+        raise Failure("issuer-unreachable", f"{self.label} has answered {told}")
+
+
+def read_secret(path: Path) -> str:
+    """Return the secret of the page in a file: one line.
+
+    Raises:
+        ToolError: The file cannot be read.
+        UsageError: It contains no secret.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(_LONGEST_SECRET + 2).decode("ascii", errors="replace").strip()
+    except OSError as error:
+        raise ToolError(f"oidc.client_secret_file: {path} cannot be read: {reason(error)}") from None
+    if not (text.isascii() and text.isprintable() and 0 < len(text) <= _LONGEST_SECRET):
+        message = f"oidc.client_secret_file: {path}: expected one line of at most {_LONGEST_SECRET} ASCII characters"
+        raise UsageError(message)
+    return text
+
+
+def _told(answer: Mapping[str, Any]) -> str:
+    """Return the error in an answer of the issuer, which may contain anything."""
+    error, description = answer.get("error"), answer.get("error_description")
+    if not isinstance(description, str):
+        return show(error)
+    shown = description if len(description) <= _LONGEST_TEXT else f"{description[:_LONGEST_TEXT]}..."
+    return f"{show(error)}: {shown!r}"
+
+
+def _with_query(url: str, query: str) -> str:
+    return f"{url}&{query[1:]}" if "?" in url else url + query
+
+
+def _is_same(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode(errors="replace"), other.encode(errors="replace"))
+
+
+def _refused(why: str) -> Failure:
+    return Failure("unauthenticated", why)

@@ -1,0 +1,35 @@
+"""Bounds how long the body of a request may take to arrive, so that slow clients do not hold the server up."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from packager.service.failures import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+SECONDS = 30.0
+"""How long a body may take, from when it is first waited for."""
+
+
+def bounded(receive: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
+    """Return what receives the parts of a request, and raises Failure if its body does not arrive in time."""
+    end: float | None = None
+    is_complete = False
+
+    async def receive_in_time() -> Any:
+        nonlocal end, is_complete
+        if is_complete:  # what comes now is the end of the connection, for which streams wait
+            return await receive()
+        end = end or asyncio.get_running_loop().time() + SECONDS
+        try:
+            async with asyncio.timeout_at(end):
+                message = await receive()
+        except TimeoutError:
+            raise Failure("too-slow", f"the body has not arrived within {SECONDS:g} s") from None
+        is_complete = not message.get("more_body", False)
+        return message
+
+    return receive_in_time

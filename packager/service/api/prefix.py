@@ -1,0 +1,33 @@
+"""Lets a server be reached below a path, such as `/mlpack`: routes know nothing of it, and answers lead below it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from litestar.types import HTTPScope
+
+
+def without(scope: HTTPScope, root: str) -> HTTPScope:
+    """Return a request without the prefix of its path, if it has it: a proxy may have taken it away.
+
+    Args:
+        scope: The request.
+        root: The prefix; empty for none.
+    """
+    path, raw = scope["path"], scope["raw_path"]
+    if not root or not f"{path}/".startswith(f"{root}/"):
+        return scope
+    raw = raw.removeprefix(root.encode())
+    return {**scope, "path": path.removeprefix(root) or "/", "raw_path": raw or b"/"}
+
+
+def below(message: Any, root: str) -> Any:
+    """Return the beginning of an answer; one that leads to a path of the server leads below the prefix."""
+    if not root:
+        return message
+    headers = [
+        (name, root.encode() + value if name == b"location" and value[:1] == b"/" != value[1:2] else value)
+        for name, value in message.get("headers", ())
+    ]
+    return {**message, "headers": headers}

@@ -1,0 +1,66 @@
+"""Streams that end when their caller may no longer read them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from packager.service.failures import Failure
+from packager.service.store.databases import AwayError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+
+LOOK_SECONDS = 15.0
+"""How often it is looked at whether the caller of an open stream may still read it."""
+
+_REFUSED = frozenset({401, 403, 404})
+
+
+async def guarded(lines: AsyncGenerator[str], check: Callable[[], Awaitable[object]]) -> AsyncIterator[str]:
+    """Yield lines for as long as their caller may read them.
+
+    A token that is removed or has expired, and a session that has ended, end the stream too. When the database or the
+    issuer cannot be asked, it goes on.
+
+    Args:
+        lines: The lines, which may be long in coming.
+        check: Raises Failure if the caller may not read them.
+    """
+    following: asyncio.Future[str | None] | None = None
+    looked = monotonic()
+    try:
+        while True:
+            following = following or asyncio.ensure_future(_next(lines))
+            await asyncio.wait([following], timeout=max(0.0, looked + LOOK_SECONDS - monotonic()))
+            if monotonic() - looked >= LOOK_SECONDS:
+                if await _is_refused(check):
+                    return
+                looked = monotonic()
+            if following.done():
+                line, following = following.result(), None
+                if line is None:
+                    return
+                yield line
+    finally:
+        if following is not None:
+            following.cancel()
+            with suppress(asyncio.CancelledError):
+                await following
+        await lines.aclose()
+
+
+async def _next(lines: AsyncGenerator[str]) -> str | None:
+    return await anext(lines, None)
+
+
+async def _is_refused(check: Callable[[], Awaitable[object]]) -> bool:
+    try:
+        await check()
+    except Failure as failure:
+        return failure.status in _REFUSED
+    except AwayError:
+        return False
+    return False

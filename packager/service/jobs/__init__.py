@@ -1,0 +1,1 @@
+"""Jobs: created, applied to the cluster, followed, their logs and curves kept."""

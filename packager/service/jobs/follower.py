@@ -1,0 +1,357 @@
+"""The control loop: applies what was asked for, follows it in the cluster, and stores what becomes of it.
+
+The cluster is the truth about what runs, the database about what was asked for: after a restart, what is missing is
+applied, and the rest is followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from packager.base.errors import MlpackError
+from packager.cluster.diagnosis import diagnose
+from packager.cluster.past import Memory
+from packager.kubernetes.manifest import mapping
+from packager.kubernetes.objects import name, uid
+from packager.kubernetes.pods import state
+from packager.kubernetes.verdict import Phase
+from packager.service.access import projects
+from packager.service.jobs import hints, queues, records
+from packager.service.jobs.kube import RefusedError
+from packager.service.jobs.mirror import Mirror
+from packager.service.registry.catalog import read_definition
+from packager.service.store.quota import Quota
+from packager.service.store.store import FINAL, as_json
+from packager.service.times import now
+from packager.workloads.kinds import kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
+    from packager.kubernetes.verdict import Verdict
+    from packager.service.access.projects import Project
+    from packager.service.jobs.keeper import Keeper
+    from packager.service.jobs.kube import Cluster
+    from packager.service.jobs.pulse import Pulse
+    from packager.service.prometheus import Figures
+    from packager.service.sealing import Sealer
+    from packager.service.store.store import Row, Store
+
+TICK = 10.0
+"""Seconds between two looks at jobs that nothing was heard of: some findings come with time."""
+
+_SELDOM = 6
+"""A job that runs well is looked at because of the time only once in so many ticks."""
+
+_AT_ONCE = 4
+"""How many jobs are looked at at a time: one for which the cluster takes long does not keep the others waiting."""
+
+
+class Follower:
+    """Looks after the jobs of one server, in all its namespaces."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what it connects
+        self,
+        cluster: Cluster,
+        store: Store,
+        sealer: Sealer,
+        server: str,
+        projects: Mapping[str, Project],
+        pulse: Pulse,
+        keeper: Keeper,
+        log: Callable[[str], None],
+        figures: Figures,
+    ) -> None:
+        self._keeper = keeper
+        self._cluster = cluster
+        self._store = store
+        self._sealer = sealer
+        self._server = server
+        self._projects = projects
+        self._pulse = pulse
+        self._log = log
+        self._figures = figures
+        self._mirrors: dict[str, Mirror] = {}
+        self._changed: dict[str, float | None] = {}  # what something was heard of goes before; since when
+        self._due: dict[str, float | None] = {}  # what is looked at because time has passed
+        self._at_work: set[str] = set()
+        self._wake = asyncio.Event()
+        self._memories: dict[str, Memory] = {}
+        self._missing: dict[str, int] = {}
+        figures.waiting(lambda: len(self._changed) + len(self._due))
+
+    async def run(self) -> None:
+        """Look after the jobs until cancelled."""
+        self._wake = asyncio.Event()  # of this event loop: a server can be started again
+        in_use = await asyncio.to_thread(self._store.namespaces_in_use)
+        self._mirrors = {
+            namespace: Mirror(self._cluster, self._server, namespace, self.look_at, self._log, self._figures)
+            for namespace in dict.fromkeys((*projects.namespaces(self._projects), *in_use))
+        }
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for mirror in self._mirrors.values():
+                    tasks.create_task(mirror.run())
+                tasks.create_task(self._tick())
+                for _ in range(_AT_ONCE):
+                    tasks.create_task(self._work())
+        finally:
+            for known in (self._mirrors, self._changed, self._due, self._at_work, self._memories, self._missing):
+                known.clear()
+
+    def pods(self, row: Row) -> tuple[Object, ...]:
+        """Return the pods of a job, as far as the watches have told of them."""
+        mirror = self._mirrors.get(row["namespace"])
+        return mirror.pods(row["release"]) if mirror else ()
+
+    def look_at(self, release: str) -> None:
+        """Look at a job soon, if it is this replica that looks after jobs."""
+        if not self._mirrors:
+            return
+        self._changed.setdefault(release, time.monotonic())
+        self._wake.set()
+
+    def created(self, release: str) -> None:
+        """Look at a job soon, and tell those who wait that it has an event."""
+        self.look_at(release)
+        self._pulse.tell()
+
+    async def _tick(self) -> None:
+        for turn in itertools.count():
+            is_new = turn < _SELDOM  # nothing is heard of what was deleted before
+            waiting = set()
+            for row in await asyncio.to_thread(self._store.unfinished):
+                if self._waits_for_room(row):
+                    waiting.add(row["project"])
+                elif is_new or not _is_well(row) or (sum(row["release"].encode()) + turn) % _SELDOM == 0:
+                    self._due[row["release"]] = None
+            for project in waiting:
+                await self._admit(project)
+            self._wake.set()
+            await asyncio.sleep(TICK)
+
+    async def _work(self) -> None:
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(0.05)  # what happens at once is looked at once
+            while following := self._next():
+                release, since = following
+                self._at_work.add(release)
+                try:
+                    await self._look(release)
+                    if since is not None:
+                        self._figures.stored(time.monotonic() - since)
+                except MlpackError as error:
+                    self._log(f"{release}: {error}")
+                except Exception as error:  # noqa: BLE001 - one job must not keep the others from being looked at
+                    self._log(f"{release}: {type(error).__name__}: {error}")
+                finally:
+                    self._at_work.discard(release)
+            self._wake.clear()
+
+    def _next(self) -> tuple[str, float | None] | None:
+        """Return a job to look at, and since when it is known that something has changed, if that is why."""
+        for waiting in (self._changed, self._due):
+            for release in waiting:
+                if release not in self._at_work:
+                    return release, waiting.pop(release)
+        return None
+
+    async def _look(self, release: str) -> None:
+        row = await asyncio.to_thread(self._store.job, release)
+        mirror = self._mirrors.get(row["namespace"]) if row else None
+        if row is None or mirror is None:
+            return
+        if row["goal"] != "run":
+            await self._stop(row)
+        elif row["status"] in FINAL:
+            self._forget(release)
+        elif not row["applied"]:
+            await self._begin(row)
+        elif mirror.knows(row["kind"]):
+            await self._judge(row, mirror)
+
+    async def _begin(self, row: Row) -> None:
+        """Apply a job for which there is room; a job that waits for room waits on."""
+        if self._waits_for_room(row):
+            await self._admit(row["project"])
+        else:
+            await self._apply(row)
+
+    def _waits_for_room(self, row: Row) -> bool:
+        project = self._projects.get(row["project"])
+        by_kueue = project is not None and project.queue is not None
+        return row["status"] == "queued" and not row["applied"] and row["goal"] == "run" and not by_kueue
+
+    async def _admit(self, name: str) -> None:
+        """Let the jobs of a project begin for which there is room now."""
+        project = self._projects.get(name)
+        limits = project.own_limits if project else Quota()
+        releases = await asyncio.to_thread(self._store.admit, name, limits)
+        for release in releases:
+            self.created(release)
+
+    async def _apply(self, row: Row) -> None:
+        """Apply the objects of a job; what has been applied before an earlier end of the server stays as it is."""
+        items, namespace = await asyncio.to_thread(records.objects, row, self._sealer), row["namespace"]
+        try:
+            for item in items[:-1]:
+                await self._cluster.apply(item, namespace)
+            workload = items[-1]
+            applied = None
+            if queues.of(workload):  # once it is applied, Kueue decides whether it is suspended
+                applied = await self._cluster.get(workload["kind"], name(workload), namespace)
+            applied = applied or await self._cluster.apply(workload, namespace)
+        except RefusedError as error:
+            if error.code >= 500 or error.code in (409, 429):
+                raise
+            await self._end(row, "failed", "ClusterRefused", str(error))
+            return
+        owner = {
+            "apiVersion": workload["apiVersion"],
+            "kind": workload["kind"],
+            "name": name(applied),
+            "uid": uid(applied),
+        }
+        for item in items[:-1]:
+            if item["kind"] != "PersistentVolumeClaim":
+                owned = {**item, "metadata": {**item["metadata"], "ownerReferences": [owner]}}
+                await self._cluster.apply(owned, namespace)
+        await asyncio.to_thread(self._store.mark_applied, row["release"])
+        self.look_at(row["release"])
+
+    async def _stop(self, row: Row) -> None:
+        """Delete the objects of a job that was cancelled or deleted; a claim only when that was asked for."""
+        goal, release = row["goal"], row["release"]
+        if goal == "cancel" and row["applied"] and not self._keeper.has_kept(row, is_final=True):
+            return
+        for item in reversed(json.loads(row["manifests"])):
+            if item["kind"] != "PersistentVolumeClaim" or goal == "delete-storage":
+                await self._cluster.delete(item["kind"], name(item), row["namespace"])
+        if row["status"] not in FINAL:
+            reason = "Cancelled" if goal == "cancel" else "Deleted"
+            await self._end(row, "deleted", reason, "the job was cancelled" if goal == "cancel" else "was deleted")
+        if goal == "cancel":
+            await asyncio.to_thread(self._store.settle, release)
+        else:
+            await asyncio.to_thread(self._store.remove_job, release)
+        self._pulse.tell()
+
+    async def _judge(self, row: Row, mirror: Mirror) -> None:
+        """Store what the cluster says about a job that was applied."""
+        release = row["release"]
+        kind = kinds()[row["kind"]]
+        workload = mirror.workload(release, row["kind"], release_of(row))
+        if workload is None:
+            await self._judge_missing(row)
+            return
+        self._missing.pop(release, None)
+        snapshot = mirror.snapshot(release, workload)
+        if kind.ending(snapshot) is not None:  # what is stored of an end stays
+            snapshot = await mirror.with_pods_of_now(release, snapshot)
+        memory = self._memories.setdefault(release, Memory(kind))
+        past = memory.add(snapshot, asyncio.get_running_loop().time())
+        verdict = diagnose(kind, snapshot, past)
+        if hints.needs_words(verdict):
+            verdict = await asyncio.to_thread(self._reworded, row, verdict)
+        fields = _fields(row, verdict, snapshot)
+        if all(row[key] == value for key, value in fields.items()):
+            return
+        if not self._keeper.has_kept(row, is_final=fields["status"] in FINAL, pods=snapshot.pods):
+            return
+        if await asyncio.to_thread(self._store.change_job, release, fields):
+            self._pulse.tell()
+            if fields["status"] in FINAL:
+                self._figures.ended(row["project"], fields["status"])
+        if fields["status"] in FINAL:
+            self._forget(release)
+            await self._admit(row["project"])
+
+    def _reworded(self, row: Row, verdict: Verdict) -> Verdict:
+        revision = self._store.definition(row["definition"], row["definition_revision"])
+        assert revision is not None, "the revision of a job is never removed"
+        return hints.reworded(verdict, json.loads(row["filled"]), read_definition(revision))
+
+    async def _judge_missing(self, row: Row) -> None:
+        """A workload that is in neither the cache nor, twice, the cluster was deleted by another client."""
+        release = row["release"]
+        if await self._cluster.get(row["kind"], release_of(row), row["namespace"]) is not None:
+            self._missing.pop(release, None)
+            return
+        self._missing[release] = self._missing.get(release, 0) + 1
+        if self._missing[release] > 1:
+            await self._end(row, "deleted", "DeletedInCluster", f"the {row['kind']} was deleted in the cluster")
+        else:
+            asyncio.get_running_loop().call_later(1.0, self.look_at, release)
+
+    async def _end(self, row: Row, status: str, reason: str, message: str) -> None:
+        fields = {"status": status, "reason": reason, "message": message, "hint": None, "ended": now()}
+        if await asyncio.to_thread(self._store.change_job, row["release"], fields):
+            self._figures.ended(row["project"], status)
+        self._forget(row["release"])
+        self._pulse.tell()
+        await self._admit(row["project"])
+
+    def _forget(self, release: str) -> None:
+        self._memories.pop(release, None)
+        self._missing.pop(release, None)
+        self._keeper.forget(release)
+
+
+def _is_well(row: Row) -> bool:
+    """Whether a job runs without a finding: what happens to it is heard of."""
+    return bool(row["status"] == "running" and row["applied"] and row["goal"] == "run" and row["reason"] is None)
+
+
+def release_of(row: Row) -> str:
+    """Return the name of a job's workload."""
+    return name(json.loads(row["manifests"])[-1])
+
+
+_STATUSES = {
+    Phase.SUCCEEDED: "succeeded",
+    Phase.FAILED: "failed",
+    Phase.RUNNING: "running",
+    Phase.SERVING: "running",
+}
+
+
+def _fields(row: Row, verdict: Verdict, snapshot: Snapshot) -> Row:
+    """Return what is stored of a verdict."""
+    status = _STATUSES.get(verdict.phase, "pending")
+    queue = queues.of(snapshot.workload)
+    if queue and status not in FINAL and queues.is_held(snapshot.workload):
+        held = {"status": "queued", "reason": "Queued", "message": f"Kueue holds it in the queue {queue!r}"}
+        return {**held, "hint": None, "pods": as_json([_pod(pod) for pod in snapshot.pods]), "findings": "[]"}
+    if status == "pending" and row["started"]:
+        status = "running"  # what has begun and is stuck has not gone back to the queue
+    first = verdict.findings[0] if verdict.findings else None
+    fields: dict[str, Any] = {
+        "status": status,
+        "reason": first.reason if first else None,
+        "message": first.message if first else verdict.summary,
+        "hint": first.hint if first else None,
+        "pods": as_json([_pod(pod) for pod in snapshot.pods]),
+        "findings": as_json([finding.as_json() for finding in verdict.findings]),
+    }
+    if status != "pending" and not row["started"]:
+        fields["started"] = now()
+    if status in FINAL:
+        fields["ended"] = now()
+    return fields
+
+
+def _pod(pod: Object) -> dict[str, Any]:
+    statuses = mapping(pod.get("status")).get("containerStatuses") or ()
+    return {
+        "name": name(pod),
+        "state": state(pod),
+        "restarts": sum(int(entry.get("restartCount", 0)) for entry in statuses),
+        "node": pod["spec"].get("nodeName"),
+    }

@@ -1,0 +1,232 @@
+"""Keeps the ends of logs, so that they can be read when the pods are gone, and reads what was kept."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zlib
+from collections import deque
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from packager.base.errors import ClusterError
+from packager.base.values import Value
+from packager.kubernetes.manifest import listing, mapping
+from packager.kubernetes.objects import name
+from packager.service.registry.policy import JOB, SERVER
+from packager.service.times import now
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+
+    from packager.kubernetes.objects import Object
+    from packager.service.jobs.kube import Cluster
+    from packager.service.store.kept import KeptLogs
+    from packager.service.store.store import Row
+
+MOST_BYTES = 256 << 10
+"""How much of each container's log is kept."""
+
+MOST_PODS = 20
+MOST_BYTES_OF_A_JOB = 5 << 20
+
+_SECONDS = 20.0
+"""How long the logs of a job may take."""
+
+_AT_ONCE = 8
+_LINES = 10_000  # with their times, these are more than MOST_BYTES
+_TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8})(?:\.[0-9]+)?(?:Z|[+-][0-9:]{5}) ")
+
+
+class Instance(Value, frozen=True):
+    """One run of a container.
+
+    Attributes:
+        pod: Its pod.
+        container: Its name.
+        place: Where it is in its pod; init containers have negative places.
+        is_previous: Whether it is the one before the last restart.
+        has_failed: Whether it has ended with an error.
+    """
+
+    pod: str
+    container: str
+    place: int
+    is_previous: bool
+    has_failed: bool
+
+
+def instances(pod: Object) -> Iterator[Instance]:
+    """Yield the containers of a pod that have begun, and what they were before their last restart."""
+    status = mapping(pod.get("status"))
+    for key, sign in (("initContainerStatuses", -1), ("containerStatuses", 1)):
+        entries = [mapping(entry) for entry in listing(status.get(key))]
+        for index, entry in enumerate(entries):
+            place = index - len(entries) if sign < 0 else index
+            for state, is_previous in ((mapping(entry.get("state")), False), (mapping(entry.get("lastState")), True)):
+                ended = state.get("terminated")
+                if ended is not None or (state.get("running") is not None and not is_previous):
+                    failed = bool(mapping(ended).get("exitCode"))
+                    yield Instance(name(pod), str(entry.get("name")), place, is_previous, failed)
+
+
+class Keeper:
+    """Keeps the logs of the jobs of one server.
+
+    Args:
+        cluster: Where they run.
+        kept: Where logs are kept.
+        server: By which name the server knows its objects.
+        look_at: Called with the release when the logs of a job were kept.
+        log: Writes a line of the log of the server.
+        record: Records the curves of a job; it is passed the pods.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what it connects
+        self,
+        cluster: Cluster,
+        kept: KeptLogs,
+        server: str,
+        look_at: Callable[[str], None],
+        log: Callable[[str], None],
+        record: Callable[[Row, Sequence[Object]], Awaitable[None]] | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._kept = kept
+        self._server = server
+        self._look_at = look_at
+        self._log = log
+        self._record = record
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._done: set[str] = set()
+        self._failed: set[str] = set()
+        self._limit = asyncio.Semaphore(_AT_ONCE)
+
+    def has_kept(self, row: Row, *, is_final: bool, pods: Iterable[Object] = ()) -> bool:
+        """Return whether the logs of a job were kept, as far as its state asks for it; begin to keep them if not.
+
+        A job that has ended is looked at again when they were. The first failed container of a job begins it too, but
+        nothing waits for that.
+
+        Args:
+            row: The job.
+            is_final: Whether it has ended, or is about to be stopped.
+            pods: Its pods.
+        """
+        release = row["release"]
+        if not is_final:
+            self._done.discard(release)
+            if release not in self._failed and any(run.has_failed for pod in pods for run in instances(pod)):
+                self._failed.add(release)
+                self._begin(row)
+            return True
+        if release in self._done:
+            return True
+        self._begin(row, is_final=True)
+        return False
+
+    def forget(self, release: str) -> None:
+        """Forget what is known of a job whose end is stored."""
+        self._done.discard(release)
+        self._failed.discard(release)
+
+    def _begin(self, row: Row, *, is_final: bool = False) -> None:
+        key = f"{row['release']}{'!' if is_final else ''}"
+        if key not in self._tasks:
+            task = self._tasks[key] = asyncio.create_task(self._keep(row, is_final=is_final))
+            task.add_done_callback(lambda _task: self._tasks.pop(key, None))
+
+    async def close(self) -> None:
+        """End what is under way: the logs of a job whose end is not stored are read again after the next start."""
+        for task in (tasks := list(self._tasks.values())):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _keep(self, row: Row, *, is_final: bool) -> None:
+        release = row["release"]
+        try:
+            async with self._limit, asyncio.timeout(_SECONDS):
+                await self._read(row)
+        except TimeoutError:
+            self._log(f"{release}: its logs could not be read in {_SECONDS:g} s")
+        except Exception as error:  # noqa: BLE001 - the job ends all the same
+            self._log(f"{release}: its logs cannot be kept: {type(error).__name__}: {error}")
+        finally:
+            if is_final:
+                self._done.add(release)
+                self._look_at(release)
+
+    async def _read(self, row: Row) -> None:
+        release = row["release"]
+        pods, _ = await self._cluster.list("Pod", row["namespace"], {JOB: release, SERVER: self._server})
+        if self._record is not None:
+            await self._record(row, pods)
+        earlier = {
+            (entry["pod"], entry["container"], entry["instance"]): entry["size"]
+            for entry in await asyncio.to_thread(self._kept.of_job, release)
+        }
+        runs = sorted((run for pod in pods for run in instances(pod)), key=lambda run: (not run.has_failed, run.pod))
+        for run in runs:
+            key = (run.pod, run.container, "previous" if run.is_previous else "current")
+            others = {known: size for known, size in earlier.items() if known != key}
+            names = {known[0] for known in others}
+            room = min(MOST_BYTES, MOST_BYTES_OF_A_JOB - sum(others.values()))
+            if room <= 0 or (run.pod not in names and len(names) >= MOST_PODS):
+                continue
+            try:
+                text = await self._end_of_log(run, row["namespace"], room)
+            except ClusterError as error:
+                self._log(f"{release}: the log of {run.pod}, {run.container} cannot be kept: {error}")
+                continue
+            entry = {
+                "release": release,
+                "pod": run.pod,
+                "container": run.container,
+                "instance": key[2],
+                "place": run.place,
+                "size": len(text),
+                "content": zlib.compress(text, 6),
+                "time": now(),
+            }
+            await asyncio.to_thread(self._kept.keep, release, [entry])
+            earlier[key] = len(text)
+
+    async def _end_of_log(self, run: Instance, namespace: str, room: int) -> bytes:
+        lines: deque[bytes] = deque()
+        size = 0
+        async for line in self._cluster.log(
+            run.pod, namespace, run.container, tail=_LINES, previous=run.is_previous, timestamps=True
+        ):
+            lines.append(line.encode(errors="replace")[-room:])
+            size += len(lines[-1])
+            while size > room:
+                size -= len(lines.popleft())
+        return b"".join(lines)
+
+
+def kept_lines(content: bytes, *, tail: int | None, since: datetime | None, has_times: bool = False) -> list[str]:
+    """Return the lines of a kept log.
+
+    Args:
+        content: The log, as it is kept.
+        tail: How many lines from the end.
+        since: From which time; a line without a time is of the time of the one before.
+        has_times: Whether lines are returned with their times.
+    """
+    decompressor = zlib.decompressobj()
+    text = decompressor.decompress(content, MOST_BYTES + 1).decode(errors="replace") if content else ""
+    lines: list[str] = []
+    is_late = since is None
+    for line in re.findall(r"[^\n]*\n|[^\n]+", text):
+        match = _TIME.match(line)
+        if match and since is not None:
+            is_late = datetime.fromisoformat(match[1]).replace(tzinfo=UTC) >= since.replace(microsecond=0)
+        if is_late:
+            lines.append(line[match.end() :] if match and not has_times else line)
+    return lines if tail is None else lines[max(len(lines) - tail, 0) :]
+
+
+async def as_stream(lines: Iterable[str]) -> AsyncIterator[str]:
+    """Yield lines as a cluster does."""
+    for line in lines:
+        yield line

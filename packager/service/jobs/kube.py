@@ -1,0 +1,285 @@
+"""The cluster, through lightkube: plain dicts in and out, errors as ours."""
+
+from __future__ import annotations
+
+import codecs
+from contextlib import asynccontextmanager
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+from lightkube import AsyncClient
+from lightkube.config.kubeconfig import KubeConfig
+from lightkube.core.exceptions import ApiError, ConfigError
+from lightkube.generic_resource import create_global_resource, create_namespaced_resource
+from lightkube.resources.core_v1 import PodLog
+from lightkube.types import CascadeType
+
+from packager.base import yamlio
+from packager.base.errors import ClusterError, UnreachableError
+from packager.kubernetes.manifest import listing, mapping, text
+from packager.service.registry.policy import WORKLOADS
+from packager.workloads.kinds import kinds
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from datetime import datetime
+
+    from lightkube.config.kubeconfig import SingleConfig
+
+    from packager.kubernetes.objects import Object
+
+MANAGER = "mlpack-server"
+"""The field manager of what is applied."""
+
+_LONGEST_LINE = 64 << 10
+
+_TIMEOUT = httpx2.Timeout(30.0)
+"""Seconds; an API server that has much to do, or passes a request on to a kubelet or webhook, answers late."""
+
+_PAGE = 100
+"""How many objects are read at a time: a pod takes 50 KiB while it is."""
+
+_CORE = {
+    "ConfigMap": "configmaps",
+    "Event": "events",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
+    "Secret": "secrets",
+    "Service": "services",
+}
+_RESOURCES = {
+    **{kind: create_namespaced_resource("", "v1", kind, plural) for kind, plural in _CORE.items()},
+    **{
+        kind: create_namespaced_resource(
+            api.rpartition("/")[0], api.rpartition("/")[2], kind, kinds()[kind].resource.partition(".")[0]
+        )
+        for api, kind in WORKLOADS
+    },
+}
+_GLOBAL = {
+    "Namespace": create_global_resource("", "v1", "Namespace", "namespaces"),
+    "Node": create_global_resource("", "v1", "Node", "nodes"),
+    "StorageClass": create_global_resource("storage.k8s.io", "v1", "StorageClass", "storageclasses"),
+}
+
+
+NOT_STARTED = "is waiting to start"
+"""What a kubelet says about a container that has no log yet."""
+
+
+class RefusedError(ClusterError):
+    """The API server has refused a request.
+
+    Args:
+        message: What it says.
+        code: The HTTP status.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ExpiredError(ClusterError):
+    """A watch has to begin again with a list: what it would continue from is too old."""
+
+
+class Cluster:
+    """One cluster."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client: Any = client  # its overloads do not know that generic resources have namespaces
+        self.namespace = str(client.namespace)
+
+    @classmethod
+    def connect(cls, context: str | None = None) -> Cluster:
+        """Return the cluster of the kubeconfig (KUBECONFIG, ~/.kube/config, or that of the pod that this runs in).
+
+        Raises:
+            ClusterError: There is no such configuration, or no such context.
+        """
+        try:
+            config = KubeConfig.from_env().get(context_name=context)
+            if config is None:
+                raise ClusterError(
+                    f"context {context!r} not found in the kubeconfig", hint="kubectl config get-contexts"
+                )
+            client = AsyncClient(config=config, field_manager=MANAGER, timeout=_TIMEOUT)
+            if server_name := _server_name(config):
+                _expect(client, server_name)
+            return cls(client)
+        except ConfigError as error:
+            raise ClusterError(f"no cluster is configured: {error}", hint="kubectl config get-contexts") from None
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
+
+    async def apply(self, item: Object, namespace: str, *, dry_run: bool = False) -> Object:
+        """Apply an object on the server's side, and return it. Raises RefusedError or UnreachableError."""
+        resource = _RESOURCES[str(item["kind"])]
+        async with _translated():
+            applied = await self._client.apply(
+                resource.from_dict(item), namespace=namespace, force=True, dry_run=dry_run
+            )
+            return _plain(applied)
+
+    async def get(self, kind: str, name: str, namespace: str | None = None) -> Object | None:
+        """Return an object, or None. Raises as `apply`."""
+        try:
+            async with _translated():
+                if namespace is None:
+                    return _plain(await self._client.get(_GLOBAL[kind], name))
+                return _plain(await self._client.get(_RESOURCES[kind], name, namespace=namespace))
+        except RefusedError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def delete(self, kind: str, name: str, namespace: str) -> None:
+        """Delete an object with what belongs to it; that there is none is no error. Raises as `apply`."""
+        try:
+            async with _translated():
+                await self._client.delete(_RESOURCES[kind], name, namespace=namespace, cascade=CascadeType.BACKGROUND)
+        except RefusedError as error:
+            if error.code != 404:
+                raise
+
+    async def list(
+        self, kind: str, namespace: str | None = None, labels: Mapping[str, str] | None = None
+    ) -> tuple[list[Object], str]:
+        """Return all objects of a kind, without `managedFields`, and the version from which a watch continues.
+
+        Raises as `apply`.
+        """
+        async with _translated():
+            if namespace is None:
+                listed: Any = self._client.list(_GLOBAL[kind], labels=dict(labels or {}) or None)
+            else:
+                listed = self._client.list(
+                    _RESOURCES[kind], namespace=namespace, labels=dict(labels or {}) or None, chunk_size=_PAGE
+                )
+            items = [without_managed_fields(_plain(item)) async for item in listed]
+            return items, str(listed.resourceVersion)
+
+    async def watch(
+        self, kind: str, namespace: str, version: str, labels: Mapping[str, str] | None = None
+    ) -> AsyncIterator[tuple[str, Object]]:
+        """Yield each change after `version`, as ADDED, MODIFIED or DELETED and the object.
+
+        Raises:
+            ExpiredError: The version is too old.
+            RefusedError, UnreachableError: As `apply`.
+        """
+        try:
+            async with _translated():
+                async for word, item in self._client.watch(
+                    _RESOURCES[kind],
+                    namespace=namespace,
+                    labels=dict(labels or {}) or None,
+                    resource_version=version,
+                    server_timeout=300,
+                ):
+                    yield word, _plain(item)
+        except RefusedError as error:
+            if error.code == 410:
+                raise ExpiredError(str(error)) from None
+            raise
+
+    async def log(  # noqa: PLR0913 - what one can ask of a log
+        self,
+        pod: str,
+        namespace: str,
+        container: str | None,
+        *,
+        tail: int | None = None,
+        follow: bool = False,
+        previous: bool = False,
+        since: datetime | None = None,
+        timestamps: bool = False,
+    ) -> AsyncIterator[str]:
+        """Yield the lines of a container's log, each with its end; one of more than 64 KiB in pieces.
+
+        lightkube's own `log` knows neither `previous` nor `sinceTime`, and reads a whole log into memory.
+
+        Args:
+            pod: The pod.
+            namespace: Its namespace.
+            container: The container; None for the only one, or the default one.
+            tail: How many lines from the end.
+            follow: Whether to wait for further lines until the container ends.
+            previous: Whether the log of the instance before the last restart is meant.
+            since: From which time.
+            timestamps: Whether each line begins with its time.
+
+        Raises:
+            RefusedError, UnreachableError: As `apply`.
+        """
+        parameters = {
+            "container": container,
+            "tailLines": tail,
+            "follow": follow or None,
+            "previous": previous or None,
+            "sinceTime": since.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z") if since else None,
+            "timestamps": timestamps or None,
+        }
+        client = self._client._client  # noqa: SLF001 - there is no public way to make a request of one's own
+        async with _translated():
+            asked = client.prepare_request("get", PodLog, name=pod, namespace=namespace, params=parameters)
+            if follow:
+                asked.timeout = httpx2.Timeout(_TIMEOUT.connect, read=None)
+            response = await client.send(client.build_adapter_request(asked), stream=True)
+            try:
+                if response.is_error:
+                    await response.aread()
+                client.raise_for_status(response)
+                decoder = codecs.getincrementaldecoder("utf-8")("replace")
+                rest = ""
+                async for chunk in response.aiter_bytes():
+                    *lines, rest = (rest + decoder.decode(chunk)).split("\n")
+                    for line in lines:
+                        yield line + "\n"
+                    if len(rest) > _LONGEST_LINE:
+                        yield rest
+                        rest = ""
+                if rest:
+                    yield rest + "\n"
+            finally:
+                await response.aclose()
+
+
+def _server_name(config: SingleConfig) -> str | None:
+    """Return `tls-server-name`, for which the certificate of the API server is; lightkube does not know it."""
+    document, _ = yamlio.read(config.fname) if config.fname else (None, ())
+    clusters = listing(mapping(document.data).get("clusters")) if document else []
+    known = {text(entry.get("name")): mapping(entry.get("cluster")) for entry in map(mapping, clusters)}
+    return text(mapping(known.get(config.context.cluster)).get("tls-server-name")) or None
+
+
+def _expect(client: AsyncClient, server_name: str) -> None:
+    """Let a client expect a certificate for a name, whatever the address is, and send this name to the server."""
+
+    async def expect(request: httpx2.Request) -> None:
+        request.extensions["sni_hostname"] = server_name
+
+    connections: Any = client._client  # noqa: SLF001 - it takes no transport that has the certificates, too
+    connections._client.event_hooks["request"].append(expect)  # noqa: SLF001
+
+
+def without_managed_fields(item: Object) -> Object:
+    """Return an object without `managedFields`, the largest part of many."""
+    return {**item, "metadata": {key: value for key, value in item["metadata"].items() if key != "managedFields"}}
+
+
+def _plain(item: Any) -> Object:
+    return dict(item.to_dict())
+
+
+@asynccontextmanager
+async def _translated() -> AsyncIterator[None]:
+    try:
+        yield
+    except ApiError as error:
+        raise RefusedError(str(error.status.message or error), int(error.status.code or 0)) from None
+    except (httpx2.HTTPError, OSError) as error:
+        raise UnreachableError(f"the cluster does not answer: {str(error) or type(error).__name__}") from None

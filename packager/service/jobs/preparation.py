@@ -1,0 +1,192 @@
+"""Makes jobs from filled values: checks them, fills in the template, and applies the policy to the objects."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from packager.base.problems import similar
+from packager.base.values import Value
+from packager.kubernetes.manifest import mapping
+from packager.service.access import permissions
+from packager.service.callbacks import endpoints
+from packager.service.complaints import Complaint, counted
+from packager.service.failures import Failure
+from packager.service.jobs import queues, records
+from packager.service.registry import definitions, policy, values
+from packager.service.registry.catalog import read_definition
+from packager.service.registry.packages.content import ENV
+from packager.service.registry.packages.filling import SECRETS
+from packager.service.store.store import as_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from packager.kubernetes.objects import Object
+    from packager.service.access.projects import Project
+    from packager.service.access.tokens import Caller
+    from packager.service.callbacks.addresses import Allowed
+    from packager.service.registry.catalog import Catalog, ObjectSource
+    from packager.service.registry.definitions import Definition
+    from packager.service.sealing import Sealer
+    from packager.service.store.store import Row
+
+_SECONDS = 0.02
+"""After which time those whose jobs are made do not wait for the rest of a batch any more."""
+
+
+class Filled(Value, frozen=True):
+    """Values that a job is to be made from.
+
+    Attributes:
+        values: What the user has filled in.
+        caller: Who.
+        project: Where the job belongs; the caller may create jobs there.
+        revisions: Those of definition and template, to be used instead of the current ones.
+    """
+
+    values: Mapping[str, Any]
+    caller: Caller
+    project: Project
+    revisions: tuple[int, int] | None = None
+
+
+class Prepared(Value, frozen=True):
+    """A job that can be stored.
+
+    Attributes:
+        row: The job.
+        objects: What is applied, with secrets.
+        warnings: What this cluster lacks.
+    """
+
+    row: Row
+    objects: tuple[Object, ...]
+    warnings: tuple[str, ...] = ()
+
+
+class Preparation:
+    """Makes the jobs of a server."""
+
+    def __init__(self, catalog: Catalog, sealer: Sealer, allowed: Allowed) -> None:
+        self._catalog = catalog
+        self._sealer = sealer
+        self._allowed = allowed
+
+    def jobs(self, requests: Sequence[Filled]) -> list[Prepared | Exception]:
+        """Return the first jobs of a batch, or for each why there is none; at least one.
+
+        What the database has of definitions is read once for all of them.
+        """
+        read = _Read(self._catalog)
+        end = time.monotonic() + _SECONDS
+        outcomes: list[Prepared | Exception] = []
+        for request in requests:
+            try:
+                outcomes.append(self._job(request, read))
+            except Exception as error:  # noqa: BLE001 - it is raised where the request is answered
+                outcomes.append(error)
+            if time.monotonic() > end:
+                break
+        return outcomes
+
+    def _job(self, request: Filled, read: _Read) -> Prepared:
+        filled, caller, project = request.values, request.caller, request.project
+        name = filled.get("taskDef")
+        if not isinstance(name, str):
+            complaint = Complaint("/taskDef", "is missing: name of the task definition")
+            raise Failure("invalid-values", "the task definition is missing", [complaint])
+        row = read.definition(name, request.revisions[0] if request.revisions else None)
+        if row is None or permissions.definition_project(row) not in (None, project.name):
+            complaint = Complaint("/taskDef", f"definition {name!r} not found", similar(name, read.names(project.name)))
+            raise Failure("invalid-values", f"definition {name!r} not found", [complaint])
+        definition = read_definition(row)
+        creator = str(filled.get("creator") or caller.name)
+        complaints = definitions.value_complaints(definition, filled) or endpoints.complaints(filled, self._allowed)
+        if creator != caller.name and not caller.acts_for_others(project.name):
+            complaints.append(Complaint("/creator", f"expected {caller.name!r}: only developers act for others"))
+        if complaints:
+            raise Failure("invalid-values", f"{counted(complaints)} in the filled values", complaints)
+        source = read.source(row, request.revisions[1] if request.revisions else None)
+        application = str(filled.get("name") or definition.body.application or "")
+        release = values.release_name(name, application, definition.longest_release)
+        accepted, complaints = definitions.objects(
+            definition,
+            source.content,
+            definitions.Request(filled, creator, release),
+            self._catalog.renderer,
+            self._catalog.site(project.name),
+        )
+        if complaints:
+            what = "package" if definition.origin else "template"
+            raise Failure("policy", f"the {what} and the values make objects that are refused", complaints)
+        gpus = policy.gpus(accepted.objects)
+        if project.own_limits.gpus is not None and gpus > project.own_limits.gpus:
+            detail = f"the job takes {gpus} GPUs: max_gpus of the project {project.name!r} is {project.own_limits.gpus}"
+            raise Failure("policy", detail, [Complaint("", detail)])
+        if project.queue:
+            queues.put(accepted.workload, project.queue)
+        objects = self._with_secrets(accepted.objects, release, definition, filled)
+        job = {
+            "release": release,
+            "definition": name,
+            "definition_revision": row["revision"],
+            "template": source.name,
+            "template_revision": source.revision,
+            "application": application,
+            "creator": creator,
+            "project": project.name,
+            "namespace": project.namespace,
+            "kind": accepted.workload["kind"],
+            "filled": as_json(values.masked(filled, definition.secret_keys)),
+            "secrets": self._sealer.seal(records.secrets(filled, definition.secret_keys), release),
+            "manifests": as_json(records.stored(objects, release)),
+            "gpus": gpus,
+        }
+        if project.queue:
+            job |= {"status": "queued", "reason": "Queued", "message": f"waits for the queue {project.queue!r}"}
+        return Prepared(job, tuple(objects))
+
+    def _with_secrets(
+        self, objects: Sequence[Object], release: str, definition: Definition, filled: Mapping[str, Any]
+    ) -> list[Object]:
+        """Return objects with the Secrets before them that the service creates."""
+        contents: dict[str, dict[str, str]] = {}
+        endpoint_headers = records.endpoint_secret(filled)
+        if endpoint_headers is not None and not definition.origin:
+            contents["endpoints"] = {records.ENDPOINTS: endpoint_headers}
+        if own := records.secrets(filled, definition.secret_keys).get(ENV):
+            contents[SECRETS] = records.secret_texts(own)
+        label = str(mapping(objects[-1]["metadata"]["labels"]).get(policy.APPLICATION) or "")
+        site = self._catalog.site(None)
+        return [*(policy.secret(release, role, texts, label, site) for role, texts in contents.items()), *objects]
+
+
+class _Read:
+    """What was read of the database for the jobs of a batch: all of them were asked for before it was read."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._definitions: dict[tuple[str, int | None], Row | None] = {}
+        self._sources: dict[tuple[str, int | None], ObjectSource] = {}
+        self._all: list[Row] | None = None
+
+    def definition(self, name: str, revision: int | None) -> Row | None:
+        """Return a revision of a definition, or the current one."""
+        key = (name, revision)
+        if key not in self._definitions:
+            self._definitions[key] = self._catalog.store.definition(name, revision)
+        return self._definitions[key]
+
+    def names(self, project: str) -> list[str]:
+        """Return the names of the definitions of which jobs of a project can be made."""
+        if self._all is None:
+            self._all = self._catalog.store.definitions()
+        return [row["name"] for row in self._all if permissions.definition_project(row) in (None, project)]
+
+    def source(self, row: Row, revision: int | None) -> ObjectSource:
+        """Return what the objects of a definition's jobs are made from. Raises Failure."""
+        key = (row["template"], revision)
+        if key not in self._sources:
+            self._sources[key] = self._catalog.source(row, revision)
+        return self._sources[key]

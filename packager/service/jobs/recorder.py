@@ -1,0 +1,180 @@
+"""Records curves: reads what is new in the logs of the pods of jobs, and stores the curves in it.
+
+It reads the logs of all running jobs from time to time, and those of a job at once when its curves are asked for. The
+logs of a job that has ended are read once more, before its pods are deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from packager.base.errors import ClusterError
+from packager.base.values import Fields, FieldsError, as_plain, convert
+from packager.kubernetes.manifest import listing, mapping
+from packager.kubernetes.objects import name
+from packager.service.jobs import metrics
+from packager.service.jobs.metrics import Curve
+from packager.service.registry.policy import JOB, SERVER
+from packager.service.store.store import as_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from packager.kubernetes.objects import Object
+    from packager.service.jobs.kube import Cluster
+    from packager.service.store.store import Row, Store
+
+MOST_PODS = 8
+"""Of how many pods of a job the logs are read."""
+
+ROUND = 30.0
+"""Seconds between two looks at all running jobs."""
+
+_FRESH = 2.0
+"""Seconds for which what was read of a job is new enough."""
+
+_SECONDS = 5.0
+"""How long the log of a pod may take."""
+
+_MOST_BYTES = 16 << 20
+"""How much of a log is read at a time; the rest follows at the next one."""
+
+_BATCH = 2_000
+_AT_ONCE = 4
+_TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8})(?:\.([0-9]{1,9}))?(Z|[+-][0-9]{2}:[0-9]{2}) ")
+
+Place = tuple[str, int]
+"""Up to where a log was read: the time of the last line, and how many lines of that time there were."""
+
+
+class Measurements(Fields, frozen=True, kw_only=True):
+    """What is stored of a job.
+
+    Attributes:
+        places: Up to where the log of each pod was read.
+        curves: The curves.
+    """
+
+    places: dict[str, Place] = {}
+    curves: list[Curve] = []
+
+
+class Recorder:
+    """Records the curves of the jobs of one server.
+
+    Args:
+        cluster: Where they run.
+        store: Where curves are stored.
+        server: By which name the server knows its objects.
+        log: Writes a line of the log of the server.
+        pods: Returns the pods of a job as the control loop knows them.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        server: str,
+        log: Callable[[str], None],
+        pods: Callable[[Row], Sequence[Object]] = lambda _row: (),
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._server = server
+        self._log = log
+        self._pods = pods
+        self._times: dict[str, float] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def run(self) -> None:
+        """Read the logs of all running jobs from time to time, until cancelled."""
+        while True:
+            await asyncio.sleep(ROUND)
+            rows = [row for row in await asyncio.to_thread(self._store.unfinished) if row["status"] == "running"]
+            self._times = {row["release"]: self._times.get(row["release"], 0.0) for row in rows}
+            waiting = iter(rows)
+            await asyncio.gather(*(self._record_each(waiting) for _ in range(_AT_ONCE)))
+
+    async def _record_each(self, rows: Iterator[Row]) -> None:
+        for row in rows:
+            await self.record(row, self._pods(row))
+
+    async def curves(self, row: Row) -> list[Curve]:
+        """Return the curves of a job, with what its pods have printed until now if it runs and the cluster answers."""
+        time = asyncio.get_running_loop().time()
+        if row["status"] == "running" and time - self._times.get(row["release"], 0.0) > _FRESH:
+            try:
+                selector = {JOB: row["release"], SERVER: self._server}
+                async with asyncio.timeout(_SECONDS):
+                    pods, _ = await self._cluster.list("Pod", row["namespace"], selector)
+            except (ClusterError, TimeoutError):
+                pods = []
+            await self.record(row, pods)
+        return (await self._stored(row["release"])).curves
+
+    async def record(self, row: Row, pods: Sequence[Object]) -> None:
+        """Read what is new in the logs of the pods of a job, and store its curves; what cannot be read is left out."""
+        release = row["release"]
+        lock = self._locks.setdefault(release, asyncio.Lock())
+        try:
+            async with lock, self._limit:
+                before = await self._stored(release)
+                curves = {(curve.pod, curve.name): curve for curve in before.curves}
+                places = dict(before.places)
+                for pod in sorted(pods, key=name)[:MOST_PODS]:
+                    place = places.get(name(pod), ("", 0))
+                    curves, places[name(pod)] = await self._read(pod, row["namespace"], place, curves)
+                after = Measurements(places=places, curves=list(curves.values()))
+                if after != before:
+                    await asyncio.to_thread(self._store.measured.keep, release, as_json(as_plain(after)))
+        finally:
+            self._times[release] = asyncio.get_running_loop().time()
+            if not lock.locked():
+                self._locks.pop(release, None)
+
+    async def _stored(self, release: str) -> Measurements:
+        body = await asyncio.to_thread(self._store.measured.of_job, release)
+        try:
+            return convert(json.loads(body), Measurements) if body else Measurements()
+        except FieldsError as error:
+            self._log(f"{release}: its metrics cannot be read: {error}")
+            return Measurements()
+
+    async def _read(
+        self, pod: Object, namespace: str, place: Place, curves: dict[tuple[str, str], Curve]
+    ) -> tuple[dict[tuple[str, str], Curve], Place]:
+        """Return curves with what is new in the log of a pod, and up to where it was read."""
+        containers = listing(mapping(pod.get("spec")).get("containers"))
+        last, seen = place
+        skipped, size = 0, 0
+        lines: list[str] = []
+        since = datetime.fromisoformat(f"{last.partition('.')[0]}+00:00") if last else None
+        container = mapping(containers[0]).get("name") if containers else None
+        try:
+            async with asyncio.timeout(_SECONDS):
+                stream = self._cluster.log(name(pod), namespace, container, since=since, timestamps=True)
+                async for line in stream:
+                    size += len(line)
+                    if size > _MOST_BYTES:
+                        break
+                    match = _TIME.match(line)
+                    time = f"{match[1]}.{(match[2] or '').ljust(9, '0')}" if match else ""
+                    if not match or time < last:
+                        continue
+                    if time == place[0] and skipped < place[1]:
+                        skipped += 1
+                        continue
+                    last, seen = time, seen + 1 if time == last else 1
+                    if metrics.STEP in line:
+                        lines.append(line[match.end() :])
+                    if len(lines) >= _BATCH:
+                        curves = await asyncio.to_thread(metrics.added, curves, name(pod), lines)
+                        lines = []
+        except (ClusterError, TimeoutError):
+            pass  # what was read until then counts; the rest follows at the next time
+        return await asyncio.to_thread(metrics.added, curves, name(pod), lines), (last, seen)

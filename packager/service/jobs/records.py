@@ -1,0 +1,98 @@
+"""Reads what the database holds of a job: its filled values and objects, with the secrets that are stored apart."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from packager.kubernetes.manifest import mapping
+from packager.service.registry import values
+from packager.service.registry.packages.content import ENV
+from packager.service.registry.packages.env import as_text
+from packager.service.registry.packages.filling import SECRETS
+from packager.service.store.store import as_json
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from packager.kubernetes.objects import Object
+    from packager.service.sealing import Sealer
+    from packager.service.store.store import Row
+
+ENDPOINTS = "dataset.json"
+"""The key of the Secret `<release>-endpoints`."""
+
+
+def headers(filled: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the headers of each endpoint, by its index."""
+    endpoints = filled.get("endpoints")
+    return {
+        str(index): item["headers"]
+        for index, item in enumerate(endpoints if isinstance(endpoints, list) else ())
+        if isinstance(item, dict) and isinstance(item.get("headers"), dict)
+    }
+
+
+def secrets(filled: Mapping[str, Any], secret_keys: Collection[str]) -> dict[str, Any]:
+    """Return what of filled values is stored encrypted: the headers, and the secrets of a package.
+
+    Args:
+        filled: What the user has filled in.
+        secret_keys: The keys below `env` whose values are secrets.
+    """
+    env = mapping(filled.get(ENV))
+    own = {key: env[key] for key in secret_keys if env.get(key) is not None}
+    return {**headers(filled), **({ENV: own} if own else {})}
+
+
+def filled_values(row: Row, sealer: Sealer) -> dict[str, Any]:
+    """Return the filled values of a job, with the headers and secrets. Raises ToolError if the key is another one."""
+    sealed = sealer.open(row["secrets"], row["release"])
+    filled = values.replaced_headers(json.loads(row["filled"]), lambda index, _: sealed[str(index)])
+    return {**filled, ENV: {**filled[ENV], **sealed[ENV]}} if ENV in sealed else filled
+
+
+def endpoint_secret(filled: Mapping[str, Any]) -> str | None:
+    """Return what the Secret `<release>-endpoints` holds; None if no endpoint of data has headers."""
+    endpoints = values.dataset_headers(filled)
+    return as_json(endpoints) if endpoints else None
+
+
+def objects(row: Row, sealer: Sealer) -> list[Object]:
+    """Return the objects of a job as they are applied, the workload last. Raises as `filled_values`."""
+    items: list[Object] = json.loads(row["manifests"])
+    for item in items:
+        if item["kind"] == "Secret" and item["metadata"]["name"] == f"{row['release']}-endpoints":
+            item["stringData"] = {ENDPOINTS: endpoint_secret(filled_values(row, sealer))}
+        if item["kind"] == "Secret" and item["metadata"]["name"] == f"{row['release']}-{SECRETS}":
+            item["stringData"] = secret_texts(sealer.open(row["secrets"], row["release"]).get(ENV, {}))
+    return items
+
+
+def secret_texts(own: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the Secret `<release>-package-secrets` holds: each secret that was filled in, as text."""
+    return {key: as_text(value) for key, value in own.items()}
+
+
+def stored(items: Sequence[Object], release: str) -> list[Object]:
+    """Return objects as the database holds them: without the headers of endpoints, and without secrets."""
+    own = (f"{release}-endpoints", f"{release}-{SECRETS}")
+    return [
+        {**item, "stringData": {}} if item["kind"] == "Secret" and item["metadata"]["name"] in own else item
+        for item in items
+    ]
+
+
+def redacted(items: Sequence[Object]) -> list[Object]:
+    """Return objects as they may be shown: with *** in place of each value of a Secret."""
+    return [
+        {
+            key: dict.fromkeys(value, values.MASK)
+            if key in ("data", "stringData") and isinstance(value, dict)
+            else value
+            for key, value in item.items()
+        }
+        if item["kind"] == "Secret"
+        else item
+        for item in items
+    ]

@@ -1,0 +1,193 @@
+"""Creates jobs from filled values, and changes what becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from packager.base.errors import ClusterError, UnreachableError
+from packager.kubernetes.manifest import mapping
+from packager.service.access import permissions
+from packager.service.complaints import Complaint
+from packager.service.failures import Failure
+from packager.service.jobs import records
+from packager.service.jobs.batches import Batches
+from packager.service.jobs.kube import RefusedError
+from packager.service.jobs.preparation import Filled, Preparation, Prepared
+from packager.service.registry import policy
+from packager.service.store.store import FINAL, NewJob, QueueFullError, SameNameError, TakenOverError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from packager.kubernetes.objects import Object
+    from packager.service.access.projects import Project
+    from packager.service.access.tokens import Caller
+    from packager.service.callbacks.addresses import Allowed
+    from packager.service.jobs.follower import Follower
+    from packager.service.jobs.kube import Cluster
+    from packager.service.registry.catalog import Catalog
+    from packager.service.registry.policy import Accepted
+    from packager.service.sealing import Sealer
+    from packager.service.store.store import Row
+
+
+_MOST_PREPARED = 16
+_MOST_STORED = 64
+"""How many jobs are made at once, and stored in one transaction: others who write wait for it."""
+
+
+class Tasks:
+    """The jobs of a server."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what it connects
+        self,
+        catalog: Catalog,
+        cluster: Cluster,
+        follower: Follower,
+        sealer: Sealer,
+        projects: Mapping[str, Project],
+        allowed: Allowed,
+    ) -> None:
+        self._store = catalog.store
+        preparation = Preparation(catalog, sealer, allowed)
+        self._preparing = Batches(preparation.jobs, _MOST_PREPARED)
+        self._storing = Batches(catalog.store.add_jobs, _MOST_STORED)
+        self._cluster = cluster
+        self._follower = follower
+        self._sealer = sealer
+        self._projects = projects
+
+    async def prepare(
+        self,
+        filled: Mapping[str, Any],
+        caller: Caller,
+        project: Project,
+        *,
+        dry_run: bool,
+        revisions: tuple[int, int] | None = None,
+    ) -> Prepared:
+        """Check filled values, here and with a dry run on the cluster, and return the job.
+
+        Args:
+            filled: What the user has filled in.
+            caller: Who.
+            project: Where the job belongs; the caller may create jobs there.
+            dry_run: Whether what this cluster lacks is a warning, not a refusal.
+            revisions: Those of definition and template, to be used instead of the current ones.
+
+        Raises:
+            Failure: The values, the template, the policy or the cluster are against it, or the cluster is away.
+        """
+        prepared = await self._preparing.add(Filled(filled, caller, project, revisions))
+        try:
+            warnings = await self._lacks(prepared.objects)
+            if warnings and not dry_run:
+                complaints = [Complaint("", warning) for warning in warnings]
+                raise Failure("cluster-refused", "the cluster lacks what the job needs", complaints)
+            for item in prepared.objects:
+                await self._cluster.apply(item, project.namespace, dry_run=True)
+        except RefusedError as error:
+            raise Failure("cluster-refused", str(error)) from None
+        except UnreachableError as error:
+            raise Failure("cluster-unreachable", str(error)) from None
+        return Prepared(prepared.row, prepared.objects, tuple(warnings))
+
+    def project(self, name: object, caller: Caller) -> Project:
+        """Return the project of a new job, by what was sent as its name. Raises Failure."""
+        return permissions.project_of_job(caller, name, self._projects)
+
+    async def warnings(self, trial: Accepted) -> list[str]:
+        """Return what is to be known of a definition's objects: remarks, and what this cluster lacks for them.
+
+        If the cluster does not answer, this says so.
+        """
+        try:
+            return [*trial.remarks, *await self._lacks(trial.objects)]
+        except ClusterError as error:
+            return [*trial.remarks, f"not checked against the cluster: {error}"]
+
+    async def _lacks(self, objects: Sequence[Object]) -> list[str]:
+        """Return which storage classes and nodes that the objects need this cluster does not have."""
+        lacks = [
+            f"the cluster has no storage class {name!r}: map it in storage_classes of the server"
+            for name in policy.storage_classes(objects)
+            if await self._unless_hidden("StorageClass", name) == []
+        ]
+        selectors = policy.node_selectors(objects)
+        nodes = await self._unless_hidden("Node") if selectors else None
+        for selector in selectors if nodes is not None else ():
+            if not any(selector.items() <= mapping(node["metadata"].get("labels")).items() for node in nodes or ()):
+                words = ", ".join(f"{key}={value}" for key, value in selector.items())
+                lacks.append(f"no node has the labels {words}: map them in node_selectors of the server")
+        return lacks
+
+    async def _unless_hidden(self, kind: str, name: str | None = None) -> list[Object] | None:
+        """Return the objects of a kind, or the one of a name; None if the server may not see them."""
+        try:
+            if name is None:
+                return (await self._cluster.list(kind))[0]
+            item = await self._cluster.get(kind, name)
+        except RefusedError as error:
+            if error.code == 403:
+                return None
+            raise
+        return [] if item is None else [item]
+
+    async def create(
+        self,
+        filled: Mapping[str, Any],
+        caller: Caller,
+        project: Project,
+        answer: Callable[[Row], Row | None],
+        revisions: tuple[int, int] | None = None,
+    ) -> Row:
+        """Store a job, which is applied soon, together with the answer to the request (`Store.add_jobs`).
+
+        Raises:
+            Failure: As `prepare`; too many jobs of the project wait; or another request with the same idempotency key
+                has begun.
+        """
+        row = None
+        while row is None:
+            prepared = await self.prepare(filled, caller, project, dry_run=False, revisions=revisions)
+            try:
+                row = await self._storing.add(NewJob(prepared.row, caller.name, answer, project.own_limits))
+            except SameNameError:  # of a hundred thousand jobs of a definition, each new one has it once in 170 times
+                continue
+            except QueueFullError as error:
+                raise Failure("quota", str(error)) from None
+            except TakenOverError as error:
+                raise Failure("conflict", str(error)) from None
+        self._follower.created(row["release"])
+        return row
+
+    async def filled_values(self, row: Row) -> dict[str, Any]:
+        """Return the filled values of a job, with the headers."""
+        return await asyncio.to_thread(records.filled_values, row, self._sealer)
+
+    async def job(self, release: str, caller: Caller, role: str = "viewer") -> Row:
+        """Return a job in whose project a caller has a role. Raises Failure."""
+        row = await asyncio.to_thread(self._store.job, release)
+        if row is None:
+            raise Failure("not-found", f"job {release!r} not found")
+        permissions.check_job(caller, row, role)
+        return row
+
+    async def cancel(self, row: Row, caller: Caller) -> Row:
+        """Stop a job; its record and its claims stay. Raises Failure."""
+        if row["status"] in FINAL:
+            raise Failure("conflict", f"the job has ended: it is {row['status']}")
+        return await self._want(row, "cancel", caller)
+
+    async def delete(self, row: Row, caller: Caller, *, with_storage: bool) -> Row:
+        """Stop a job, and delete its objects and its record; its claims on request. Raises Failure."""
+        return await self._want(row, "delete-storage" if with_storage else "delete", caller)
+
+    async def _want(self, row: Row, goal: str, caller: Caller) -> Row:
+        permissions.check_owns_job(caller, row, "change jobs of others")
+        changed = await asyncio.to_thread(self._store.want, row["release"], goal, caller.name)
+        if changed is None:
+            raise Failure("not-found", f"job {row['release']!r} not found")
+        self._follower.created(row["release"])
+        return changed

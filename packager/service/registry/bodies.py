@@ -1,0 +1,56 @@
+"""The bodies that the API takes, as types."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from packager.base.names import LABEL_VALUE
+from packager.base.values import Fields, Meta
+from packager.service.config import DnsLabel
+from packager.service.registry.packages.content import PackageBody
+
+Name = Annotated[str, Meta(min_length=1, max_length=54, pattern=rf"^{LABEL_VALUE}$")]
+"""A template's or a definition's name: it becomes a label's value, and `append_uuid` adds nine characters."""
+
+Prose = Annotated[str, Meta(max_length=4096)]
+Yaml = Annotated[str, Meta(max_length=64 << 10)]
+
+
+class TemplateBody(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A task template to register."""
+
+    name: Name
+    template: Yaml
+    description: Prose = ""
+    deprecated: bool = False
+
+
+class DefinitionBody(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A task definition to register, over a template or a package; three of its fields are YAML in a text."""
+
+    name: Name
+    task_template_name: Name | None = None
+    package: PackageBody | None = None
+    user_values_description: Yaml | None = None
+    user_values_example: Yaml | None = None
+    system_values: Yaml = ""
+    creator: Annotated[str, Meta(max_length=63)] = ""
+    description: Prose = ""
+    application: Annotated[str, Meta(max_length=63)] = ""
+    append_uuid: bool | int | str = False
+    project: DnsLabel | None = None
+
+
+def as_flag(value: Any) -> bool | None:
+    """Return what `append_uuid` means: 0, 1, true, false, or one of these as text; None for anything else."""
+    words = {"0": False, "1": True, "false": False, "true": True, "": False}
+    return words.get(str(value).lower())
+
+
+class TokenBody(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A token to create."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=63, pattern=rf"^{LABEL_VALUE}$")]
+    role: Literal["viewer", "user", "developer", "admin"]
+    project: DnsLabel | None = None
+    days: Annotated[int, Meta(ge=1, le=3650)] | None = None

@@ -1,0 +1,336 @@
+"""Registers templates and definitions: checks them, and stores them as revisions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+from packager.base.values import Value, as_plain, convert, replace
+from packager.service.access.projects import least_strict
+from packager.service.complaints import Complaint, counted, of_problem
+from packager.service.failures import Failure
+from packager.service.registry import bundled, definitions
+from packager.service.registry.bodies import DefinitionBody, TemplateBody
+from packager.service.registry.packages.content import PackageObjects, PackageOrigin
+from packager.service.registry.packages.reading import RefusedPackageError
+from packager.service.store.store import PACKAGE, ExistsError, InUseError, MismatchError, as_json, is_same
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from packager.service.access.projects import Project
+    from packager.service.registry.definitions import Definition
+    from packager.service.registry.packages.content import PackageBody
+    from packager.service.registry.packages.reading import PackageReader
+    from packager.service.registry.policy import Accepted, Site
+    from packager.service.registry.rendering import Renderer
+    from packager.service.store.store import Row, Store
+
+
+class ObjectSource(Value, frozen=True):
+    """What the objects of a definition's jobs are made from: a revision of a template, or a package.
+
+    Attributes:
+        name: By which the database knows it.
+        revision: Which revision of it.
+        content: The text of the template, or the objects of the package.
+    """
+
+    name: str
+    revision: int
+    content: str | PackageObjects
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A definition that can be registered.
+
+    Attributes:
+        source: The name of its template, or that of what its package renders to.
+        body: What is stored of it.
+        content: What is stored of its package; None for a template.
+        trial: What its example makes.
+    """
+
+    source: str
+    body: str
+    content: str | None
+    trial: Accepted
+
+
+Outcome = Literal["created", "changed", "unchanged"]
+"""What registering does, or would do."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriedTemplate:
+    """What registering a template would do.
+
+    Attributes:
+        outcome: To the template.
+        problems: For each definition over it, what is wrong with its example then.
+    """
+
+    outcome: Outcome
+    problems: dict[str, list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class TriedDefinition:
+    """What registering a definition would do.
+
+    Attributes:
+        outcome: To the definition.
+        trial: What its example makes.
+    """
+
+    outcome: Outcome
+    trial: Accepted
+
+
+class Catalog:
+    """The templates and definitions of a server."""
+
+    def __init__(
+        self, store: Store, renderer: Renderer, site: Site, projects: Mapping[str, Project], packages: PackageReader
+    ) -> None:
+        self.store = store
+        self.renderer = renderer
+        self._packages = packages
+        self._site = site
+        self._projects = projects
+
+    def site(self, project: str | None) -> Site:
+        """Return what is decided about the jobs of a project; for None, what at least one project allows."""
+        known = self._projects.get(project or "")
+        return replace(self._site, level=known.level if known else least_strict(self._projects.values()))
+
+    def add_bundled(self) -> None:
+        """Register the bundled templates that no one has registered, or removed, before."""
+        for body in bundled.templates():
+            if self.store.template_revisions(body.name):
+                continue
+            with suppress(ExistsError):  # another replica has been faster
+                self.store.add_template(body.name, as_json(as_plain(body)), "mlpack")
+
+    def add_template(self, body: TemplateBody, author: str) -> Row:
+        """Register a template. Raises Failure."""
+        self._check_template(body)
+        try:
+            return self.store.add_template(body.name, as_json(as_plain(body)), author)
+        except ExistsError as error:
+            raise Failure("exists", f"the template {error}") from None
+
+    def change_template(
+        self, name: str, body: TemplateBody, author: str, expected: int | None
+    ) -> tuple[Row, list[str]]:
+        """Register the next revision of a template; return it, and what it breaks in definitions. Raises Failure."""
+        _check_name(name, body.name)
+        self._check_template(body)
+        try:
+            row = self.store.change_template(name, as_json(as_plain(body)), author, expected)
+        except MismatchError as error:
+            raise Failure("revision-mismatch", str(error)) from None
+        if row is None:
+            raise Failure("not-found", f"template {name!r} not found")
+        users = self._users(body)
+        return row, [f"definition {user!r}: {problem}" for user, problems in users.items() for problem in problems]
+
+    def remove_template(self, name: str) -> None:
+        """Remove a template. Raises Failure."""
+        try:
+            if not self.store.remove_template(name):
+                raise Failure("not-found", f"template {name!r} not found")
+        except InUseError as error:
+            raise Failure("conflict", str(error)) from None
+
+    def _check_template(self, body: TemplateBody) -> None:
+        problems = self.renderer.check(body.template)
+        if problems:
+            complaints = [of_problem(problem, "template") for problem in problems]
+            raise Failure("invalid-template", f"{counted(complaints)} in the template", complaints)
+
+    def try_template(self, body: TemplateBody) -> TriedTemplate:
+        """Check a template, and the examples of the definitions over it, without registering it. Raises Failure."""
+        self._check_template(body)
+        outcome = _outcome(self.store.template(body.name), {"body": as_json(as_plain(body))})
+        return TriedTemplate(outcome, self._users(body))
+
+    def _users(self, body: TemplateBody) -> dict[str, list[str]]:
+        """Return, for each definition over a template, what is wrong with its example."""
+        return {
+            row["name"]: [
+                f"{complaint.detail}; {complaint.hint}" if complaint.hint else complaint.detail
+                for complaint in self._trial(row, body.template)
+            ]
+            for row in self.store.definitions()
+            if row["template"] == body.name
+        }
+
+    def _trial(self, row: Row, template: str) -> list[Complaint]:
+        definition = read_definition(row)
+        return definitions.trial(definition, template, self.renderer, self.site(definition.body.project))[1]
+
+    def template(self, name: str, revision: int | None = None) -> Row:
+        """Return a template. Raises Failure."""
+        row = self.store.template(name, revision)
+        if row is None:
+            known = self.store.template_revisions(name) if revision is not None else ()
+            raise Failure("not-found", _missing("template", name, revision if known else None))
+        return row
+
+    def definition(self, name: str, revision: int | None = None) -> Row:
+        """Return a definition. Raises Failure."""
+        row = self.store.definition(name, revision)
+        if row is None:
+            known = self.store.definition_revisions(name) if revision is not None else ()
+            raise Failure("not-found", _missing("definition", name, revision if known else None))
+        return row
+
+    def add_definition(self, body: DefinitionBody, author: str) -> tuple[Row, Accepted]:
+        """Register a definition under its final name; return it, and what its example makes. Raises Failure."""
+        body = _with_author(convert({**as_plain(body), "name": definitions.final_name(body)}, _Named), author)
+        checked = self._check_definition(body)
+        try:
+            row = self.store.add_definition(body.name, checked.source, checked.body, author, checked.content)
+        except ExistsError as error:
+            raise Failure("exists", f"the definition {error}") from None
+        return row, checked.trial
+
+    def try_definition(self, body: DefinitionBody, author: str) -> TriedDefinition:
+        """Check a definition, without registering it. Raises Failure."""
+        checked = self._check_definition(_with_author(body, author))
+        row = {"template": checked.source, "body": checked.body}
+        return TriedDefinition(_outcome(self.store.definition(body.name), row), checked.trial)
+
+    def change_definition(
+        self, name: str, body: DefinitionBody, author: str, expected: int | None
+    ) -> tuple[Row, Accepted]:
+        """Register the next revision of a definition. Raises Failure."""
+        _check_name(name, body.name)
+        body = _with_author(body, author)
+        checked = self._check_definition(body)
+        fields = {"name": name, "template": checked.source, "body": checked.body, "author": author}
+        try:
+            row = self.store.change_definition(fields, checked.content, expected)
+        except MismatchError as error:
+            raise Failure("revision-mismatch", str(error)) from None
+        if row is None:
+            raise Failure("not-found", f"definition {name!r} not found")
+        return row, checked.trial
+
+    def remove_definition(self, name: str) -> None:
+        """Remove a definition. Raises Failure."""
+        if not self.store.remove_definition(name):
+            raise Failure("not-found", f"definition {name!r} not found")
+
+    def _check_definition(self, body: DefinitionBody) -> _Checked:
+        if body.package:
+            return self._check_package(body, body.package)
+        definition, complaints = definitions.read(body)
+        template = self.store.template(body.task_template_name) if body.task_template_name is not None else None
+        if template is None and body.task_template_name is not None:
+            message = f"template {body.task_template_name!r} not found"
+            complaints.append(Complaint("/task_template_name", message))
+        if definition is None or template is None:
+            raise _invalid(complaints)
+        trial = self._tried(definition, template_text(template))
+        return _Checked(template["name"], as_json(as_plain(body)), None, trial)
+
+    def _check_package(self, body: DefinitionBody, named: PackageBody) -> _Checked:
+        """Read the package of a definition. Raises Failure."""
+        _, complaints = definitions.read(body)
+        try:
+            package = self._packages.read(named)
+        except RefusedPackageError as error:
+            raise _invalid([*complaints, *error.complaints]) from None
+        definition, complaints = definitions.read(body, package.origin)
+        if definition is None:
+            raise _invalid(complaints)
+        trial = self._tried(definition, package.objects)
+        content = as_json(as_plain(package.objects))
+        stored = as_json({**as_plain(body), "origin": as_plain(package.origin)})
+        return _Checked(package_name(package.origin, content), stored, content, trial)
+
+    def _tried(self, definition: Definition, source: str | PackageObjects) -> Accepted:
+        trial, complaints = definitions.trial(definition, source, self.renderer, self.site(definition.body.project))
+        if complaints:
+            raise Failure("invalid-definition", "the example cannot be turned into objects", complaints)
+        return trial
+
+    def source(self, row: Row, revision: int | None = None) -> ObjectSource:
+        """Return what the objects of a definition's jobs are made from: now, or in a revision. Raises Failure."""
+        package = self.store.package(row["template"])
+        if package is not None:
+            return ObjectSource(package["name"], package["revision"], _objects(package["body"]))
+        template = self.template(row["template"], revision)
+        return ObjectSource(template["name"], template["revision"], template_text(template))
+
+
+def _missing(what: str, name: str, revision: int | None) -> str:
+    return f"{what} {name!r} not found" if revision is None else f"revision {revision} of {what} {name!r} not found"
+
+
+def _outcome(stored: Row | None, row: Row) -> Outcome:
+    if stored is None:
+        return "created"
+    return "unchanged" if is_same(stored, row) else "changed"
+
+
+def _invalid(complaints: Sequence[Complaint]) -> Failure:
+    return Failure("invalid-definition", f"{counted(complaints)} in the definition", complaints)
+
+
+def package_name(origin: PackageOrigin, content: str) -> str:
+    """Return by what the database knows what a package renders to: the same for the same content only."""
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    return f"{PACKAGE}{origin.name}:{origin.overlay}:{origin.digest}:{digest}"
+
+
+class _Named(DefinitionBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A definition under its final name, which is longer than one that is registered may be."""
+
+    name: str
+
+
+class _Stored(_Named, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A definition as it is stored: with what was read of its package."""
+
+    origin: PackageOrigin | None = None
+
+
+def _with_author(body: DefinitionBody, author: str) -> DefinitionBody:
+    return body if body.creator else convert({**as_plain(body), "creator": author}, _Named)
+
+
+def _check_name(name: str, in_body: str) -> None:
+    if name != in_body:
+        complaint = Complaint("/name", f"expected {name!r}, as in the path, found {in_body!r}")
+        raise Failure("invalid-body", "a revision has the name of what it revises", [complaint])
+
+
+def template_text(row: Row) -> str:
+    """Return the text of a template."""
+    return str(json.loads(row["body"])["template"])
+
+
+def read_definition(row: Row) -> Definition:
+    """Return a registered definition as it is used."""
+    return _read(row["body"])
+
+
+@lru_cache(maxsize=256)
+def _read(body: str) -> Definition:
+    stored = convert(json.loads(body), _Stored)
+    definition, complaints = definitions.read(stored, stored.origin)
+    assert definition is not None, complaints
+    return definition
+
+
+@lru_cache(maxsize=32)
+def _objects(body: str) -> PackageObjects:
+    return convert(json.loads(body), PackageObjects)

@@ -1,0 +1,262 @@
+"""Checks templates and definitions when they are registered, and makes the objects of a job from filled values."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from packager.base.names import is_label_value
+from packager.base.problems import show
+from packager.base.values import Value, replace
+from packager.kubernetes.manifest import mapping
+from packager.kubernetes.podsecurity import Level
+from packager.options import BY_NAME
+from packager.service.complaints import Complaint, of_fault, of_problem
+from packager.service.registry import description, policy, values
+from packager.service.registry.bodies import DefinitionBody, as_flag
+from packager.service.registry.description import Group, Items
+from packager.service.registry.packages import env, filling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from packager.base.faults import Fault
+    from packager.service.registry.packages.content import PackageObjects, PackageOrigin
+    from packager.service.registry.policy import Accepted, Site
+    from packager.service.registry.rendering import Renderer
+
+_TRIAL = "trial-000000"
+"""The release with which the example of a definition is filled in."""
+
+_LONGEST_OF_PACKAGE = 36
+
+
+class Definition(Value, frozen=True):
+    """A task definition, read.
+
+    Attributes:
+        body: As it was registered.
+        described: What users fill in.
+        example: Values that satisfy it.
+        system: The values that users cannot set.
+        origin: The package from which the objects come; None for those of a template.
+    """
+
+    body: DefinitionBody
+    described: Group
+    example: Mapping[str, Any]
+    system: Mapping[str, Any]
+    origin: PackageOrigin | None = None
+
+    @property
+    def secret_keys(self) -> frozenset[str]:
+        """The keys below `env` whose values are secrets."""
+        return frozenset(key.name for key in self.origin.keys if key.is_secret) if self.origin else frozenset()
+
+    @property
+    def longest_release(self) -> int:
+        """How long the name of a job may be: pods of some kinds that a package may have append more to it."""
+        return _LONGEST_OF_PACKAGE if self.origin else values.LONGEST_RELEASE
+
+    @property
+    def reserved(self) -> dict[str, str]:
+        """The top-level keys that users may not set, each with the reason."""
+        if self.origin:
+            return {}
+        keys = dict.fromkeys((values.ALWAYS_SYSTEM, *self.system), "is set by the definition, in system_values")
+        return {**keys, "global": values.RESERVED["global"], "configs": values.RESERVED["configs"]}
+
+    @property
+    def json_schema(self) -> dict[str, Any]:
+        """The JSON Schema of filled values."""
+        return description.json_schema(self.described, self.example, self.body.name)
+
+
+class Request(Value, frozen=True):
+    """Filled values, and what the service knows beside them.
+
+    Attributes:
+        filled: What the user has filled in.
+        creator: Who the job is for.
+        release: The job's name.
+    """
+
+    filled: Mapping[str, Any]
+    creator: str
+    release: str
+
+
+def final_name(body: DefinitionBody) -> str:
+    """Return the name of a definition: with eight hexadecimal digits, if `append_uuid` asks for them."""
+    return f"{body.name}-{secrets.token_hex(4)}" if as_flag(body.append_uuid) else body.name
+
+
+def read(body: DefinitionBody, origin: PackageOrigin | None = None) -> tuple[Definition | None, list[Complaint]]:
+    """Return a definition as it is used, or None and everything that is wrong with it, without its template.
+
+    Args:
+        body: As it was registered.
+        origin: The package that it names, as it was read.
+    """
+    described, problems = description.read(body.user_values_description or "")
+    complaints = [of_problem(problem, "user_values_description") for problem in problems]
+    if body.package is None:
+        complaints += _missing(body)
+    elif body.task_template_name is not None:
+        complaints.append(Complaint("/package", "expected either package or task_template_name"))
+    texts = {"user_values_example": body.user_values_example or "", "system_values": body.system_values}
+    read_texts: dict[str, Mapping[str, Any]] = {}
+    for key, text in texts.items():
+        document, problems = description.read_mapping(text, key)
+        complaints += [of_problem(problem, key) for problem in problems]
+        read_texts[key] = mapping(document.data)
+    if as_flag(body.append_uuid) is None:
+        complaints.append(Complaint("/append_uuid", f"expected 0, 1, true or false, found {show(body.append_uuid)}"))
+    for key, value in {"application": body.application, "creator": body.creator}.items():
+        if not is_label_value(value):
+            complaints.append(Complaint(f"/{key}", f"expected the value of a label, found {show(value)}"))
+    complaints += [
+        Complaint("/system_values", f"the key {key!r} cannot be set here: it {reason}")
+        for key, reason in values.RESERVED.items()
+        if key in read_texts["system_values"]
+    ]
+    if described is None or complaints or (body.package and not origin):
+        return None, complaints
+    definition = Definition(body, described, read_texts["user_values_example"], read_texts["system_values"], origin)
+    if origin:
+        definition, complaints = _of_package(definition, origin)
+    else:
+        complaints += _described_but_reserved(definition)
+    if complaints:
+        return None, complaints
+    complaints += [
+        Complaint("/user_values_example", f"{_place(fault.location)}: {fault.message}", fault.hint)
+        for fault in _faults(definition, definition.example)
+    ]
+    return (None, complaints) if complaints else (definition, [])
+
+
+def _of_package(definition: Definition, origin: PackageOrigin) -> tuple[Definition, list[Complaint]]:
+    """Return a definition over a package with what it leaves to the package, and what is wrong with it."""
+    body, example = definition.body, definition.example
+    complaints = list(env.system_complaints(definition.system, origin))
+    given = definition.described if body.user_values_description else None
+    described, problems = env.described(origin, mapping(definition.system), given)
+    if not body.user_values_example:
+        example = env.example(body.name, origin, described)
+    complaints += problems
+    complaints += [
+        Complaint("/user_values_example", f"env.{key} is a secret: expected {values.MASK}")
+        for key in definition.secret_keys
+        if mapping(example.get("env")).get(key) not in (None, values.MASK)
+    ]
+    return replace(definition, described=described, example=example), complaints
+
+
+def _missing(body: DefinitionBody) -> Iterator[Complaint]:
+    if body.task_template_name is None:
+        yield Complaint("/task_template_name", "is missing: the name of a template; or name a package")
+    for key in ("user_values_description", "user_values_example"):
+        if getattr(body, key) is None:
+            yield Complaint(f"/{key}", "is missing")
+
+
+def _faults(definition: Definition, filled: Mapping[str, Any]) -> list[Fault]:
+    """Return everything that is wrong with filled values, before they are filled in."""
+    faults = description.faults(definition.described, filled, reserved=definition.reserved)
+    if definition.origin:
+        faults = [env.unknown_key(fault, definition.origin, definition.system) for fault in faults]
+    places = {fault.location for fault in faults}
+    others = [*values.label_faults(filled), *(env.faults(filled, definition.origin) if definition.origin else ())]
+    return [*faults, *(fault for fault in others if fault.location not in places)]
+
+
+def _described_but_reserved(definition: Definition) -> Iterator[Complaint]:
+    for key, entry in definition.described.entries:
+        if reason := definition.reserved.get(key):
+            yield Complaint("/user_values_description", f"users cannot fill in {key!r}: it {reason}")
+        if key == "project":
+            yield Complaint("/user_values_description", "users cannot fill in 'project': it says where a job belongs")
+        if key == "endpoints" and not isinstance(entry, Items):
+            yield Complaint("/user_values_description", "endpoints: expected a list of the kinds of endpoints")
+        if key == "process" and not isinstance(entry, Group | description.FreeMapping):
+            yield Complaint("/user_values_description", "process: expected a mapping")
+
+
+def _place(location: tuple[str | int, ...]) -> str:
+    return ".".join(map(str, location)) or "the example"
+
+
+def trial(
+    definition: Definition, source: str | PackageObjects, renderer: Renderer, site: Site
+) -> tuple[Accepted, list[Complaint]]:
+    """Return what the definition's example makes of the template or the package, and what is wrong with it."""
+    creator = str(definition.example.get("creator") or definition.body.creator or "trial")
+    release = _TRIAL.rjust(_LONGEST_OF_PACKAGE, "x") if definition.origin else _TRIAL
+    accepted, complaints = objects(definition, source, Request(definition.example, creator, release), renderer, site)
+    if definition.origin:
+        accepted = replace(accepted, remarks=tuple(env.remarks(definition.origin, definition.system)))
+    return accepted, [Complaint("", f"with the example filled in: {item.detail}", item.hint) for item in complaints]
+
+
+def value_complaints(definition: Definition, filled: Mapping[str, Any]) -> list[Complaint]:
+    """Return everything that is wrong with filled values, before the template is filled in."""
+    return [of_fault(fault) for fault in _faults(definition, filled)]
+
+
+def objects(
+    definition: Definition, source: str | PackageObjects, request: Request, renderer: Renderer, site: Site
+) -> tuple[Accepted, list[Complaint]]:
+    """Return the objects of a job, and why there are none.
+
+    Args:
+        definition: The definition.
+        source: The text of its template, or the objects of its package.
+        request: The filled values, without faults.
+        renderer: What fills in templates.
+        site: What the administrator has decided.
+    """
+    filled, body = request.filled, definition.body
+    application = str(filled.get("name") or body.application or "")
+    if not isinstance(source, str):
+        return _objects_of_package(definition, source, request, body.application or application, site)
+    rendered = renderer.render(
+        source,
+        values.template_values(
+            filled, definition.system, values.Names(request.release, body.name, body.application, request.creator)
+        ),
+    )
+    if rendered.problems:
+        return policy.Accepted(), [_of_template(problem) for problem in rendered.problems]
+    accepted = policy.accept(rendered.objects, request.release, body.application or application, site)
+    return accepted, [Complaint("", problem) for problem in accepted.problems]
+
+
+def _objects_of_package(
+    definition: Definition, package: PackageObjects, request: Request, application: str, site: Site
+) -> tuple[Accepted, list[Complaint]]:
+    assert definition.origin is not None
+    texts, own_secrets = env.split(definition.origin, definition.system, request.filled)
+    rendered = filling.filled(package, texts, own_secrets, request.release)
+    accepted = policy.accept(rendered, request.release, application, site, is_package=True)
+    return accepted, [_refused_of_package(problem, definition.origin, site) for problem in accepted.problems]
+
+
+def _refused_of_package(problem: str, origin: PackageOrigin, site: Site) -> Complaint:
+    """Return why an object of a package is refused, and which site option it comes from, if that can be known."""
+    message = problem.replace("a template must not", "a package must not").replace("the template has no", "it has no")
+    hint = None
+    if "Pod Security" in message:
+        order = list(Level)
+        known = [BY_NAME[name] for name in origin.options if name in BY_NAME]  # not those of the package's own
+        over = [option.name for option in known if order.index(option.level) > order.index(site.level)]
+        fix = "use the option pvc for storage, or a project whose pod_security allows it"
+        hint = f"the option{'s' if len(over) > 1 else ''} {', '.join(over)} of the package: {fix}" if over else fix
+    elif "service account" in message:
+        hint = "leave out the option service-account"
+    return Complaint("", f"package {origin.name}, {origin.overlay}: {message}", hint)
+
+
+def _of_template(problem: Any) -> Complaint:
+    place = f"{problem.file}, line {problem.line}: " if problem.line else f"{problem.file}: "
+    return Complaint("", place + problem.message, problem.hint)

@@ -1,0 +1,240 @@
+"""The program that fills in task templates: a child process with limits, which knows nothing but what it is asked.
+
+It answers each line of JSON on its input with one on its output. A template's expressions are not written into its
+text: each puts an opaque word there, and the values are returned beside the text. `packager.service.registry.rendering`
+reads the text as YAML and only then puts the values in the places of the words, so no value can change the structure.
+
+Run as `python -I -m packager.service.registry.sandbox`, by `packager.service.registry.rendering` alone.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import resource
+import secrets
+import shlex
+import sys
+import traceback
+from bisect import bisect_right
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+from jinja2 import filters, nodes
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MAX_TEXT = 512 << 10
+"""How many characters a template may write, and its values be as JSON."""
+
+_CPU_SECONDS = 2
+_MEMORY_BYTES = 512 << 20
+
+_FILTERS = ("default", "upper", "lower", "trim", "join", "int", "round", "length")
+
+_REFUSED: Mapping[type[nodes.Node], str] = {
+    nodes.Include: "include",
+    nodes.Import: "import",
+    nodes.FromImport: "from … import",
+    nodes.Extends: "extends",
+    nodes.Block: "block",
+    nodes.Macro: "macro",
+    nodes.CallBlock: "call",
+    nodes.FilterBlock: "filter blocks",
+    nodes.AssignBlock: "set blocks",
+}
+
+
+class _PrintedError(jinja2.TemplateError):
+    """An expression has a value that cannot be written into a manifest."""
+
+
+class _Printed:
+    """The values of the expressions of one template, in the order in which they were written."""
+
+    def __init__(self, names: Mapping[str, Any]) -> None:
+        self.mark = f"v{secrets.token_hex(6)}n"
+        self.values: list[Any] = []
+        self.lines: list[int] = []
+        self.names = names
+
+    def word(self, value: Any, line: int) -> str:
+        if isinstance(value, jinja2.Undefined):
+            raise _PrintedError(f"{_path(value, self.names)} is not defined")
+        if not isinstance(value, str):
+            try:
+                json.dumps(value)
+            except (TypeError, ValueError, RecursionError):
+                raise _PrintedError(f"an expression has a value that is not data: {type(value).__name__}") from None
+        self.values.append(value)
+        self.lines.append(line)
+        return f"{self.mark}{len(self.values) - 1}e"
+
+
+_PRINTED = "\0printed"
+"""The name of `_Printed` in a template's context: one that no template can write."""
+
+
+@jinja2.pass_context  # and so it is not called for constants when a template is compiled
+def _finalize(context: jinja2.runtime.Context, value: Any) -> str:
+    frame = inspect.currentframe()
+    caller = frame.f_back if frame else None
+    printed: _Printed = context[_PRINTED]
+    return printed.word(value, caller.f_lineno if caller else 0)
+
+
+def _path(undefined: jinja2.Undefined, names: Mapping[str, Any]) -> str:
+    """Return what was not defined, as the template's author wrote it: process.train.number."""
+    name, holder = str(undefined._undefined_name), undefined._undefined_obj  # noqa: SLF001 - there is no other way
+    for path, value in _mappings(names, ()):
+        if value is holder:
+            return ".".join((*path, name))
+    return name
+
+
+def _mappings(value: Any, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, dict):
+        yield above, value
+        for key, item in value.items():
+            yield from _mappings(item, (*above, str(key)))
+
+
+def _to_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def _quoted(value: Any) -> str:
+    return shlex.quote(value if isinstance(value, str) else _to_json(value))
+
+
+def _environment() -> jinja2.Environment:
+    environment = ImmutableSandboxedEnvironment(
+        autoescape=False,  # YAML, whose structure no value can change
+        loader=None,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    environment.filters = {
+        **{name: filters.FILTERS[name] for name in _FILTERS},
+        "tojson": _to_json,
+        "sh": _quoted,
+    }
+    environment.globals = {"range": environment.globals["range"]}
+    return environment
+
+
+_ENVIRONMENT = _environment()
+
+
+@lru_cache(maxsize=64)
+def _compiled(template: str) -> tuple[jinja2.Template, _Lines]:
+    compiled = _ENVIRONMENT.from_string(template)
+    return compiled, _Lines(compiled)
+
+
+class _Lines:
+    """Which line of a template a line of its code is of: jinja2's own answer reads the whole table each time."""
+
+    def __init__(self, compiled: jinja2.Template) -> None:
+        table = compiled.debug_info  # its lines of code ascend
+        self._code = [code for _, code in table]
+        self._lines = [1, *(line for line, _ in table)]
+
+    def of(self, code: int) -> int:
+        """Return the line of the template."""
+        return self._lines[bisect_right(self._code, code)]
+
+
+def check(template: str) -> list[tuple[int, str]]:
+    """Return what is wrong with a template before it is filled in: each fault with its line."""
+    try:
+        tree = _ENVIRONMENT.parse(template)
+        problems = [
+            (node.lineno, f"{_REFUSED[type(node)]} cannot be used in a template")
+            for node in tree.find_all(tuple(_REFUSED))
+        ]
+        problems += [
+            (node.lineno, f"the attribute {_attribute(node)!r} cannot be used in a template")
+            for node in tree.find_all((nodes.Getattr, nodes.Getitem))
+            if _attribute(node).startswith("_")
+        ]
+        if not problems:
+            _compiled(template)
+    except jinja2.TemplateSyntaxError as error:
+        return [(error.lineno, error.message or "is not valid")]
+    except (RecursionError, MemoryError):
+        return [(1, "the template is nested too deeply")]
+    return sorted(set(problems))
+
+
+def _attribute(node: nodes.Node) -> str:
+    if isinstance(node, nodes.Getattr):
+        return str(node.attr)
+    key = getattr(node, "arg", None)
+    return str(key.value) if isinstance(key, nodes.Const) and isinstance(key.value, str) else ""
+
+
+def fill(template: str, names: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the text of a filled-in template, with its words and their values; or what is wrong, with its line."""
+    printed = _Printed(names)
+    try:
+        compiled, code_lines = _compiled(template)
+        parts: list[str] = []
+        length = 0
+        for part in compiled.generate({**names, _PRINTED: printed}):
+            parts.append(part)
+            length += len(part)
+            if length > MAX_TEXT:
+                return _fault(0, f"the template writes more than {MAX_TEXT >> 10} KiB")
+    except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
+        message = getattr(error, "message", None) or str(error) or type(error).__name__
+        return _fault(_line(error), _in_words(message))
+    except MemoryError:
+        return _fault(0, "the template takes more than 512 MiB of memory")
+    lines = [code_lines.of(line) for line in printed.lines]
+    return {"text": "".join(parts), "mark": printed.mark, "values": printed.values, "lines": lines}
+
+
+def _in_words(message: str) -> str:
+    return message.replace("'dict object' has no attribute", "the mapping has no key")
+
+
+def _line(error: BaseException) -> int:
+    """Return the line of the template in which an error was raised; 0 when it is not known."""
+    if isinstance(error, jinja2.TemplateSyntaxError):
+        return error.lineno
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<template>"]
+    return (frames[-1].lineno or 0) if frames else 0
+
+
+def _fault(line: int, message: str) -> dict[str, Any]:
+    return {"line": line, "fault": message}
+
+
+def _answer(request: dict[str, Any]) -> Any:
+    if "values" in request:
+        return fill(request["template"], request["values"])
+    return check(request["template"])
+
+
+def serve() -> None:
+    """Answer each line of the input, within the limits, until there is none any more."""
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for line in sys.stdin.buffer:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        seconds = int(usage.ru_utime + usage.ru_stime) + 1 + _CPU_SECONDS
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
+        answer = memoryview(json.dumps(_answer(json.loads(line))).encode() + b"\n")
+        while answer:
+            answer = answer[os.write(1, answer) :]
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,12 @@
+"""Requests with an idempotency key say which replica is at work on them."""
+
+from alembic import op
+from sqlalchemy import Column, Integer
+
+revision = "0007"
+down_revision = "0006"
+
+
+def upgrade() -> None:
+    """Add the column; no replica has the number of the requests that there are."""
+    op.add_column("requests", Column("replica", Integer, nullable=False, server_default="0"))

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from packager.base import filesystems
+from packager.base.filesystems import network_file_system
+
+
+def mounts(tmp_path: Path, kind: str) -> Path:
+    """Write a table of mounts in which the device of a folder has a kind."""
+    device = tmp_path.stat().st_dev
+    table = tmp_path / "mountinfo"
+    table.write_text(
+        "1 0 0:999999 / / rw - ext4 /dev/vda rw\n"
+        "broken\n"
+        f"36 1 {os.major(device)}:{os.minor(device)} / /a\\040b rw shared:7 - {kind} server:/share rw,vers=4.2\n"
+    )
+    return table
+
+
+@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "fuse.sshfs", "fuse.gcsfuse"])
+def test_a_folder_on_a_network_file_system(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filesystems, "_MOUNTS", mounts(tmp_path, kind))
+    assert network_file_system(tmp_path) == kind
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "overlay", "tmpfs", "btrfs", "fuse.lxcfs", "nfsd", "9p"])
+def test_a_folder_on_a_disk(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filesystems, "_MOUNTS", mounts(tmp_path, kind))
+    assert network_file_system(tmp_path) is None
+
+
+def test_a_system_that_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filesystems, "_MOUNTS", tmp_path / "none")
+    assert network_file_system(tmp_path) is None
+
+
+def test_this_machine_tells_it(tmp_path: Path) -> None:
+    assert network_file_system(tmp_path) is None
+    assert network_file_system(Path("/proc")) is None

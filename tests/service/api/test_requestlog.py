@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from tests.service import bodies
+
+if TYPE_CHECKING:
+    import pytest
+
+    from tests.service.api.conftest import Service
+
+
+def lines(service: Service) -> list[dict[str, Any]]:
+    """Return what the log says of requests, without the time."""
+    read = [json.loads(line) for line in service.log]
+    return [{key: value for key, value in line.items() if key != "time"} for line in read if "request" in line]
+
+
+def test_the_log_tells_who_has_changed_what(digits: Service) -> None:
+    digits.log.clear()
+    filled = bodies.filled(endpoints=[{"type": "dataset", "endpoint": "s3://x", "headers": {"x-api-key": "s3cr3t"}}])
+    release = digits.post("/v1/jobs", filled, "developer").json()["release"]
+    digits.get(f"/v1/jobs/{release}")
+    digits.call("DELETE", f"/v1/jobs/{release}", "admin")
+    said = lines(digits)
+    assert [(line["message"], line["caller"]) for line in said] == [
+        (f"POST /v1/jobs: 201 /v1/jobs/{release}", "developer"),
+        (f"DELETE /v1/jobs/{release}: 202", "admin"),
+    ]
+    assert len({line["request"] for line in said}) == 2
+    assert "s3cr3t" not in "".join(digits.log)
+
+
+def test_a_refused_request_is_found_in_the_log_by_its_id(service: Service) -> None:
+    for path, role, caller in (
+        ("/v1/jobs/none", "viewer", {"caller": "viewer"}),
+        ("/v1/tokens", "viewer", {"caller": "viewer"}),
+        ("/v1/jobs", None, {}),
+        ("/v1/no\x1b[2J\nthing", "viewer", {}),
+    ):
+        service.log.clear()
+        problem = service.get(quote(path), role).json()
+        (line,) = lines(service)
+        kind = problem["type"].rpartition(":")[2]
+        assert line.pop("message") == f"GET {path}: {problem['status']} {kind}: {problem['detail']}"
+        assert line == {"request": problem["instance"].removeprefix("/v1/requests/"), **caller}
+        assert service.log[0].isprintable()
+
+
+def test_a_bug_is_found_by_its_id_too(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    service.log.clear()
+    monkeypatch.setattr(service.server.store, "templates", fail)
+    problem = service.get("/v1/templates", "viewer").json()
+    bug, refused = lines(service)
+    service.log.clear()  # none other is expected
+    assert "ZeroDivisionError" in bug.pop("message")
+    assert refused.pop("message").startswith("GET /v1/templates: 500 internal")
+    assert bug == refused == {"request": problem["instance"].removeprefix("/v1/requests/"), "caller": "viewer"}

@@ -1,0 +1,118 @@
+"""Open streams end when their caller may no longer read them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from packager.service.access import sessions, tokens
+from packager.service.api import streams
+from packager.service.failures import Failure
+from packager.service.store.databases import AwayError
+from tests.service.api.conftest import COUNTDOWN, FILLED, Service
+from tests.service.live import listening
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Service, str]]:
+    """A server that listens, and its address; streams look twice a second whether they may go on."""
+    monkeypatch.setattr(streams, "LOOK_SECONDS", 0.5)
+    service = Service(tmp_path / "server.db")
+    with listening(service) as address:
+        with httpx.Client(base_url=address, headers={"x-api-key": service.tokens["admin"]}, timeout=60) as admin:
+            service.until(lambda: _answers(admin), "the server")
+            assert admin.post("/v1/definitions", json=COUNTDOWN).status_code == 201
+        yield service, address
+
+
+def _answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/healthz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def running(service: Service, address: str) -> str:
+    """Return the release of a job whose pod has written a line."""
+    headers = {"x-api-key": service.tokens["admin"]}
+    release = str(httpx.post(f"{address}/v1/jobs", json=FILLED, headers=headers, timeout=60).json()["release"])
+    service.until(lambda: ("Job", release) in service.cluster.objects, "the Job")
+    service.cluster.logs[f"{release}-x2x9p"] = ["three\n"]
+    service.cluster.pod(release, "Running")
+    return release
+
+
+def ended(url: str, headers: dict[str, str], when_open: Callable[[], object]) -> str:
+    """Return all that a stream has, which must end after something is done."""
+    parts: list[str] = []
+    with httpx.stream("GET", url, headers=headers, timeout=60) as stream:
+        assert stream.status_code == 200
+        for part in stream.iter_text():
+            if not parts:
+                threading.Thread(target=when_open).start()
+            parts.append(part)
+    return "".join(parts)
+
+
+EVENTS = {"Accept": "text/event-stream"}
+
+
+def test_a_stream_ends_when_its_token_is_removed_or_has_expired(live: tuple[Service, str]) -> None:
+    service, address = live
+    release = running(service, address)
+    store = service.server.store
+    paths = {"/v1/events": EVENTS, f"/v1/jobs/{release}/events": EVENTS, f"/v1/jobs/{release}/logs?follow=true": {}}
+    for path, headers in paths.items():
+        row, text = tokens.create(store, "ada", "developer", None)
+        with_token = {**headers, "x-api-key": text}
+        remove = _remover(service, row["id"])
+        assert ended(f"{address}{path}", with_token, remove), path
+        assert httpx.get(f"{address}{path}", headers=with_token, timeout=60).status_code == 401
+
+
+def _remover(service: Service, identifier: str) -> Callable[[], object]:
+    return lambda: service.server.store.remove_token(identifier)
+
+
+def test_a_stream_of_the_page_ends_with_its_session(live: tuple[Service, str]) -> None:
+    service, address = live
+    running(service, address)
+    row, text = tokens.create(service.server.store, "ada", "viewer", None)
+    cookie = service.server.sessions.begin_with_token(text)
+    headers = {**EVENTS, "Cookie": f"{sessions.COOKIE}={cookie}"}
+    assert "event: status" in ended(f"{address}/v1/events", headers, _remover(service, row["id"]))
+
+
+async def _lines(count: int, pause: float) -> AsyncGenerator[str]:
+    for index in range(count):
+        await asyncio.sleep(pause)
+        yield f"{index}"
+
+
+def read(count: int, pause: float, outcome: Exception | None) -> list[str]:
+    """Return what a stream has whose caller is looked at with an outcome."""
+
+    async def check() -> None:
+        if outcome:
+            raise outcome
+
+    async def collect() -> list[str]:
+        return [line async for line in streams.guarded(_lines(count, pause), check)]
+
+    return asyncio.run(collect())
+
+
+def test_a_stream_goes_on_while_its_caller_cannot_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "LOOK_SECONDS", 0.01)
+    for outcome in (None, AwayError("away"), Failure("issuer-unreachable", "away")):
+        assert read(3, 0.05, outcome) == ["0", "1", "2"]
+    for kind in ("unauthenticated", "forbidden", "not-found"):
+        assert read(3, 60.0, Failure(kind, "no")) == []

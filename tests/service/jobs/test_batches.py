@@ -1,0 +1,85 @@
+"""What comes in at once is done at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from packager.service.jobs.batches import Batches
+from packager.service.store.quota import Quota
+from packager.service.store.store import NewJob, QueueFullError
+
+
+class _Store:
+    """Takes its time with the first jobs; refuses those of the creator `full`."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.stored: list[list[str]] = []
+
+    def add_jobs(self, new_jobs: list[NewJob]) -> list[Any]:
+        self.stored.append([new.row["release"] for new in new_jobs])
+        self.begun.set()
+        assert self.go_on.wait(30)
+        return [QueueFullError("full") if new.row["creator"] == "full" else new.row for new in new_jobs]
+
+
+def _job(release: str, creator: str = "ada") -> NewJob:
+    return NewJob({"release": release, "creator": creator}, creator, lambda _: None, Quota())
+
+
+def test_jobs_that_come_while_others_are_stored_are_stored_together() -> None:
+    async def run() -> None:
+        store: Any = _Store()
+        intake: Batches[NewJob, Any] = Batches(store.add_jobs, 64)
+        first = asyncio.create_task(intake.add(_job("a")))
+        assert await asyncio.to_thread(store.begun.wait, 30)
+        others = [asyncio.create_task(intake.add(_job(*names))) for names in (("b",), ("c", "full"), ("d",))]
+        await asyncio.sleep(0)
+        others[2].cancel()  # and is not stored
+        store.go_on.set()
+        assert (await first)["release"] == "a"
+        assert (await others[0])["release"] == "b"
+        with pytest.raises(QueueFullError):
+            await others[1]
+        assert store.stored == [["a"], ["b", "c"]]
+        assert (await intake.add(_job("e")))["release"] == "e"
+
+    asyncio.run(run())
+
+
+def test_who_waits_hears_when_the_server_ends() -> None:
+    async def run() -> None:
+        store: Any = _Store()
+        intake: Batches[NewJob, Any] = Batches(store.add_jobs, 64)
+        waits = asyncio.create_task(intake.add(_job("a")))
+        assert await asyncio.to_thread(store.begun.wait, 30)
+        assert intake._task is not None  # noqa: SLF001 - as the event loop does when it ends
+        intake._task.cancel()  # noqa: SLF001
+        with pytest.raises(asyncio.CancelledError):
+            await waits
+        store.go_on.set()
+
+    asyncio.run(run())
+
+
+def test_what_a_batch_leaves_over_is_done_next_and_a_failure_is_told_to_all_of_it() -> None:
+    batches: list[list[int]] = []
+
+    def work(numbers: Any) -> list[int | Exception]:
+        batches.append([*numbers])
+        if 0 in numbers:
+            raise ValueError("zero")
+        return [ValueError("odd") if number % 2 else number for number in numbers[:2]]
+
+    async def run() -> list[str]:
+        numbers: Batches[int, int] = Batches(work, 3)
+        outcomes = await asyncio.gather(*map(numbers.add, (2, 3, 4, 6)), return_exceptions=True)
+        outcomes += await asyncio.gather(*map(numbers.add, (0, 8)), return_exceptions=True)
+        return [*map(str, outcomes), str(await numbers.add(10))]
+
+    assert asyncio.run(run()) == ["2", "odd", "4", "6", "zero", "zero", "10"]
+    assert batches == [[2, 3, 4], [4, 6], [0, 8], [10]]

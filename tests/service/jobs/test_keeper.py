@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import asyncio
+import zlib
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.base.errors import UnreachableError
+from packager.service.jobs import keeper
+from packager.service.jobs.keeper import MOST_BYTES, MOST_PODS, Keeper, instances, kept_lines
+from packager.service.registry.policy import JOB, SERVER
+from tests.service.fake import FakeCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ROW = {"release": "demo-1", "namespace": "tests"}
+
+
+class Shelf:
+    """What is kept, in memory."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str, str], dict[str, Any]] = {}
+
+    def keep(self, release: str, rows: Iterable[dict[str, Any]]) -> None:
+        assert release == "demo-1"
+        for row in rows:
+            self.rows[row["pod"], row["container"], row["instance"]] = row
+
+    def of_job(self, release: str) -> list[dict[str, Any]]:
+        assert release == "demo-1"
+        return list(self.rows.values())
+
+    def text(self, pod: str, container: str = "main", instance: str = "current") -> str:
+        return zlib.decompress(self.rows[pod, container, instance]["content"]).decode()
+
+
+class Bench:
+    """A keeper with a cluster and a shelf in memory."""
+
+    def __init__(self) -> None:
+        self.cluster = FakeCluster()
+        self.shelf = Shelf()
+        self.looked: list[str] = []
+        self.log: list[str] = []
+        parts: tuple[Any, Any] = (self.cluster, self.shelf)
+        self.keeper = Keeper(*parts, "default", self.looked.append, self.log.append)
+
+    def pod(self, name: str, log: list[str], *containers: dict[str, Any]) -> dict[str, Any]:
+        item = {
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "tests", "labels": {JOB: "demo-1", SERVER: "default"}},
+            "status": {"containerStatuses": list(containers or [{"name": "main", "state": ended(0)}])},
+        }
+        self.cluster.put(item)
+        self.cluster.logs[name] = log
+        return item
+
+    def end(self) -> None:
+        """Have the logs kept as when the job has ended."""
+
+        async def run() -> None:
+            assert not self.keeper.has_kept(ROW, is_final=True)
+            while not self.keeper.has_kept(ROW, is_final=True):  # noqa: ASYNC110 - what the loop does too
+                await asyncio.sleep(0)
+            await self.keeper.close()
+
+        asyncio.run(run())
+        self.keeper.forget("demo-1")
+
+
+def ended(code: int) -> dict[str, Any]:
+    return {"terminated": {"exitCode": code}}
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_the_log_of_each_container_that_has_begun_is_kept(bench: Bench) -> None:
+    item = bench.pod(
+        "p-1",
+        [],
+        {"name": "main", "state": {"running": {}}, "lastState": ended(1)},
+        {"name": "side", "state": {"waiting": {}}},
+    )
+    item["status"]["initContainerStatuses"] = [{"name": "copy", "state": ended(0)}]
+    assert [(run.container, run.place, run.is_previous, run.has_failed) for run in instances(item)] == [
+        ("copy", -1, False, False),
+        ("main", 0, False, False),
+        ("main", 0, True, True),
+    ]
+    bench.cluster.logs = {"p-1/copy": ["a\n"], "p-1/main": ["b\n"], "p-1/previous/main": ["c\n"]}
+    bench.end()
+    assert {key: bench.shelf.text(*key)[-2:] for key in bench.shelf.rows} == {
+        ("p-1", "copy", "current"): "a\n",
+        ("p-1", "main", "current"): "b\n",
+        ("p-1", "main", "previous"): "c\n",
+    }
+    assert bench.looked == ["demo-1"]
+
+
+def test_the_end_of_a_long_log_is_kept(bench: Bench) -> None:
+    bench.pod("p-1", [f"{number:06} {'x' * 100}\n" for number in range(9_000)])
+    bench.end()
+    text = bench.shelf.text("p-1")
+    assert MOST_BYTES - 200 < len(text) <= MOST_BYTES
+    assert text.splitlines()[-1].split(" ")[1] == "008999"
+    bench.cluster.logs["p-1"] = ["y" * (2 * MOST_BYTES) + "\n"]
+    bench.end()
+    assert len(bench.shelf.text("p-1")) == MOST_BYTES == bench.shelf.rows["p-1", "main", "current"]["size"]
+
+
+def test_the_logs_of_a_job_are_limited_and_those_of_failed_containers_go_before(bench: Bench) -> None:
+    for number in range(30):
+        failed = {"name": "main", "state": ended(1 if number == 29 else 0)}
+        bench.pod(f"p-{number:02}", ["x" * MOST_BYTES + "\n"], failed)
+    bench.end()
+    assert len(bench.shelf.rows) == MOST_PODS
+    assert ("p-29", "main", "current") in bench.shelf.rows
+    assert sum(row["size"] for row in bench.shelf.rows.values()) == 5 << 20
+    bench.end()
+    assert len(bench.shelf.rows) == MOST_PODS
+
+
+def test_the_first_failure_is_kept_at_once_and_what_comes_later_too(bench: Bench) -> None:
+    """Many a controller deletes the pods of a set when one has failed."""
+    fine = bench.pod("p-1", ["fine\n"], {"name": "main", "state": {"running": {}}})
+    failing = bench.pod("p-2", ["why\n"], {"name": "main", "state": ended(1)})
+
+    async def run() -> None:
+        assert bench.keeper.has_kept(ROW, is_final=False, pods=[fine])
+        assert not bench.keeper._tasks  # noqa: SLF001
+        assert bench.keeper.has_kept(ROW, is_final=False, pods=[fine, failing])
+        await asyncio.gather(*bench.keeper._tasks.values())  # noqa: SLF001
+        assert bench.keeper.has_kept(ROW, is_final=False, pods=[fine, failing])
+        assert not bench.keeper._tasks  # noqa: SLF001
+
+    asyncio.run(run())
+    assert bench.looked == []
+    del bench.cluster.objects["Pod", "p-1"], bench.cluster.objects["Pod", "p-2"]
+    bench.pod("p-3", ["again\n"])
+    bench.end()
+    assert sorted(bench.shelf.rows) == [(f"p-{number}", "main", "current") for number in (1, 2, 3)]
+
+
+def test_a_log_that_cannot_be_read_does_not_keep_a_job_from_ending(bench: Bench) -> None:
+    bench.pod("p-1", ["a\n"])
+    bench.pod("p-2", ["b\n"])
+    del bench.cluster.logs["p-1"]
+    bench.end()
+    assert list(bench.shelf.rows) == [("p-2", "main", "current")]
+    message = 'demo-1: the log of p-1, main cannot be kept: container "main" in pod "p-1" is waiting to start'
+    assert bench.log == [message]
+    bench.cluster.error = UnreachableError("the cluster does not answer")
+    bench.end()
+    assert bench.log[1:] == ["demo-1: its logs cannot be kept: UnreachableError: the cluster does not answer"]
+
+
+def test_a_kubelet_that_does_not_answer_is_left(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "_SECONDS", 0.05)
+    item = bench.pod("p-1", ["a\n"])
+    item["status"]["phase"] = "Running"
+
+    async def silent(*_: Any, **__: Any) -> Any:
+        await asyncio.Event().wait()
+        yield ""
+
+    bench.cluster.log = silent  # type: ignore[method-assign]
+    bench.end()
+    assert (bench.shelf.rows, bench.log) == ({}, ["demo-1: its logs could not be read in 0.05 s"])
+
+
+def test_a_kept_log_is_read_as_one_of_a_pod() -> None:
+    text = "2026-11-22T10:00:01.25Z a\u2028b\n2026-11-22T10:00:02.5Z c\nwithout a time\n2026-11-22T10:00:03Z \n"
+    content = zlib.compress(text.encode())
+    every = ["a\u2028b\n", "c\n", "without a time\n", "\n"]
+    assert kept_lines(content, tail=None, since=None) == every
+    assert kept_lines(content, tail=2, since=None) == every[2:]
+    assert kept_lines(content, tail=0, since=None) == []
+    since = datetime(2026, 11, 22, 10, 0, 2, tzinfo=UTC)
+    assert kept_lines(content, tail=None, since=since) == every[1:]
+    assert kept_lines(b"", tail=None, since=None) == []

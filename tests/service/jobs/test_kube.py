@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import asyncio
+import base64
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from packager.base.errors import ClusterError, UnreachableError
+from packager.service.jobs.kube import Cluster, RefusedError
+from tests.service.apiserver import KUBECONFIG, ApiServer, served
+from tests.service.callbacks.receiver import certificates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    with served(ApiServer) as api:
+        (tmp_path / "kubeconfig").write_text(KUBECONFIG.format(port=api.server_port), encoding="utf-8")
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+        yield api
+
+
+def log(**options: Any) -> list[str]:
+    async def read() -> list[str]:
+        cluster = Cluster.connect()
+        try:
+            return [line async for line in cluster.log("p-1", "jobs", "main", **options)]
+        finally:
+            await cluster.close()
+
+    return asyncio.run(read())
+
+
+def test_a_log_is_asked_for_and_split_into_lines(api: ApiServer) -> None:
+    api.log = "ä\n\u2028b\r\n\n\xa0without an end".encode()
+    assert log() == ["ä\n", "\u2028b\r\n", "\n", "\xa0without an end\n"]
+    since = datetime(2026, 11, 22, 10, 0, 1, 500_000, UTC)
+    log(tail=5, previous=True, since=since, timestamps=True)
+    log(follow=True)
+    common = {"container": "main"}
+    assert api.log_queries == [
+        common,
+        {
+            **common,
+            "tailLines": "5",
+            "previous": "true",
+            "sinceTime": "2026-11-22T10:00:01Z",
+            "timestamps": "true",
+        },
+        {**common, "follow": "true"},
+    ]
+
+
+def test_a_line_without_end_comes_in_pieces_and_bytes_that_are_no_text_are_replaced(api: ApiServer) -> None:
+    api.log = b"\xff" + b"x" * 1_000_000
+    pieces = log()
+    assert max(map(len, pieces)) < 256 << 10
+    text = "".join(pieces).rstrip("\n")
+    assert (text[0], len(text), set(text[1:])) == ("\ufffd", 1_000_001, {"x"})
+
+
+def test_what_the_api_server_says_of_a_log_is_an_error_of_ours(api: ApiServer) -> None:
+    api.refusal = 'container "main" in pod "p-1" is waiting to start: ContainerCreating'
+    with pytest.raises(RefusedError, match="is waiting to start: ContainerCreating") as caught:
+        log()
+    assert caught.value.code == 400
+    api.shutdown()
+    api.server_close()
+    with pytest.raises(UnreachableError, match="the cluster does not answer"):
+        log()
+
+
+@pytest.mark.parametrize("name", ["api.internal.example", "other.example", None])
+def test_the_api_server_is_known_by_the_tls_server_name(api: ApiServer, tmp_path: Path, name: str | None) -> None:
+    names: list[str | None] = []
+    server, _ = certificates(tmp_path, "api.internal.example")
+    server.sni_callback = lambda _socket, asked, _context: names.append(asked)
+    api.socket = server.wrap_socket(api.socket, server_side=True)
+    config = yaml.safe_load((tmp_path / "kubeconfig").read_text(encoding="utf-8"))
+    authority = (tmp_path / "server.pem").read_bytes().partition(b"-----BEGIN EC")[0].partition(b"-----BEGIN PRIV")[0]
+    [entry] = config["clusters"]
+    entry["cluster"] = {
+        "server": f"https://127.0.0.1:{api.server_port}",
+        "certificate-authority-data": base64.b64encode(authority).decode(),
+    }
+    if name:
+        entry["cluster"]["tls-server-name"] = name
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config), encoding="utf-8")
+
+    async def run() -> int:
+        cluster = Cluster.connect()
+        try:
+            return len((await cluster.list("Pod", "jobs"))[0])
+        finally:
+            await cluster.close()
+
+    if name == "api.internal.example":
+        assert asyncio.run(run()) == 0
+    else:
+        with pytest.raises(ClusterError, match=r"(?i)certificate"):
+            asyncio.run(run())
+    assert names == [name]

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from packager.service.jobs import recorder
+from packager.service.jobs.recorder import Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import pytest
+
+
+class Logs:
+    """A cluster that has logs only: each line has the time that it begins with."""
+
+    def __init__(self, text: list[str]) -> None:
+        self.text = text
+        self.asked: list[Any] = []
+
+    async def log(self, *_: Any, since: Any, timestamps: bool) -> AsyncIterator[str]:
+        assert timestamps
+        self.asked.append(since)
+        for line in self.text:
+            yield line
+
+
+class Memory:
+    """A store that has curves only."""
+
+    def __init__(self) -> None:
+        self.measured = self
+        self.bodies: dict[str, str] = {}
+
+    def of_job(self, release: str) -> str | None:
+        return self.bodies.get(release)
+
+    def keep(self, release: str, body: str) -> None:
+        self.bodies[release] = body
+
+
+def recorded(cluster: Logs, memory: Memory) -> list[tuple[int, float | None]]:
+    parts: tuple[Any, Any] = (cluster, memory)
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}
+    row = {"release": "r", "namespace": "n", "status": "succeeded"}
+
+    async def run() -> list[tuple[int, float | None]]:
+        made = Recorder(*parts, "default", lambda _line: None)
+        await made.record(row, [pod])
+        return [point for item in await made.curves(row) for point in item.drawn]
+
+    return asyncio.run(run())
+
+
+def test_the_pods_of_running_jobs_are_those_that_the_control_loop_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "ROUND", 0.01)
+    memory: Any = Memory()
+    memory.unfinished = lambda: [
+        {"release": release, "namespace": "n", "status": status}
+        for release, status in (("r", "running"), ("q", "queued"))
+    ]
+    cluster: Any = Logs(['2026-11-22T10:00:00Z {"step": 1, "loss": 1}\n'])  # it cannot list pods
+    asked: list[str] = []
+    is_kept = asyncio.Event()
+    keep = memory.keep
+
+    def pods(row: Any) -> list[Any]:
+        asked.append(row["release"])
+        return [{"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}]
+
+    async def run() -> None:
+        task = asyncio.create_task(Recorder(cluster, memory, "default", lambda _line: None, pods).run())
+        loop = asyncio.get_running_loop()
+        memory.keep = lambda *entry: (keep(*entry), loop.call_soon_threadsafe(is_kept.set))
+        await is_kept.wait()
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+    assert set(asked) == {"r"}
+
+
+def test_lines_of_the_same_moment_are_read_once_each() -> None:
+    memory = Memory()
+    first = [f'2026-11-22T10:00:00.5Z {{"step": {step}, "loss": {step}}}\n' for step in range(3)]
+    assert [step for step, _ in recorded(Logs(first), memory)] == [0, 1, 2]
+    more = [
+        *first,
+        '2026-11-22T10:00:00.5Z {"step": 3, "loss": 3}\n',
+        '2026-11-22T10:00:00.51Z {"step": 4, "loss": 4}\n',
+    ]
+    cluster = Logs(more)
+    assert [step for step, _ in recorded(cluster, memory)] == [0, 1, 2, 3, 4]
+    assert cluster.asked[0].isoformat() == "2026-11-22T10:00:00+00:00"
+    assert [step for step, _ in recorded(Logs(more), memory)] == [0, 1, 2, 3, 4]
+
+
+def test_a_long_log_is_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "_MOST_BYTES", 500)
+    monkeypatch.setattr(recorder, "_BATCH", 3)
+    text = [f'2026-11-22T10:00:{second:02}Z {{"step": {second}, "loss": 1}}\n' for second in range(30)]
+    memory = Memory()
+    assert len(recorded(Logs(text), memory)) < 15
+    assert len(recorded(Logs(text[8:]), memory)) > 15
+
+
+def test_a_log_that_hangs_gives_what_it_has_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hanging(Logs):
+        async def log(self, *_: Any, since: Any, timestamps: bool) -> AsyncIterator[str]:
+            async for line in super().log(since=since, timestamps=timestamps):
+                yield line
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(recorder, "_SECONDS", 0.05)
+    assert recorded(Hanging(['2026-11-22T10:00:00Z {"step": 1, "loss": 1}\n']), Memory()) == [(1, 1.0)]
+
+
+def test_hostile_lines_leave_no_curve() -> None:
+    text = [
+        "no time\n",
+        "2026-11-22T10:00:00Z \n",
+        '2026-11-22T10:00:01Z {"step": 1}\n',
+        "2026-11-22T10:00:02Z " + "x" * 99_999,
+    ]
+    assert recorded(Logs(text), Memory()) == []

@@ -1,0 +1,97 @@
+"""A registry of packages on 127.0.0.1, without TLS, that answers as a test tells it to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+from packager.service.registry.packages.registries import MANIFEST, PACKAGE_LAYER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Answer = tuple[int, dict[str, str], bytes]
+
+
+def digest_of(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+class FakeRegistry:
+    """What a registry has, and what it was asked.
+
+    Attributes:
+        host: Its host and port.
+        answers: What the next requests for a path are answered with, in place of what it has.
+        requests: The path and the header Authorization of each request.
+        asks_for: The way in which it asks for a password, if not None: `basic`, or the realm of its tokens.
+    """
+
+    def __init__(self) -> None:
+        self.host = ""
+        self.contents: dict[str, tuple[str, bytes]] = {}
+        self.answers: dict[str, Callable[[], Answer]] = {}
+        self.requests: list[tuple[str, str | None]] = []
+        self.asks_for: str | None = None
+
+    def push(self, repository: str, tag: str, content: bytes, **changes: Any) -> str:
+        """Put a package below a tag, and return the digest of its manifest."""
+        layer = {"mediaType": PACKAGE_LAYER, "digest": digest_of(content), "size": len(content)} | changes
+        empty = {"mediaType": "application/vnd.oci.empty.v1+json", "digest": digest_of(b"{}"), "size": 2}
+        manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": empty, "layers": [layer]}
+        self.contents[f"/v2/{repository}/blobs/{layer['digest']}"] = ("application/octet-stream", content)
+        return self.put(repository, tag, json.dumps(manifest).encode())
+
+    def put(self, repository: str, tag: str, manifest: bytes) -> str:
+        """Put a manifest below a tag, and return its digest."""
+        for name in (tag, digest_of(manifest)):
+            self.contents[f"/v2/{repository}/manifests/{name}"] = (MANIFEST, manifest)
+        return digest_of(manifest)
+
+    def answer(self, path: str, authorization: str | None) -> Answer:
+        self.requests.append((path, authorization))
+        bare = path.partition("?")[0]
+        if bare in self.answers:
+            return self.answers[bare]()
+        if bare == "/token":
+            return 200, {}, json.dumps({"token": "issued"}).encode()
+        if self.asks_for == "basic" and not (authorization or "").startswith("Basic "):
+            return 401, {"WWW-Authenticate": 'Basic realm="registry"'}, b"{}"
+        if self.asks_for not in (None, "basic") and authorization != "Bearer issued":
+            return 401, {"WWW-Authenticate": f'Bearer realm="{self.asks_for}",service="registry",scope="x"'}, b"{}"
+        if bare in self.contents:
+            kind, content = self.contents[bare]
+            return 200, {"Content-Type": kind}, content
+        return 404, {}, b'{"errors": []}'
+
+
+@contextmanager
+def registry() -> Iterator[FakeRegistry]:
+    """Serve a registry for as long as the block runs."""
+    fake = FakeRegistry()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, headers, content = fake.answer(self.path, self.headers.get("Authorization"))
+            self.send_response(status)
+            for name, value in {"Content-Length": str(len(content)), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_arguments: Any) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        fake.host = f"127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield fake
+        finally:
+            server.shutdown()
+            thread.join()

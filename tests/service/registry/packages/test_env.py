@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from packager.service.registry.bodies import DefinitionBody
+from packager.service.registry.definitions import read, value_complaints
+from packager.service.registry.packages import env
+from packager.service.registry.packages.content import PackageBody, PackageKey, PackageOrigin, ValueType
+
+
+def key(name: str, default: str = "", kind: ValueType = "string", **more: bool) -> PackageKey:
+    return PackageKey(
+        name=name, default=default, description="", type=kind, **{"required": False, "fixed": False, **more}
+    )
+
+
+KEYS = [
+    key("REGISTRY", "localhost", fixed=True),
+    key("OUTPUT_DIR", "ROOT/p/output"),
+    key("STEPS", "10", "number"),
+    key("FAST", "true", "boolean"),
+    key("HF_TOKEN", "", "secret", required=True),
+]
+ORIGIN = PackageOrigin(source="p", name="p", digest="sha256:0", overlay="o", options=[], keys=KEYS)
+
+
+def body(**changes: Any) -> DefinitionBody:
+    return DefinitionBody(**{"name": "d", "package": PackageBody(source="p"), **changes})
+
+
+def details(**changes: Any) -> list[tuple[str, str]]:
+    definition, complaints = read(body(**changes), ORIGIN)
+    assert (definition is None) == bool(complaints)
+    return [(item.pointer, item.detail) for item in complaints]
+
+
+def wrong(filled: dict[str, Any], **changes: Any) -> list[tuple[str, str]]:
+    definition, _ = read(body(**changes), ORIGIN)
+    assert definition is not None
+    complaints = value_complaints(definition, {"taskDef": "d", "env": {"HF_TOKEN": "t", **filled}})
+    return [(item.pointer, item.detail) for item in complaints]
+
+
+@pytest.mark.parametrize(
+    ("default", "kind"),
+    [
+        *((text, "number") for text in ("1", "-3", "0.1", "2.5e-4")),
+        *((text, "string") for text in ("", "007", "1e3", "inf", "NaN", "1_0", "0x1", "1,2", "True", "9" * 40)),
+        *((text, "boolean") for text in ("true", "false")),
+    ],
+)
+def test_a_default_says_the_type(default: str, kind: str) -> None:
+    assert env.value_type(default) == kind
+
+
+def test_the_package_describes_what_users_fill_in() -> None:
+    definition, _ = read(body(), ORIGIN)
+    assert definition is not None
+    schema = definition.json_schema["properties"]["env"]
+    assert schema["required"] == ["HF_TOKEN"]
+    assert schema["properties"]["HF_TOKEN"]["writeOnly"] is True
+    assert schema["properties"].keys() == {"OUTPUT_DIR", "STEPS", "FAST", "HF_TOKEN"}
+    example = {"OUTPUT_DIR": "ROOT/p/output", "STEPS": 10, "FAST": True, "HF_TOKEN": "***"}
+    assert definition.example == {"taskDef": "d", "env": example}
+
+
+def test_values_of_jobs() -> None:
+    system = {"env": {"REGISTRY": "r.example"}}
+    values, secrets = env.split(ORIGIN, system, {"env": {"STEPS": 1.5, "FAST": False, "HF_TOKEN": "t"}})
+    assert values == {"REGISTRY": "r.example", "OUTPUT_DIR": "ROOT/p/output", "STEPS": "1.5", "FAST": "false"}
+    assert secrets == {"HF_TOKEN": "t"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer", "detail"),
+    [
+        ({"task_template_name": "t"}, "/package", "expected either package or task_template_name"),
+        (
+            {"system_values": "image: x"},
+            "/system_values",
+            "unknown key 'image': a package has env, the keys of mlops.env",
+        ),
+        ({"system_values": "env: 3"}, "/system_values", "env: expected a mapping, found the number 3"),
+        ({"system_values": "env: {STEP: 1}"}, "/system_values", "env.STEP: the package p has no such key in mlops.env"),
+        ({"system_values": "env: {STEPS: [1]}"}, "/system_values", "env.STEPS: expected a single value, found a list"),
+        (
+            {"system_values": "env: {HF_TOKEN: abc}"},
+            "/system_values",
+            "env.HF_TOKEN is a secret, and everyone who sees the definition would read it",
+        ),
+        (
+            {"system_values": 'env: {REGISTRY: "a\\nb"}'},
+            "/system_values",
+            "env.REGISTRY: expected one line without control characters",
+        ),
+        (
+            {"user_values_description": "env: {HF_TOKEN: (Required), STEP: (Optional)}"},
+            "/user_values_description",
+            "env.STEP: the package p has no such key in mlops.env",
+        ),
+        (
+            {"user_values_description": "env: {HF_TOKEN: (Required), REGISTRY: (Optional)}"},
+            "/user_values_description",
+            "env.REGISTRY: only the definition sets it, in system_values, because it decides more than a variable",
+        ),
+        (
+            {"user_values_description": "env: {STEPS: (Optional)}"},
+            "/user_values_description",
+            "env.HF_TOKEN is missing: the pods cannot start without this secret",
+        ),
+        (
+            {"user_values_description": "x: (Optional)\nenv: {HF_TOKEN: (Required)}"},
+            "/user_values_description",
+            "users of a package fill in env and endpoints: unknown key 'x'",
+        ),
+        (
+            {"user_values_example": "taskDef: d\nenv: {HF_TOKEN: abc}"},
+            "/user_values_example",
+            "env.HF_TOKEN is a secret: expected ***",
+        ),
+        ({"user_values_example": "taskDef: d"}, "/user_values_example", "env.HF_TOKEN: is missing: A secret"),
+    ],
+)
+def test_what_is_wrong_with_a_definition(changes: dict[str, Any], pointer: str, detail: str) -> None:
+    assert details(**changes) == [(pointer, detail)]
+
+
+def test_a_definition_over_nothing() -> None:
+    _, complaints = read(DefinitionBody(name="d"))
+    assert [item.pointer for item in complaints] == [
+        "/task_template_name",
+        "/user_values_description",
+        "/user_values_example",
+    ]
+
+
+def test_a_definition_may_offer_less_and_say_it_otherwise() -> None:
+    description = "env:\n  STEPS: (Required:integer) Steps\n  HF_TOKEN: (Optional) Token"
+    example = "taskDef: d\nenv: {STEPS: 3, HF_TOKEN: '***'}"
+    changes = {"user_values_description": description, "user_values_example": example}
+    assert wrong({"STEPS": 2}, **changes) == []
+    assert wrong({"STEPS": 2.5, "FAST": True}, **changes) == [
+        ("/env/STEPS", "expected a whole number, found the number 2.5"),
+        ("/env/FAST", "the definition does not let users set it"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("filled", "detail"),
+    [
+        ({"STEPS": "x"}, "expected a number, found 'x'"),
+        ({"REGISTRY": "evil.example"}, "only the definition sets it, in system_values"),
+        ({"OUTPUT_DIR": "a\nb"}, "expected one line without control characters"),
+        ({"OUTPUT_DIR": "\ud800"}, "expected text, found an unpaired surrogate"),
+        ({"OUTPUT_DIR": "/a/../etc"}, "expected an absolute path (or one below ROOT)"),
+        ({"OUTPUT_DIR": "/" + "x" * 40_000}, "expected at most 32 KiB"),
+        ({"HF_TOKEN": 123456}, "expected text"),
+        ({"STEP": 1}, "unknown key 'STEP'"),
+    ],
+)
+def test_what_is_wrong_with_values(filled: dict[str, Any], detail: str) -> None:
+    ((pointer, text),) = wrong(filled)
+    assert pointer == f"/env/{next(iter(filled))}"
+    assert text.startswith(detail)
+    assert "123456" not in text
+
+
+def test_remarks_name_what_would_surprise() -> None:
+    assert [line.partition(":")[0] for line in env.remarks(ORIGIN, {})] == [
+        "REGISTRY is localhost",
+        "OUTPUT_DIR is ROOT/p/output, a folder in the pod",
+    ]
+    assert list(env.remarks(ORIGIN, {"env": {"REGISTRY": "r", "OUTPUT_DIR": "/data"}})) == []

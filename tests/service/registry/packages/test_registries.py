@@ -1,0 +1,330 @@
+"""Packages from registries, which may answer anything."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.base.errors import MlpackError, ToolError, UsageError
+from packager.service.callbacks.addresses import Allowed
+from packager.service.callbacks.transport import Transport
+from packager.service.config import RegistryConfig
+from packager.service.registry.packages import registries
+from packager.service.registry.packages.registries import Registry, parse, pull, read_registries
+from tests.service.registry.packages.fake_registry import FakeRegistry, digest_of, registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.service.registry.packages.fake_registry import Answer
+
+CONTENT = b"what a package is does not matter here" * 100
+MANIFEST_PATH = "/v2/team/demo/manifests/1.0"
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeRegistry]:
+    with registry() as fake:
+        fake.push("team/demo", "1.0", CONTENT)
+        yield fake
+
+
+def pulled(fake: FakeRegistry, folder: Path, source: str = "team/demo:1.0", **options: Any) -> tuple[bytes, str]:
+    options = {"is_insecure": True, **options}
+    known = {fake.host: Registry(fake.host, **options)}
+    reference = pull(f"oci://{fake.host}/{source}", known, folder / "pulled")
+    return (folder / "pulled").read_bytes(), reference
+
+
+def refused(fake: FakeRegistry, folder: Path, source: str = "team/demo:1.0", **options: Any) -> str:
+    with pytest.raises((ToolError, UsageError)) as error:
+        pulled(fake, folder, source, **options)
+    return str(error.value).replace(fake.host, "HOST")
+
+
+def moved(location: str) -> Callable[[], Answer]:
+    return lambda: (307, {"Location": location}, b"")
+
+
+def test_a_tag_is_resolved_to_the_digest_of_a_manifest(fake: FakeRegistry, tmp_path: Path) -> None:
+    digest = fake.push("team/demo", "2.0", CONTENT + b"2")
+    content, reference = pulled(fake, tmp_path, "team/demo:2.0")
+    assert (content, reference) == (CONTENT + b"2", f"oci://{fake.host}/team/demo@{digest}")
+    fake.push("team/demo", "2.0", b"another package, under the same tag")
+    (tmp_path / "pulled").unlink()
+    assert pulled(fake, tmp_path, f"team/demo@{digest}") == (CONTENT + b"2", reference)
+
+
+@pytest.mark.parametrize("kind", registries.LAYERS)
+def test_each_way_to_push_a_package_is_understood(fake: FakeRegistry, tmp_path: Path, kind: str) -> None:
+    fake.push("team/demo", "1.0", CONTENT, mediaType=kind)
+    assert pulled(fake, tmp_path)[0] == CONTENT
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "",
+        "host",
+        "host/demo",
+        "host/demo:",
+        "host/demo:a b",
+        "host/Demo:1",
+        "host/../x:1",
+        "host/a//b:1",
+        "host/a/../b:1",
+        "host/demo@sha256:12",
+        "host/demo@sha512:" + "0" * 64,
+        "user:password@host/demo:1",
+        "host:0/demo:1",
+        "host/demo:1?x=1",
+        "host/demo:1#x",
+        "host/demo%2f..:1",
+        "h\nost/demo:1",
+        "host/" + "a/" * 200 + "b:1",
+    ],
+)
+def test_what_is_no_reference_is_refused(source: str) -> None:
+    with pytest.raises(UsageError, match=r"^expected oci://HOST/REPOSITORY:TAG or @sha256:"):
+        parse(f"oci://{source}")
+
+
+def test_nothing_is_pulled_from_a_host_that_is_not_listed(fake: FakeRegistry, tmp_path: Path) -> None:
+    for source in (f"oci://{fake.host}/team/demo:1.0", "oci://169.254.169.254/team/demo:1.0"):
+        with pytest.raises(UsageError, match=r"^the server pulls no packages from [0-9.:]+$") as error:
+            pull(source, {"registry.example.com": Registry("registry.example.com")}, tmp_path / "pulled")
+        assert error.value.hint == "there are registry.example.com"
+    assert fake.requests == []
+
+
+def test_http_is_spoken_only_where_it_is_allowed(fake: FakeRegistry, tmp_path: Path) -> None:
+    assert "does not answer" in refused(fake, tmp_path, is_insecure=False)
+    assert fake.requests == []
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        (b"", "the registry has sent something that is not a JSON object"),
+        (b"[]", "the registry has sent something that is not a JSON object"),
+        (b"[" * 60_000, "the registry has sent something that is not a JSON object"),
+        (b'{"layers": [' + b"1" * 60_000 + b"]}", "the registry has sent something that is not a JSON object"),
+        (b"{" + b" " * (64 << 10) + b"}", "the manifest has more than 64 KiB"),
+        (b'{"manifests": []}', "team/demo:1.0 is an index of several artifacts, not a package"),
+        (b"{}", "team/demo:1.0 is not a package: expected one layer, found no"),
+        (b'{"layers": [{}, {}]}', "team/demo:1.0 is not a package: expected one layer, found 2"),
+        (b'{"layers": [5]}', "team/demo:1.0 is not a package: expected one layer, found 1"),
+    ],
+)
+def test_what_is_no_manifest_of_a_package_is_refused(
+    fake: FakeRegistry, tmp_path: Path, manifest: bytes, message: str
+) -> None:
+    fake.put("team/demo", "1.0", manifest)
+    assert refused(fake, tmp_path) == message
+    assert not (tmp_path / "pulled").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip"}, "expected a layer of the type"),
+        ({"digest": "sha256:0"}, "expected a layer with a sha256, found 'sha256:0'"),
+        ({"digest": "sha256:../../x"}, "expected a layer with a sha256"),
+        ({"digest": 5}, "expected a layer with a sha256, found the number 5"),
+        ({"size": 129 << 20}, "expected a layer of at most 128 MiB, found the number 135266304"),
+        ({"size": -1}, "expected a layer of at most 128 MiB"),
+        ({"size": True}, "expected a layer of at most 128 MiB"),
+        ({"size": 10}, "the layer has more than the 10 bytes of its manifest"),
+        ({"digest": digest_of(b"x")}, "the layer has another digest: expected sha256:"),
+    ],
+)
+def test_a_layer_is_what_its_manifest_says(
+    fake: FakeRegistry, tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    fake.push("team/demo", "1.0", CONTENT, **changes)
+    assert refused(fake, tmp_path).startswith(message)
+
+
+def test_a_manifest_with_another_digest_is_refused(fake: FakeRegistry, tmp_path: Path) -> None:
+    digest = fake.push("team/demo", "1.0", CONTENT)
+    fake.contents[f"/v2/team/demo/manifests/{digest}"] = fake.contents.pop(MANIFEST_PATH)
+    other = fake.push("team/demo", "2.0", b"other")
+    fake.contents[f"/v2/team/demo/manifests/{digest}"] = fake.contents[f"/v2/team/demo/manifests/{other}"]
+    message = f"HOST has sent another manifest: expected {digest}, found {other}"
+    assert refused(fake, tmp_path, f"team/demo@{digest}") == message
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (404, "HOST/team/demo: 1.0 not found"),
+        (403, "HOST/team/demo: the registry does not let this server read it (status 403)"),
+        (500, "HOST/team/demo: the registry has answered with status 500"),
+    ],
+)
+def test_what_a_registry_refuses_is_told(fake: FakeRegistry, tmp_path: Path, status: int, message: str) -> None:
+    fake.answers[MANIFEST_PATH] = lambda: (status, {}, b"<html>")
+    assert refused(fake, tmp_path) == message
+
+
+CREDENTIALS = ("robot", "secret-word")
+BASIC = "Basic cm9ib3Q6c2VjcmV0LXdvcmQ="
+
+
+def test_a_password_is_sent_where_it_is_asked_for(fake: FakeRegistry, tmp_path: Path) -> None:
+    fake.asks_for = "basic"
+    assert refused(fake, tmp_path) == "HOST asks for a password, and the server has none for it"
+    assert pulled(fake, tmp_path, credentials=CREDENTIALS)[0] == CONTENT
+    assert [header for _, header in fake.requests[-2:]] == [BASIC, BASIC]
+    assert "secret-word" not in repr(Registry("h", CREDENTIALS))
+
+
+def test_a_token_of_the_registry_itself_is_asked_for_with_the_password(fake: FakeRegistry, tmp_path: Path) -> None:
+    fake.asks_for = f"http://{fake.host}/token"
+    assert pulled(fake, tmp_path, credentials=CREDENTIALS)[0] == CONTENT
+    issuing = "/token?service=registry&scope=repository%3Ateam%2Fdemo%3Apull"
+    paths = [(MANIFEST_PATH, None), (issuing, BASIC), (MANIFEST_PATH, "Bearer issued")]
+    assert fake.requests[:3] == paths
+    assert fake.requests[3][1] == "Bearer issued"
+
+
+def test_the_password_is_sent_to_no_other_issuer(fake: FakeRegistry, tmp_path: Path) -> None:
+    with registry() as other:
+        for realm, message in (
+            (f"http://{other.host}/token", "HOST: expected port 443, found "),
+            ("http://127.0.0.1:443/token", "HOST: expected https, found http"),
+            ("https://127.0.0.1/token", "HOST: 127.0.0.1 is not a public address, or has one that is not"),
+        ):
+            fake.asks_for = realm
+            assert refused(fake, tmp_path, credentials=CREDENTIALS).startswith(message)
+        assert other.requests == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"token": 5}',
+        b'{"token": "a b"}',
+        b'{"token": "a\\r\\nx: y"}',
+        b'{"token": ""}',
+        b"x" * 70_000,
+    ],
+)
+def test_what_is_no_token_is_refused(fake: FakeRegistry, tmp_path: Path, body: bytes) -> None:
+    fake.asks_for = f"http://{fake.host}/token"
+    fake.answers["/token"] = lambda: (200, {}, body)
+    assert re.search("not a token|not a JSON object|more than 64 KiB", refused(fake, tmp_path))
+
+
+def test_a_registry_that_never_accepts_its_token_is_left(fake: FakeRegistry, tmp_path: Path) -> None:
+    fake.asks_for = f"http://{fake.host}/token"
+    fake.answers["/token"] = lambda: (200, {}, b'{"token": "other"}')
+    assert refused(fake, tmp_path).endswith("does not let this server read it (status 401)")
+    assert len(fake.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("location", "message"),
+    [
+        ("http://169.254.169.254/latest/meta-data", "HOST: expected port 443, found 80"),
+        ("https://169.254.169.254/latest/meta-data", "HOST: 169.254.169.254 is not a public address"),
+        ("https://[fe80::1]/x", "HOST: fe80::1 is not a public address"),
+        ("https://[::ffff:10.0.0.1]/x", "HOST: ::ffff:a00:1 is not a public address"),
+        ("https://2130706433/x", "HOST: expected a host name, or an address in its usual form, found '2130706433'"),
+        ("https://localhost/x", "HOST: localhost is not a public address"),
+        ("https://127.0.0.1:6443/api", "HOST: expected port 443, found 6443"),
+        ("http://127.0.0.1:443/api", "HOST: expected https, found http"),
+        ("https://user:password@example.com/x", "HOST: has a user or a password in it"),
+        ("//example.com/x", "HOST: expected https://HOST/PATH without a fragment"),
+        ("file:///etc/passwd", "HOST: expected https, found file"),
+        ("", "HOST: expected https://HOST/PATH without a fragment"),
+    ],
+)
+def test_a_redirect_leads_to_public_addresses_only(
+    fake: FakeRegistry, tmp_path: Path, location: str, message: str
+) -> None:
+    for path in (MANIFEST_PATH, f"/v2/team/demo/blobs/{digest_of(CONTENT)}"):
+        fake.answers = {path: moved(location)}
+        assert refused(fake, tmp_path).startswith(message)
+
+
+def test_a_redirect_gets_no_credentials_unless_it_stays(fake: FakeRegistry, tmp_path: Path) -> None:
+    fake.asks_for = "basic"
+    blob = f"/v2/team/demo/blobs/{digest_of(CONTENT)}"
+    fake.contents["/elsewhere"] = ("application/octet-stream", CONTENT)
+    fake.answers[blob] = moved("/elsewhere")
+    assert pulled(fake, tmp_path, credentials=CREDENTIALS)[0] == CONTENT
+    assert fake.requests[-1] == ("/elsewhere", BASIC)
+    with registry() as other, pytest.MonkeyPatch.context() as patch:
+        other.contents["/cdn"] = ("application/octet-stream", CONTENT)
+        fake.answers[blob] = moved(f"http://{other.host}/cdn")
+        (tmp_path / "pulled").unlink()
+        opened = Transport.opened
+        patch.setattr(Transport, "opened", lambda self, url, headers: opened(_lenient(self), url, headers))
+        assert pulled(fake, tmp_path, credentials=CREDENTIALS)[0] == CONTENT
+        assert other.requests == [("/cdn", None)]
+
+
+def _lenient(transport: Any) -> Any:
+    """Let a transport send http to this machine, as the test of what it sends needs it."""
+    transport.allowed = Allowed(frozenset({"127.0.0.1"}))
+    return transport
+
+
+def test_redirects_have_an_end(fake: FakeRegistry, tmp_path: Path) -> None:
+    fake.answers[MANIFEST_PATH] = moved(MANIFEST_PATH)
+    assert refused(fake, tmp_path) == "HOST redirects more than 3 times"
+    assert len(fake.requests) == 4
+
+
+def test_a_slow_registry_is_left(fake: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registries, "SECONDS", 0.3)
+
+    def slow() -> Answer:
+        time.sleep(1)
+        return 200, {}, b"{}"
+
+    fake.answers[MANIFEST_PATH] = slow
+    assert refused(fake, tmp_path) == "HOST has not sent team/demo in 0.3 s"
+
+
+def test_an_answer_that_is_cut_off_is_refused(fake: FakeRegistry, tmp_path: Path) -> None:
+    blob = f"/v2/team/demo/blobs/{digest_of(CONTENT)}"
+    fake.answers[blob] = lambda: (200, {"Content-Length": str(len(CONTENT) + 9)}, CONTENT)
+    assert refused(fake, tmp_path).startswith("HOST: the answer of 127.0.0.1 was cut off")
+
+
+def test_compressed_answers_are_not_expanded(fake: FakeRegistry, tmp_path: Path) -> None:
+    fake.answers[MANIFEST_PATH] = lambda: (200, {"Content-Encoding": "gzip"}, b"\x1f\x8b" + b"0" * 100)
+    assert refused(fake, tmp_path) == "the registry has sent something that is not a JSON object"
+
+
+def test_passwords_come_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "password").write_text("one\n", encoding="utf-8")
+    monkeypatch.setenv("REGISTRY_PASSWORD", "two")
+    configured = {
+        "a.example.com": RegistryConfig(username="robot", password_file=str(tmp_path / "password")),
+        "b.example.com": RegistryConfig(username="robot", password_variable="REGISTRY_PASSWORD"),  # noqa: S106 - a name
+        "c.example.com": RegistryConfig(insecure=True),
+    }
+    known = read_registries(configured)
+    assert [item.credentials for item in known.values()] == [("robot", "one"), ("robot", "two"), None]
+    assert [item.url for item in known.values()] == [
+        "https://a.example.com",
+        "https://b.example.com",
+        "http://c.example.com",
+    ]
+    for wrong in (
+        RegistryConfig(username="robot", password_variable="NOT_SET"),  # noqa: S106 - a name
+        RegistryConfig(username="robot", password_file=str(tmp_path / "no")),
+        RegistryConfig(ca_file=str(tmp_path / "password")),
+    ):
+        with pytest.raises(MlpackError):
+            read_registries({"a.example.com": wrong})

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from packager.base.values import convert
+from packager.service.registry import bundled, definitions, values
+from packager.service.registry.bodies import DefinitionBody
+from packager.service.registry.policy import Site
+from tests.service import bodies
+
+if TYPE_CHECKING:
+    from packager.service.registry.definitions import Definition
+    from packager.service.registry.rendering import Renderer
+
+SITE = Site(storage_classes={"aws-efs": "shared"}, node_selectors={"kops.k8s.io/ml-instance=true": {}})
+
+
+def read(**changes: Any) -> Definition:
+    definition, complaints = definitions.read(convert(bodies.definition(**changes), DefinitionBody))
+    assert complaints == []
+    assert definition
+    return definition
+
+
+def details(**changes: Any) -> list[tuple[str, str]]:
+    definition, complaints = definitions.read(convert(bodies.definition(**changes), DefinitionBody))
+    assert definition is None
+    return [(complaint.pointer, complaint.detail) for complaint in complaints]
+
+
+def created(renderer: Renderer, filled: dict[str, Any], template: str = bodies.TEMPLATE) -> list[dict[str, Any]]:
+    definition = read()
+    assert definitions.value_complaints(definition, filled) == []
+    request = definitions.Request(filled, "ada", "digits-demo-abc123")
+    accepted, complaints = definitions.objects(definition, template, request, renderer, SITE)
+    assert complaints == []
+    return list(accepted.objects)
+
+
+def test_filled_values_become_the_objects_of_a_job(renderer: Renderer) -> None:
+    claim, config, job = created(renderer, bodies.filled())
+    assert {item["metadata"]["name"] for item in (config, claim, job)} == {"digits-demo-abc123"}
+    assert json.loads(config["data"]["globalCfg"]) == {
+        "release": "digits-demo-abc123",
+        "taskDef": "digits",
+        "application": "demo",
+        "creator": "ada",
+        "name": "demo",
+        "description": "Trains on digits",
+    }
+    endpoints = [{"endpoint": "s3://bucket/digits/", "type": "dataset"}]
+    assert json.loads(config["data"]["datasetCfg"]) == {"endpoints": endpoints}
+    assert json.loads(config["data"]["processCfg"]) == bodies.filled()["process"]
+    assert "secret-word" not in json.dumps([config, claim, job])
+    labels = job["metadata"]["labels"]
+    expected = {"taskDef": "digits", "release": "digits-demo-abc123", "application": "demo", "creator": "ada"}
+    assert {key: labels[key] for key in expected} == expected
+    assert claim["spec"]["storageClassName"] == "shared"
+    assert job["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example.com/team/digits:cpu"
+
+
+@pytest.mark.parametrize("name", [template.name for template in bundled.templates()])
+def test_the_bundled_templates_take_the_same_values(renderer: Renderer, name: str) -> None:
+    template = next(template for template in bundled.templates() if template.name == name)
+    assert renderer.check(template.template) == []
+    changes: dict[str, Any] = {}
+    if name == "countdown-task":
+        changes["user_values_description"] = "process:\n  train:\n    number: (Required:integer) Where to start\n"
+        changes["user_values_example"] = "taskDef: digits\nprocess:\n  train:\n    number: 5\n"
+    definition = read(**changes)
+    accepted, complaints = definitions.trial(definition, template.template, renderer, SITE)
+    assert complaints == []
+    assert accepted.workload["kind"] == "Job"
+
+
+def test_the_number_of_the_countdown_is_never_a_part_of_a_command(renderer: Renderer) -> None:
+    template = bundled.templates()[0]
+    names = {"release": "demo-1", "taskDef": "t", "application": "a", "creator": "c"}
+    context = {
+        "global": names,
+        "process": {"train": {"number": "5; reboot"}},
+        "image": {"repository": "r/x", "tag": "1"},
+    }
+    rendered = renderer.render(template.template, context)
+    container = rendered.objects[0]["spec"]["template"]["spec"]["containers"][0]
+    assert "5" not in json.dumps(container["command"])
+    assert container["env"] == [{"name": "NUMBER", "value": "0"}]
+
+
+def test_everything_that_is_wrong_with_a_definition_is_reported_at_once() -> None:
+    assert details(
+        user_values_description="x: steps\n",
+        user_values_example="a: [",
+        system_values="global: {}\n",
+        append_uuid="maybe",
+        application="a b",
+    ) == [
+        (
+            "/user_values_description",
+            "line 1, column 4: expected a text that begins with (Required) or (Optional), found 'steps'",
+        ),
+        (
+            "/user_values_example",
+            "line 2, column 1: not valid YAML: did not find expected node content while parsing a flow node",
+        ),
+        ("/append_uuid", "expected 0, 1, true or false, found 'maybe'"),
+        ("/application", "expected the value of a label, found 'a b'"),
+        ("/system_values", "the key 'global' cannot be set here: it is made by the service"),
+    ]
+
+
+def test_the_example_has_to_satisfy_the_description() -> None:
+    assert details(user_values_example="taskDef: digits\ncreator: a@b\n")[:2] == [
+        ("/user_values_example", "description: is missing: What the job does"),
+        ("/user_values_example", "name: is missing: Application"),
+    ]
+
+
+@pytest.mark.parametrize("key", ["image", "global", "configs"])
+def test_users_cannot_fill_in_what_the_definition_sets(key: str) -> None:
+    described = f"{bodies.DESCRIPTION}{key}: (Optional) Anything\n"
+    assert details(user_values_description=described)[0][1].startswith(f"users cannot fill in {key!r}: it is ")
+    complaints = definitions.value_complaints(read(), bodies.filled(**{key: {"tag": "evil"}}))
+    assert [complaint.pointer for complaint in complaints] == [f"/{key}"]
+
+
+def test_labels_are_checked_where_they_are_filled_in() -> None:
+    complaints = definitions.value_complaints(read(), bodies.filled(creator="a@b.example", name="x" * 64))
+    assert [(complaint.pointer, complaint.detail) for complaint in complaints] == [
+        ("/creator", "expected the value of a label, found 'a@b.example'"),
+        ("/name", f"expected the value of a label, found '{'x' * 57}...'"),
+    ]
+
+
+def test_the_trial_reports_what_the_template_lacks(renderer: Renderer) -> None:
+    _, complaints = definitions.trial(read(system_values=""), bodies.TEMPLATE, renderer, SITE)
+    assert [complaint.detail for complaint in complaints] == [
+        "with the example filled in: template, line 16: 'image' is undefined"
+    ]
+
+
+@pytest.mark.parametrize(("flag", "appended"), [(0, False), ("0", False), (False, False), (1, True), ("true", True)])
+def test_a_unique_part_is_appended_on_request(flag: Any, *, appended: bool) -> None:
+    name = definitions.final_name(convert(bodies.definition(append_uuid=flag), DefinitionBody))
+    assert re.fullmatch(r"digits-[0-9a-f]{8}" if appended else "digits", name)
+
+
+@pytest.mark.parametrize(
+    ("definition", "application", "pattern"),
+    [
+        ("mnist_softmax_cpu", "demo", "mnist-softmax-cpu-demo-[0-9a-f]{6}"),
+        ("1", "2", "job-1-2-[0-9a-f]{6}"),
+        ("___", "", "job-[0-9a-f]{6}"),
+        ("x" * 60, "y", "x{43}-[0-9a-f]{6}"),
+        ("Ä", "ß", "job-[0-9a-f]{6}"),
+    ],
+)
+def test_a_release_is_a_name_that_every_kind_takes(definition: str, application: str, pattern: str) -> None:
+    name = values.release_name(definition, application)
+    assert re.fullmatch(pattern, name)
+    assert len(name) <= 50
+
+
+def test_headers_are_never_shown() -> None:
+    shown = values.masked(bodies.filled())
+    assert shown["endpoints"][1]["headers"] == {"x-api-key": "***"}
+    assert msgspec.json.encode(bodies.filled()).count(b"secret-word") == 1
+
+
+def test_system_values_win_and_leave_the_rest() -> None:
+    names = values.template_values(
+        {"resources": {"cpu": "1", "gpu": "9"}, "empty": None, "process": {"a": 1}},
+        {"resources": {"gpu": "0"}, "process": {"a": 2}, "image": {"tag": "x"}},
+        values.Names("r", "d", "", "c"),
+    )
+    assert names["resources"] == {"cpu": "1", "gpu": "0"}
+    assert names["process"] == {"a": 1}
+    assert names["global"] == {"release": "r", "taskDef": "d", "application": "d", "creator": "c"}
+    assert "empty" not in names
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=40),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    max_leaves=12,
+)
+KEYS = st.sampled_from(
+    ("taskDef", "description", "name", "creator", "endpoints", "process", "resources", "image", "global")
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(changes=st.dictionaries(KEYS, JSON, max_size=4))
+def test_hostile_values_are_refused_or_change_nothing_but_scalars(renderer: Renderer, changes: dict[str, Any]) -> None:
+    definition = read()
+    filled = bodies.filled(**changes)
+    if definitions.value_complaints(definition, filled):
+        return
+    request = definitions.Request(filled, "ada", "digits-demo-abc123")
+    accepted, complaints = definitions.objects(definition, bodies.TEMPLATE, request, renderer, SITE)
+    if not complaints:
+        assert [item["kind"] for item in accepted.objects] == ["PersistentVolumeClaim", "ConfigMap", "Job"]
+        pod = accepted.workload["spec"]["template"]["spec"]
+        assert pod["containers"][0]["image"] == "registry.example.com/team/digits:cpu"
+        assert len(pod["containers"]) == 1

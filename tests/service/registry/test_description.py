@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+
+from packager.base import yamlio
+from packager.service.complaints import of_fault
+from packager.service.registry import description
+from tests.service import bodies
+
+if TYPE_CHECKING:
+    from packager.service.registry.description import Group
+
+
+def described(text: str = bodies.DESCRIPTION) -> Group:
+    group, problems = description.read(text)
+    assert problems == []
+    assert group
+    return group
+
+
+def complaints(filled: dict[str, Any], text: str = bodies.DESCRIPTION) -> list[tuple[str, str, str | None]]:
+    found = [of_fault(fault) for fault in description.faults(described(text), filled)]
+    return [(complaint.pointer, complaint.detail, complaint.hint) for complaint in found]
+
+
+def test_the_example_and_the_filled_values_satisfy_the_description() -> None:
+    assert complaints(yamlio.load(bodies.EXAMPLE.encode(), "example")[0].data) == []
+    assert complaints(bodies.filled()) == []
+
+
+def test_all_faults_are_reported_at_once_each_with_its_place() -> None:
+    filled = bodies.filled(process={"train": {"maxSteps": 1}, "eval": {"batchSize": "ten"}, "model": 3}, extra=1)
+    del filled["creator"]
+    filled["resources"] = {"memory": "lots"}
+    assert complaints(filled) == [
+        ("/process/train/maxSteps", "unknown key 'maxSteps'", "did you mean 'maxStep'?"),
+        ("/process/train/saveStep", "is missing: Steps between checkpoints", None),
+        ("/process/eval/batchSize", "expected a whole number, found 'ten'", None),
+        ("/process/model", "expected a mapping, found the number 3", None),
+        ("/process/export/signatureMap", "is missing: Signature", None),
+        ("/resources/memory", "expected a quantity such as 500m or 4Gi, found 'lots'", None),
+        (
+            "/extra",
+            "unknown key 'extra'",
+            "the keys are: taskDef, description, name, creator, endpoints, process, resources",
+        ),
+        ("/creator", "is missing: Who asks", None),
+    ]
+
+
+def test_a_mapping_is_required_when_a_leaf_in_it_is() -> None:
+    filled = bodies.filled()
+    del filled["process"]
+    del filled["resources"]
+    assert [pointer for pointer, _, _ in complaints(filled)] == [
+        "/process/train/saveStep",
+        "/process/export/signatureMap",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "expected"),
+    [
+        ([], [("/endpoints", "needs an item of type 'dataset'", None)]),
+        ([{"endpoint": "s3://a", "type": "dataset"}, {"endpoint": "s3://b", "type": "dataset"}], []),
+        (
+            [{"endpoint": "s3://a", "type": "dataset"}, {"type": "events"}],
+            [("/endpoints/1/type", "expected dataset or event, found 'events'", "did you mean 'event'?")],
+        ),
+        (
+            [{"endpoint": "s3://a", "type": "dataset", "headers": {"a": 1}}],
+            [("/endpoints/0/headers/a", "expected text, found the number 1", None)],
+        ),
+        ("s3://a", [("/endpoints", "expected a list, found 's3://a'", None)]),
+        (
+            ["s3://a"],
+            [
+                ("/endpoints/0", "expected a mapping, found 's3://a'", None),
+                ("/endpoints", "needs an item of type 'dataset'", None),
+            ],
+        ),
+    ],
+)
+def test_items_are_known_by_their_type(endpoints: Any, expected: list[tuple[str, str, str | None]]) -> None:
+    assert complaints(bodies.filled(endpoints=endpoints)) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ("string", ["x"], [1, True]),
+        ("integer", [1, -3], ["1", 1.5, True]),
+        ("number", [1, 1.5], ["1", True]),
+        ("boolean", [True], ["true", 1]),
+        ("quantity", ["500m", 2, "4Gi"], ["4 Gi", True]),
+        ("uri", ["s3://b/x", "https://e.example"], ["b/x", "s3://a b", 1]),
+    ],
+)
+def test_types_are_checked(kind: str, good: list[Any], bad: list[Any]) -> None:
+    text = f"x: (Required:{kind}) A value"
+    assert all(complaints({"taskDef": "t", "x": value}, text) == [] for value in good)
+    assert all([pointer for pointer, _, _ in complaints({"taskDef": "t", "x": value}, text)] == ["/x"] for value in bad)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x: Number of steps", "expected a text that begins with (Required) or (Optional), found 'Number of steps'"),
+        ("x: (required) Steps", "expected a text that begins with (Required) or (Optional), found '(required) Steps'"),
+        ("x: 3", "expected a text that begins with (Required) or (Optional), found the number 3"),
+        ("x: []", "expected at least one kind of item"),
+        ("x: [{type: (Required) a}, {type: (Optional) a}]", "two kinds of items have the type 'a'"),
+        ("x: [{a: (Required) a}, {type: (Optional) a}]", "several kinds of items need a key 'type' each"),
+        ("- x", "expected a mapping, found a list"),
+        ("a: {b: {c: {d: {e: {f: {g: {h: {i: (Required) x}}}}}}}}", "is nested more than 8 levels deep"),
+        ("a: [", "not valid YAML"),
+        ("x" * (65 << 10), "expected at most 64 KiB"),
+        ("x: \ud800", "expected text, found an unpaired surrogate"),
+    ],
+)
+def test_what_is_no_description_is_refused_with_its_place(text: str, message: str) -> None:
+    group, problems = description.read(text)
+    assert group is None
+    assert problems[0].message.startswith(message)
+    assert problems[0].line in (1, 2)
+
+
+def test_the_json_schema_accepts_what_the_description_accepts() -> None:
+    example = yamlio.load(bodies.EXAMPLE.encode(), "example")[0].data
+    schema = description.json_schema(described(), example, "digits")
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    assert validator.is_valid(example)
+    assert validator.is_valid(bodies.filled())
+    for faulty in (bodies.filled(extra=1), bodies.filled(process={}), bodies.filled(endpoints=[])):
+        assert complaints(faulty) != []
+        assert not validator.is_valid(faulty)
+    assert schema["properties"]["process"]["properties"]["train"]["required"] == ["saveStep"]
+    assert schema["properties"]["resources"]["properties"]["cpu"]["description"] == "CPUs, `500m` by default"

@@ -1,0 +1,238 @@
+"""What a template may create, and what is added to it."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from packager.kubernetes.podsecurity import Level
+from packager.service.registry.policy import Site, accept, secret
+
+RELEASE = "demo-1"
+SITE = Site(storage_classes={"aws-efs": "shared"}, node_selectors={"pool=old": {"pool": "new"}, "zone=a": {}})
+
+JOB: dict[str, Any] = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": RELEASE},
+    "spec": {
+        "template": {
+            "spec": {
+                "containers": [{"name": "main", "image": "registry.example.com/x:1", "command": ["true"]}],
+                "nodeSelector": {"pool": "old", "zone": "a", "disk": "fast"},
+            }
+        }
+    },
+}
+CLAIM: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": f"{RELEASE}-data"},
+    "spec": {
+        "storageClassName": "aws-efs",
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    },
+}
+
+
+def job(**pod: Any) -> dict[str, Any]:
+    item = deepcopy(JOB)
+    item["spec"]["template"]["spec"].update(pod)
+    return item
+
+
+def container(**fields: Any) -> dict[str, Any]:
+    return job(containers=[{**JOB["spec"]["template"]["spec"]["containers"][0], **fields}])
+
+
+def problems(*items: dict[str, Any], level: Level = Level.restricted) -> list[str]:
+    accepted = accept(items, RELEASE, "demo", Site(level=level))
+    assert bool(accepted.objects) != bool(accepted.problems)
+    return list(accepted.problems)
+
+
+def test_what_pod_security_asks_for_is_added() -> None:
+    accepted = accept((JOB, CLAIM), RELEASE, "demo", SITE)
+    assert accepted.problems == ()
+    assert [item["kind"] for item in accepted.objects] == ["PersistentVolumeClaim", "Job"]
+    labels = {
+        "app.kubernetes.io/managed-by": "mlpack",
+        "mlpack.dev/server": "default",
+        "mlpack.dev/job": RELEASE,
+        "mlpack.dev/application": "demo",
+    }
+    assert accepted.objects[0]["metadata"]["labels"] == labels
+    assert accepted.objects[0]["spec"]["storageClassName"] == "shared"
+    template = accepted.workload["spec"]["template"]
+    assert template["metadata"]["labels"] == labels
+    assert template["spec"] == {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "nodeSelector": {"pool": "new", "disk": "fast"},
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 1000,
+            "runAsGroup": 1000,
+            "fsGroup": 1000,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [
+            {
+                "name": "main",
+                "image": "registry.example.com/x:1",
+                "command": ["true"],
+                "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+            }
+        ],
+    }
+    assert "securityContext" not in JOB["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        (job(hostNetwork=True), "spec.template.spec.hostNetwork: shares the node's"),
+        (job(volumes=[{"name": "x", "hostPath": {"path": "/"}}]), "a folder of the node"),
+        (job(securityContext={"runAsUser": 0}), "root"),
+        (container(securityContext={"privileged": True}), "has the node's own rights"),
+        (container(securityContext={"allowPrivilegeEscalation": True}), "expected false"),
+        (container(securityContext={"capabilities": {"add": ["SYS_ADMIN"]}}), "the capability SYS_ADMIN"),
+        (container(securityContext={"capabilities": {"drop": []}}), "expected ALL"),
+        (job(serviceAccountName="admin"), "runs as the service account 'admin' of the namespace"),
+        (job(automountServiceAccountToken=True), "a token of the namespace's service account is mounted"),
+        (
+            job(volumes=[{"name": "x", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]),
+            "a token of the namespace's service account is mounted",
+        ),
+        (
+            job(volumes=[{"name": "x", "secret": {"secretName": "others"}}]),
+            "reads the Secret 'others' of the namespace",
+        ),
+        (
+            container(envFrom=[{"secretRef": {"name": "others"}}]),
+            "reads the Secret 'others' of the namespace",
+        ),
+        (
+            container(env=[{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "others", "key": "x"}}}]),
+            "the template has no ConfigMap 'others'",
+        ),
+        (job(restartPolicy="Always"), "expected Never, found 'Always'"),
+        (container(imagPullPolicy="Always"), "unknown field 'imagPullPolicy' (did you mean 'imagePullPolicy'?)"),
+        (container(image="x"), "x has no tag or digest"),
+        (container(resources={"limits": {"cpu": "many"}}), "expected a quantity such as 500m or 4Gi, found 'many'"),
+        (
+            {**JOB, "metadata": {"name": RELEASE, "labels": {"creator": "a@b.example"}}},
+            "'a@b.example' is not a valid label value",
+        ),
+        (
+            {**JOB, "metadata": {"name": RELEASE, "annotations": {"helm.sh/hook": "x"}}},
+            "helm uses this key, and a template must not set it",
+        ),
+    ],
+)
+def test_what_the_policy_forbids_is_refused(item: dict[str, Any], message: str) -> None:
+    assert any(message in problem for problem in problems(item)), problems(item)
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        ((), "expected one Job, JobSet, MPIJob or Pod, found none"),
+        ((JOB, {**JOB, "metadata": {"name": f"{RELEASE}-2"}}), "found Job demo-1, Job demo-1-2"),
+        (
+            ({**JOB, "metadata": {"name": "other"}},),
+            "expected the release 'demo-1', or a name that begins with 'demo-1-'",
+        ),
+        (({**JOB, "metadata": {"name": "demo-10"}},), "expected the release 'demo-1'"),
+        (
+            ({**JOB, "metadata": {"generateName": RELEASE}},),
+            "metadata.generateName: a template must not set this field",
+        ),
+        (({**JOB, "metadata": None},), "Job: expected metadata with a name"),
+        (({**JOB, "status": {}},), "status: a template must not set this field"),
+        (
+            ({**JOB, "kind": "Jobb"},),
+            "PersistentVolumeClaim, Secret or Service (did you mean 'Job'?)",
+        ),
+        (({**JOB, "apiVersion": "batch/v2"},), "Job (batch/v2) is not a kind that a task may create"),
+        (({**JOB, "kind": ["Job"]},), "is not a kind that a task may create"),
+        (({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding"},), "ClusterRoleBinding"),
+        (
+            (
+                JOB,
+                {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": f"{RELEASE}-x"}, "stringData": {"a": "b"}},
+            ),
+            "stringData: a template must not create a Secret from values",
+        ),
+        (
+            (
+                JOB,
+                {
+                    "apiVersion": "v1",
+                    "kind": "Secret",
+                    "metadata": {"name": f"{RELEASE}-x"},
+                    "type": "kubernetes.io/service-account-token",
+                },
+            ),
+            "type: expected Opaque",
+        ),
+        (
+            (JOB, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": f"{RELEASE}-endpoints"}}),
+            "the service creates the Secret of this name",
+        ),
+        (
+            (JOB, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": RELEASE}, "spec": {"type": "NodePort"}}),
+            "spec.clusterIP: expected None",
+        ),
+        ((JOB, {**CLAIM, "spec": {**CLAIM["spec"], "volumeName": "pv"}}), "spec.volumeName: a template must not set"),
+        *(
+            (({**JOB, "metadata": {"name": RELEASE, field: value}},), f"metadata.{field}: a template must not set")
+            for field, value in {
+                "namespace": "kube-system",
+                "ownerReferences": [],
+                "finalizers": ["x/y"],
+                "managedFields": [],
+            }.items()
+        ),
+    ],
+)
+def test_objects_that_a_task_may_not_create_are_refused(items: tuple[dict[str, Any], ...], message: str) -> None:
+    assert any(message in problem for problem in problems(*items)), problems(*items)
+
+
+def test_a_weaker_level_allows_more() -> None:
+    root = job(securityContext={"runAsUser": 0})
+    assert problems(root) != []
+    assert problems(root, level=Level.baseline) == []
+    assert problems(job(hostNetwork=True), level=Level.baseline) != []
+
+
+def test_the_secret_of_the_job_can_be_read_and_no_text_of_a_template_hides_a_finding() -> None:
+    own = container(env=[{"name": "X", "valueFrom": {"secretKeyRef": {"name": "demo-1-endpoints", "key": "x"}}}])
+    assert problems(own) == []
+    crafted = "others the Secret 'demo-1-endpoints' of the namespace"
+    assert problems(container(envFrom=[{"secretRef": {"name": crafted}}])) != []
+
+
+def test_the_secret_has_the_labels_of_the_job() -> None:
+    item = secret(RELEASE, "endpoints", {"dataset.json": "[]"}, "", SITE)
+    assert item["metadata"]["name"] == "demo-1-endpoints"
+    assert item["metadata"]["labels"]["mlpack.dev/job"] == RELEASE
+    assert item["stringData"] == {"dataset.json": "[]"}
+
+
+@pytest.mark.parametrize("value", [None, 3, "x", [], {"a": []}])
+@pytest.mark.parametrize(
+    "path", [("spec",), ("spec", "template"), ("spec", "template", "spec"), ("metadata", "labels")]
+)
+def test_objects_of_any_shape_are_refused_and_not_fatal(value: Any, path: tuple[str, ...]) -> None:
+    item = deepcopy(JOB)
+    holder = item
+    for step in path[:-1]:
+        holder = holder[step]
+    holder[path[-1]] = value
+    accepted = accept((item,), RELEASE, "demo", SITE)
+    assert accepted.problems or path == ("metadata", "labels")

@@ -1,0 +1,161 @@
+"""Values cannot change the structure of what a template makes, and templates cannot do anything but fill in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from packager.base import yamlio
+from packager.service.registry import rendering
+from tests.service import bodies
+
+if TYPE_CHECKING:
+    from packager.service.registry.rendering import Renderer
+
+VALUES: dict[str, Any] = {
+    "global": {"release": "demo-1", "taskDef": "digits", "application": "demo", "creator": "ada"},
+    "configs": {"global": "{}", "dataset": "{}", "process": "{}"},
+    "process": {"train": {"number": 5}},
+    "resources": {"storage": None},
+    "image": {"repository": "registry.example.com/digits", "tag": "cpu"},
+}
+
+HOSTILE = [
+    'x"\nspec:\n  hostNetwork: true\n#',
+    "'}\n---\nkind: Pod",
+    "{{ 7*7 }}",
+    "{% for x in range(9) %}",
+    "$(reboot)`id`",
+    "a\r\nb: c",
+    "\0",
+    "&x *x !!python/object:os.system",
+    "\u2028\u0085\ufeff",
+    "v000000000000n0e",
+    "- [",
+    "|\n  x",
+]
+
+
+def test_the_structure_is_that_of_the_template_whatever_the_values(renderer: Renderer) -> None:
+    for text in HOSTILE:
+        names = {**VALUES["global"], "creator": text}
+        rendered = renderer.render(bodies.TEMPLATE, {**VALUES, "global": names, "configs": {"global": text}})
+        assert rendered.problems == ()
+        job, claim, config = rendered.objects
+        assert config["data"] == {"globalCfg": text, "datasetCfg": "null", "processCfg": "null"}
+        assert claim["spec"]["resources"] == {"requests": {"storage": "10Gi"}}
+        assert job["metadata"]["labels"]["creator"] == text
+        assert job["spec"].keys() == {"backoffLimit", "template"}
+        pod = job["spec"]["template"]["spec"]
+        assert pod.keys() == {"restartPolicy", "containers", "nodeSelector", "volumes"}
+        assert pod["containers"][0]["image"] == "registry.example.com/digits:cpu"
+        assert pod["containers"][0]["imagePullPolicy"] == "Always"
+        assert pod["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": 1}}
+
+
+TEXTS = st.text(max_size=300) | st.sampled_from(HOSTILE)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(value=SCALARS, name=TEXTS)
+def test_any_value_comes_out_as_it_went_in(renderer: Renderer, value: Any, name: str) -> None:
+    template = 'a: {{ x }}\nb: "{{ y }}"\nc: <{{ y }}>\nd: |\n  {{ y }}\n  end\ne: [{{ x }}, "{{ y }}"]\n'
+    rendered = renderer.render(template, {"x": value, "y": name})
+    assert rendered.problems == ()
+    expected = {"a": value, "b": name, "c": f"<{name}>", "d": f"{name}\nend\n", "e": [value, name]}
+    assert rendered.objects == (expected,)
+
+
+def test_a_plain_scalar_takes_the_type_and_a_quoted_one_the_text(renderer: Renderer) -> None:
+    template = "a: {{ x }}\nb: '{{ x }}'\nc: {{ y }}\nd: {{ y.k }}{{ x }}\ne: 007\nf: yes\n"
+    rendered = renderer.render(template, {"x": 5, "y": {"k": True}})
+    assert rendered.objects == ({"a": 5, "b": "5", "c": {"k": True}, "d": "true5", "e": "007", "f": "yes"},)
+
+
+@pytest.mark.parametrize(
+    ("template", "line", "message"),
+    [
+        ("a: 1\nb: {{ process.train.steps }}", 2, "process.train.steps is not defined"),
+        ("a: {{ nothing }}", 1, "nothing is not defined"),
+        ("a: {{ nothing.more }}", 1, "'nothing' is undefined"),
+        ("# {{ process }}", 1, "an expression can only be written into a value, not into a key or a comment"),
+        ("a: 1\n{{ process }}: 1", 2, "an expression can only be written into a value, not into a key or a comment"),
+        ("x{{ process }}y: 1", 1, "an expression can only be written into a value, not into a key or a comment"),
+        ("a: &x {{ process }}", 1, "anchors are not allowed here, found &x"),
+        ("a: 1\nb: !!binary {{ process }}", 2, "YAML tags are not allowed here, found tag:yaml.org,2002:binary"),
+        ("- {{ process }}", 1, "expected a Kubernetes object"),
+        ("a: 1\na: 2", 2, "duplicate key 'a'"),
+        ("a: {{ 1 / 0 }}", 1, "division by zero"),
+        ("a: {{ process.items }}", 1, "an expression has a value that is not data: builtin_function_or_method"),
+        ("\n---\n".join("a: 1" for _ in range(21)), 0, "expected at most 20 objects, found 21"),
+        ("a: " + "x" * (65 << 10), 0, "expected at most 64 KiB, found 65 KiB"),
+    ],
+)
+def test_what_cannot_be_filled_in_is_reported_with_its_line(
+    renderer: Renderer, template: str, line: int, message: str
+) -> None:
+    rendered = renderer.render(template, VALUES)
+    assert rendered.objects == ()
+    assert (rendered.problems[0].line, rendered.problems[0].message) == (line, message)
+
+
+def test_a_word_of_another_rendering_is_text(renderer: Renderer) -> None:
+    rendered = renderer.render("a: {{ x }}\nb: v0123456789abn0e", {"x": "v0123456789abn1e"})
+    assert rendered.objects == ({"a": "v0123456789abn1e", "b": "v0123456789abn0e"},)
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("a: {{ 'x' * 10**10 }}", "the template takes more than 512 MiB of memory"),
+        (
+            "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+            "the template takes more than ",
+        ),
+        ("{% for a in range(99999) %}{{ a }}{{ a }}{% endfor %}", "the template writes more than 512 KiB"),
+        ("a: {{ x }}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}", "the objects are larger than"),
+        ("{% for a in range(10**9) %}{% endfor %}", "Range too big."),
+    ],
+)
+def test_a_template_cannot_take_more_than_its_limits(renderer: Renderer, template: str, message: str) -> None:
+    rendered = renderer.render(template, {"x": "y" * 60_000})
+    assert rendered.objects == ()
+    assert rendered.problems[0].message.startswith(message)
+    assert renderer.render("a: {{ x }}", {"x": 1}).objects == ({"a": 1},)
+
+
+def test_values_have_a_limit_too(renderer: Renderer) -> None:
+    rendered = renderer.render("a: 1", {"x": "y" * (64 << 10)})
+    assert rendered.problems[0].message == "expected at most 64 KiB, found 64 KiB"
+
+
+def test_a_text_is_read_once_for_all_values(renderer: Renderer, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = 'kind: X\na: {{ x }}\nb: "<{{ y }}>"\n{% if z %}\nc: [{{ z }}, {{ x }}]\n{% endif %}\n'
+    values: list[dict[str, Any]] = [{"x": 1, "y": {"k": [2]}, "z": 0}, {"x": "v000000000000n0e", "y": None, "z": "- ["}]
+    expected: list[dict[str, Any]] = [
+        {"kind": "X", "a": 1, "b": '<{"k":[2]}>'},
+        {"kind": "X", "a": "v000000000000n0e", "b": "<null>", "c": ["- [", "v000000000000n0e"]},
+    ]
+    assert [renderer.render(template, names).objects for names in values] == [(item,) for item in expected]
+
+    def read_again(*_: Any, **__: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(yamlio, "load_all", read_again)
+    objects = [renderer.render(template, names).objects[0] for names in reversed(values)]
+    assert objects == expected[::-1]
+    objects[0]["c"].append("changed")
+    assert renderer.render(template, values[1]).objects == (expected[1],)
+
+
+def test_a_template_that_knows_our_words_is_refused(renderer: Renderer) -> None:
+    word = f"{rendering._MARK}0e"  # noqa: SLF001 - which no one is told
+    for template in (f"a: {word}", f"a: {{{{ x }}}}\nb: {word}", f"{word}: {{{{ x }}}}", f"# {word}"):
+        rendered = renderer.render(template, {"x": 1})
+        assert [problem.message for problem in rendered.problems] == [
+            "the template changes what an expression has written"
+        ]

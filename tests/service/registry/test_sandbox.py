@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from packager.service.registry.rendering import Renderer
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{% include 'x' %}", "include cannot be used in a template"),
+        ("{% import 'x' as x %}", "import cannot be used in a template"),
+        ("{% from 'x' import x %}", "from … import cannot be used in a template"),
+        ("{% extends 'x' %}", "extends cannot be used in a template"),
+        ("{% block x %}{% endblock %}", "block cannot be used in a template"),
+        ("{% macro x() %}{% endmacro %}", "macro cannot be used in a template"),
+        ("{% filter upper %}x{% endfilter %}", "filter blocks cannot be used in a template"),
+        ("{% set x %}y{% endset %}", "set blocks cannot be used in a template"),
+        ("{{ ''.__class__ }}", "the attribute '__class__' cannot be used in a template"),
+        ("{{ ''['__class__'] }}", "the attribute '__class__' cannot be used in a template"),
+        ("{{ x | attr('format') }}", "No filter named 'attr'."),
+        ("{{ '%s' | format(x) }}", "No filter named 'format'."),
+        ("{{ x | map('upper') }}", "No filter named 'map'."),
+        ("{{ x", "unexpected end of template, expected 'end of print statement'."),
+        ("{% do x %}", "Encountered unknown tag 'do'."),
+    ],
+)
+def test_what_a_template_may_not_use_is_refused_at_registration(
+    renderer: Renderer, template: str, message: str
+) -> None:
+    problems = renderer.check(f"a: 1\n{template}")
+    assert [(problem.line, problem.message) for problem in problems] == [(2, message)]
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "a: {{ cycler }}",
+        "a: {{ lipsum }}",
+        "a: {{ dict }}",
+        "a: {{ namespace }}",
+        "a: {{ self }}",
+        "a: {{ ''['__cl' ~ 'ass__'] }}",
+        "a: {{ x['__cl' ~ 'ass__'] }}",
+        "a: {{ '{0.__class__}'.format(x) }}",
+        "a: {{ x.format_map }}",
+        "{% set _ = x.append(1) %}a: 1",
+    ],
+)
+def test_a_template_reaches_nothing_but_its_values(renderer: Renderer, template: str) -> None:
+    rendered = renderer.render(template, {"x": [1]})
+    assert rendered.objects in ((), ({"a": ""},))
+    assert not any("<class" in problem.message for problem in rendered.problems)
+
+
+def test_the_filters_that_templates_have(renderer: Renderer) -> None:
+    template = (
+        "a: {{ x | sh }}\nb: {{ y | tojson }}\nc: {{ z | default(3) }}\nd: {{ x | upper | trim }}\n"
+        "e: {{ [1, 2] | join('-') }}\nf: {{ '5' | int }}\ng: {{ 1.6 | round | int }}\nh: {{ x | length }}\n"
+    )
+    rendered = renderer.render(template, {"x": " a'b ", "y": {"k": "<é>", "a": 1}})
+    assert rendered.objects == (
+        {
+            "a": "' a'\"'\"'b '",
+            "b": '{"a":1,"k":"<é>"}',
+            "c": 3,
+            "d": "A'B",
+            "e": "1-2",
+            "f": 5,
+            "g": 2,
+            "h": 5,
+        },
+    )
