@@ -14,8 +14,9 @@ import pytest
 from pytest_golden import plugin as golden
 
 from packager import cli
+from packager.base.runner import Runner
 from packager.cli.host import Host
-from tests import demo, kubectls
+from tests import demo, kubectls, renders
 from tests.life import Life
 
 if TYPE_CHECKING:
@@ -67,6 +68,15 @@ def _nobodys_environment(request: pytest.FixtureRequest, tmp_path_factory: pytes
         # Without it, kubectl reads ~/.kube/config.
         environment.setenv("KUBECONFIG", str(tmp_path_factory.getbasetemp() / "no-kubeconfig"))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _rendered_once() -> Iterator[None]:
+    """Keeps what the tests' kubectls have rendered the same packages to."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Runner, "run", renders.remembering(Runner.run))
+        yield
+    renders.prune()
 
 
 class Mlpack:

@@ -57,16 +57,38 @@ def test_work_in_progress_of_a_living_build_is_left_alone(tmp_path: Path) -> Non
             assert files.check(package, DEFAULT) == files.Checked([], [], [])
 
 
+def _copies(specs: Path, count: int) -> None:
+    """Write as many models."""
+    for index in range(count):
+        shutil.copytree("model_specs/hello-mpi", specs / f"m{index}", symlinks=True)
+        spec = specs / f"m{index}/spec.yaml"
+        spec.write_text(spec.read_text().replace("name: hello-mpi", f"name: hello-{index}", 1))
+
+
+@pytest.mark.parametrize("packages", [0, 1, 7, 30])
+def test_a_build_in_several_processes_that_is_killed_leaves_whole_packages(packages: int, tmp_path: Path) -> None:
+    specs, out = tmp_path / "specs", tmp_path / "out"
+    _copies(specs, 40)
+    argv = [*MLPACK, "build", "--all", "--specs", str(specs), "-d", str(out)]
+    build = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    while len(list(out.glob("*.tar.gz"))) < packages:
+        assert build.poll() is None
+        time.sleep(0.001)
+    build.kill()
+    build.communicate()  # all its processes have ended when none can print any more
+    for path in out.glob("*.tar.gz"):
+        with opened(path) as package:
+            assert files.check(package, DEFAULT) == files.Checked([], [], [])
+    subprocess.run([*argv, "--force"], check=True, stdout=subprocess.DEVNULL)
+    assert sorted(path.name for path in out.iterdir()) == sorted(f"hello-{index}.tar.gz" for index in range(40))
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_build_says_one_line_and_leaves_nothing_half_done(
     number: signal.Signals, code: int, tmp_path: Path
 ) -> None:
-    specs = tmp_path / "specs"
-    for index in range(300):
-        shutil.copytree("model_specs/hello-mpi", specs / f"m{index}", symlinks=True)
-        spec = specs / f"m{index}/spec.yaml"
-        spec.write_text(spec.read_text().replace("name: hello-mpi", f"name: hello-{index}", 1))
-    out = tmp_path / "out"
+    specs, out = tmp_path / "specs", tmp_path / "out"
+    _copies(specs, 300)
     argv = [*MLPACK, "build", "--all", "--specs", str(specs), "-d", str(out)]
     build = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     while len(list(out.glob("*.tar.gz"))) < 5:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base import yamlio
+from packager.base.process import Finished
 from packager.build import render
 from packager.build.plan import Options, choose, plan
 from packager.build.selection import select
@@ -23,7 +24,7 @@ from packager.package import tree
 from packager.package.layout import OVERLAYS as FOLDER
 from packager.spec import catalog, load
 from packager.spec.settings import parse_setting
-from tests import demo, everything, kinds, kubectls
+from tests import demo, everything, kinds, kubectls, renders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,12 +84,29 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def assert_alike(kustomization: Path, versions: Sequence[str] = kubectls.VERSIONS) -> str:
-    """Render with the kubectl of every version, and return what all of them make of it."""
+def assert_alike(kustomization: Path, versions: Sequence[str] = kubectls.VERSIONS, inputs: Sequence[Path] = ()) -> str:
+    """Render with the kubectl of every version, and return what all of them make of it.
 
-    def render(version: str) -> subprocess.CompletedProcess[str]:
-        argv = [str(kubectls.kubectl(version)), "kustomize", str(kustomization)]
-        return subprocess.run(argv, capture_output=True, text=True, check=False)
+    If `inputs` tells the folders of all files that are read, beside that of the kustomization, the result is kept.
+    """
+    digest = renders.digest(kustomization, inputs, versions) if inputs else ""
+    expected = renders.kept(digest) if digest else None
+    if expected is None:
+        expected = _rendered_alike(kustomization, versions)
+        if digest:
+            renders.keep(digest, expected)
+    return expected
+
+
+@renders.remembering
+def _run(_runner: object, argv: Sequence[str]) -> Finished:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return Finished(done.returncode, done.stdout, done.stderr)
+
+
+def _rendered_alike(kustomization: Path, versions: Sequence[str]) -> str:
+    def render(version: str) -> Finished:
+        return _run(None, [str(kubectls.kubectl(version)), "kustomize", str(kustomization)])
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         results = dict(zip(versions, threads.map(render, versions), strict=True))
@@ -136,14 +154,18 @@ def test_versions_that_render_with_the_same_kustomize() -> None:
         assert versions[version] == versions[earlier]
 
 
-def test_every_overlay(packages: Path, tmp_path: Path) -> None:
+def test_every_overlay(packages: Path) -> None:
     """One kustomization over all of them, which renders what they do one by one: a start of each kubectl, not many."""
-    folders = below(tmp_path, packages)
-    write(tmp_path, *folders)
-    rendered = assert_alike(tmp_path)
+    folder = packages / "every-overlay"
+    folder.mkdir()
+    folders = below(folder, packages)
+    write(folder, *folders)
+    rendered = assert_alike(folder, inputs=[packages / package for package, _ in OVERLAYS])
     for version in (kubectls.VERSIONS[0], kubectls.VERSIONS[-1]):
         program = str(kubectls.kubectl(version))
-        alone = [kustomize(tmp_path / folder, program=program).manifests for folder in folders]
+        alone = [
+            kustomize(packages / package / FOLDER / overlay, program=program).manifests for package, overlay in OVERLAYS
+        ]
         for (package, overlay), manifests in zip(OVERLAYS, alone, strict=True):
             assert f"name: {package}-{overlay}\n" in manifests
         assert sorted(documents(rendered)) == sorted(
@@ -151,9 +173,11 @@ def test_every_overlay(packages: Path, tmp_path: Path) -> None:
         )
 
 
-def test_an_overlay_of_ones_own_over_all(packages: Path, tmp_path: Path) -> None:
-    write(tmp_path, *below(tmp_path, packages), prefix="alice-", namespace="team")
-    rendered = assert_alike(tmp_path)
+def test_an_overlay_of_ones_own_over_all(packages: Path) -> None:
+    folder = packages / "ones-own"
+    folder.mkdir()
+    write(folder, *below(folder, packages), prefix="alice-", namespace="team")
+    rendered = assert_alike(folder, inputs=[packages / package for package, _ in OVERLAYS])
     for package, overlay in OVERLAYS:
         assert f"name: alice-{package}-{overlay}\n" in rendered
     assert "namespace: team\n" in rendered
@@ -183,7 +207,7 @@ def assert_options_are_rendered(folder: Path, names: list[str]) -> None:
     """Render the packages beside `folder` together, by a kustomization in `folder`."""
     overlays = [(name, overlay) for name in names for overlay in kinds.OVERLAYS]
     write(folder, *(f"../{name}/{FOLDER}/{overlay}" for name, overlay in overlays), prefix="alice-")
-    rendered = assert_alike(folder, kubectls.KUSTOMIZES)
+    rendered = assert_alike(folder, kubectls.KUSTOMIZES, [folder.parent / name for name in names])
     for name, overlay in overlays:
         named = [document for document in documents(rendered) if f"\n  name: alice-{name}-{overlay}\n" in document]
         (workload,) = [document for document in named if "containers:" in document]

@@ -16,17 +16,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_LOOK_SECONDS = 0.5
+
+
 class Line:
     """Passes bytes between clients on this machine and the API server, while it is whole.
 
     Attributes:
         port: Where it listens.
         whole: While this is not set, nothing passes in either direction, and no connection is closed or refused.
+        is_cut: While this is true, connections are closed at once, as if the API server had ended.
     """
 
     def __init__(self, server: tuple[str, int]) -> None:
         self.whole = threading.Event()
         self.whole.set()
+        self.is_cut = False
         self._server = server
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -47,11 +52,14 @@ class Line:
 
     def _pass(self, client: socket.socket) -> None:
         self.whole.wait()
+        if self.is_cut:
+            client.close()
+            return
         with client, socket.create_connection(self._server) as server, selectors.DefaultSelector() as ready:
             ready.register(client, selectors.EVENT_READ, server)
             ready.register(server, selectors.EVENT_READ, client)
             while True:
-                for key, _ in ready.select():
+                for key, _ in ready.select(_LOOK_SECONDS):
                     self.whole.wait()
                     try:
                         data = key.fileobj.recv(65536)  # type: ignore[union-attr]
@@ -60,6 +68,8 @@ class Line:
                         return
                     if not data:
                         return
+                if self.is_cut:
+                    return
 
 
 @contextmanager
@@ -71,7 +81,8 @@ def line(kubeconfig: Path) -> Iterator[Line]:
     server = urlsplit(entry["cluster"]["server"])
     assert server.hostname
     connection = Line((server.hostname, server.port or 443))
-    entry["cluster"] |= {"server": f"https://127.0.0.1:{connection.port}", "tls-server-name": server.hostname}
+    address = f"https://127.0.0.1:{connection.port}"
+    entry["cluster"] |= {"server": address, "tls-server-name": server.hostname}
     kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
     try:
         yield connection

@@ -15,12 +15,14 @@ import re
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from packager import cli
 from packager.base import workfolder
+from packager.spec.catalog import bundled
 from tests.fuzz.writes import is_change
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ for _module in (
 _OLD, _NEW = ("--registry", "old.example.com"), ("--registry", "new.example.com")
 _BUILD = ("build", "hello-mpi")
 _CONFIGURE = ("configure", "hello-mpi.tar.gz", "-d", "mine.tar.gz")
+_ALL = ("build", "--all", "--specs", "../models")
 _ARCHIVE, _FOLDER = (_BUILD,), ((*_BUILD, "--format", "dir"),)
 
 SCENARIOS = (
@@ -80,9 +83,7 @@ SCENARIOS = (
         (*_FOLDER[0], *_NEW, "--force"),
         ((*_FOLDER[0], *_OLD),),
     ),
-    Scenario(
-        "build --all --force", ("build", "--all", *_NEW, "--force"), ("build", "--all", *_NEW, "--force"), _ARCHIVE
-    ),
+    Scenario("build --all --force", (*_ALL, *_NEW, "--force"), (*_ALL, *_NEW, "--force"), _ARCHIVE),
     Scenario(
         "configure", ("configure", "hello-mpi", *_NEW), ("configure", "hello-mpi", *_NEW), _FOLDER, each_file=True
     ),
@@ -127,6 +128,11 @@ class Trial:
         self._out, self._temporary, self._kept = work / "out", work / "tmp", work / "kept"
         self._log = work / "log"
         self._out.mkdir(parents=True)
+        self._temporary.mkdir()
+        for name in ("hello-mpi", "second"):
+            model = shutil.copytree(bundled() / "hello-mpi", work / "models" / name)
+            spec = model / "spec.yaml"
+            spec.write_text(spec.read_text().replace("name: hello-mpi\n", f"name: {name}\n", 1))
         for argv in scenario.before:
             assert _end(self._start(argv)) == 0, self._log.read_text()
         self._out.rename(self._kept)
@@ -231,7 +237,7 @@ class Trial:
 
     def _run(self, argv: Argv, step: int | None) -> NoReturn:
         os.chdir(self._out)
-        os.environ["TMPDIR"] = str(self._temporary)
+        os.environ["TMPDIR"] = tempfile.tempdir = str(self._temporary)  # Python keeps what it has once found
         log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(log, 1)
         os.dup2(log, 2)

@@ -1,12 +1,15 @@
 """Kills a task service with SIGKILL while twenty jobs are created, again and again, and says what became of them.
 
 `python -m tests.kill.service -n 50` kills it fifty times: no job may be there twice or be lost, each job's end must be
-told to its endpoint, and the database must be sound.
+told to its endpoint, and the database must be sound. With `--replicas`, there are two replicas on PostgreSQL, and each
+time the one is killed that leads.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
+import itertools
 import json
 import os
 import signal
@@ -20,16 +23,16 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any, LiteralString
 
-from tests.service.apiserver import KUBECONFIG, served
+import psycopg
 
-if TYPE_CHECKING:
-    from tests.service.apiserver import ApiServer
+from tests.service import postgres
+from tests.service.apiserver import KUBECONFIG, ApiServer, served
 
 JOBS = 20
 _SECONDS = 300.0
@@ -72,16 +75,19 @@ class ServiceTrial:
     """One service in a folder, that is killed while jobs are created.
 
     Args:
-        folder: Where its database is.
+        folder: Where its files are.
         random: Says when it is killed.
+        database: Its database. On PostgreSQL, there are two replicas.
     """
 
-    def __init__(self, folder: Path, random: Random) -> None:
+    def __init__(self, folder: Path, random: Random, database: str = "s.db") -> None:
         self.folder = folder
         self._random = random
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = int(free.getsockname()[1])
+        self._database = database
+        self._is_shared = "://" in database
+        self._ports = [_free_port() for _ in range(2 if self._is_shared else 1)]
+        self._turns = itertools.cycle(self._ports)
+        self._servers: dict[int, subprocess.Popen[bytes]] = {}
         self.killed = 0
         self.released: dict[int, str] = {}
 
@@ -89,38 +95,74 @@ class ServiceTrial:
         """Create the jobs, kill the service so often meanwhile, and return what is wrong afterwards."""
         hooks = _Hooks()
         threading.Thread(target=hooks.serve_forever, daemon=True).start()
-        with served() as api, hooks:
-            config = {"callbacks": {"allow": ["127.0.0.1"]}, "url": f"http://127.0.0.1:{self._port}"}
+        with served(ApiServer) as api, hooks:
+            config = {"callbacks": {"allow": ["127.0.0.1"]}, "url": f"http://127.0.0.1:{self._ports[0]}"}
             (self.folder / "server.yaml").write_text(json.dumps(config), encoding="utf-8")
             (self.folder / "kubeconfig").write_text(KUBECONFIG.format(port=api.server_port), encoding="utf-8")
-            server = self._started()
             creating = threading.Thread(target=self._create, args=(hooks.server_port,), daemon=True)
             try:
+                for port in self._ports:
+                    self._start(port)
                 self._until(lambda: self._call("POST", "/v1/definitions", _DEFINITION)[0] in (201, 409), "a definition")
                 creating.start()
                 while self.killed < kills:
                     time.sleep(self._random.uniform(0.0, 0.5))
-                    server.send_signal(signal.SIGKILL)
-                    server.wait()
-                    self.killed += 1
-                    server = self._started()
-                    if self._random.random() < 0.8:  # else it is killed while it starts, too
-                        self._until(lambda: self._call("GET", "/healthz")[0] == 200, "the service to answer")
+                    self._kill()
                 self._until(lambda: not creating.is_alive(), "all jobs to be created")
                 self._until(lambda: self._all_told(hooks), "the end of each job to be told")
                 self._until(lambda: self._count("SELECT count(*) FROM deliveries WHERE state = 'waiting'") == 0, "rest")
+                self._until(lambda: all(map(self._is_up, self._ports)), "the service to answer")
                 return self._wrong(api, hooks)
             finally:
-                server.terminate()
-                server.wait(30)
+                for server in self._servers.values():
+                    server.terminate()
+                for server in self._servers.values():
+                    server.wait(30)
                 hooks.shutdown()
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _kill(self) -> None:
+        """Kill the service, or the replica that leads; start it again, a replica when the other one leads."""
+        port = self._leader()
+        self._servers[port].send_signal(signal.SIGKILL)
+        self._servers[port].wait()
+        self.killed += 1
+        if self._is_shared:
+            assert self._leader() != port
+        self._start(port)
+        if self._random.random() < 0.8:  # else it is killed while it starts, too
+            self._until(lambda: self._is_up(port), "the service to answer")
+
+    def _leader(self) -> int:
+        """Return the port of the replica that leads."""
+        if not self._is_shared:
+            return self._ports[0]
+        leaders: list[int] = []
+
+        def is_led() -> bool:
+            leaders[:] = [port for port in self._ports if "mlpack_leader 1.0\n" in self._get(port, "/metrics")]
+            return bool(leaders)
+
+        self._until(is_led, "a replica to lead")
+        return leaders[0]
+
+    def _is_up(self, port: int) -> bool:
+        return bool(self._get(port, "/healthz"))
+
+    def _get(self, port: int, path: str) -> str:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+                return str(answer.read().decode())
+        except OSError:
+            return ""
+
+    def _start(self, port: int) -> None:
         argv = [sys.executable, "-m", "packager", "serve", "--insecure-no-auth", "--config=server.yaml"]
-        argv += ["--database=s.db", f"--listen=127.0.0.1:{self._port}"]
+        argv += [f"--database={self._database}", f"--listen=127.0.0.1:{port}"]
         environment = {**os.environ, "KUBECONFIG": str(self.folder / "kubeconfig")}
+        if self._is_shared:
+            environment["MLPACK_SECRET_KEY"] = base64.b64encode(b"k" * 32).decode()
         with (self.folder / "log").open("ab") as log:
-            return subprocess.Popen(argv, cwd=self.folder, env=environment, stderr=log, stdout=log)
+            self._servers[port] = subprocess.Popen(argv, cwd=self.folder, env=environment, stderr=log, stdout=log)
 
     def _create(self, port: int) -> None:
         """Create each job, with a key, until there is an answer."""
@@ -137,7 +179,7 @@ class ServiceTrial:
     def _call(self, method: str, path: str, body: Any = None, *, key: str | None = None) -> tuple[int, Any]:
         headers = {"Content-Type": "application/json", **({"Idempotency-Key": key} if key else {})}
         data = None if body is None else json.dumps(body).encode()
-        url = f"http://127.0.0.1:{self._port}{path}"
+        url = f"http://127.0.0.1:{next(self._turns)}{path}"
         try:
             with urllib.request.urlopen(
                 urllib.request.Request(url, data, headers, method=method),
@@ -162,7 +204,12 @@ class ServiceTrial:
             self.released.values()
         )
 
-    def _count(self, statement: str) -> int:
+    def _count(self, statement: LiteralString) -> int:
+        if self._is_shared:
+            with psycopg.connect(self._database) as shared:
+                row = shared.execute(statement).fetchone()
+                assert row
+                return int(row[0])
         connection = sqlite3.connect(self.folder / "s.db", timeout=30)
         try:
             return int(connection.execute(statement).fetchone()[0])
@@ -187,7 +234,7 @@ class ServiceTrial:
         wrong += self._wrongly_told(hooks)
         if self._count("SELECT count(*) FROM logs") != JOBS:
             wrong.append("a log was not kept")
-        check = [sys.executable, "-m", "packager", "serve", "check", "--database=s.db"]
+        check = [sys.executable, "-m", "packager", "serve", "check", f"--database={self._database}"]
         done = subprocess.run(check, cwd=self.folder, capture_output=True, text=True, check=False)
         if done.returncode:
             wrong.append(done.stdout + done.stderr)
@@ -208,24 +255,32 @@ class ServiceTrial:
         return wrong
 
 
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 def main() -> int:
     """Run trials until the service was killed often enough, and return 1 when something was wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.kill.service", description=__doc__)
     parser.add_argument("-n", type=int, default=50, help="how often to kill the service")
+    parser.add_argument("--replicas", action="store_true", help="two replicas on PostgreSQL")
     parser.add_argument("--seed", default=str(time.time_ns()))
     asked = parser.parse_args()
     random = Random(asked.seed)
     print(f"seed {asked.seed}")
     killed, failures = 0, 0
-    while killed < asked.n:
-        with tempfile.TemporaryDirectory(prefix="mlpack-kill-") as folder:
-            trial = ServiceTrial(Path(folder), random)
-            begin = time.monotonic()
-            wrong = trial.run(min(5, asked.n - killed))
-            killed += trial.killed
-            failures += len(wrong)
-            seconds = time.monotonic() - begin
-            print(f"{killed:4} kills, {len(trial.released)} jobs, {seconds:.0f} s: {wrong or 'right'}", flush=True)
+    with postgres.running() if asked.replicas else nullcontext() as server:
+        while killed < asked.n:
+            with tempfile.TemporaryDirectory(prefix="mlpack-kill-") as folder:
+                trial = ServiceTrial(Path(folder), random, server.create() if server else "s.db")
+                begin = time.monotonic()
+                wrong = trial.run(min(5, asked.n - killed))
+                killed += trial.killed
+                failures += len(wrong)
+                seconds = time.monotonic() - begin
+                print(f"{killed:4} kills, {len(trial.released)} jobs, {seconds:.0f} s: {wrong or 'right'}", flush=True)
     return 1 if failures else 0
 
 

@@ -1,0 +1,146 @@
+"""What several kubectls agreed on is kept by all that decides it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.process import Finished
+from tests import kubectls, renders
+from tests.files import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import Any
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(renders, "CACHE", tmp_path / "cache")
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    for name in ("over", "package"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "kustomization.yaml").write_text(f"# {name}\n")
+    return tmp_path
+
+
+def _digest(files: Path, *versions: str, kustomization: str = "over") -> str:
+    return renders.digest(files / kustomization, [files / "over", files / "package"], versions or kubectls.VERSIONS)
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a byte": lambda files: (files / "package/kustomization.yaml").write_text("# Package\n"),
+    "a name": lambda files: (files / "package/kustomization.yaml").rename(files / "package/Kustomization"),
+    "one file more": lambda files: (files / "package/empty.env").write_text(""),
+    "where one ends": lambda files: [
+        (files / "over/kustomization.yaml").write_text("# over\n# "),
+        (files / "package/kustomization.yaml").write_text("package\n"),
+    ],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_other_files_have_another_digest(files: Path, change: Callable[[Path], object]) -> None:
+    before = _digest(files)
+    assert _digest(files) == before
+    change(files)
+    assert _digest(files) != before
+
+
+def test_other_kubectls_and_another_kustomization_have_another_digest(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digests = [_digest(files), _digest(files, "1.36"), _digest(files, kustomization="package")]
+    monkeypatch.setitem(kubectls.WHEELS, "1.36", kubectls.Wheel("2.0.2", "0" * 64))
+    digests += [_digest(files), _digest(files, "1.36")]
+    assert len(set(digests)) == len(digests)
+
+
+def test_what_was_kept_is_returned_until_it_was_not_used_for_a_month(cache: Path) -> None:
+    first, second, third = ("0" * 64, "1" * 64, "2" * 64)
+    assert renders.kept(first) is None
+    for name in (first, second):
+        renders.keep(name, f"é {name}\n")
+    (cache / "notes").write_text("somebody else's")
+    for name in (first, second, "notes"):
+        os.utime(cache / name, (0, 0))
+    assert renders.kept(first) == f"é {first}\n"
+    renders.keep(third, "x")
+    renders.prune()
+    assert sorted(path.name for path in cache.iterdir()) == [first, third, "notes"]
+
+
+class Counted:
+    """A Runner whose `run` counts, and answers what it is told to."""
+
+    def __init__(self, *, stderr: str = "", code: int = 0) -> None:
+        self.count = 0
+        self._stderr, self._code = stderr, code
+
+    def run(self, argv: list[str]) -> Finished:
+        self.count += 1
+        return Finished(self._code, f"{argv[2]} no. {self.count}\n", self._stderr)
+
+
+MULTI, SINGLE = "quickstart/k8s/mlops/multi-node", "quickstart/k8s/mlops/single-node"
+
+
+def _rendered_twice(first: Path, second: Path, versions: tuple[str, str] = ("1.35", "1.35"), **outcome: Any) -> bool:
+    """Return whether kubectl is started again for the second of two folders."""
+    counted = Counted(**outcome)
+    run = renders.remembering(Counted.run)
+    for folder, version in zip((first, second), versions, strict=True):
+        done = run(counted, [str(kubectls.kubectl(version)), "kustomize", str(folder)])
+        assert (done.returncode, done.stderr) == (outcome.get("code", 0), outcome.get("stderr", ""))
+    return counted.count == 2
+
+
+def test_a_package_is_rendered_once_wherever_it_is(package: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(package, tmp_path / "other")
+    assert not _rendered_twice(package / MULTI, other / MULTI)
+
+
+def test_another_overlay_another_kubectl_and_another_byte_are_rendered(package: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(package, tmp_path / "other")
+    assert _rendered_twice(package / MULTI, package / SINGLE)
+    shutil.rmtree(renders.CACHE)
+    assert _rendered_twice(package / MULTI, package / MULTI, ("1.35", "1.36"))
+    shutil.rmtree(renders.CACHE)
+    with (other / SINGLE / "mlops.env").open("a") as file:
+        file.write("# more\n")
+    assert _rendered_twice(package / MULTI, other / MULTI)
+
+
+@pytest.mark.parametrize("outcome", [{"code": 1}, {"stderr": "# Warning: 'x' is deprecated"}])
+def test_what_fails_or_warns_is_not_kept(package: Path, outcome: dict[str, Any]) -> None:
+    assert _rendered_twice(package / MULTI, package / MULTI, **outcome)
+
+
+def test_what_may_read_other_files_is_not_kept(package: Path, tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    assert _rendered_twice(tmp_path / "own", tmp_path / "own")
+    replace(package / MULTI / "kustomization.yaml", "resources:\n", "resources:\n  - ../../../x/../../own\n")
+    assert _rendered_twice(package / MULTI, package / MULTI)
+
+
+def test_a_folder_behind_a_link_is_not_kept(package: Path, tmp_path: Path) -> None:
+    (package / "quickstart/link").symlink_to(tmp_path)
+    assert _rendered_twice(package / MULTI, package / MULTI)
+
+
+def test_other_commands_and_kubectls_are_always_run(package: Path, tmp_path: Path) -> None:
+    counted = Counted()
+    run = renders.remembering(Counted.run)
+    own = shutil.copy(kubectls.kubectl(), tmp_path / "kubectl")
+    for argv in ([str(own), "kustomize", str(package / MULTI)], [str(kubectls.kubectl()), "apply", "-k"]):
+        for _ in range(2):
+            run(counted, argv)
+    assert counted.count == 4
