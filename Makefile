@@ -47,12 +47,12 @@ package: setup ## build the resnet50 fp32 package, and show its files and the ne
 	@tools/show-package $(PACKAGE)
 
 test: setup ## run the tests that need neither a cluster nor every version of kubectl
-	$(WITH_KUBECTL) python -m pytest -m "not e2e and not matrix" --numprocesses auto
+	$(WITH_KUBECTL) tools/in-memory python -m pytest -m "not e2e and not matrix" --numprocesses auto
 
 lint: setup ## check the code with ruff and shellcheck
 	ruff check
 	ruff format --check
-	shellcheck .ci/run tools/make-venv tools/show-package
+	shellcheck .ci/run tools/in-memory tools/make-venv tools/show-package
 
 types: setup ## check the types with mypy
 	mypy --cache-dir "$(CACHE)/mypy"
@@ -79,7 +79,7 @@ kubectls: setup ## download kubectl 1.22 to 1.36 now; otherwise the tests do it 
 	@python -m tests.kubectls --all
 
 matrix: setup ## render every overlay with every kubectl from 1.22 to 1.36
-	python -m pytest -m matrix
+	tools/in-memory python -m pytest tests/test_matrix.py -m matrix
 
 cluster: setup ## start a real Kubernetes on this machine, and print the path of its kubeconfig
 	@$(WITH_KUBECTL) python -m tests.testbed up
@@ -111,6 +111,7 @@ lock: setup ## update requirements-dev.lock and deploy/server/requirements.txt; 
 		--universal --python-version 3.11 \
 		--generate-hashes --no-annotate --custom-compile-command "make lock" $(UPGRADE) \
 		--quiet --output-file requirements-dev.lock
-	uv --no-config pip compile pyproject.toml --extra service --extra oidc --universal --python-version 3.11 --constraint requirements-dev.lock \
+	uv --no-config pip compile pyproject.toml --extra service --extra oidc --extra postgres \
+		--universal --python-version 3.11 --constraint requirements-dev.lock \
 		--generate-hashes --no-annotate --custom-compile-command "make lock" \
 		--quiet --output-file deploy/server/requirements.txt
