@@ -130,21 +130,25 @@ class Site:
     def _end(self, workload: str, path: str, timeout: float) -> str:
         """Return which of the two words the JSONPath first yields; fail after `timeout`.
 
-        A kubectl that watches costs the start of one program, and one that is asked again and again many.
+        A kubectl that watches costs the start of one program, and one that is asked again and again many. A watch has
+        once told nothing for five minutes of a pod that ended within seconds: it is begun again twice a minute.
         """
         argv = ["kubectl", "get", workload, "--watch", f'--output=jsonpath={path}{{"\\n"}}']
+        deadline = time.monotonic() + timeout
         status_line = ""
-        with subprocess.Popen(argv, env=self.environment, stdout=subprocess.PIPE, text=True) as watching:
-            patience = threading.Timer(timeout, watching.kill)
-            patience.start()
-            try:
-                assert watching.stdout
-                for status_line in watching.stdout:
-                    if ended := ENDS.intersection(status_line.split()):
-                        return ended.pop()
-            finally:
-                patience.cancel()
-                watching.kill()
+        while (left := deadline - time.monotonic()) > 0:
+            with subprocess.Popen(argv, env=self.environment, stdout=subprocess.PIPE, text=True) as watching:
+                patience = threading.Timer(min(left, 30), watching.kill)
+                patience.start()
+                try:
+                    assert watching.stdout
+                    for status_line in watching.stdout:
+                        if ended := ENDS.intersection(status_line.split()):
+                            return ended.pop()
+                finally:
+                    patience.cancel()
+                    watching.kill()
+            assert watching.returncode <= 0, f"kubectl get {workload} ended with {watching.returncode}"
         raise AssertionError(f"no end of {workload} within {timeout:g} s; it was last {status_line!r}")
 
     def until(self, condition: Any, what: str, timeout: float = 120) -> Any:
