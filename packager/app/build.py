@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +16,11 @@ from packager.build.selection import select
 from packager.options import BY_NAME
 from packager.package import tree
 from packager.spec import catalog
-from packager.spec.load import load
+from packager.spec.load import load, values
 from packager.spec.settings import parse_setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from packager.app.progress import Progress, Tell
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from packager.spec.load import LoadedSpec
     from packager.spec.model import Variant
     from packager.spec.settings import Setting
-
-    Claim = Callable[[Sequence[str]], Callable[[], dict[str, Path]]]
 
 # Below that, the start of a second process takes longer than it saves.
 _MODELS_OF_A_PROCESS = 4
@@ -148,31 +145,30 @@ def build(
             places = ", ".join(str(folder) for folder in request.folders)
             raise UsageError(f"no models found in {places}", hint="a model is a folder there with a spec.yaml")
     several = len(specs) > 1
-    builds = _Builds(request, tuple(settings), destination, options, _no_progress if several else progress)
-    notes, claims = _Notes(tell), _Claims()
+    notes = _Notes(tell)
+    builds = _Builds(request, tuple(settings), destination, options, _no_progress if several else progress, _Makers())
     processes = _processes(request, len(specs))
     # Other processes have all that the first model takes to load. They are started while no bar is drawn, since a bar
     # is drawn by a thread.
-    alone = specs if processes == 1 else specs[:1]
+    here = specs if processes == 1 else specs[:1]
+    others = specs[len(here) :]
     with (progress if several else _no_progress)("building", len(specs), unit="models") as advance:
-        for spec in alone:
-            yield from builds.of(spec, notes.add, partial(partial, claims.refused, spec))
+        for spec in here:
+            yield from builds.packages(spec, notes.add)
             advance(1)
-    if len(alone) == len(specs):
+    if not others:
         return
-    from packager.base.parallel import Crew
+    from packager.base import parallel
 
+    contested = _contested(specs, settings)
     with (
-        Crew(specs[1:], builds.recorded, claims.refused, processes) as crew,
+        parallel.started(builds.events, processes) as results,
         progress("building", len(specs), unit="models") as advance,
     ):
         advance(1)
-        for record in crew.results():
-            for event in record:
-                if isinstance(event, _Note):
-                    notes.add(event)
-                else:
-                    yield event
+        uncontested = results(spec for spec in others if spec not in contested)
+        for spec in others:
+            yield from notes.told(builds.events(spec) if spec in contested else next(uncontested))
             advance(1)
 
 
@@ -184,6 +180,19 @@ def _processes(request: BuildRequest, models: int) -> int:
     from packager.base import parallel
 
     return parallel.usable(most)
+
+
+def _contested(specs: Sequence[Path], settings: Sequence[Setting]) -> set[Path]:
+    """Return the specs that make a package that another one makes too, if both are valid.
+
+    Which of them gets it is decided in one process, in their order.
+    """
+    makers: dict[str, list[Path]] = {}
+    for path in specs:
+        if spec := values(path, settings):
+            for name in {spec.package_name(variant) for variant in spec.variants}:
+                makers.setdefault(name, []).append(path)
+    return {path for paths in makers.values() if len(paths) > 1 for path in paths}
 
 
 def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) -> Rendered:
@@ -240,15 +249,23 @@ class _Notes:
         if note.once:
             self._told.add(note)
 
+    def told(self, events: Iterable[Built | MlpackError | _Note]) -> Iterator[Built | MlpackError]:
+        """Tell the notes among `events`, and yield the others."""
+        for event in events:
+            if isinstance(event, _Note):
+                self.add(event)
+            else:
+                yield event
 
-class _Claims:
-    """Gives each package to the first of the specs that make it."""
+
+class _Makers:
+    """Remembers which spec makes which package: the first of those that would."""
 
     def __init__(self) -> None:
         self._specs: dict[str, Path] = {}
 
-    def refused(self, spec: Path, packages: Sequence[str]) -> dict[str, Path]:
-        """Give `packages` to a spec, and return those that another one has, with that one."""
+    def others(self, spec: Path, packages: Iterable[str]) -> dict[str, Path]:
+        """Have `spec` make those of `packages` that no other one makes, and return the rest with the specs that do."""
         return {name: other for name in packages if (other := self._specs.setdefault(name, spec)) != spec}
 
 
@@ -260,22 +277,21 @@ class _Builds(Value, frozen=True):
     destination: Destination
     options: Options
     progress: Progress
+    makers: _Makers
 
-    def recorded(self, spec: Path, claim: Claim) -> list[Built | MlpackError | _Note]:
-        """Write the packages of a spec, and return what `of` yields, and its notes."""
+    def events(self, spec: Path) -> list[Built | MlpackError | _Note]:
+        """Write the packages of a spec, and return them and the errors, with the notes in between."""
         events: list[Built | MlpackError | _Note] = []
-        take = events.append
-        for outcome in self.of(spec, take, claim):
-            take(outcome)
+        for outcome in self.packages(spec, events.append):
+            events.append(outcome)  # noqa: PERF402 - it adds notes itself
         return events
 
-    def of(self, spec: Path, note: Callable[[_Note], None], claim: Claim) -> Iterator[Built | MlpackError]:
+    def packages(self, spec: Path, note: Callable[[_Note], None]) -> Iterator[Built | MlpackError]:
         """Yield the packages of a spec as they are written, or the errors that prevented it.
 
         Args:
             spec: The spec.
             note: Takes what a person should know.
-            claim: Takes the names of the packages, and returns what returns those that belong to other specs.
         """
         try:
             loaded = self._load(spec, note)
@@ -284,11 +300,11 @@ class _Builds(Value, frozen=True):
         except MlpackError as error:
             yield error
             return
-        refused = claim([loaded.spec.package_name(variant) for variant in variants])
+        others = self.makers.others(spec, map(loaded.spec.package_name, variants))
         writer = _Writer(self.destination, self.options, note, self.progress)
         for variant in variants:
             try:
-                built = writer.write(loaded, variant, refused)
+                built = writer.write(loaded, variant, others)
             except MlpackError as error:
                 yield error
             else:
@@ -327,8 +343,8 @@ class _Writer:
         self._progress = progress
         self._exists_hint = None if destination.force else "--force replaces it"
 
-    def write(self, loaded: LoadedSpec, variant: Variant, refused: Callable[[], dict[str, Path]]) -> Built:
-        """Write the package of one variant, unless it is one of those that `refused` returns."""
+    def write(self, loaded: LoadedSpec, variant: Variant, others: Mapping[str, Path]) -> Built:
+        """Write the package of one variant, unless it is one of `others`, which other specs make."""
         planned = plan(loaded, variant, self._options)
         for option, key in planned.site.missing_values(planned.traits):
             self._note(f"{option} does not render until {key} is set in site.env: set it now with --site {key}=VALUE")
@@ -339,7 +355,7 @@ class _Writer:
         package = render_plan(planned)
         as_folder = self._destination.as_folder
         path = self._destination.folder / f"{package.name}{'' if as_folder else '.tar.gz'}"
-        if other := refused().get(package.name):
+        if other := others.get(package.name):
             raise UsageError(f"{loaded.path} and {other} both make the package {package.name}")
         inventory = self._folder(package, path) if as_folder else self._archive(package, path)
         unpacked = self._destination.folder / package.name

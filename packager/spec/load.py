@@ -57,18 +57,7 @@ def load(path: Path, settings: Sequence[Setting] = ()) -> LoadedSpec:
         SpecError: It is not valid; `problems` holds everything that is wrong with it.
     """
     name = str(path)
-    try:
-        with path.open("rb") as stream:
-            text = stream.read(yamlio.MAX_BYTES + 1)
-    except OSError as error:
-        raise SpecError(f"{name}: {reason(error)}") from None
-    document, problems = yamlio.load(text, name)
-    if document.is_empty:
-        raise _invalid(name, problems or [Problem(name, 1, 1, "the file is empty", "`mlpack init NAME` creates one")])
-    data = deepcopy(document.data) if settings else document.data
-    for setting in settings:
-        problems.extend(apply(data, setting))
-
+    text, document, data, problems = _read(path, settings)
     spec, faults, doubtful = _convert(data)
     problems.extend(_problem(document, settings, fault) for fault in faults)
     if spec is not None:
@@ -87,6 +76,36 @@ def load(path: Path, settings: Sequence[Setting] = ()) -> LoadedSpec:
         if not problems:
             return LoadedSpec(spec, path, text, sources, tuple(settings), sections)
     raise _invalid(name, problems)
+
+
+def values(path: Path, settings: Sequence[Setting] = ()) -> Spec | None:
+    """Return the values of the spec at `path`, without checks across several keys or of files; None if it is wrong."""
+    try:
+        _, _, data, _ = _read(path, settings)
+        return convert(data, Spec)
+    except (SpecError, FieldsError):
+        return None
+
+
+def _read(path: Path, settings: Sequence[Setting]) -> tuple[bytes, Document, Any, list[Problem]]:
+    """Return the bytes of a spec, the document in it, its data with `settings` applied, and what is wrong with them.
+
+    Raises:
+        SpecError: It cannot be read, or it is empty.
+    """
+    name = str(path)
+    try:
+        with path.open("rb") as stream:
+            text = stream.read(yamlio.MAX_BYTES + 1)
+    except OSError as error:
+        raise SpecError(f"{name}: {reason(error)}") from None
+    document, problems = yamlio.load(text, name)
+    if document.is_empty:
+        raise _invalid(name, problems or [Problem(name, 1, 1, "the file is empty", "`mlpack init NAME` creates one")])
+    data = deepcopy(document.data) if settings else document.data
+    for setting in settings:
+        problems.extend(apply(data, setting))
+    return text, document, data, problems
 
 
 def _convert(data: Any) -> tuple[Spec | None, list[SchemaFault], list[Location]]:

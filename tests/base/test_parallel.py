@@ -18,13 +18,7 @@ import os, signal, sys, time
 from pathlib import Path
 from packager.base.errors import MlpackError, SpecError
 from packager.base.problems import Problem
-from packager.base.parallel import Crew, usable
-
-def decide(item, question):
-    order.append(item)
-    return f"{question} is {item}"
-
-order = []
+from packager.base.parallel import started, usable
 """
 
 
@@ -41,40 +35,37 @@ def printed(text: str, *arguments: object) -> list[str]:
     return output.splitlines()
 
 
-def test_results_and_decisions_come_in_order() -> None:
-    """The first piece takes longest, and its question comes last."""
+def test_results_come_in_order() -> None:
+    """The first piece takes longest."""
     work = """\
-def work(item, ask):
+def work(item):
     time.sleep(0.2 if item == 0 else 0)
-    if item % 10 == 9:
-        return f"{item}: not asked"
-    answer = ask(f"question of {item}")
-    if item % 10 == 8:
-        return f"{item}: not waited for"
-    return f"{answer()} {answer()} {os.getpid()}"
+    return item, os.getpid()
 
-with Crew(range(100), work, decide, 3) as crew:
-    results = list(crew.results())
-for item, result in enumerate(results):
-    answer = f"question of {item} is {item}"
-    expected = {8: f"{item}: not waited for", 9: f"{item}: not asked"}.get(item % 10, f"{answer} {answer}")
-    assert result.startswith(expected), result
-assert order == [item for item in range(100) if item % 10 != 9]
-processes = {result.split()[-1] for result in results if " is " in result}
-assert 1 < len(processes) <= 3 and str(os.getpid()) not in processes
+with started(work, 3) as results:
+    done = list(results(range(100)))
+    assert list(results([])) == []
+assert [item for item, _ in done] == list(range(100))
+processes = {process for _, process in done}
+assert 1 < len(processes) <= 3 and os.getpid() not in processes
 """
     assert printed(work) == []
 
 
-def test_a_decision_does_not_wait_for_a_piece_that_asks_nothing() -> None:
+def test_pieces_are_taken_as_their_results_are_awaited() -> None:
     work = """\
-def work(item, ask):
-    return item if item < 5 else ask("it")()
+def items():
+    for item in range(1000):
+        taken.append(item)
+        yield item
 
-with Crew(range(10), work, decide, 2) as crew:
-    print(*crew.results(), sep=",")
+taken = []
+with started(abs, 2) as results:
+    for result in results(items()):
+        assert len(taken) - result <= 2 * 8, (taken, result)
+print(len(taken))
 """
-    assert printed(work) == ["0,1,2,3,4,it is 5,it is 6,it is 7,it is 8,it is 9"]
+    assert printed(work) == ["1000"]
 
 
 def test_an_error_comes_at_its_place_with_all_that_it_says() -> None:
@@ -83,49 +74,49 @@ class OddError(Exception):
     def __init__(self, one, two):
         super().__init__(f"{one}{two}")
 
-def work(item, ask):
+def work(item):
     if item == 3:
         raise SpecError("wrong", hint="mend it", problems=[Problem("a.yaml", 1, 2, "bad")])
     return item
 
-def odd(item, ask):
+def odd(item):
     raise OddError("o", "dd")
 
-def full(item, ask):
+def full(item):
     raise OSError(28, "No space left on device", "there")
 
 for function in (work, odd, full):
     try:
-        with Crew(range(9), function, decide, 2) as crew:
-            for result in crew.results():
+        with started(function, 2) as results:
+            for result in results(range(9)):
                 print(result)
     except SpecError as error:
         print(error, error.hint, error.problems[0])
     except OSError as error:
         print(error.errno, error.filename)
     except RuntimeError as error:
-        print(error, error.__notes__[0].splitlines()[0], ", in odd" in error.__notes__[0])
+        print(error, type(error.__cause__).__name__, ", in odd" in str(error.__cause__))
 """
     assert printed(work) == [
         "0",
         "1",
         "2",
         "wrong mend it a.yaml:1:2: bad",
-        "odd In another process: True",
+        "odd _RemoteTraceback True",
         "28 there",
     ]
 
 
 def test_a_process_that_is_killed_is_told() -> None:
     work = """\
-def work(item, ask):
+def work(item):
     if item == 5:
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.01)
 
 try:
-    with Crew(range(50), work, decide, 2) as crew:
-        list(crew.results())
+    with started(work, 2) as results:
+        list(results(range(50)))
 except MlpackError as error:
     print(error.exit_code, error, "|", error.hint)
 try:
@@ -143,7 +134,7 @@ except ChildProcessError:
 
 
 LONG = """\
-def work(item, ask):
+def work(item):
     folder = Path(sys.argv[1]) / str(item)
     try:
         folder.touch()
@@ -157,8 +148,8 @@ def stop(number, frame):
 
 signal.signal(signal.SIGINT, stop)
 try:
-    with Crew(range(50), work, decide, 2) as crew:
-        for result in crew.results():
+    with started(work, 2) as results:
+        for result in results(range(50)):
             print(result, flush=True)
 except KeyboardInterrupt:
     print("stopped", flush=True)
@@ -188,15 +179,21 @@ def test_one_process_does_all_where_no_other_one_can_be_started() -> None:
 def fail():
     raise BlockingIOError(11, "Resource temporarily unavailable")
 
-def work(item, ask):
-    answer = ask("it")
-    return f"{answer()} {os.getpid() == here}"
+def work(item):
+    return f"{item} {os.getpid() == here}"
 
-os.fork, here = fail, os.getpid()
-with Crew(range(3), work, decide, 2) as crew:
-    print(*crew.results(), sep=",")
+fork, here = os.fork, os.getpid()
+forks = [%s]
+os.fork = lambda: forks.pop()()
+with started(work, 2) as results:
+    print(*results(range(3)), sep=",")
+try:
+    os.waitpid(-1, 0)
+except ChildProcessError:
+    print("no process is left")
 """
-    assert printed(work) == ["it is 0 True,it is 1 True,it is 2 True"]
+    for forks in ("fail", "fail, fork"):  # the last one comes first
+        assert printed(work % forks) == ["0 True,1 True,2 True", "no process is left"]
 
 
 def test_there_are_as_many_processes_as_processors_that_may_be_used() -> None:
