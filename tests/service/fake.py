@@ -8,7 +8,7 @@ import itertools
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from packager.service.jobs.kube import RefusedError
+from packager.service.jobs.kube import WHOLE_LOG, LogOptions, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -115,28 +115,22 @@ class FakeCluster:
         self,
         pod: str,
         namespace: str,
-        container: str | None,
-        *,
-        tail: int | None = None,
-        follow: bool = False,
-        previous: bool = False,
-        since: datetime | None = None,
-        timestamps: bool = False,
+        options: LogOptions = WHOLE_LOG,
     ) -> AsyncIterator[str]:
         assert namespace in self.namespaces
         self._answer()
-        name = f"{pod}/previous" if previous else pod
-        known = self.logs.get(f"{name}/{container}", self.logs.get(name))
+        name = f"{pod}/previous" if options.is_previous else pod
+        known = self.logs.get(f"{name}/{options.container}", self.logs.get(name))
         if known is None or ("Pod", pod) not in self.objects:
             raise RefusedError(f'container "main" in pod "{pod}" is waiting to start', 400)
-        position = max(0, len(known) - tail) if tail else 0
+        position = max(0, len(known) - options.tail) if options.tail else 0
         while True:
             for number, line in enumerate(known[position:], position):
                 time = datetime(2026, 11, 22, 10, 0, number % 60, 500_000, UTC)
-                if since is None or time >= since:
-                    yield f"{time.isoformat().replace('+00:00', 'Z')} {line}" if timestamps else line
+                if options.since is None or time >= options.since:
+                    yield f"{time.isoformat().replace('+00:00', 'Z')} {line}" if options.has_times else line
             position = len(known)
-            if not follow or self.objects["Pod", pod]["status"]["phase"] != "Running":
+            if not options.is_following or self.objects["Pod", pod]["status"]["phase"] != "Running":
                 return
             await asyncio.sleep(0.01)
 

@@ -23,7 +23,7 @@ from packager.service.api.access import AnyRequest, caller_of, server_of
 from packager.service.api.streams import guarded
 from packager.service.failures import Failure
 from packager.service.jobs import keeper
-from packager.service.jobs.kube import NOT_STARTED, RefusedError
+from packager.service.jobs.kube import NOT_STARTED, LogOptions, RefusedError
 from packager.service.registry import policy
 from packager.service.store.databases import AwayError
 from packager.service.store.store import FINAL
@@ -42,17 +42,6 @@ _LINES_AHEAD = 100
 
 
 _POLL_SECONDS = 2.0
-
-
-class LogQuery(Value, frozen=True):
-    """Which part of which log is asked for."""
-
-    container: str | None
-    tail: int | None
-    since: datetime | None
-    previous: bool
-    follow: bool
-    timestamps: bool
 
 
 class LogOfPod(Value, frozen=True):
@@ -107,22 +96,22 @@ async def job_logs(  # noqa: PLR0913, PLR0917 - the parameters of the query
         begin = times.moment(since, datetime.now(UTC)) if since else None
     except ValueError as error:
         raise Failure("invalid-query", f"since: {error}") from None
-    query = LogQuery(container, tail, begin, previous, follow, timestamps)
+    options = LogOptions(container, tail, begin, previous, follow, timestamps)
     kept = await asyncio.to_thread(server.store.logs.of_job, release)
     live = await _live_pods(server, row, has_kept=bool(kept))
     chosen = _chosen({*live, *(entry["pod"] for entry in kept)}, pod, follow=follow)
 
     async def opened(name: str) -> LogOfPod:
-        return await _opened(server, row, name, query, kept, is_live=name in live)
+        return await _opened(server, row, name, options, kept, is_live=name in live)
 
     begun: dict[str, _Opened]
     if follow and len(chosen) > 1:
-        begun = {name: partial(_started, server, row, name, query, kept, is_live=name in live) for name in chosen}
-        return Stream(guarded(Followed(server, row, query).lines(begun), check), media_type="text/plain")
+        begun = {name: partial(_started, server, row, name, options, kept, is_live=name in live) for name in chosen}
+        return Stream(guarded(Followed(server, row, options).lines(begun), check), media_type="text/plain")
     first = await opened(chosen[0])  # its error is an answer
     if follow and pod is None and not previous and row["status"] not in FINAL:
         begun = {chosen[0]: partial(_at_hand, first)}
-        return Stream(guarded(Followed(server, row, query).lines(begun), check), media_type="text/plain")
+        return Stream(guarded(Followed(server, row, options).lines(begun), check), media_type="text/plain")
     lines = _in_turn(chosen, first, opened)
     is_archived = first.is_kept and not set(chosen) & live
     headers = {"X-Mlpack-Log": "archived"} if is_archived else {}
@@ -167,10 +156,10 @@ class Followed:
     If there are several, each line begins with its pod's name.
     """
 
-    def __init__(self, server: Server, row: Row, query: LogQuery) -> None:
+    def __init__(self, server: Server, row: Row, options: LogOptions) -> None:
         self._server = server
         self._row = row
-        self._query = query
+        self._query = options
         self._lines: asyncio.Queue[tuple[str, str | None]] = asyncio.Queue(_LINES_AHEAD)
         self._readers: dict[str, asyncio.Task[None]] = {}
         self._known = {pod["name"] for pod in json.loads(row["pods"])}
@@ -243,12 +232,12 @@ class Followed:
 
 
 async def _started(  # noqa: PLR0913 - as `_opened`
-    server: Server, row: Row, pod: str, query: LogQuery, kept: list[Row], *, is_live: bool
+    server: Server, row: Row, pod: str, options: LogOptions, kept: list[Row], *, is_live: bool
 ) -> LogOfPod:
     """Return the log of a pod, whose container may have to start first. Raises as `_opened`."""
     while True:
         try:
-            return await _opened(server, row, pod, query, kept, is_live=is_live)
+            return await _opened(server, row, pod, options, kept, is_live=is_live)
         except Failure as failure:
             job = await asyncio.to_thread(server.store.job, row["release"])
             if NOT_STARTED not in str(failure) or job is None or job["status"] in FINAL:
@@ -269,48 +258,39 @@ async def _live_pods(server: Server, row: Row, *, has_kept: bool) -> set[str]:
 
 
 async def _opened(  # noqa: PLR0913 - what a log is found by
-    server: Server, row: Row, pod: str, query: LogQuery, kept: list[Row], *, is_live: bool
+    server: Server, row: Row, pod: str, options: LogOptions, kept: list[Row], *, is_live: bool
 ) -> LogOfPod:
     """Return the log of a pod; the kept one if the pod is gone, or its log is. Raises Failure or ClusterError."""
     own = [entry for entry in kept if entry["pod"] == pod]
     if not is_live:
-        return await _from_kept(server, own, pod, query)
-    stream = server.cluster.log(
-        pod,
-        row["namespace"],
-        query.container,
-        tail=query.tail,
-        since=query.since,
-        previous=query.previous,
-        follow=query.follow,
-        timestamps=query.timestamps,
-    )
+        return await _from_kept(server, own, pod, options)
+    stream = server.cluster.log(pod, row["namespace"], options)
     try:
         return LogOfPod(pod, await anext(stream, None), stream, is_kept=False)
     except ClusterError as error:
         if own:
-            return await _from_kept(server, own, pod, query)
+            return await _from_kept(server, own, pod, options)
         if isinstance(error, RefusedError):
             raise Failure("conflict", str(error)) from None
         raise
 
 
-async def _from_kept(server: Server, own: list[Row], pod: str, query: LogQuery) -> LogOfPod:
-    instance = "previous" if query.previous else "current"
+async def _from_kept(server: Server, own: list[Row], pod: str, options: LogOptions) -> LogOfPod:
+    instance = "previous" if options.is_previous else "current"
     entries = [entry for entry in own if entry["instance"] == instance]
     main = [entry for entry in entries if entry["place"] >= 0] or entries
-    if query.container is not None:
-        main = [entry for entry in entries if entry["container"] == query.container]
+    if options.container is not None:
+        main = [entry for entry in entries if entry["container"] == options.container]
     names = ", ".join(dict.fromkeys(entry["container"] for entry in entries))
     if not entries:
-        when = " before a restart" if query.previous else ""
+        when = " before a restart" if options.is_previous else ""
         raise Failure("conflict", f"no log of {pod}{when} was kept")
     if not main:
         raise Failure("conflict", f"no such log of {pod} was kept: the containers are {names}")
     if len(main) > 1:
         raise Failure("conflict", f"choose a container of {pod}: the containers are {names}")
     content = await asyncio.to_thread(server.store.logs.content, main[0])
-    lines = keeper.kept_lines(content, tail=query.tail, since=query.since, has_times=query.timestamps)
+    lines = keeper.kept_lines(content, tail=options.tail, since=options.since, has_times=options.has_times)
     return LogOfPod(pod, None, keeper.as_stream(lines), is_kept=True)
 
 

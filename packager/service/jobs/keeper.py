@@ -13,6 +13,7 @@ from packager.base.errors import ClusterError
 from packager.base.values import Value
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import name
+from packager.service.jobs.kube import LogOptions
 from packager.service.registry.policy import JOB, SERVER
 from packager.service.times import now
 
@@ -194,9 +195,8 @@ class Keeper:
     async def _end_of_log(self, run: Instance, namespace: str, room: int) -> bytes:
         lines: deque[bytes] = deque()
         size = 0
-        async for line in self._cluster.log(
-            run.pod, namespace, run.container, tail=_LINES, previous=run.is_previous, timestamps=True
-        ):
+        options = LogOptions(run.container, _LINES, is_previous=run.is_previous, has_times=True)
+        async for line in self._cluster.log(run.pod, namespace, options):
             lines.append(line.encode(errors="replace")[-room:])
             size += len(lines[-1])
             while size > room:

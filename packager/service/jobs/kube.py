@@ -17,6 +17,7 @@ from lightkube.types import CascadeType
 
 from packager.base import yamlio
 from packager.base.errors import ClusterError, UnreachableError
+from packager.base.values import Value
 from packager.kubernetes.manifest import listing, mapping, text
 from packager.service.registry.policy import WORKLOADS
 from packager.workloads.kinds import kinds
@@ -65,6 +66,29 @@ _GLOBAL = {
 
 NOT_STARTED = "is waiting to start"
 """What a kubelet says about a container that has no log yet."""
+
+
+class LogOptions(Value, frozen=True):
+    """Which part of which log of a pod is read.
+
+    Attributes:
+        container: The container; None for the only one, or the default one.
+        tail: How many lines from the end; None for all.
+        since: From which time.
+        is_previous: Whether the log of the instance before the last restart is meant.
+        is_following: Whether to wait for further lines until the container ends.
+        has_times: Whether each line begins with its time.
+    """
+
+    container: str | None = None
+    tail: int | None = None
+    since: datetime | None = None
+    is_previous: bool = False
+    is_following: bool = False
+    has_times: bool = False
+
+
+WHOLE_LOG = LogOptions()
 
 
 class RefusedError(ClusterError):
@@ -186,18 +210,7 @@ class Cluster:
                 raise ExpiredError(str(error)) from None
             raise
 
-    async def log(  # noqa: PLR0913 - what one can ask of a log
-        self,
-        pod: str,
-        namespace: str,
-        container: str | None,
-        *,
-        tail: int | None = None,
-        follow: bool = False,
-        previous: bool = False,
-        since: datetime | None = None,
-        timestamps: bool = False,
-    ) -> AsyncIterator[str]:
+    async def log(self, pod: str, namespace: str, options: LogOptions = WHOLE_LOG) -> AsyncIterator[str]:
         """Yield the lines of a container's log, each with its end; one of more than 64 KiB in pieces.
 
         lightkube's own `log` knows neither `previous` nor `sinceTime`, and reads a whole log into memory.
@@ -205,28 +218,24 @@ class Cluster:
         Args:
             pod: The pod.
             namespace: Its namespace.
-            container: The container; None for the only one, or the default one.
-            tail: How many lines from the end.
-            follow: Whether to wait for further lines until the container ends.
-            previous: Whether the log of the instance before the last restart is meant.
-            since: From which time.
-            timestamps: Whether each line begins with its time.
+            options: Which part of which log.
 
         Raises:
             RefusedError, UnreachableError: As `apply`.
         """
+        since = options.since
         parameters = {
-            "container": container,
-            "tailLines": tail,
-            "follow": follow or None,
-            "previous": previous or None,
+            "container": options.container,
+            "tailLines": options.tail,
+            "follow": options.is_following or None,
+            "previous": options.is_previous or None,
             "sinceTime": since.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z") if since else None,
-            "timestamps": timestamps or None,
+            "timestamps": options.has_times or None,
         }
         client = self._client._client  # noqa: SLF001 - there is no public way to make a request of one's own
         async with _translated():
             asked = client.prepare_request("get", PodLog, name=pod, namespace=namespace, params=parameters)
-            if follow:
+            if options.is_following:
                 asked.timeout = httpx2.Timeout(_TIMEOUT.connect, read=None)
             response = await client.send(client.build_adapter_request(asked), stream=True)
             try:

@@ -17,6 +17,7 @@ from packager.base.values import Fields, FieldsError, as_plain, convert
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import name
 from packager.service.jobs import metrics
+from packager.service.jobs.kube import LogOptions
 from packager.service.jobs.metrics import Curve
 from packager.service.registry.policy import JOB, SERVER
 from packager.service.store.store import as_json
@@ -157,7 +158,8 @@ class Recorder:
         container = mapping(containers[0]).get("name") if containers else None
         try:
             async with asyncio.timeout(_SECONDS):
-                stream = self._cluster.log(name(pod), namespace, container, since=since, timestamps=True)
+                options = LogOptions(container, since=since, has_times=True)
+                stream = self._cluster.log(name(pod), namespace, options)
                 async for line in stream:
                     size += len(line)
                     if size > _MOST_BYTES:

@@ -11,6 +11,7 @@ from tests.service.api.conftest import FILLED
 from tests.service.conftest import BOTH
 
 if TYPE_CHECKING:
+    from packager.service.jobs.kube import LogOptions
     from tests.service.api.conftest import Service
 
 
@@ -113,9 +114,9 @@ def test_a_pod_that_starts_later_is_followed_as_well(
     followed: list[str] = []
     log = service.cluster.log
 
-    def asked(pod: str, *rest: Any, **query: Any) -> Any:
-        followed.extend([pod] if query.get("follow") else [])
-        return log(pod, *rest, **query)
+    def asked(pod: str, namespace: str, options: LogOptions) -> Any:
+        followed.extend([pod] if options.is_following else [])
+        return log(pod, namespace, options)
 
     monkeypatch.setattr(service.cluster, "log", asked)
     path = f"/v1/jobs/{release}/logs?follow=true&tail=1"

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from packager.base.errors import ClusterError, UnreachableError
-from packager.service.jobs.kube import Cluster, RefusedError
+from packager.service.jobs.kube import Cluster, LogOptions, RefusedError
 from tests.service.apiserver import KUBECONFIG, ApiServer, served
 from tests.service.callbacks.receiver import certificates
 
@@ -30,7 +30,7 @@ def log(**options: Any) -> list[str]:
     async def read() -> list[str]:
         cluster = Cluster.connect()
         try:
-            return [line async for line in cluster.log("p-1", "jobs", "main", **options)]
+            return [line async for line in cluster.log("p-1", "jobs", LogOptions("main", **options))]
         finally:
             await cluster.close()
 
@@ -41,8 +41,8 @@ def test_a_log_is_asked_for_and_split_into_lines(api: ApiServer) -> None:
     api.log = "ä\n\u2028b\r\n\n\xa0without an end".encode()
     assert log() == ["ä\n", "\u2028b\r\n", "\n", "\xa0without an end\n"]
     since = datetime(2026, 11, 22, 10, 0, 1, 500_000, UTC)
-    log(tail=5, previous=True, since=since, timestamps=True)
-    log(follow=True)
+    log(tail=5, is_previous=True, since=since, has_times=True)
+    log(is_following=True)
     common = {"container": "main"}
     assert api.log_queries == [
         common,

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from packager.service.jobs.kube import LogOptions
+
 
 class Logs:
     """A cluster that has logs only: each line has the time that it begins with."""
@@ -19,9 +21,9 @@ class Logs:
         self.text = text
         self.asked: list[Any] = []
 
-    async def log(self, *_: Any, since: Any, timestamps: bool) -> AsyncIterator[str]:
-        assert timestamps
-        self.asked.append(since)
+    async def log(self, _pod: str, _namespace: str, options: LogOptions) -> AsyncIterator[str]:
+        assert options.has_times
+        self.asked.append(options.since)
         for line in self.text:
             yield line
 
@@ -106,8 +108,8 @@ def test_a_long_log_is_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_log_that_hangs_gives_what_it_has_given(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hanging(Logs):
-        async def log(self, *_: Any, since: Any, timestamps: bool) -> AsyncIterator[str]:
-            async for line in super().log(since=since, timestamps=timestamps):
+        async def log(self, pod: str, namespace: str, options: LogOptions) -> AsyncIterator[str]:
+            async for line in super().log(pod, namespace, options):
                 yield line
             await asyncio.Event().wait()
 
