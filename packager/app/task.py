@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from packager.app.task_requests import (
-    answered,
+    Body,
+    at_pointer,
     checked_name,
     detail_of,
     mapping,
     no_task_service,
-    posted_once,
+    pointer_steps,
+    post_once,
     refusal,
+    send,
 )
 from packager.base import rest, yamlio
 from packager.base.errors import TimedOutError, UnreachableError, UsageError
@@ -128,6 +131,11 @@ class FilledValues(Value, frozen=True):
     document: yamlio.Document | None = None
     set_locations: tuple[tuple[Location, str], ...] = ()
 
+    @property
+    def body(self) -> Body:
+        """The body of a request with the values."""
+        return Body(self.values, self.problem)
+
     def problem(self, pointer: str, message: str, hint: str | None) -> Problem:
         """Return a problem with the value at a JSON pointer, at its line in the file."""
         location = self._location(pointer)
@@ -136,20 +144,20 @@ class FilledValues(Value, frozen=True):
             if location[: len(begin)] == begin:
                 return Problem(label, 0, 0, text, hint)
         if self.document is None or self.document.is_empty:
-            return Problem("values", 0, 0, text, hint)
+            return at_pointer(pointer, message, hint)
         return self.document.problem(location, text, hint=hint)
 
     def _location(self, pointer: str) -> Location:
         location: list[str | int] = []
         value: Any = self.values
-        for part in pointer.split("/")[1:]:
-            step: str | int = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(value, list) and part.isascii() and part.isdecimal() and len(part) < 7:
-                step = int(part)
-                value = value[step] if step < len(value) else None
+        for step in pointer_steps(pointer):
+            if isinstance(value, list) and step.isascii() and step.isdecimal() and len(step) < 7:
+                index = int(step)
+                value = value[index] if index < len(value) else None
+                location.append(index)
             else:
                 value = value.get(step) if isinstance(value, dict) else None
-            location.append(step)
+                location.append(step)
         return tuple(location)
 
 
@@ -234,9 +242,7 @@ def filled_values(
 
 def preview(server: RestServer, filled: FilledValues) -> Preview:
     """Return what a job would create. Raises ClusterError, with all problems of the values."""
-    body = mapping(
-        server, answered(server, "POST", rest.path("v1", "jobs", dry_run="true"), filled.values, filled.problem)
-    )
+    body = mapping(server, send(server, "POST", rest.path("v1", "jobs", dry_run="true"), filled.body))
     manifests, warnings = body.get("manifests"), body.get("warnings")
     if not isinstance(manifests, list) or not isinstance(warnings, list):
         raise no_task_service(server)
@@ -255,13 +261,13 @@ def create(server: RestServer, filled: FilledValues, runner: Runner, key: str | 
     Raises:
         ClusterError: The server refuses; with all problems of the values.
     """
-    return _job(server, posted_once(server, rest.path("v1", "jobs"), runner, filled.values, filled.problem, key or ""))
+    return _job(server, post_once(server, rest.path("v1", "jobs"), runner, filled.body, key or ""))
 
 
 def rerun(server: RestServer, release: str, runner: Runner, *, is_pinned: bool) -> TaskJob:
     """Create a job from the values of another; with the revisions of then if pinned. Raises ClusterError."""
     where = rest.path("v1", "jobs", checked_name(release), "rerun", pinned="true" if is_pinned else None)
-    return _job(server, posted_once(server, where, runner))
+    return _job(server, post_once(server, where, runner))
 
 
 def jobs(server: RestServer, filters: JobFilters, limit: int) -> TaskJobs:
@@ -275,7 +281,7 @@ def jobs(server: RestServer, filters: JobFilters, limit: int) -> TaskJobs:
     cursor: str | None = None
     for _ in range(_MAX_PAGES):
         size = min(limit - len(items), _PAGE) if limit else _PAGE
-        page = mapping(server, answered(server, "GET", rest.path("v1", "jobs", **query, limit=size, cursor=cursor)))
+        page = mapping(server, send(server, "GET", rest.path("v1", "jobs", **query, limit=size, cursor=cursor)))
         listed, following = page.get("items"), page.get("next")
         if not isinstance(listed, list) or not isinstance(following, str | None) or len(listed) > size:
             raise no_task_service(server)
@@ -290,7 +296,7 @@ def jobs(server: RestServer, filters: JobFilters, limit: int) -> TaskJobs:
 
 def job(server: RestServer, release: str) -> TaskJob:
     """Return a job. Raises ClusterError."""
-    return _job(server, answered(server, "GET", rest.path("v1", "jobs", checked_name(release))))
+    return _job(server, send(server, "GET", rest.path("v1", "jobs", checked_name(release))))
 
 
 def follow(server: RestServer, release: str, runner: Runner, timeout: float | None) -> Iterator[TaskJob]:
@@ -372,13 +378,13 @@ def log(server: RestServer, release: str, runner: Runner, part: LogPart, tell: T
 
 def cancel(server: RestServer, release: str) -> TaskJob:
     """Stop a job; its record and its claims stay. Raises ClusterError."""
-    return _job(server, answered(server, "POST", rest.path("v1", "jobs", checked_name(release), "cancel")))
+    return _job(server, send(server, "POST", rest.path("v1", "jobs", checked_name(release), "cancel")))
 
 
 def delete(server: RestServer, release: str, *, with_storage: bool) -> TaskJob:
     """Stop a job, and delete its objects and its record; its claims on request. Raises ClusterError."""
     storage = "delete" if with_storage else "keep"
-    return _job(server, answered(server, "DELETE", rest.path("v1", "jobs", checked_name(release), storage=storage)))
+    return _job(server, send(server, "DELETE", rest.path("v1", "jobs", checked_name(release), storage=storage)))
 
 
 def _job(server: RestServer, body: Any) -> TaskJob:

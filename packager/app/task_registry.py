@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
-from packager.app.task_requests import answered, checked_name, mapping, no_task_service, posted_once, refusal
+from packager.app.task_requests import (
+    Body,
+    checked_name,
+    mapping,
+    no_task_service,
+    pointer_steps,
+    post_once,
+    refusal,
+    send,
+)
 from packager.base import rest, yamlio
 from packager.base.errors import UsageError
 from packager.base.names import is_label_value
@@ -30,19 +39,24 @@ class Registration(Value, frozen=True):
 
     Attributes:
         name: Its name.
-        body: All of it.
+        content: All of it.
         document: Where it is from, with its lines.
         text: The file.
     """
 
     name: str
-    body: dict[str, Any]
+    content: dict[str, Any]
     document: yamlio.Document
     text: bytes
 
+    @property
+    def body(self) -> Body:
+        """The body of a request that registers it."""
+        return Body(self.content, self.problem)
+
     def problem(self, pointer: str, message: str, hint: str | None) -> Problem:
         """Return a problem with the value at a JSON pointer, at its line, also inside a text of several lines."""
-        location = tuple(step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
+        location = tuple(pointer_steps(pointer))
         shown = f"{pointer}: " if pointer else ""
         match = _IN_TEXT.match(message)
         if match and location:
@@ -118,8 +132,8 @@ def registered(server: RestServer, kind: Kind, name: str | None = None, revision
     if name is not None:
         steps.append(checked_name(name))
         steps += [] if revision is None else ["revisions", str(revision)]
-        return mapping(server, answered(server, "GET", rest.path(*steps)))
-    items = mapping(server, answered(server, "GET", rest.path(*steps))).get("items")
+        return mapping(server, send(server, "GET", rest.path(*steps)))
+    items = mapping(server, send(server, "GET", rest.path(*steps))).get("items")
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise no_task_service(server)
     return items
@@ -127,7 +141,7 @@ def registered(server: RestServer, kind: Kind, name: str | None = None, revision
 
 def schema(server: RestServer, definition: str) -> dict[str, Any]:
     """Return the JSON Schema of the values that a definition takes. Raises ClusterError."""
-    return mapping(server, answered(server, "GET", rest.path("v1", "definitions", checked_name(definition), "schema")))
+    return mapping(server, send(server, "GET", rest.path("v1", "definitions", checked_name(definition), "schema")))
 
 
 def apply(server: RestServer, kind: Kind, source: Registration, runner: Runner) -> Registered:
@@ -144,10 +158,10 @@ def apply(server: RestServer, kind: Kind, source: Registration, runner: Runner) 
     """
     revision = _revision(server, kind, source.name)
     if revision is None:
-        answer = posted_once(server, rest.path("v1", kind), runner, source.body, source.problem)
+        answer = post_once(server, rest.path("v1", kind), runner, source.body)
     else:
         where, headers = rest.path("v1", kind, source.name), {"If-Match": f'"{revision}"'}
-        answer = answered(server, "PUT", where, source.body, source.problem, headers)
+        answer = send(server, "PUT", where, source.body, headers)
     answer = mapping(server, answer)
     is_same = answer.get("revision") == revision
     outcome: Literal["created", "changed", "unchanged"] = (
@@ -172,7 +186,7 @@ def _revision(server: RestServer, kind: Kind, name: str) -> int | None:
 def trial(server: RestServer, kind: Kind, source: Registration) -> Registered:
     """Return what would become of what a file has, after all checks. Raises ClusterError."""
     where = rest.path("v1", kind, dry_run="true")
-    answer = mapping(server, answered(server, "POST", where, source.body, source.problem))
+    answer = mapping(server, send(server, "POST", where, source.body))
     outcome, users = answer.get("outcome"), answer.get("definitions", {})
     if outcome not in ("created", "changed", "unchanged") or not isinstance(users, dict):
         raise no_task_service(server)
@@ -191,4 +205,4 @@ def _warnings(answer: dict[str, Any]) -> tuple[str, ...]:
 
 def delete(server: RestServer, kind: Kind, name: str) -> None:
     """Remove a template that no definition uses, or a definition; jobs stay. Raises ClusterError."""
-    answered(server, "DELETE", rest.path("v1", kind, checked_name(name)))
+    send(server, "DELETE", rest.path("v1", kind, checked_name(name)))

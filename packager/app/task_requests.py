@@ -9,15 +9,13 @@ from packager.base import rest
 from packager.base.errors import ClusterError, UnreachableError, UsageError
 from packager.base.names import is_label_value
 from packager.base.problems import Problem, show
+from packager.base.values import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from packager.base.rest import Answer, RestServer
     from packager.base.runner import Runner
-
-    Placed = Callable[[str, str, str | None], Problem]
-    """Returns a problem with the value at a JSON pointer into a body: pointer, message, hint."""
 
 _MAX_PROBLEMS = 200
 _RETRIES = 3
@@ -35,58 +33,74 @@ def checked_name(name: str) -> str:
     return name
 
 
-def without_place(pointer: str, message: str, hint: str | None) -> Problem:
-    """Return a problem with what was sent, by its JSON pointer."""
+def at_pointer(pointer: str, message: str, hint: str | None) -> Problem:
+    """Return a problem with the value at a JSON pointer, which is in no file."""
     return Problem("values", 0, 0, f"{pointer}: {message}" if pointer else message, hint)
 
 
-def answered(  # noqa: PLR0913, PLR0917 - what makes a request
-    server: RestServer,
-    method: str,
-    where: str,
-    body: Any = None,
-    placed: Placed = without_place,
-    headers: dict[str, str] | None = None,
+def pointer_steps(pointer: str) -> list[str]:
+    """Return the keys and indices in a JSON pointer (RFC 6901)."""
+    return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+
+
+class Body(Value, frozen=True):
+    """The body of a request.
+
+    Attributes:
+        content: Is sent as JSON; None for no body.
+        problem: Returns a problem with the value at a JSON pointer into it: pointer, message, hint.
+    """
+
+    content: dict[str, Any] | None = None
+    problem: Callable[[str, str, str | None], Problem] = at_pointer
+
+
+NO_BODY = Body()
+
+
+def send(
+    server: RestServer, method: str, where: str, body: Body = NO_BODY, headers: dict[str, str] | None = None
 ) -> Any:
-    """Return the body of an answer. Raises ClusterError, with all problems, if the server refuses."""
-    answer = rest.ask(server, method, where, body, headers=headers)
+    """Send a request, and return the body of the answer.
+
+    Raises:
+        ClusterError: The server refuses; with all problems.
+    """
+    answer = rest.ask(server, method, where, body.content, headers=headers)
     if not answer.is_ok:
-        raise refusal(server, answer, placed)
+        raise refusal(server, answer, body)
     return answer.body
 
 
-def posted_once(  # noqa: PLR0913, PLR0917 - what makes a request, and who waits
-    server: RestServer, where: str, runner: Runner, body: Any = None, placed: Placed = without_place, key: str = ""
-) -> Any:
-    """Return the answer to a POST; if it is lost, ask again with the same key, which does nothing twice.
+def post_once(server: RestServer, where: str, runner: Runner, body: Body = NO_BODY, key: str = "") -> Any:
+    """Send a POST, and return the body of the answer; if that is lost, send it again, which does nothing twice.
 
     Args:
         server: The server.
         where: The path.
-        runner: Waits before it asks again.
-        body: What is sent.
-        placed: Returns a problem with what is sent.
+        runner: Waits before it is sent again.
+        body: The body.
         key: The idempotency key; empty for a new one.
 
     Raises:
-        ClusterError: As `answered`.
+        ClusterError: As `send`.
     """
     headers = {"Idempotency-Key": key or secrets.token_hex(16)}
     for attempt in range(1, _RETRIES):
         try:
-            return answered(server, "POST", where, body, placed, headers)
+            return send(server, "POST", where, body, headers)
         except UnreachableError:
             runner.sleep(attempt)
-    return answered(server, "POST", where, body, placed, headers)
+    return send(server, "POST", where, body, headers)
 
 
 def detail_of(answer: Answer) -> str:
-    """Return what a problem of RFC 9457 says; empty if the answer is none."""
+    """Return the `detail` of a problem of RFC 9457; empty if the answer is none."""
     detail = answer.body.get("detail") if isinstance(answer.body, dict) else None
     return detail if isinstance(detail, str) else ""
 
 
-def refusal(server: RestServer, answer: Answer, placed: Placed = without_place) -> ClusterError:
+def refusal(server: RestServer, answer: Answer, body: Body = NO_BODY) -> ClusterError:
     """Return a problem of RFC 9457 as an error; for another answer, its status."""
     message = detail_of(answer)
     if not message or answer.kind != "application/problem+json":
@@ -98,16 +112,16 @@ def refusal(server: RestServer, answer: Answer, placed: Placed = without_place) 
     elif answer.retry_after is not None:
         hint = f"try again after {answer.retry_after:g} s"
     errors = answer.body.get("errors") if isinstance(answer.body, dict) else None
-    return ClusterError(message, hint=hint, problems=_problems(errors, placed))
+    return ClusterError(message, hint=hint, problems=_problems(errors, body))
 
 
-def _problems(errors: Any, placed: Placed) -> list[Problem]:
+def _problems(errors: Any, body: Body) -> list[Problem]:
     problems = []
     for error in errors[:_MAX_PROBLEMS] if isinstance(errors, list) else ():
         if isinstance(error, dict):
             hint = error.get("hint")
             pointer, detail = str(error.get("pointer") or ""), str(error.get("detail"))
-            problems.append(placed(pointer, detail, None if hint is None else str(hint)))
+            problems.append(body.problem(pointer, detail, None if hint is None else str(hint)))
     return problems
 
 
