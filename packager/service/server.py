@@ -236,12 +236,16 @@ class Server:
         return Load(jobs, gpus, self.store.outbox.waiting())
 
     async def problems(self) -> list[str]:
-        """Return why the server is not ready: the database or the cluster does not answer."""
+        """Return why the server is not ready: the database or the cluster does not answer.
+
+        Anyone may read this: what is wrong with the database is in the log alone.
+        """
         problems = []
         try:
             await asyncio.to_thread(self.store.ping)
         except ToolError as error:
-            problems.append(str(error))
+            self.log(str(error))
+            problems.append("the database does not answer")
         try:
             await self.cluster.list("Pod", projects.namespaces(self.projects)[0], {"mlpack.dev/job": "none"})
         except ClusterError as error:

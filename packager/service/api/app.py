@@ -91,19 +91,30 @@ def _complaint(item: dict[str, Any]) -> Complaint:
     return Complaint(pointer((*place, field[2])), detail)
 
 
+def as_failure(request: AnyRequest, error: Exception) -> Failure | None:
+    """Return why a request is refused, also when the cluster or the database is away; None for another error.
+
+    What is wrong with the database is in the log alone: it may name hosts, users and files.
+    """
+    if isinstance(error, Failure):
+        return error
+    if isinstance(error, UnreachableError):
+        return Failure("cluster-unreachable", str(error))
+    if isinstance(error, AwayError):
+        server_of(request.app.state).log(str(error), **requestlog.notes_of(request.scope).as_fields())
+        return Failure("database-unreachable", "see the log of the server")
+    if isinstance(error, RefusedError):
+        return Failure("cluster-refused", str(error))
+    return None
+
+
 def _failed(request: AnyRequest, error: Exception) -> Response[Any]:
     """Answer an error of ours, or a bug: nothing of it leaves the server."""
-    if isinstance(error, Failure):
-        return _problem(request, error)
-    if isinstance(error, UnreachableError):
-        return _problem(request, Failure("cluster-unreachable", str(error)))
-    if isinstance(error, AwayError):
-        return _problem(request, Failure("database-unreachable", str(error)))
-    if isinstance(error, RefusedError):
-        return _problem(request, Failure("cluster-refused", str(error)))
+    if failure := as_failure(request, error):
+        return _problem(request, failure)
     server_of(request.app.state).log_bug(error, **requestlog.notes_of(request.scope).as_fields())
-    hint = str(error) if isinstance(error, MlpackError) else "see the log of the server"
-    return _problem(request, Failure("internal", hint))
+    detail = str(error) if isinstance(error, MlpackError) else "see the log of the server"
+    return _problem(request, Failure("internal", detail))
 
 
 async def _require_json(request: AnyRequest) -> None:

@@ -24,7 +24,7 @@ _TITLES = {
     "422": "The body, the objects or the policy are against it",
     "429": "There are too many jobs, or requests of this kind",
     "500": "The server has failed",
-    "503": "The cluster, or the issuer of tokens, does not answer",
+    "503": "The cluster, the database or the issuer of tokens does not answer",
 }
 _OPEN = ("/healthz", "/readyz")
 _TEXT = {"type": "string"}

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from litestar import Litestar, Response, Router
 
-from packager.base.errors import UnreachableError
 from packager.service.api import app, requestlog
 from packager.service.api.access import AnyRequest, require_origin, server_of
 from packager.service.failures import TITLES, Failure
-from packager.service.jobs.kube import RefusedError
 from packager.service.page import jobs, new, projects, registry, sign_in, static, tokens
 from packager.service.page.html import failed, redirect
 
@@ -43,11 +41,8 @@ def _quoted(text: str) -> str:
 
 def _failed(request: AnyRequest, error: Exception) -> Response[Any]:
     """Show an error of ours, of litestar, or a bug: nothing of its inside leaves the server."""
-    if isinstance(error, Failure):
-        return _refused(request, error)
-    if isinstance(error, UnreachableError | RefusedError):
-        kind = "cluster-unreachable" if isinstance(error, UnreachableError) else "cluster-refused"
-        return _refused(request, Failure(kind, str(error)))
+    if failure := app.as_failure(request, error):
+        return _refused(request, failure)
     status = getattr(error, "status_code", 500)
     by_status = {400: "invalid-query", 404: "not-found", 405: "method-not-allowed", 413: "too-large"}
     if status in by_status:

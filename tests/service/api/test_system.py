@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from packager.service.store.databases import AwayError
 from tests.service.api.conftest import FILLED, Service
 from tests.service.fake import FakeCluster
 
@@ -31,6 +33,21 @@ def test_tokens_are_created_used_and_removed(service: Service) -> None:
     assert service.get("/v1/whoami", None, headers={"x-api-key": text}).status_code == 401
     assert service.call("DELETE", f"/v1/tokens/{identifier}").status_code == 404
     assert text.encode() not in service.path.read_bytes()
+
+
+def test_what_is_wrong_with_the_database_is_in_the_log_alone(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise AwayError('the database does not answer: connection to "10.0.0.5" failed for user "mlpack"')
+
+    for statement in ("token", "ping"):
+        monkeypatch.setattr(service.server.store, statement, fail)
+    answer = service.get("/v1/jobs", None, headers={"x-api-key": "mlp_x"})
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert answer.json()["detail"] == "see the log of the server"
+    ready = service.get("/readyz", None)
+    assert (ready.status_code, ready.json()["problems"]) == (503, ["the database does not answer"])
+    lines = [json.loads(line) for line in service.log if "10.0.0.5" in line]
+    assert answer.json()["instance"] in [f"/v1/requests/{line.get('request')}" for line in lines]
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer mlp_x", "Basic x", "Bearer \u00ff"])

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from packager.service.page import html
+from packager.service.store.databases import AwayError
 from tests.service import bodies
 from tests.service.page.conftest import Site, text_of
 
@@ -224,3 +225,17 @@ def test_a_browser_is_shown_that_a_path_does_not_exist(site: Site) -> None:
     for path in ("/nothing", "/v1/nothing"):
         answer = site.client.get(path, headers={"Accept": "application/json"})
         assert answer.json()["type"] == "urn:mlpack:problem:not-found"
+
+
+def test_a_database_that_is_away_is_told(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.sign_in("admin")
+
+    def fail(*_: object) -> None:
+        raise AwayError('the database does not answer: connection to "10.0.0.5" failed')
+
+    monkeypatch.setattr(site.server.store, "jobs", fail)
+    away = site.view("/jobs")
+    assert away.status_code == 503
+    assert "The database does not answer" in text_of(away)
+    assert "10.0.0.5" not in away.text
+    assert [line for line in site.log if "Traceback" in line] == []
