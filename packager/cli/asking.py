@@ -107,6 +107,12 @@ def require_yes(question: str, *, unanswered: UnansweredError, declined: str) ->
         raise MlpackError(declined)
 
 
+def confirm_deletion(question: str) -> None:
+    """Ask before something is deleted, and go on only with a yes. Raises as `require_yes`."""
+    unanswered = UnansweredError("nothing was deleted: there is no terminal to ask on", hint="-y answers yes")
+    require_yes(question, unanswered=unanswered, declined="nothing was deleted")
+
+
 @dataclass
 class Limit:
     """What is said when the time is up: it changes with what has been done.

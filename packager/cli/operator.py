@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.app import operator as use_case
-from packager.base.errors import ClusterError, UnansweredError
-from packager.cli.asking import require_yes
+from packager.base.errors import ClusterError
+from packager.cli.asking import confirm_deletion
 from packager.cli.cluster_arguments import Context, DryRun, Kubeconfig, Program, Verbose, Yes, kubectl_for, seconds
 from packager.cli.console import Machine, emit, emit_json, emit_lines, say
 
@@ -120,9 +120,7 @@ def uninstall(
     if prepared.jobs:
         say(f"  {prepared.jobs}")
     if not yes:
-        unanswered = UnansweredError("nothing was deleted: there is no terminal to ask on", hint="-y answers yes")
-        question = f"Delete {prepared.operator.name} from the cluster?"
-        require_yes(question, unanswered=unanswered, declined="nothing was deleted")
+        confirm_deletion(f"Delete {prepared.operator.name} from the cluster?")
     kept = use_case.uninstall(prepared, timeout=limit)
     emit_lines("\n".join(f"{item} deleted" for item in prepared.objects))
     if kept:

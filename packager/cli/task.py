@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from packager.base.errors import TimedOutError, UnansweredError, UsageError
+from packager.base.errors import TimedOutError, UsageError
 from packager.cli import task_registry
 from packager.cli.arguments import content_of
-from packager.cli.asking import limited, require_yes
+from packager.cli.asking import confirm_deletion, limited
 from packager.cli.cluster_arguments import Yes, seconds
 from packager.cli.console import emit, emit_data, emit_json, emit_log, emit_table, say
 from packager.cli.task_server import Output, Printed, ServerOptions, emit_answer, emit_yaml, with_server
@@ -271,8 +271,7 @@ def delete(
 
     what = f"{release}{' and its claims, with all results' if storage is Storage.delete else ''}"
     if not yes:
-        unanswered = UnansweredError("nothing was deleted: there is no terminal to ask on", hint="-y answers yes")
-        require_yes(f"Delete {what}?", unanswered=unanswered, declined="nothing was deleted")
+        confirm_deletion(f"Delete {what}?")
     with at.connected() as to:
         ask_delete(to, release, with_storage=storage is Storage.delete)
     say(f"{what} is being deleted")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from packager.base.errors import UnansweredError, UsageError
+from packager.base.errors import UsageError
 from packager.cli.arguments import content_of
-from packager.cli.asking import require_yes
+from packager.cli.asking import confirm_deletion
 from packager.cli.cluster_arguments import Yes
 from packager.cli.console import emit, emit_json, emit_table, say
 from packager.cli.task_server import Output, Printed, ServerOptions, emit_answer, with_server
@@ -201,8 +201,7 @@ def _delete(at: ServerOptions, kind: Kind, name: str, *, is_sure: bool) -> None:
 
     what = f"{kind.removesuffix('s')}/{name}"
     if not is_sure:
-        unanswered = UnansweredError("nothing was deleted: there is no terminal to ask on", hint="-y answers yes")
-        require_yes(f"Delete {what}?", unanswered=unanswered, declined="nothing was deleted")
+        confirm_deletion(f"Delete {what}?")
     with at.connected() as to:
         delete(to, kind, name)
     say(f"{what} deleted")
