@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from packager.base.faults import Fault
@@ -25,15 +26,17 @@ _TAKEN = ("identity", "init")
 
 
 _CODE = "(?:[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])"
+_RANGE = anchored(f"{_CODE}-{_CODE}")
 
 ExitCode = Annotated[int, Meta(ge=1, le=255)]
 ExitCodes = Annotated[
     str,
-    # Not `pattern`: msgspec 0.22 frees memory twice for a union of a text with a pattern and a list.
+    # Not `pattern`: msgspec 0.22 frees memory twice for a union of a text with a pattern and a list. So JobSet looks at
+    # the form itself.
     Meta(
         title="a range such as `1-127` (at most 255)",
         examples=["1-127"],
-        extra_json_schema={"pattern": anchored(f"{_CODE}-{_CODE}")},
+        extra_json_schema={"pattern": _RANGE},
     ),
 ]
 
@@ -150,6 +153,12 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         """Return the rendezvous and its roles."""
         return {"rendezvous": way, "roles": RENDEZVOUS[way].roles or ("worker",)}
 
+    def __post_init__(self) -> None:
+        """Refuse a range of exit codes that is none: a ValueError is a wrong value to msgspec."""
+        for _, entry in self._permanent_entries():
+            if isinstance(entry, str) and not re.match(_RANGE, entry):
+                raise ValueError(f"expected a range of exit codes, found {show(entry)}")
+
     @property
     def has_program(self) -> bool:
         """Whether the overlay says what runs where its variant has no script, or each of its roles does."""
@@ -182,11 +191,16 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
 
     def _permanent(self) -> Iterator[tuple[Location, range]]:
         """Yield each entry of `permanent_exit_codes`; a range from a higher code to a lower one has none."""
-        place: Location = ("permanent_exit_codes",)
-        given = self.permanent_exit_codes
-        for index, entry in enumerate(given if isinstance(given, list) else () if given is None else (given,)):
+        for place, entry in self._permanent_entries():
             first, last = map(int, entry.split("-")) if isinstance(entry, str) else (entry, entry)
-            yield (*place, index) if isinstance(given, list) else place, range(first, last + 1)
+            yield place, range(first, last + 1)
+
+    def _permanent_entries(self) -> Iterator[tuple[Location, int | str]]:
+        place: Location = ("permanent_exit_codes",)
+        if isinstance(self.permanent_exit_codes, list):
+            yield from (((*place, index), entry) for index, entry in enumerate(self.permanent_exit_codes))
+        elif self.permanent_exit_codes is not None:
+            yield place, self.permanent_exit_codes
 
     @property
     def pods(self) -> int:

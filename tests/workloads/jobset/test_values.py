@@ -229,6 +229,19 @@ def test_exit_codes_are_sorted_and_unique(tmp_path: Path, codes: str, permanent:
     assert overlay.permanent == permanent
 
 
+@pytest.mark.parametrize(
+    "codes", ["a-b", "5", "-", "", "1-2-3", "1-256", "0-9", "01-9", "1-99999999999", "1-9\\n", "1-9 "]
+)
+def test_exit_codes_in_another_form_are_refused(tmp_path: Path, codes: str) -> None:
+    """Where nothing else is wrong with the overlay."""
+    for values in (f'"{codes}"', f'[3, "{codes}"]'):
+        with pytest.raises(SpecError) as error:
+            loaded(tmp_path, f"rendezvous: torch, roles: {{node: {{}}}}, retries: 1, permanent_exit_codes: {values}")
+        [problem] = error.value.problems
+        expected = "expected a range such as `1-127` (at most 255), found "
+        assert (problem.message[: len(expected)], problem.line) == (expected, 8)
+
+
 def test_names_that_get_too_long_are_told_of(tmp_path: Path) -> None:
     name = "demo-fp32-training-multi-node"
     roles = "r" * (63 - len(f"{name}--0-99-abcde"))
