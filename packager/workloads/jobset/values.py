@@ -341,7 +341,7 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
                 yield Fault(("roles", name), message, similar(name, roles), at_key=True)
             elif name in _TAKEN:
                 message = f"the pods have another container called {name!r}"
-                hint = "rename the role, after which its container is called"
+                hint = "rename the role: its container is named after it"
                 yield Fault(("roles", name), message, hint, at_key=True)
             elif self.way.single and name == self.way.leader and role.replicas != 1:
                 yield Fault(("roles", name, "replicas"), f"expected 1, found {role.replicas}")

@@ -180,8 +180,8 @@ def test_a_role_may_have_a_script_and_resources_of_its_own(tmp_path: Path) -> No
         (
             "rendezvous: none, roles: {identity: {}, init: {}, main: {}}, success: [main]",
             [
-                f"8:{column}: the pods have another container called {name!r} (rename the role, after which its "
-                "container is called)"
+                f"8:{column}: the pods have another container called {name!r} (rename the role: its container is "
+                "named after it)"
                 for column, name in ((56, "identity"), (70, "init"))
             ],
         ),
