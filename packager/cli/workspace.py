@@ -115,10 +115,9 @@ def push(
 
     patience = seconds(timeout)
     source = _package_of(target, claim)
-    if directory is None and source.workspace is None:
-        raise UsageError(f"{target} is not an MLCube: name the local folder")
     directory = directory or source.workspace
-    assert directory is not None
+    if directory is None:
+        raise UsageError(f"{target} is not an MLCube: name the local folder")
     to_cluster = kubectl_for(ctx, kubectl, namespace or source.namespace, context, kubeconfig, verbose=verbose)
     with _session(ctx, source, overlay, to_cluster, folder, patience, image) as given:
         pushed = workspace.push(given, directory, force=force, dry_run=dry_run, progress=progress)
