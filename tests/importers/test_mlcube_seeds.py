@@ -159,8 +159,10 @@ def test_init_copies_what_is_not_there(shell: list[str], tmp_path: Path) -> None
     assert (claim / "chats").is_dir()
     (claim / "names/alice.txt").write_text("changed")
     (claim / "raw/1").unlink()
-    (claim / "raw.seed").mkdir()
-    assert init() == {"names/alice.txt": "changed", "raw/a/2": "two"}  # what is there stays
+    (claim / ".mlpack-seed-raw").mkdir()
+    (claim / "raw.seed").write_text("of the user")
+    changed = {"names/alice.txt": "changed", "raw.seed": "of the user"}
+    assert init() == {**changed, "raw/a/2": "two"}  # what is there stays
     shutil.rmtree(claim / "raw")
-    (claim / "raw.seed/half").write_text("written when the pod was killed")
-    assert init() == {**whole, "names/alice.txt": "changed"}
+    (claim / ".mlpack-seed-raw/half").write_text("written when the pod was killed")
+    assert init() == {**whole, **changed}

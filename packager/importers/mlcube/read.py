@@ -53,10 +53,11 @@ _VENDORS = {"nvidia": "nvidia.com", "amd": "amd.com", "intel": "gpu.intel.com"}
 _TYPES = ("file", "directory")
 _RUNNER = ("pvc", "image", "namespace")
 # Copies the first of each two words up to `--` to the second, if nothing or an empty folder is there. It does so beside
-# it first, so that nothing half-written is ever there.
+# it first, so that nothing half-written is ever there. What it removes is of its own name, which no user's file has.
 _SEEDS = (
     'while [ "$1" != -- ]; do rmdir "$2" 2>/dev/null || :; if [ ! -e "$2" ]; then mkdir -p "${2%/*}"; '
-    'rm -rf "$2.seed"; cp -RL "$1" "$2.seed"; chmod -R u+w "$2.seed"; mv "$2.seed" "$2"; fi; shift 2; done; shift; '
+    'part="${2%/*}/.mlpack-seed-${2##*/}"; rm -rf "$part"; cp -RL "$1" "$part"; chmod -R u+w "$part"; '
+    'mv "$part" "$2"; fi; shift 2; done; shift; '
 )
 # Makes the folders of its words up to `--`, and the folders that hold the others.
 _FOLDERS = 'while [ "$1" != -- ]; do mkdir -p "$1"; shift; done; shift; for file; do mkdir -p "${file%/*}"; done'
