@@ -7,6 +7,7 @@ and the other commands, and the next run replaces it.
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
@@ -93,7 +94,9 @@ class Runnable:
         """The folder with the workspace of an MLCube; None for anything else."""
         if not self.is_cube:
             return None
-        return (self.source if paths.is_folder(self.source) else self.source.parent) / "workspace"
+        from packager.importers.mlcube.paths import WORKSPACE_FOLDER
+
+        return _cube_file(self.source).parent / WORKSPACE_FOLDER
 
     def overlay(self, task: str, overlays: Sequence[str]) -> str:
         """Return the overlay of a task: an overlay's own name, or the name that the task has in an MLCube."""
@@ -139,7 +142,7 @@ def package_of(request: RunRequest, *, progress: Progress) -> Runnable:
     """
     path = request.path
     is_cube = _is_cube(path)
-    source = (path / _CUBE if paths.is_folder(path) else path) if is_cube else _spec(path)
+    source = _cube_file(path) if is_cube else _spec(path)
     if source is None:
         _refuse(_given(request.cube, _CUBE_FLAGS), f"{path} is not an MLCube")
         return Runnable(path, path)
@@ -156,11 +159,9 @@ def package_of(request: RunRequest, *, progress: Progress) -> Runnable:
 def _last(request: RunRequest, source: Path) -> Path | None:
     """Return the only package that runs of a path have built; None if `source` has changed since, or is not there."""
     packages = list(_cached(request).glob("*.tar.gz"))
-    try:
+    with suppress(OSError):
         if len(packages) == 1 and packages[0].stat().st_mtime_ns > source.stat().st_mtime_ns:
             return packages[0]
-    except OSError:
-        pass
     return None
 
 
@@ -184,6 +185,11 @@ def _is_cube(path: Path) -> bool:
     if paths.is_folder(path):
         return not paths.exists(path / INVENTORY) and paths.exists(path / _CUBE)
     return path.suffix in (".yaml", ".yml") and path.name != SPEC
+
+
+def _cube_file(cube: Path) -> Path:
+    """Return the file of an MLCube."""
+    return cube / _CUBE if paths.is_folder(cube) else cube
 
 
 def _spec(path: Path) -> Path | None:

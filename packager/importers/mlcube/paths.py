@@ -14,6 +14,9 @@ from packager.base.values import Value
 WORKSPACE = "\x01"
 """Stands for the workspace in a text whose references have been replaced."""
 
+WORKSPACE_FOLDER = "workspace"
+"""Where the workspace is, below the folder of mlcube.yaml."""
+
 ROOT = "\x02"
 """Stands for the folder of mlcube.yaml."""
 
@@ -66,7 +69,7 @@ def place(text: str) -> Place:
     inside = posixpath.normpath(plain)
     if inside != ".." and not inside.startswith("../"):
         path = "" if inside == "." else inside
-        below = posixpath.normpath(f"workspace/{path}")
+        below = posixpath.normpath(f"{WORKSPACE_FOLDER}/{path}")
         return Place(path, below, is_outside=False, is_folder=is_folder or not path)
     steps = inside.split("/")
     ups = steps.count("..")
@@ -74,7 +77,7 @@ def place(text: str) -> Place:
         raise PathError(f"leads more than {_HIGHEST} folders above that of mlcube.yaml")
     rest = "/".join(steps[ups:])
     below_root = "/".join([*[".."] * (ups - 1), *steps[ups:]]) or "."
-    if ups == 1 and steps[1:2] == ["workspace"]:
+    if ups == 1 and steps[1:2] == [WORKSPACE_FOLDER]:
         path = "/".join(steps[2:])
         return Place(path, below_root, is_outside=False, is_folder=is_folder or not path)
     return Place(f"{OUTSIDE}/{rest}" if rest else OUTSIDE, below_root, is_outside=True, is_folder=is_folder)

@@ -10,6 +10,7 @@ from packager.base import plain
 from packager.base.errors import reason
 from packager.base.fields import ASSET_PATH
 from packager.base.problems import show
+from packager.importers.mlcube.paths import WORKSPACE_FOLDER
 from packager.importers.source import printable
 from packager.kubernetes.configmap import CODE_BYTES, encoded_size
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 FOLDER = "seeds"
 """The folder of the model that holds them."""
 
-_WORKSPACE = "workspace"
 _MOST_FILES = 200
 _LONGEST_PATH = 200
 
@@ -39,7 +39,7 @@ def files(root: Path, path: str, room: int) -> dict[str, bytes]:
     Raises:
         SeedError: They do not fit, or are no plain files with plain names.
     """
-    if path == _WORKSPACE:
+    if path == WORKSPACE_FOLDER:
         raise SeedError("it is the whole workspace")
     contents: dict[str, bytes] = {}
     for name in _names(root, path):
