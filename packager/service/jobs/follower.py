@@ -252,7 +252,7 @@ class Follower:
             await self._judge_missing(row)
             return
         self._missing.pop(release, None)
-        snapshot = mirror.snapshot(release, workload)
+        snapshot = await mirror.snapshot(release, workload)
         if kind.ending(snapshot) is not None:  # what is stored of an end stays
             snapshot = await mirror.with_pods_of_now(release, snapshot)
         memory = self._memories.setdefault(release, Memory(kind))

@@ -17,10 +17,10 @@ from packager.kubernetes.objects import created, labels, name, owners, uid
 from packager.kubernetes.snapshot import Snapshot
 from packager.service.jobs.kube import ExpiredError, RefusedError, without_managed_fields
 from packager.service.registry.policy import JOB, SERVER, WORKLOADS
+from packager.workloads.kinds import kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from collections.abc import Set as AbstractSet
 
     from packager.kubernetes.objects import Object
     from packager.service.jobs.kube import Cluster
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 WATCHED = (*(kind for _, kind in WORKLOADS), "Event")
 """The kinds of objects that are watched."""
+
+_KINDS = {kind.resource: kind.name for kind in kinds().values()}
+"""The kinds of objects, by what kubectl calls them."""
 
 _MOST_EVENTS = 20_000
 """How many events are kept; a cluster forgets them after an hour."""
@@ -110,27 +113,48 @@ class Mirror:
 
     def workload(self, release: str, kind: str, workload: str) -> Object | None:
         """Return the workload of a job."""
-        known = self._of_job[release].values() if release in self._of_job else ()
-        return next((kept.read() for kept in known if (kept.kind, kept.name) == (kind, workload)), None)
+        return next((kept.read() for kept in self._of(release) if (kept.kind, kept.name) == (kind, workload)), None)
 
     def pods(self, release: str) -> tuple[Object, ...]:
         """Return the pods of a job."""
-        return tuple(self._of(release, {"Pod"}))
+        return tuple(kept.read() for kept in self._of(release) if kept.kind == "Pod")
 
-    def snapshot(self, release: str, workload: Object) -> Snapshot:
-        """Return the workload of a job with everything that belongs to it."""
+    async def snapshot(self, release: str, workload: Object) -> Snapshot:
+        """Return the workload of a job with everything that belongs to it.
+
+        Raises:
+            ClusterError: What its controller has made beside pods cannot be read.
+        """
         age = max(0.0, (datetime.now(UTC) - created(workload)).total_seconds())
         about = self._events_of[release].values() if release in self._events_of else ()
         events = tuple(kept.read() for kept in about)
-        kind = workload["kind"]
-        if kind == "Pod":
+        if workload["kind"] == "Pod":
             return Snapshot(workload, pods=(workload,), events=events, age=age)
-        children = tuple(
-            item for item in self._of(release, {*WATCHED} - {kind, "Pod"}) if uid(workload) in owners(item)
-        )
+        children = await self._children(workload)
         makers = {uid(workload), *map(uid, children)}
         pods = tuple(pod for pod in self.pods(release) if owners(pod) & makers)
         return Snapshot(workload, children, pods, events, age)
+
+    async def _children(self, workload: Object) -> tuple[Object, ...]:
+        """Return the Jobs between a workload and its pods, of which no watch tells.
+
+        Only pods have the labels of the server: JobSet and mpi-operator give their Jobs labels of their own.
+        """
+        kind = kinds()[workload["kind"]]
+        known: list[tuple[str, Object | None]] = []
+        for place in kind.children(name(workload)):
+            resource, _, child = place.partition("/")
+            made = _KINDS[resource]
+            known.append((made, await self._cluster.get(made, child, self._namespace)))
+        for resource in kind.owned:
+            made = _KINDS[resource]
+            items, _ = await self._cluster.list(made, self._namespace, kind.selector(workload))
+            known += [(made, item) for item in items]
+        return tuple(
+            {**without_managed_fields(item), "kind": made}
+            for made, item in known
+            if item is not None and uid(workload) in owners(item)
+        )
 
     async def with_pods_of_now(self, release: str, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot with what its pods are now: their watch may be behind that of the workload.
@@ -147,10 +171,9 @@ class Mirror:
         newer = {key: pod for key, pod in listed.items() if owners(pod) & makers}
         return dataclasses.replace(snapshot, pods=tuple((known | newer).values()))
 
-    def _of(self, release: str, kinds: AbstractSet[str]) -> Iterator[Object]:
-        """Yield the objects of a job that are of some kinds."""
-        known = self._of_job[release].values() if release in self._of_job else ()
-        return (kept.read() for kept in known if kept.kind in kinds)
+    def _of(self, release: str) -> Iterable[_Kept]:
+        """Return the workload and the pods of a job."""
+        return self._of_job[release].values() if release in self._of_job else ()
 
     async def _watch(self, kind: str) -> None:
         selector = {SERVER: self._server} if kind != "Event" else None

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from packager.service.jobs.mirror import Mirror
 from packager.service.prometheus import Figures
+from packager.workloads.jobset import attempts
+from tests.service.fake import FakeCluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 RELEASE = "digits-0a1b2c"
+_CREATED = "2026-11-22T10:00:00Z"
 LABELS = {"mlpack.dev/job": RELEASE, "mlpack.dev/server": "default"}
 MANAGED = [{"manager": "kubelet", "fieldsV1": {"f:status": {}}}]
 JOB: dict[str, Any] = {
@@ -19,7 +24,7 @@ JOB: dict[str, Any] = {
         "name": RELEASE,
         "uid": "u1",
         "labels": LABELS,
-        "creationTimestamp": "2026-11-22T10:00:00Z",
+        "creationTimestamp": _CREATED,
         "managedFields": MANAGED,
     },
     "spec": {"backoffLimit": 0},
@@ -73,13 +78,51 @@ def test_objects_are_given_back_as_they_were_without_managed_fields() -> None:
         metadata = {key: value for key, value in JOB["metadata"].items() if key != "managedFields"}
         assert workload == {**JOB, "kind": "Job", "metadata": metadata}
         assert mirror.workload(RELEASE, "MPIJob", RELEASE) is None
-        snapshot = mirror.snapshot(RELEASE, workload)
+        snapshot = await mirror.snapshot(RELEASE, workload)
         assert [pod["metadata"]["name"] for pod in snapshot.pods] == [f"{RELEASE}-second"]
         assert snapshot.pods == mirror.pods(RELEASE)
         assert snapshot.pods[0]["status"] == POD["status"]
         assert [event["reason"] for event in snapshot.events] == ["Pulled"]
         assert mirror.pods("other") == ()
         assert set(told) == {RELEASE}
+        task.cancel()
+
+    asyncio.run(run())
+
+
+def _item(kind: str, name: str, owner: str, labels: dict[str, str]) -> dict[str, Any]:
+    metadata = {"name": name, "uid": f"uid-of-{name}", "namespace": "tests", "labels": labels}
+    return {"kind": kind, "metadata": {**metadata, "ownerReferences": [{"uid": owner}]}, "status": {}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "job", "labels"),
+    [
+        ("MPIJob", f"{RELEASE}-launcher", {"app": RELEASE}),  # mpi_job_controller.go: newLauncherJob
+        ("JobSet", f"{RELEASE}-worker-0", {attempts.JOBSET: RELEASE}),  # jobset_controller.go: constructJob
+    ],
+)
+def test_jobs_that_have_no_labels_of_the_server_lead_to_the_pods(kind: str, job: str, labels: dict[str, str]) -> None:
+    cluster = FakeCluster()
+    whole = {"name": RELEASE, "uid": "u1", "namespace": "tests", "labels": LABELS, "creationTimestamp": _CREATED}
+    cluster.put({"kind": kind, "metadata": whole, "spec": {}})
+    cluster.put(_item("Job", job, "u1", labels))
+    cluster.put(_item("Pod", f"{job}-x2x9p", f"uid-of-{job}", LABELS))
+    cluster.put(_item("Job", f"{RELEASE}-other", "u2", labels))
+    cluster.put(_item("Pod", f"{RELEASE}-other-x2x9p", f"uid-of-{RELEASE}-other", LABELS))
+
+    async def run() -> None:
+        connected: Any = cluster
+        mirror = Mirror(connected, "default", "tests", lambda _release: None, lambda _line: None, Figures())
+        task = asyncio.create_task(mirror.run())
+        async with asyncio.timeout(30):
+            while not (mirror.knows(kind) and len(mirror.pods(RELEASE)) == 2):  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.01)
+        workload = mirror.workload(RELEASE, kind, RELEASE)
+        assert workload is not None
+        snapshot = await mirror.snapshot(RELEASE, workload)
+        assert [(item["kind"], item["metadata"]["name"]) for item in snapshot.children] == [("Job", job)]
+        assert [pod["metadata"]["name"] for pod in snapshot.pods] == [f"{job}-x2x9p"]
         task.cancel()
 
     asyncio.run(run())

@@ -69,6 +69,28 @@ def test_a_bundled_package_is_started_with_its_keys_as_values(site: Site) -> Non
     ]
 
 
+def test_the_launcher_of_a_package_is_followed(site: Site) -> None:
+    define(site, "launched", package={"source": "hello-mpi", "overlay": "multi-node"})
+    answer = site.post("/v1/jobs", {"taskDef": "launched", "env": {"OUTPUT_DIR": "/results"}}, "user")
+    assert answer.status_code == 201, answer.text
+    release = answer.json()["release"]
+    site.until(lambda: ("MPIJob", release) in site.cluster.objects, "the MPIJob")
+    job = site.cluster.objects["MPIJob", release]
+    template = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]
+    labels = {**template["metadata"]["labels"], "training.kubeflow.org/job-role": "launcher"}
+    metadata = {
+        "name": f"{release}-launcher",
+        "namespace": "tests",
+        "uid": "uid-of-launcher",
+        "labels": {"app": release},  # and none of ours
+        "ownerReferences": [{"uid": job["metadata"]["uid"]}],
+    }
+    spec = {"template": {**template, "metadata": {"labels": labels}}}
+    site.cluster.put({"kind": "Job", "metadata": metadata, "spec": spec, "status": {"active": 1}})
+    site.cluster.pod(f"{release}-launcher", "Running")
+    assert [pod["name"] for pod in site.status(release, "running")["pods"]] == [f"{release}-launcher-x2x9p"]
+
+
 def test_a_package_of_a_registry_is_pulled_when_it_is_registered(tmp_path: Path, packages_folder: Path) -> None:
     archive = tmp_path / "demo.tar.gz"
     with tarfile.open(archive, "w:gz", format=tarfile.USTAR_FORMAT) as tar:
