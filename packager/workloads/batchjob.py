@@ -42,6 +42,19 @@ def is_past_deadline(job: Object) -> bool:
     return any("DeadlineExceeded" in (true_condition(job, kind) or {}).get("reason", "") for kind in FAILING)
 
 
+def attempts_begun(job: Object) -> int | None:
+    """Return how many pods a Job has made; None before the first, and for a Job that is to end with several.
+
+    A pod that has just ended is counted nowhere else until its finalizer is removed (k8s.io/api/batch/v1: JobStatus).
+    """
+    spec, counts = job["spec"], status(job)
+    if spec.get("completions", spec.get("parallelism", 1)) != 1:
+        return None
+    uncounted = counts.get("uncountedTerminatedPods") or {}
+    ended = sum(len(uncounted.get(key) or ()) for key in ("failed", "succeeded"))
+    return sum(int(counts.get(key) or 0) for key in ("active", "failed", "succeeded")) + ended or None
+
+
 def attempts_message(who: str, attempts: int) -> str:
     """Return the message that all attempts have failed."""
     return f"{who} has failed" + (f" in each of {attempts} attempts" if attempts > 1 else "")

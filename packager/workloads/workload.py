@@ -78,6 +78,10 @@ class Workload(ABC):
         """Whether the workload's controller has seen the newest change of it; true for a kind that takes none."""
         return True
 
+    def attempts(self, snapshot: Snapshot) -> int | None:  # noqa: ARG002 - the same
+        """Return how often the workload was started; None before, and for a kind that does not end or start as one."""
+        return None
+
     def progress(self, snapshot: Snapshot) -> str | None:  # noqa: ARG002 - the same
         """Return in a few words how far the workload has got; None when its pods say enough."""
         return None

@@ -107,6 +107,7 @@ class Job(Fields, frozen=True, kw_only=True):
     created: str
     started: str | None
     ended: str | None
+    attempts: int | None
     pods: list[dict[str, Any]]
     findings: list[dict[str, Any]]
 
@@ -312,7 +313,7 @@ def job(row: Row) -> Job:
             key: row[key]
             for key in ("release", "status", "reason", "message", "hint", "application", "creator", "project")
         },
-        **{key: row[key] for key in ("created", "started", "ended")},
+        **{key: row[key] for key in ("created", "started", "ended", "attempts")},
         definition=Revision(name=row["definition"], revision=row["definition_revision"]),
         **_made_from(row),
         values=json.loads(row["filled"]),

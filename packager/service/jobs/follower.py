@@ -332,8 +332,10 @@ def _fields(row: Row, verdict: Verdict, snapshot: Snapshot) -> Row:
     if status == "pending" and row["started"]:
         status = "running"  # what has begun and is stuck has not gone back to the queue
     first = verdict.findings[0] if verdict.findings else None
+    attempts = kinds()[row["kind"]].attempts(snapshot) or 0
     fields: dict[str, Any] = {
         "status": status,
+        "attempts": max(attempts, row["attempts"] or 0) or None,  # a cluster forgets those that a queue has stopped
         "reason": first.reason if first else None,
         "message": first.message if first else verdict.summary,
         "hint": first.hint if first else None,

@@ -130,6 +130,7 @@ _NEW_JOB: Row = {
     "findings": "[]",
     "project": "default",
     "gpus": 0,
+    "attempts": None,
 }
 """What a job has if nothing else is said."""
 

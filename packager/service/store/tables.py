@@ -108,6 +108,7 @@ jobs = Table(
     Column("ended", Text),
     Column("project", Text, nullable=False, server_default="default"),
     Column("gpus", Integer, nullable=False, server_default="0"),
+    Column("attempts", Integer),  # none before the first
     ForeignKeyConstraint(["definition", "definition_revision"], ["definitions.name", "definitions.revision"]),
     ForeignKeyConstraint(["template", "template_revision"], ["templates.name", "templates.revision"]),
     Index("jobs_by_creation", "created", "release"),

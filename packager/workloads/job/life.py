@@ -15,6 +15,7 @@ from packager.kubernetes.objects import created, name, sentence, shown, status, 
 from packager.kubernetes.pods import LAST_LINES, failure
 from packager.kubernetes.verdict import Finding, Phase, Verdict
 from packager.workloads.batchjob import (
+    attempts_begun,
     attempts_message,
     earlier_attempts,
     is_ending,
@@ -70,6 +71,10 @@ class Job(Workload):
             return Verdict(Phase.SUCCEEDED, f"{_POD} has succeeded")
         failed = true_condition(job, "Failed")
         return None if failed is None else Verdict(Phase.FAILED, _reason(snapshot, failed))
+
+    def attempts(self, snapshot: Snapshot) -> int | None:
+        """Return how many pods the Job has made; None for an array, and others with several pods."""
+        return attempts_begun(snapshot.workload)
 
     def progress(self, snapshot: Snapshot) -> str | None:
         """Return how many indexes of an array are done."""

@@ -97,6 +97,12 @@ class JobSet(Workload):
         losses = tuple(lost(snapshot, failing))
         return Verdict(Phase.FAILED, _reason(snapshot, failed, losses), losses)
 
+    def attempts(self, snapshot: Snapshot) -> int | None:
+        """Return how often all pods were started together."""
+        attempt = _attempt(snapshot.workload)
+        has_begun = attempt > 1 or snapshot.pods or any(status(job).get("startTime") for job in snapshot.children)
+        return attempt if has_begun else None
+
     def unreported_end(self, snapshot: Snapshot) -> tuple[Verdict, datetime | None] | None:
         """Return that all pods that have to have ended well, when JobSet says nothing of it."""
         jobset, targets = snapshot.workload, _targets(snapshot.workload)

@@ -99,6 +99,10 @@ class MPIJob(Workload):
             return None
         return Verdict(Phase.FAILED, _reason(job, failed))
 
+    def attempts(self, snapshot: Snapshot) -> int | None:
+        """Return how many pods the launcher's Job has made."""
+        return next(map(batchjob.attempts_begun, snapshot.children), None)
+
     def unreported_end(self, snapshot: Snapshot) -> tuple[Verdict, datetime | None] | None:
         """Return how the launcher's Job has ended, when the job itself does not say so."""
         for child in snapshot.children:

@@ -30,6 +30,10 @@ class Pod(Workload):
             return Verdict(Phase.FAILED, "the pod has failed")
         return None
 
+    def attempts(self, snapshot: Snapshot) -> int | None:
+        """Return 1 when a kubelet has begun with the pod, in which containers may be started again."""
+        return 1 if status(snapshot.workload).get("startTime") else None
+
     def main(self, pods: Sequence[Object]) -> Object | None:
         """Return the pod."""
         return pods[0] if pods else None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
@@ -225,6 +226,19 @@ def test_a_job_waits_for_a_node_that_is_on_its_way(service: Service) -> None:
     assert "in the template countdown-task" in job["hint"]
     job = is_told(11, "TriggeredScaleUp", "ScalingUp")
     assert (job["status"], job["message"]) == ("pending", "a node is on its way: said by the autoscaler")
+
+
+def test_the_attempts_of_a_job_are_counted(service: Service) -> None:
+    release = service.created()
+    path = f"/v1/jobs/{release}"
+    assert service.get(path).json()["attempts"] is None
+    item = service.cluster.objects["Job", release]
+    service.cluster.put({**copy.deepcopy(item), "status": {"active": 1}})
+    service.until(lambda: service.get(path).json()["attempts"] == 1, "the first attempt")
+    service.cluster.put({**copy.deepcopy(item), "status": {"failed": 1, "active": 1}})
+    service.until(lambda: service.get(path).json()["attempts"] == 2, "the second attempt")
+    service.cluster.end(release, "Failed")  # which says no number
+    assert service.status(release, "failed")["attempts"] == 2
 
 
 def test_a_refusal_of_the_cluster_is_told_and_nothing_is_stored(service: Service) -> None:

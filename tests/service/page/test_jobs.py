@@ -239,3 +239,13 @@ def test_a_database_that_is_away_is_told(site: Site, monkeypatch: pytest.MonkeyP
     assert "The database does not answer" in text_of(away)
     assert "10.0.0.5" not in away.text
     assert [line for line in site.log if "Traceback" in line] == []
+
+
+def test_several_attempts_are_shown(site: Site) -> None:
+    release = site.created()
+    item = site.cluster.objects["Job", release]
+    site.cluster.put({**item, "metadata": dict(item["metadata"]), "status": {"active": 1}})
+    site.until(lambda: site.get(f"/v1/jobs/{release}").json()["attempts"] == 1, "the first attempt")
+    assert "Attempts" not in text_of(site.view(f"/jobs/{release}"))
+    site.cluster.put({**item, "metadata": dict(item["metadata"]), "status": {"failed": 2, "active": 1}})
+    site.until(lambda: "Attempts 3" in text_of(site.view(f"/jobs/{release}")), "the third attempt")

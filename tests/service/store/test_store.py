@@ -49,7 +49,7 @@ def test_the_first_schema_is_what_was_released(tmp_path: Path) -> None:
         "release", "definition", "definition_revision", "template", "template_revision", "application", "creator",
         "namespace", "kind", "filled", "secrets", "manifests", "goal", "applied", "status", "reason", "message", "hint",
         "pods", "findings", "created", "started", "ended",
-        "project", "gpus",
+        "project", "gpus", "attempts",
     ]  # fmt: skip
     store.close()
     again = Store(tmp_path / "s.db")

@@ -250,3 +250,20 @@ def test_a_pod_that_somebody_deletes_fails_the_job() -> None:
 )
 def test_pods_are_known_by_their_names(name: str, pod_name: str, role: str | None) -> None:
     assert KIND.role(name, pod_name) == role
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "attempts"),
+    [
+        ({}, {}, None),
+        ({}, {"active": 1}, 1),
+        ({}, {"active": 0, "uncountedTerminatedPods": {"failed": ["u1"]}}, 1),
+        ({}, {"failed": 1}, 1),
+        ({}, {"failed": 1, "active": 1, "uncountedTerminatedPods": {}}, 2),
+        ({"completions": 1, "parallelism": 1}, {"failed": 2, "succeeded": 1}, 3),
+        ({"completions": 4, "parallelism": 2}, {"failed": 1, "active": 2}, None),
+        ({"parallelism": 2}, {"active": 2}, None),
+    ],
+)
+def test_the_pods_that_a_job_has_made_are_its_attempts(spec: Object, status: Object, attempts: int | None) -> None:
+    assert KIND.attempts(Snapshot(job(spec=spec, **status))) == attempts

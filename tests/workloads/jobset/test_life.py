@@ -446,3 +446,10 @@ def test_the_error_of_an_earlier_attempt_is_told_without_the_report_of_torchrun(
     finding = diagnose(KIND, now, Past()).findings[0]
     assert finding.message == "attempt 1 of 2: node 1: it was stopped after ValueError: no image 7"
     assert finding.log == RAISED[1:]
+
+
+def test_each_start_of_all_pods_is_an_attempt() -> None:
+    assert KIND.attempts(Snapshot(jobset(), (job(),))) is None  # suspended, or its pods were not made yet
+    assert KIND.attempts(Snapshot(jobset(), (job(startTime=at(1)),))) == 1
+    assert KIND.attempts(Snapshot(jobset(), (job(),), (pod(),))) == 1
+    assert KIND.attempts(Snapshot(jobset(restarts=2), ())) == 3
