@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.names import LABEL, LABEL_LENGTH, SUBDOMAIN, SUBDOMAIN_LENGTH, VARIABLE
 from packager.base.problems import show, similar
-from packager.kubernetes.manifest import at, listing, mapping, text
+from packager.kubernetes.manifest import listing, mapping, text
 from packager.kubernetes.ranges import INT32, out_of_range
 from packager.workloads import structures
 
@@ -115,9 +115,9 @@ def check(overlay: RenderedOverlay) -> Iterator[Problem]:
     """Yield a finding for every value of a pod that would be refused, or would let nothing run."""
     for manifest in overlay.manifests:
         structure = structures.structure_of(manifest)
-        for path, limits in structure.ranges.items() if structure else ():
-            for location, value in _values_at(manifest.data, ("spec", *path.split("."))):
-                yield from _number(overlay, manifest, location, value, limits)
+        ranges = structure.ranges if structure else {}
+        for path, location, value in _listed(manifest.spec, _tree(ranges), ("spec",)):
+            yield from _number(overlay, manifest, location, value, ranges[path])
     for pods in overlay.pods:
         yield from _fields(overlay, pods)
         yield from _pod(overlay, pods)
@@ -235,15 +235,3 @@ def _listed(value: Any, paths: dict[str, Any], here: Location) -> Iterator[tuple
                 yield from _listed(child, below, (*here, key))
             else:
                 yield below, (*here, key), child
-
-
-def _values_at(data: Any, path: Location) -> Iterator[tuple[Location, Any]]:
-    """Yield each value of `data` at a path in which `*` is each of a list."""
-    if "*" not in path:
-        value = at(data, path)
-        if value is not None:
-            yield path, value
-        return
-    star = path.index("*")
-    for index in range(len(listing(at(data, path[:star])))):
-        yield from _values_at(data, (*path[:star], index, *path[star + 1 :]))
