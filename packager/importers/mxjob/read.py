@@ -382,13 +382,17 @@ class _Import:
             one.role: [option for option in one.container.options if option in _OF_COMPUTING] for one in replicas
         }
         needing = {one.role for one in replicas if (one.container.gpus if with_gpus else options[one.role])}
-        for one in replicas if needing else ():
-            usual, own = not roles or one.role in roles, one.container
-            if usual != (one.role in needing):
-                origin = own.gpus[0].entry.origin if own.gpus else one.entry.origin
+        if not needing:
+            return
+        for one in replicas:
+            computes, needs = not roles or one.role in roles, one.role in needing
+            if computes and not needs:
                 reason = decided(f"it asks for no {'GPUs' if with_gpus else 'such options'}")
-                self.sketch.put((*place, "roles", one.role, "gpu"), not usual, reason if usual else origin)
-            if one.role not in needing and options[one.role]:
+                self.sketch.put((*place, "roles", one.role, "gpu"), False, reason)
+            elif needs and not computes:
+                asking = one.container.gpus[0].entry if one.container.gpus else one.entry
+                self.sketch.put((*place, "roles", one.role, "gpu"), True, asking.origin)
+            if not needs and options[one.role]:
                 message = f"{one.role} does not get the option {' or '.join(options[one.role])}"
                 problem = one.entry.problem(message, "gpu: true of the role gives it, and GPUs", at_key=True)
                 self.ledger.findings.append(problem)
