@@ -185,12 +185,12 @@ def _is_end(jobset: Object, failing: Sequence[Object]) -> bool:
         return bool(failing)
     first = rules[0] if rules else {}
     is_for_all = not first.get("targetReplicatedJobs") and not first.get("onJobFailureMessagePatterns")
-    is_only = sum(number_of_pods(mapping(job).get("replicas")) for job in listing(spec.get("replicatedJobs"))) == 1
+    has_one_job = sum(number_of_pods(mapping(job).get("replicas")) for job in listing(spec.get("replicatedJobs"))) == 1
     reasons = {end.get("reason") for end in _ends(failing)}
     return (
         first.get("action") == _FAIL
         and is_for_all
-        and is_only
+        and has_one_job
         and not reasons.isdisjoint(listing(first.get("onJobFailureReasons")))
     )
 
