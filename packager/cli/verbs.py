@@ -85,10 +85,11 @@ def load(name: str) -> TyperCommand:
 
 def leaves(name: str, command: TyperCommand) -> Iterator[tuple[str, TyperCommand]]:
     """Yield each command at or below a command that has no commands below it, with all of its name."""
-    below = getattr(command, "commands", None)
-    if below is None:
+    subcommands = getattr(command, "commands", None)
+    if subcommands is None:
         yield name, command
-    for step, subcommand in (below or {}).items():
+        return
+    for step, subcommand in subcommands.items():
         yield from leaves(f"{name} {step}", subcommand)
 
 
