@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packager.base.errors import SpecError
+from packager.spec.load import load
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -39,6 +42,15 @@ def write(folder: Path, spec: str = SPEC, files: Mapping[str, str | bytes] | Non
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
     return folder / "spec.yaml"
+
+
+def problems(spec: Path) -> list[str]:
+    """Return what is wrong with a spec, each with its place; nothing if it is valid."""
+    try:
+        load(spec)
+    except SpecError as error:
+        return [str(problem).removeprefix(f"{spec.parent}/") for problem in error.problems]
+    return []
 
 
 def changed(*changes: str) -> str:

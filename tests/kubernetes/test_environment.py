@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.base.errors import SpecError
 from packager.kubernetes.environment import refusal_reason
-from packager.spec.load import load
 from tests import demo
 from tests.life import rendered
 
@@ -47,9 +45,7 @@ def test_a_spec_with_a_refused_variable(tmp_path: Path) -> None:
         "environment: {STEPS: 1, PATH: /x, MLPACK_X: 1}",
         "script: train.sh} => script: train.sh, environment: {HOME: /}}",
     )
-    with pytest.raises(SpecError) as wrong:
-        load(demo.write(tmp_path, spec))
-    assert [str(problem).removeprefix(f"{tmp_path}/") for problem in wrong.value.problems] == [
+    assert demo.problems(demo.write(tmp_path, spec)) == [
         f"spec.yaml:10:71: HOME cannot be set in a package ({HOME_REASON})",
         f"spec.yaml:11:25: PATH cannot be set in a package ({PATH_REASON})",
         "spec.yaml:11:35: MLPACK_X cannot be set in a package (names that start with MLPACK_ are reserved for mlpack)",

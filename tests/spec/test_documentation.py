@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.app.lint import lint
-from packager.base.errors import SpecError
 from packager.build.plan import Options, plan
 from packager.build.render import render
 from packager.package import tree
@@ -95,9 +94,7 @@ def test_what_is_not_shown_as_written_is_reported(tmp_path: Path, mlpack: Callab
 
 
 def problems(folder: Path, documentation: str, files: dict[str, str | bytes]) -> list[str]:
-    with pytest.raises(SpecError) as error:
-        load(demo.write(folder, demo.changed(f"documentation: {documentation}"), files))
-    return [str(problem).removeprefix(f"{folder}/") for problem in error.value.problems]
+    return demo.problems(demo.write(folder, demo.changed(f"documentation: {documentation}"), files))
 
 
 @pytest.mark.parametrize(
