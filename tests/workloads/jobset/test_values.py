@@ -278,8 +278,10 @@ def test_a_role_that_says_nothing_needs_the_script_of_the_variant(tmp_path: Path
         "{kind: MPIJob} => {kind: JobSet, rendezvous: none, success: [a], roles: {a: {script: train.sh}, b: {}}}",
     )
     assert demo.problems(demo.write(tmp_path, spec)) == [
-        "spec.yaml:10:5: the key 'script' is missing, and the overlay 'multi-node' has no `command` and no `args` "
-        "(to run the image's own entrypoint with `files` beside it, give the overlay `command: []`)"
+        (
+            "spec.yaml:10:5: the key 'script' is missing, and the overlay 'multi-node' has no `command` and no `args` "
+            "(to run the image's own entrypoint with `files` beside it, give the overlay `command: []`)"
+        )
     ]
 
 
