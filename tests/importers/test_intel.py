@@ -114,6 +114,15 @@ def test_a_link_to_a_file_of_the_checkout_is_copied_as_the_file(tmp_path: Path) 
     assert copied.read_text(encoding="utf-8") == "print(1)\n"
 
 
+def test_a_link_to_what_a_package_leaves_out_is_not_followed(tmp_path: Path) -> None:
+    """The address of a checkout may contain a token."""
+    zoo = write(tmp_path / "zoo", SMALL | {".git/config": "url = https://token@example.com\n"})
+    (zoo / "quickstart/net.py").symlink_to("../.git/config")
+    path = zoo / SPECS / "tensorflow/small_spec.yml"
+    (problem,) = refused(lambda: one(path, tmp_path / "models"), zoo)["problems"]
+    assert problem.endswith("'net.py' is not a plain file")
+
+
 def test_code_that_is_too_large_runs_from_the_image(tmp_path: Path, kubectl: Path) -> None:
     zoo = write(tmp_path / "zoo", SMALL | {"quickstart/data.txt": "x" * 300_000})
     result = one(zoo / SPECS / "tensorflow/small_spec.yml", tmp_path / "models")

@@ -1,7 +1,8 @@
 """The files of a package of Intel's Model Zoo: copied over each other, in order, from a checkout of the zoo.
 
 IntelAI/models, tools/docker/assembler.py, get_file: a folder is copied over what is there, `.docs` at its top is left
-out, and `.gitignore`. Of links, only those in a folder to a plain file of the same checkout are followed.
+out, and `.gitignore`. Of links, only those in a folder to a plain file of the same checkout are followed, and none to
+what a package leaves out, such as `.git/config`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from packager.base.fields import ASSET_PATH
 from packager.base.problems import show
 from packager.base.values import Value
 from packager.importers.source import printable
+from packager.spec.excluded import is_excluded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -118,7 +120,8 @@ def _followed(path: Path, root: Path) -> Path:
         real = path.resolve(strict=True)
     except (OSError, RuntimeError):
         return path
-    return real if real.is_relative_to(root) and real.is_file() else path
+    is_followed = real.is_relative_to(root) and real.is_file()
+    return real if is_followed and not any(map(is_excluded, real.relative_to(root).parts)) else path
 
 
 def plain_path(root: Path, path: str) -> Path | None:
