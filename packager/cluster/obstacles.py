@@ -58,8 +58,7 @@ def obstacles(pod: Object, events: Sequence[Object], nodes: Sequence[Object] = (
         return
     scheduled = condition(pod, "PodScheduled")
     if scheduled and scheduled["status"] == "False":
-        is_gated = scheduled.get("reason") == "SchedulingGated"
-        yield (None if is_gated else _growth(pod, events)) or _unscheduled(pod, scheduled)
+        yield _unscheduled(pod, scheduled, events)
         return
     yield from lost_node(pod, nodes)
     for container in container_statuses(pod):
@@ -142,10 +141,12 @@ def _growth(pod: Object, events: Sequence[Object]) -> Finding | None:
     return Finding("NoNodeFits", shown(pod), f"no node can run it, and the cluster adds none: {detail}", hint)
 
 
-def _unscheduled(pod: Object, scheduled: Object) -> Finding:
+def _unscheduled(pod: Object, scheduled: Object, events: Sequence[Object]) -> Finding:
     detail = scheduled.get("message", "")
     if scheduled.get("reason") == "SchedulingGated":
         return Finding("SchedulingGated", shown(pod), "held back by a scheduling gate (for example of a queue)")
+    if growth := _growth(pod, events):
+        return growth
     # The scheduler's remarks about preemption and about devices that could be freed do not help a user who waits.
     detail = re.sub(r"\.? ?(no new claims to deallocate, )?preemption:.*", "", detail).rstrip(". ,")
     hint = None
