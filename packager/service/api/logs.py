@@ -23,8 +23,7 @@ from packager.service.api.access import AnyRequest, caller_of, server_of
 from packager.service.api.streams import guarded
 from packager.service.failures import Failure
 from packager.service.jobs import keeper
-from packager.service.jobs.kube import NOT_STARTED, LogOptions, RefusedError
-from packager.service.registry import policy
+from packager.service.jobs.kube import NOT_STARTED, LogOptions, RefusedError, pods_of
 from packager.service.store.databases import AwayError
 from packager.service.store.store import FINAL
 
@@ -248,8 +247,7 @@ async def _started(  # noqa: PLR0913 - as `_opened`
 async def _live_pods(server: Server, row: Row, *, has_kept: bool) -> set[str]:
     """Return the names of a job's pods; none if the cluster is away and logs were kept."""
     try:
-        selector = {policy.JOB: row["release"], policy.SERVER: server.name}
-        items, _ = await server.cluster.list("Pod", row["namespace"], selector)
+        items = await pods_of(server.cluster, row["namespace"], row["release"], server.name)
     except UnreachableError:
         if has_kept:
             return set()

@@ -13,8 +13,7 @@ from packager.base.errors import ClusterError
 from packager.base.values import Value
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import name
-from packager.service.jobs.kube import LogOptions
-from packager.service.registry.policy import JOB, SERVER
+from packager.service.jobs.kube import LogOptions, pods_of
 from packager.service.times import now
 
 if TYPE_CHECKING:
@@ -159,7 +158,7 @@ class Keeper:
 
     async def _read(self, row: Row) -> None:
         release = row["release"]
-        pods, _ = await self._cluster.list("Pod", row["namespace"], {JOB: release, SERVER: self._server})
+        pods = await pods_of(self._cluster, row["namespace"], release, self._server)
         if self._record is not None:
             await self._record(row, pods)
         earlier = {

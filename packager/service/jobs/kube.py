@@ -19,7 +19,7 @@ from packager.base import yamlio
 from packager.base.errors import ClusterError, UnreachableError
 from packager.base.values import Value
 from packager.kubernetes.manifest import listing, mapping, text
-from packager.service.registry.policy import WORKLOADS
+from packager.service.registry.policy import JOB, SERVER, WORKLOADS
 from packager.workloads.kinds import kinds
 
 if TYPE_CHECKING:
@@ -255,6 +255,12 @@ class Cluster:
                     yield rest + "\n"
             finally:
                 await response.aclose()
+
+
+async def pods_of(cluster: Cluster, namespace: str, release: str, server: str) -> list[Object]:
+    """Return the pods of a job as they are now, which a watch may not have told yet. Raises as `Cluster.list`."""
+    items, _ = await cluster.list("Pod", namespace, {JOB: release, SERVER: server})
+    return items
 
 
 def _server_name(config: SingleConfig) -> str | None:

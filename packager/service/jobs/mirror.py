@@ -15,7 +15,7 @@ from packager.base.values import Value
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import created, labels, name, owners, uid
 from packager.kubernetes.snapshot import Snapshot
-from packager.service.jobs.kube import ExpiredError, RefusedError, without_managed_fields
+from packager.service.jobs.kube import ExpiredError, RefusedError, pods_of, without_managed_fields
 from packager.service.registry.policy import JOB, SERVER, WORKLOADS
 from packager.workloads.kinds import kinds
 
@@ -164,7 +164,7 @@ class Mirror:
         """
         if snapshot.workload["kind"] == "Pod":
             return snapshot
-        items, _ = await self._cluster.list("Pod", self._namespace, {SERVER: self._server, JOB: release})
+        items = await pods_of(self._cluster, self._namespace, release, self._server)
         listed = {uid(item): {**item, "kind": "Pod"} for item in items}
         makers = {uid(snapshot.workload), *map(uid, snapshot.children)}
         known = {uid(pod): pod for pod in snapshot.pods}

@@ -17,9 +17,8 @@ from packager.base.values import Fields, FieldsError, as_plain, convert
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import name
 from packager.service.jobs import metrics
-from packager.service.jobs.kube import LogOptions
+from packager.service.jobs.kube import LogOptions, pods_of
 from packager.service.jobs.metrics import Curve
-from packager.service.registry.policy import JOB, SERVER
 from packager.service.store.store import as_json
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class Recorder:
         store: Where curves are stored.
         server: By which name the server knows its objects.
         log: Writes a line of the log of the server.
-        pods: Returns the pods of a job as the control loop knows them.
+        pods: Returns the pods of a job as the control loop knows them; none where it does not run.
     """
 
     def __init__(
@@ -109,14 +108,16 @@ class Recorder:
         """Return the curves of a job, with what its pods have printed until now if it runs and the cluster answers."""
         time = asyncio.get_running_loop().time()
         if row["status"] == "running" and time - self._times.get(row["release"], 0.0) > _FRESH:
-            try:
-                selector = {JOB: row["release"], SERVER: self._server}
-                async with asyncio.timeout(_SECONDS):
-                    pods, _ = await self._cluster.list("Pod", row["namespace"], selector)
-            except (ClusterError, TimeoutError):
-                pods = []
-            await self.record(row, pods)
+            await self.record(row, self._pods(row) or await self._listed(row))
         return (await self._stored(row["release"])).curves
+
+    async def _listed(self, row: Row) -> Sequence[Object]:
+        """Return the pods of a job where no watch tells of them: only the replica that leads has watches."""
+        try:
+            async with asyncio.timeout(_SECONDS):
+                return await pods_of(self._cluster, row["namespace"], row["release"], self._server)
+        except (ClusterError, TimeoutError):
+            return ()
 
     async def record(self, row: Row, pods: Sequence[Object]) -> None:
         """Read what is new in the logs of the pods of a job, and store its curves; what cannot be read is left out."""

@@ -82,6 +82,14 @@ def test_the_pods_of_running_jobs_are_those_that_the_control_loop_knows(monkeypa
     assert set(asked) == {"r"}
 
 
+def test_pods_that_a_watch_has_told_of_are_not_listed_for_a_reader() -> None:
+    parts: tuple[Any, Any] = (Logs(['2026-11-22T10:00:00Z {"step": 1, "loss": 1}\n']), Memory())  # it cannot list pods
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}
+    made = Recorder(*parts, "default", lambda _line: None, lambda _row: [pod])
+    [curve] = asyncio.run(made.curves({"release": "r", "namespace": "n", "status": "running"}))
+    assert list(curve.drawn) == [(1, 1.0)]
+
+
 def test_lines_of_the_same_moment_are_read_once_each() -> None:
     memory = Memory()
     first = [f'2026-11-22T10:00:00.5Z {{"step": {step}, "loss": {step}}}\n' for step in range(3)]
