@@ -29,6 +29,7 @@ from packager.service.store.store import FINAL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from packager.service.server import Server
     from packager.service.store.store import Row
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 _LINES_AHEAD = 100
 """How many lines of several pods wait for a slow reader."""
-
 
 _POLL_SECONDS = 2.0
 
@@ -57,6 +57,68 @@ class LogOfPod(Value, frozen=True):
     first: str | None
     rest: AsyncIterator[str]
     is_kept: bool
+
+
+class JobLogs(Value, frozen=True):
+    """The logs of a job, as they are asked for.
+
+    Attributes:
+        server: The server.
+        row: The job.
+        options: Which part of which logs.
+        kept: Those that were kept, without their content.
+        live: The pods that exist.
+    """
+
+    server: Server
+    row: Row
+    options: LogOptions
+    kept: Sequence[Row]
+    live: AbstractSet[str]
+
+    async def opened(self, pod: str) -> LogOfPod:
+        """Return the log of a pod; the kept one if the pod is gone, or its log is. Raises Failure or ClusterError."""
+        if pod not in self.live:
+            return await self._from_kept(pod)
+        stream = self.server.cluster.log(pod, self.row["namespace"], self.options)
+        try:
+            return LogOfPod(pod, await anext(stream, None), stream, is_kept=False)
+        except ClusterError as error:
+            if any(entry["pod"] == pod for entry in self.kept):
+                return await self._from_kept(pod)
+            if isinstance(error, RefusedError):
+                raise Failure("conflict", str(error)) from None
+            raise
+
+    async def started(self, pod: str) -> LogOfPod:
+        """Return the log of a pod, whose container may have to start first. Raises as `opened`."""
+        while True:
+            try:
+                return await self.opened(pod)
+            except Failure as failure:
+                job = await asyncio.to_thread(self.server.store.job, self.row["release"])
+                if NOT_STARTED not in str(failure) or job is None or job["status"] in FINAL:
+                    raise
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _from_kept(self, pod: str) -> LogOfPod:
+        options = self.options
+        instance = "previous" if options.is_previous else "current"
+        entries = [entry for entry in self.kept if (entry["pod"], entry["instance"]) == (pod, instance)]
+        main = [entry for entry in entries if entry["place"] >= 0] or entries
+        if options.container is not None:
+            main = [entry for entry in entries if entry["container"] == options.container]
+        names = ", ".join(dict.fromkeys(entry["container"] for entry in entries))
+        if not entries:
+            when = " before a restart" if options.is_previous else ""
+            raise Failure("conflict", f"no log of {pod}{when} was kept")
+        if not main:
+            raise Failure("conflict", f"no such log of {pod} was kept: the containers are {names}")
+        if len(main) > 1:
+            raise Failure("conflict", f"choose a container of {pod}: the containers are {names}")
+        content = await asyncio.to_thread(self.server.store.logs.content, main[0])
+        lines = keeper.kept_lines(content, tail=options.tail, since=options.since, has_times=options.has_times)
+        return LogOfPod(pod, None, keeper.as_stream(lines), is_kept=True)
 
 
 @get(
@@ -100,18 +162,16 @@ async def job_logs(  # noqa: PLR0913, PLR0917 - the parameters of the query
     live = await _live_pods(server, row, has_kept=bool(kept))
     chosen = _chosen({*live, *(entry["pod"] for entry in kept)}, pod, follow=follow)
 
-    async def opened(name: str) -> LogOfPod:
-        return await _opened(server, row, name, options, kept, is_live=name in live)
-
+    logs = JobLogs(server, row, options, kept, live)
     begun: dict[str, _Opened]
     if follow and len(chosen) > 1:
-        begun = {name: partial(_started, server, row, name, options, kept, is_live=name in live) for name in chosen}
-        return Stream(guarded(Followed(server, row, options).lines(begun), check), media_type="text/plain")
-    first = await opened(chosen[0])  # its error is an answer
+        begun = {name: partial(logs.started, name) for name in chosen}
+        return Stream(guarded(Followed(logs).lines(begun), check), media_type="text/plain")
+    first = await logs.opened(chosen[0])  # its error is an answer
     if follow and pod is None and not previous and row["status"] not in FINAL:
         begun = {chosen[0]: partial(_at_hand, first)}
-        return Stream(guarded(Followed(server, row, options).lines(begun), check), media_type="text/plain")
-    lines = _in_turn(chosen, first, opened)
+        return Stream(guarded(Followed(logs).lines(begun), check), media_type="text/plain")
+    lines = _in_turn(chosen, first, logs.opened)
     is_archived = first.is_kept and not set(chosen) & live
     headers = {"X-Mlpack-Log": "archived"} if is_archived else {}
     return Stream(guarded(lines, check) if follow else lines, media_type="text/plain", headers=headers)
@@ -155,13 +215,11 @@ class Followed:
     If there are several, each line begins with its pod's name.
     """
 
-    def __init__(self, server: Server, row: Row, options: LogOptions) -> None:
-        self._server = server
-        self._row = row
-        self._query = options
+    def __init__(self, logs: JobLogs) -> None:
+        self._logs = logs
         self._lines: asyncio.Queue[tuple[str, str | None]] = asyncio.Queue(_LINES_AHEAD)
         self._readers: dict[str, asyncio.Task[None]] = {}
-        self._known = {pod["name"] for pod in json.loads(row["pods"])}
+        self._known = {pod["name"] for pod in json.loads(logs.row["pods"])}
         self._open = 0
 
     async def lines(self, begun: Mapping[str, _Opened]) -> AsyncGenerator[str]:
@@ -194,7 +252,7 @@ class Followed:
 
     async def _begin_later(self) -> None:
         """Begin with the logs of pods that start later, until the job has ended."""
-        is_over = self._row["status"] in FINAL
+        is_over = self._logs.row["status"] in FINAL
         while not is_over:
             await asyncio.sleep(_POLL_SECONDS)
             with suppress(AwayError):
@@ -203,18 +261,18 @@ class Followed:
 
     async def _look(self) -> bool:
         """Begin with the logs of new pods; return whether the job has ended."""
-        release = self._row["release"]
-        job = await asyncio.to_thread(self._server.store.job, release)
+        release, store = self._logs.row["release"], self._logs.server.store
+        job = await asyncio.to_thread(store.job, release)
         if job is None:
             return True
         is_over = job["status"] in FINAL
         live = {pod["name"] for pod in json.loads(job["pods"])} - self._known
-        kept = await asyncio.to_thread(self._server.store.logs.of_job, release) if live or is_over else []
+        kept = await asyncio.to_thread(store.logs.of_job, release) if live or is_over else []
         gone = {entry["pod"] for entry in kept} - self._known - live if is_over else set()
         room = keeper.MOST_PODS - sum(not reader.done() for reader in self._readers.values())
-        whole = replace(self._query, tail=None)
+        logs = replace(self._logs, options=replace(self._logs.options, tail=None), kept=kept, live=live)
         for pod in sorted(live | gone)[: max(0, room)]:
-            self._begin(pod, partial(_started, self._server, self._row, pod, whole, kept, is_live=pod in live))
+            self._begin(pod, partial(logs.started, pod))
         return is_over
 
     async def _read(self, pod: str, opened: _Opened) -> None:
@@ -230,20 +288,6 @@ class Followed:
         await self._lines.put((pod, None))
 
 
-async def _started(  # noqa: PLR0913 - as `_opened`
-    server: Server, row: Row, pod: str, options: LogOptions, kept: list[Row], *, is_live: bool
-) -> LogOfPod:
-    """Return the log of a pod, whose container may have to start first. Raises as `_opened`."""
-    while True:
-        try:
-            return await _opened(server, row, pod, options, kept, is_live=is_live)
-        except Failure as failure:
-            job = await asyncio.to_thread(server.store.job, row["release"])
-            if NOT_STARTED not in str(failure) or job is None or job["status"] in FINAL:
-                raise
-        await asyncio.sleep(_POLL_SECONDS)
-
-
 async def _live_pods(server: Server, row: Row, *, has_kept: bool) -> set[str]:
     """Return the names of a job's pods; none if the cluster is away and logs were kept."""
     try:
@@ -253,43 +297,6 @@ async def _live_pods(server: Server, row: Row, *, has_kept: bool) -> set[str]:
             return set()
         raise
     return {item["metadata"]["name"] for item in items}
-
-
-async def _opened(  # noqa: PLR0913 - what a log is found by
-    server: Server, row: Row, pod: str, options: LogOptions, kept: list[Row], *, is_live: bool
-) -> LogOfPod:
-    """Return the log of a pod; the kept one if the pod is gone, or its log is. Raises Failure or ClusterError."""
-    own = [entry for entry in kept if entry["pod"] == pod]
-    if not is_live:
-        return await _from_kept(server, own, pod, options)
-    stream = server.cluster.log(pod, row["namespace"], options)
-    try:
-        return LogOfPod(pod, await anext(stream, None), stream, is_kept=False)
-    except ClusterError as error:
-        if own:
-            return await _from_kept(server, own, pod, options)
-        if isinstance(error, RefusedError):
-            raise Failure("conflict", str(error)) from None
-        raise
-
-
-async def _from_kept(server: Server, own: list[Row], pod: str, options: LogOptions) -> LogOfPod:
-    instance = "previous" if options.is_previous else "current"
-    entries = [entry for entry in own if entry["instance"] == instance]
-    main = [entry for entry in entries if entry["place"] >= 0] or entries
-    if options.container is not None:
-        main = [entry for entry in entries if entry["container"] == options.container]
-    names = ", ".join(dict.fromkeys(entry["container"] for entry in entries))
-    if not entries:
-        when = " before a restart" if options.is_previous else ""
-        raise Failure("conflict", f"no log of {pod}{when} was kept")
-    if not main:
-        raise Failure("conflict", f"no such log of {pod} was kept: the containers are {names}")
-    if len(main) > 1:
-        raise Failure("conflict", f"choose a container of {pod}: the containers are {names}")
-    content = await asyncio.to_thread(server.store.logs.content, main[0])
-    lines = keeper.kept_lines(content, tail=options.tail, since=options.since, has_times=options.has_times)
-    return LogOfPod(pod, None, keeper.as_stream(lines), is_kept=True)
 
 
 HANDLERS = (job_logs,)
