@@ -78,11 +78,11 @@ class Post:
         self.store.add_template("t", "{}", "ada")
         self.store.add_definition("d", "t", "{}", "ada")
 
-    def courier(self, part: float = 1.0) -> Courier:
+    def courier(self, part: float = 1.0, sealer: Sealer = SEALER) -> Courier:
         transport: Any = self.endpoints
         return Courier(
             self.store.outbox,
-            SEALER,
+            sealer,
             transport,
             url="https://train.example.com/",
             secrets=self.secrets,
@@ -423,17 +423,7 @@ def test_headers_that_cannot_be_decrypted_do_not_stop_the_others(post: Post, mon
     monkeypatch.setattr(courier, "_LOOK_SECONDS", 0.0)
     post.job("demo-1")
     post.job("demo-2")
-    transport: Any = post.endpoints
-    sealer = Sealer(b"x" * 32)
-    other = Courier(
-        post.store.outbox,
-        sealer,
-        transport,
-        url="http://h",
-        secrets=post.secrets,
-        log=post.log.append,
-        clock=lambda: post.time,
-    )
+    other = post.courier(sealer=Sealer(b"x" * 32))
 
     async def run() -> None:
         await other.start_due()
