@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from litestar import MediaType
+from litestar.openapi.datastructures import ResponseSpec
+
 if TYPE_CHECKING:
     from litestar import Litestar
-
 
 PROBLEM = "application/problem+json"
 """The media type of problems (RFC 9457)."""
@@ -54,6 +56,11 @@ _PROBLEM_SCHEMA = {
     "required": ["type", "title", "status", "detail", "instance", "errors"],
     "additionalProperties": False,
 }
+
+
+def answer(kind: type[Any], description: str, media_type: MediaType = MediaType.JSON) -> ResponseSpec:
+    """Return what the document says of an answer that a route gives for some requests."""
+    return ResponseSpec(kind, generate_examples=False, media_type=media_type, description=description)
 
 
 def document(app: Litestar, root: str = "") -> dict[str, Any]:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from litestar import Response, get
 from litestar.datastructures import State
-from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, QueryParameter
 from litestar.response import Stream
 
 from packager.service.access import permissions
+from packager.service.api import document
 from packager.service.api.access import AnyRequest, caller_of, server_of
 from packager.service.api.answers import (
     EventList,
@@ -31,9 +31,7 @@ After = Annotated[int, QueryParameter(ge=0, le=1 << 62, description="The id of t
 _SILENCE = 15.0
 """Seconds after which a stream of events has a comment, so that proxies keep it open."""
 
-_LISTED = {
-    200: ResponseSpec(EventList, generate_examples=False, description="As JSON, or followed as text/event-stream")
-}
+_LISTED = {200: document.answer(EventList, "As JSON, or followed as text/event-stream")}
 
 # events
 

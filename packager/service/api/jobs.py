@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from litestar import Response, delete, get, post
 from litestar.datastructures import MultiDict, State
-from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from packager.base.problems import show
 from packager.base.values import as_plain
 from packager.service import times
 from packager.service.access import permissions
-from packager.service.api import answers
+from packager.service.api import answers, document
 from packager.service.api.access import AnyRequest, IdempotencyKey, caller_of, once, server_of
 from packager.service.api.answers import (
     Job,
@@ -43,8 +42,8 @@ Cursor = Annotated[str | None, QueryParameter(description="The `next` of the pag
     "/v1/jobs",
     status_code=201,
     responses={
-        200: ResponseSpec(JobPreview, generate_examples=False, description="What a dry run would create"),
-        201: ResponseSpec(Job, generate_examples=False, description="The job"),
+        200: document.answer(JobPreview, "What a dry run would create"),
+        201: document.answer(Job, "The job"),
     },
 )
 async def create_job(

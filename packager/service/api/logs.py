@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from litestar import MediaType, get
 from litestar.datastructures import State
-from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
 
@@ -19,6 +18,7 @@ from packager.base.errors import ClusterError, UnreachableError
 from packager.base.values import Value, replace
 from packager.service import times
 from packager.service.access import permissions
+from packager.service.api import document
 from packager.service.api.access import AnyRequest, caller_of, server_of
 from packager.service.api.streams import guarded
 from packager.service.failures import Failure
@@ -123,7 +123,7 @@ class JobLogs(Value, frozen=True):
 
 @get(
     "/v1/jobs/{release:str}/logs",
-    responses={200: ResponseSpec(str, generate_examples=False, media_type=MediaType.TEXT, description="The log")},
+    responses={200: document.answer(str, "The log", MediaType.TEXT)},
 )
 async def job_logs(  # noqa: PLR0913, PLR0917 - the parameters of the query
     request: AnyRequest,

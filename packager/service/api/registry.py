@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from litestar import Response, delete, get, post, put
 from litestar.datastructures import State
-from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, FromQuery, JSONBody
 
 from packager.base.values import as_plain, replace
 from packager.service.access import permissions
-from packager.service.api import answers
+from packager.service.api import answers, document
 from packager.service.api.access import (
     AnyRequest,
     IdempotencyKey,
@@ -57,8 +56,8 @@ async def list_templates(request: AnyRequest, state: State) -> TemplateList:
     "/v1/templates",
     status_code=201,
     responses={
-        200: ResponseSpec(TemplateTrial, generate_examples=False, description="What registering it would do"),
-        201: ResponseSpec(RegisteredTemplate, generate_examples=False, description="The template"),
+        200: document.answer(TemplateTrial, "What registering it would do"),
+        201: document.answer(RegisteredTemplate, "The template"),
     },
 )
 async def add_template(
@@ -168,8 +167,8 @@ async def _changed_definition(request: AnyRequest, state: State, name: str) -> t
     "/v1/definitions",
     status_code=201,
     responses={
-        200: ResponseSpec(DefinitionTrial, generate_examples=False, description="What registering it would do"),
-        201: ResponseSpec(RegisteredDefinition, generate_examples=False, description="The definition"),
+        200: document.answer(DefinitionTrial, "What registering it would do"),
+        201: document.answer(RegisteredDefinition, "The definition"),
     },
 )
 async def add_definition(

@@ -6,13 +6,12 @@ import asyncio
 
 from litestar import Response, delete, get, post
 from litestar.datastructures import State
-from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, JSONBody
 
 from packager.base.values import as_plain
 from packager.service import prometheus
 from packager.service.access import permissions, tokens
-from packager.service.api import answers
+from packager.service.api import answers, document
 from packager.service.api.access import AnyRequest, caller_of, server_of
 from packager.service.api.answers import (
     Health,
@@ -73,7 +72,7 @@ async def healthz() -> Health:
     return Health(status="ok")
 
 
-@get("/readyz", responses={503: ResponseSpec(Health, generate_examples=False, description="What does not answer")})
+@get("/readyz", responses={503: document.answer(Health, "What does not answer")})
 async def readyz(state: State) -> Response[Health]:
     """Return whether the database and the cluster answer."""
     problems = await server_of(state).problems()
