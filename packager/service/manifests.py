@@ -117,6 +117,9 @@ def _ports(deployment: InCluster) -> list[int]:
     ports = [*_API_SERVER_PORTS, *(settings.callbacks.ports or _CALLBACK_PORTS)]
     if settings.oidc is not None:
         ports.append(_port(settings.oidc.issuer, 443))
+    for host, registry in settings.packages.registries.items():
+        ports.append(_port(f"//{host}", 80 if registry.insecure else 443))
+        ports += [_port(f"//{registry.token_host}", 443)] if registry.token_host else []
     if deployment.on_postgres:
         ports.append(deployment.database_port or _port(deployment.address or "", _POSTGRES_PORT))
     return list(dict.fromkeys(ports))
@@ -124,7 +127,7 @@ def _ports(deployment: InCluster) -> list[int]:
 
 def _port(address: str, default: int) -> int:
     """Return the port in an address such as `postgresql://user@host:5432/name`."""
-    authority = address.partition("://")[2].partition("/")[0].partition("?")[0]
+    authority = address.partition("//")[2].partition("/")[0].partition("?")[0]
     port = authority.rpartition("@")[2].rpartition(":")[2]
     return int(port) if port.isascii() and port.isdecimal() else default
 

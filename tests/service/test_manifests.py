@@ -10,7 +10,14 @@ import yaml
 from packager.base.errors import UsageError
 from packager.kubernetes.podsecurity import Level
 from packager.service import config, prometheus
-from packager.service.config import CallbacksConfig, OidcConfig, ProjectConfig, ServerConfig
+from packager.service.config import (
+    CallbacksConfig,
+    OidcConfig,
+    PackagesConfig,
+    ProjectConfig,
+    RegistryConfig,
+    ServerConfig,
+)
 from packager.service.in_cluster import InCluster
 from packager.service.manifests import manifests
 from packager.service.registry import policy
@@ -190,6 +197,16 @@ def test_callbacks_reach_the_ports_that_the_server_accepts(tmp_path: Path) -> No
         assert tcp_ports(items) == [53, 443, 6443, *(ports or [])[1:]]
     issuer = OidcConfig(issuer="https://sso.example.com:9443/realms/ml", audience="a", roles={})
     assert tcp_ports(objects(InCluster(ServerConfig(oidc=issuer)))) == [53, 443, 6443, 9443]
+
+
+def test_the_ports_of_registries_are_open() -> None:
+    registries = {
+        "a.example:5000": RegistryConfig(token_host="tokens.example:8443"),  # noqa: S106 - a host
+        "b.example": RegistryConfig(insecure=True),
+        "c.example": RegistryConfig(token_host="d.example"),  # noqa: S106 - a host
+    }
+    settings = ServerConfig(packages=PackagesConfig(registries=registries))
+    assert tcp_ports(objects(InCluster(settings))) == [53, 443, 6443, 5000, 8443, 80]
 
 
 def test_prometheus_reads_figures_from_its_namespace_alone() -> None:
