@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _KEY = "mlpack"
 _SAFE = ("GET", "HEAD", "OPTIONS")
+_MOST = 1_000
+"""How many characters of a path, and of why a request is refused, are in a line: anyone may send 64 KiB of them."""
 
 
 @dataclass(slots=True)
@@ -64,5 +66,5 @@ def write(server: Server, scope: HTTPScope, start: Any) -> None:
     if scope["method"] in _SAFE and status < 400:
         return
     place = next((value.decode("latin-1") for name, value in start["headers"] if name.lower() == b"location"), "")
-    words = [f"{scope['method']} {scope['path']}: {status}", notes.refusal or place]
-    server.log(" ".join(filter(None, words)), **notes.as_fields())
+    parts = (f"{scope['method']} {scope['path']}"[:_MOST], f"{status} {notes.refusal or place}".rstrip()[:_MOST])
+    server.log(": ".join(parts), **notes.as_fields())

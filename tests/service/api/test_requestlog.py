@@ -49,6 +49,15 @@ def test_a_refused_request_is_found_in_the_log_by_its_id(service: Service) -> No
         assert service.log[0].isprintable()
 
 
+def test_a_line_of_the_log_is_short_whatever_is_sent(service: Service) -> None:
+    service.log.clear()
+    body = {"name": "x", "template": "a: 1", "y" * 10_000: 1}
+    assert service.post(f"/v1/templates?{'q' * 10_000}", body).status_code == 422
+    assert service.get(f"/v1/{'z' * 10_000}", None).status_code == 404
+    assert [line["message"][:20] for line in lines(service)] == ["POST /v1/templates: ", "GET /v1/zzzzzzzzzzzz"]
+    assert max(map(len, service.log)) < 2_500
+
+
 def test_a_bug_is_found_by_its_id_too(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise ZeroDivisionError
