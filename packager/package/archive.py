@@ -109,7 +109,7 @@ def _write(
             except ContentError as error:
                 raise ToolError(str(error), hint="rename it") from None
             tar.write(header)
-            is_apart = entry.size in _APART and isinstance(compressor, _Gzip)
+            apart = compressor if isinstance(compressor, _Gzip) and entry.size in _APART else None
             hashed, left = hashlib.sha256(), entry.size
             content = []
             for chunk in chunks(entry):
@@ -117,15 +117,15 @@ def _write(
                 if left < 0:
                     raise ToolError(f"{entry.path} became longer while it was packed")
                 hashed.update(chunk)
-                if is_apart:
-                    content.append(chunk)
-                else:
+                if apart is None:
                     tar.write(chunk)
+                else:
+                    content.append(chunk)
             if left:
                 raise ToolError(f"{entry.path} became shorter while it was packed")
-            if is_apart and isinstance(compressor, _Gzip):
+            if apart is not None:
                 tar.flush()
-                compressor.write_apart(b"".join(content), hashed.digest())
+                apart.write_apart(b"".join(content), hashed.digest())
             padding = bytes(-entry.size % BLOCK)
             tar.write(padding)
             written += len(header) + entry.size + len(padding)
