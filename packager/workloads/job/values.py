@@ -126,10 +126,10 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
 
     @property
     def init_claims(self) -> tuple[ClaimMount, ...]:
-        """What `init` sees of the claims: it can write what lies over another mount of the same claim as read-only.
+        """What `init` mounts of the claims: all but what is read-only within a writable mount of the same whole claim.
 
-        So it can make what the program then only reads. If it is not there when a pod mounts it, the kubelet makes a
-        folder, as root.
+        So `init` can make what the program then only reads. A folder that is missing when a pod mounts it is made by
+        the kubelet, as root.
         """
         whole = {(mount.claim, mount.path) for mount in self.claims if not mount.sub_path and not mount.read_only}
         return tuple(
