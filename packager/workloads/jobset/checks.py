@@ -140,7 +140,7 @@ def _network(jobset: Manifest, jobs: Sequence[dict[str, Any]]) -> Iterator[Fault
         yield Fault((*_NETWORK, "enableDNSHostnames"), "expected true, found false", hint)
     subdomain = at(jobset.data, (*_NETWORK, "subdomain"))
     if subdomain not in (None, "", jobset.name):
-        message = f"expected nothing, for which JobSet takes its name, found {show(subdomain)}"
+        message = f"expected the JobSet's name or nothing, found {show(subdomain)}"
         hint = "the pods look for each other below the JobSet's name"
         yield Fault((*_NETWORK, "subdomain"), message, hint)
 

@@ -303,7 +303,7 @@ def test_jobs_of_pods_that_nobody_counts(tmp_path: Path) -> None:
         ),
         (
             {"subdomain": "training"},
-            "subdomain: expected nothing, for which JobSet takes its name, found 'training'",
+            "subdomain: expected the JobSet's name or nothing, found 'training'",
             "the pods look for each other below the JobSet's name",
         ),
     ],
