@@ -39,7 +39,7 @@ _LONGEST_POLL_SECONDS = 30.0
 _PAGE = 100
 _MAX_PAGES = 10_000
 _NOT_YET = ("the job has no pod", "is waiting to start")
-"""What is said of a job, by the server or by a kubelet, that has no log yet."""
+"""What the server, or a kubelet, says of a job that has no log yet."""
 
 _EXAMPLE = "process.train.number=5"
 

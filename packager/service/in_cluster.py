@@ -1,4 +1,4 @@
-"""How a server is to run in a cluster: the options of `mlpack serve manifests`, and what they cannot be."""
+"""How a server is to run in a cluster: the options of `mlpack serve manifests`, and their checks."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class InCluster(Value, frozen=True):
 
 
 def check(deployment: InCluster) -> None:
-    """Raise UsageError for what cannot be."""
+    """Raise UsageError for an option that is not valid, or does not fit the others."""
     if not re.fullmatch(LABEL, deployment.namespace) or len(deployment.namespace) > _LONGEST_NAMESPACE:
         message = f"expected at most {_LONGEST_NAMESPACE} of a-z, 0-9 and '-'"
         raise UsageError(f"--namespace: {message}, found {show(deployment.namespace)}")

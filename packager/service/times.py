@@ -16,7 +16,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 _LONGEST = timedelta(days=36_500)
 
 EXPECTED = "expected a duration such as 90s, 10m, 12h or 30d"
-"""What is said of a text that is no duration."""
+"""The message about a text that is no duration."""
 
 
 def as_text(time: datetime) -> str:

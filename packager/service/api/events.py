@@ -77,7 +77,7 @@ async def _listed(
 
     async def is_unchanged() -> None:
         if await check() != projects:
-            raise Failure("forbidden", "the roles of the caller are others since")
+            raise Failure("forbidden", "the roles of the caller have changed")
 
     if "text/event-stream" in request.headers.get("accept", ""):
         last = request.headers.get("last-event-id", "")

@@ -70,7 +70,7 @@ class StreamedAnswer(Value, frozen=True):
 
 
 class NoAnswerError(MlpackError):
-    """A host does not answer, or stops to answer."""
+    """A host does not answer, or stops answering."""
 
 
 class Transport:
@@ -114,7 +114,7 @@ class Transport:
         except TimeoutError:
             return Reply(error=f"no answer in {self._seconds:g} s")
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError) as error:
-            return Reply(error=_said(error))
+            return Reply(error=_message(error))
 
     async def _addresses(self, target: Receiver) -> list[IP]:
         if target.address:
@@ -154,7 +154,7 @@ class Transport:
             try:
                 return await self._http.handle_async_request(self._request("GET", address, target, headers))
             except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError) as error:
-                last = _said(error)
+                last = _message(error)
         raise NoAnswerError(f"{target.host} does not answer: {last}")
 
     async def _post(self, target: Receiver, hosts: list[IP], headers: Mapping[str, str], body: bytes) -> Reply:
@@ -163,7 +163,7 @@ class Transport:
                 return await self._post_to(address, target, headers, body)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 if address == hosts[-1]:
-                    reason = _said(error) if str(error) else "timed out"
+                    reason = _message(error) if str(error) else "timed out"
                     return Reply(error=f"{target.host} cannot be reached: {reason}")
         return Reply(error=f"{target.host} has no address")
 
@@ -207,11 +207,11 @@ async def _chunks(target: Receiver, response: httpx2.Response) -> AsyncIterator[
         async for chunk in response.aiter_raw():
             yield chunk
     except (httpx2.HTTPError, OSError) as error:
-        raise NoAnswerError(f"the answer of {target.host} was cut off: {_said(error)}") from None
+        raise NoAnswerError(f"the answer of {target.host} was cut off: {_message(error)}") from None
 
 
-def _said(error: Exception) -> str:
-    """Return what an error says, with what was received as text."""
+def _message(error: Exception) -> str:
+    """Return the message of an error of httpx, without the marks of bytes around what was received."""
     return _BYTES.sub(r"\1", str(error))[:300] or type(error).__name__
 
 

@@ -47,14 +47,26 @@ TICK = 10.0
 """Seconds between two looks at jobs that nothing was heard of: some findings come with time."""
 
 _SELDOM = 6
-"""A job that runs well is looked at because of the time only once in so many ticks."""
+"""Of how many ticks one looks at a job that runs well."""
 
 _AT_ONCE = 4
 """How many jobs are looked at at a time: one for which the cluster takes long does not keep the others waiting."""
 
 
 class Follower:
-    """Looks after the jobs of one server, in all its namespaces."""
+    """Looks after the jobs of one server, in all its namespaces.
+
+    Args:
+        cluster: Where they run.
+        store: Where they are stored.
+        sealer: Decrypts their headers and secrets.
+        server: By which name the server knows its objects.
+        projects: Its projects, by name.
+        pulse: Is told that a job has an event.
+        keeper: Keeps the logs of pods.
+        log: Writes a line of the log of the server.
+        figures: Counts ends, and measures delays.
+    """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what it connects
         self,
@@ -78,8 +90,8 @@ class Follower:
         self._log = log
         self._figures = figures
         self._mirrors: dict[str, Mirror] = {}
-        self._changed: dict[str, float | None] = {}  # what something was heard of goes before; since when
-        self._due: dict[str, float | None] = {}  # what is looked at because time has passed
+        self._changed: dict[str, float | None] = {}  # by watches: they go first; since when
+        self._due: dict[str, float | None] = {}  # because time has passed
         self._at_work: set[str] = set()
         self._wake = asyncio.Event()
         self._memories: dict[str, Memory] = {}
@@ -258,7 +270,7 @@ class Follower:
         memory = self._memories.setdefault(release, Memory(kind))
         past = memory.add(snapshot, asyncio.get_running_loop().time())
         verdict = diagnose(kind, snapshot, past)
-        if hints.needs_words(verdict):
+        if hints.is_for_owners(verdict):
             verdict = await asyncio.to_thread(self._reworded, row, verdict)
         fields = _fields(row, verdict, snapshot)
         if all(row[key] == value for key, value in fields.items()):
@@ -305,7 +317,7 @@ class Follower:
 
 
 def _is_well(row: Row) -> bool:
-    """Whether a job runs without a finding: what happens to it is heard of."""
+    """Whether a job runs without a finding: the watches tell of what happens to it."""
     return bool(row["status"] == "running" and row["applied"] and row["goal"] == "run" and row["reason"] is None)
 
 

@@ -24,11 +24,11 @@ _FOR_OWNERS = re.compile(
     r"(?P<place>in the overlay(?:'s [a-z]+)?)|(?P<image>REGISTRY in mlops\.env)|, then deploy it with --replace"
     rf"|: `mlpack secret create [^`]*`|{re.escape(REDEPLOY_HINT)}"
 )
-"""What hints say to those who have a package in their hands."""
+"""The parts of hints that only the owner of a package can follow."""
 
 
-def needs_words(verdict: Verdict) -> bool:
-    """Whether a finding of a verdict has a hint that is for the owner of a package."""
+def is_for_owners(verdict: Verdict) -> bool:
+    """Whether a hint in a verdict is for the owner of a package, and not for the user of a job."""
     return any(
         finding.reason == oomkilled.REASON or _FOR_OWNERS.search(finding.hint or "") for finding in verdict.findings
     )

@@ -39,7 +39,7 @@ _TIMEOUT = httpx2.Timeout(30.0)
 """Seconds; an API server that has much to do, or passes a request on to a kubelet or webhook, answers late."""
 
 _PAGE = 100
-"""How many objects are read at a time: a pod takes 50 KiB while it is."""
+"""How many objects are read at a time: a pod takes 50 KiB of memory meanwhile."""
 
 _CORE = {
     "ConfigMap": "configmaps",

@@ -69,7 +69,16 @@ class _Kept(Value, frozen=True):
 
 
 class Mirror:
-    """The objects of one server in one namespace."""
+    """The objects of one server in one namespace.
+
+    Args:
+        cluster: The cluster.
+        server: The name of the server, by which it knows its objects.
+        namespace: The namespace.
+        look_at: Is called with the release of each job of which something has changed.
+        log: Writes a line to the log.
+        figures: Counts the watches.
+    """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what it connects
         self,
@@ -80,16 +89,6 @@ class Mirror:
         log: Callable[[str], None],
         figures: Figures,
     ) -> None:
-        """Take what it connects.
-
-        Args:
-            cluster: The cluster.
-            server: The name of the server, by which it knows its objects.
-            namespace: The namespace.
-            look_at: Is called with the release of each job of which something has changed.
-            log: Writes a line to the log.
-            figures: Counts the watches.
-        """
         self._cluster = cluster
         self._server = server
         self._namespace = namespace

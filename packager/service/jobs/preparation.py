@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from packager.service.store.store import Row
 
 _SECONDS = 0.02
-"""After which time those whose jobs are made do not wait for the rest of a batch any more."""
+"""After how long the jobs of a batch that are made are returned; the others are left for the next batch."""
 
 
 class Filled(Value, frozen=True):

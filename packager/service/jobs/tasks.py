@@ -38,7 +38,16 @@ _MOST_STORED = 64
 
 
 class Tasks:
-    """The jobs of a server."""
+    """The jobs of a server.
+
+    Args:
+        catalog: The templates and definitions that they are made from.
+        cluster: Where they run.
+        follower: Is told of what has changed.
+        sealer: Encrypts their headers and secrets.
+        projects: The projects of the server, by name.
+        allowed: Where callbacks may go.
+    """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what it connects
         self,
@@ -94,7 +103,7 @@ class Tasks:
         return Prepared(prepared.row, prepared.objects, tuple(warnings))
 
     def project(self, name: object, caller: Caller) -> Project:
-        """Return the project of a new job, by what was sent as its name. Raises Failure."""
+        """Return the project of a new job, from the name in its body, if it has one. Raises Failure."""
         return permissions.project_of_job(caller, name, self._projects)
 
     async def warnings(self, trial: Accepted) -> list[str]:

@@ -80,7 +80,7 @@ RANK = Finding(
 )
 def test_of_a_killed_rank_it_names_the_value_too(description: str, filled: dict[str, Any], raised: str) -> None:
     verdict = Verdict(Phase.FAILED, "failed", (RANK,))
-    assert hints.needs_words(verdict)
+    assert hints.is_for_owners(verdict)
     finding = hints.reworded(verdict, filled, definition(description)).findings[0]
     assert finding.hint == f"the limit of each worker is 2Gi: {raised}, or reduce the memory use"
 
@@ -95,7 +95,7 @@ def test_of_a_killed_rank_it_names_the_value_too(description: str, filled: dict[
 )
 def test_other_hints_name_no_overlay_either(own: str, words: str) -> None:
     verdict = Verdict(Phase.PENDING, "pending", (Finding("Unschedulable", "pod/x", "no node has room", own),))
-    assert hints.needs_words(verdict)
+    assert hints.is_for_owners(verdict)
     template = definition("resources: {}")
     origin = PackageOrigin(source="p", name="p", digest="0" * 64, overlay="single-node", options=[], keys=[])
     for kind, place in (
@@ -122,7 +122,7 @@ def test_other_hints_name_no_overlay_either(own: str, words: str) -> None:
 )
 def test_hints_name_no_file_of_a_package(own: str, of_template: str, of_package: str) -> None:
     verdict = Verdict(Phase.PENDING, "pending", (Finding("ErrImagePull", "pod/x", "it cannot be pulled", own),))
-    assert hints.needs_words(verdict)
+    assert hints.is_for_owners(verdict)
     template = definition("resources: {}")
     origin = PackageOrigin(source="p", name="p", digest="0" * 64, overlay="single-node", options=[], keys=[])
     packaged = replace(template, origin=origin)
@@ -130,6 +130,6 @@ def test_hints_name_no_file_of_a_package(own: str, of_template: str, of_package:
     assert hints.reworded(verdict, {}, packaged).findings[0].hint == of_package
 
 
-def test_other_findings_need_no_words() -> None:
-    assert hints.needs_words(Verdict(Phase.FAILED, "failed", (OTHER, KILLED)))
-    assert not hints.needs_words(Verdict(Phase.FAILED, "failed", (OTHER,)))
+def test_other_hints_are_for_users_too() -> None:
+    assert hints.is_for_owners(Verdict(Phase.FAILED, "failed", (OTHER, KILLED)))
+    assert not hints.is_for_owners(Verdict(Phase.FAILED, "failed", (OTHER,)))
