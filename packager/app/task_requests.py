@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from packager.base.runner import Runner
 
 _MAX_PROBLEMS = 200
+_MAX_TEXT = 10_000
+"""How many problems of an answer are shown, and how many characters of each text: it may have 32 MiB of them."""
+
 _RETRIES = 3
 
 
@@ -97,7 +100,7 @@ def post_once(server: RestServer, where: str, runner: Runner, body: Body = NO_BO
 def detail_of(answer: Answer) -> str:
     """Return the `detail` of a problem of RFC 9457; empty if the answer is none."""
     detail = answer.body.get("detail") if isinstance(answer.body, dict) else None
-    return detail if isinstance(detail, str) else ""
+    return detail[:_MAX_TEXT] if isinstance(detail, str) else ""
 
 
 def refusal(server: RestServer, answer: Answer, body: Body = NO_BODY) -> ClusterError:
@@ -119,9 +122,8 @@ def _problems(errors: Any, body: Body) -> list[Problem]:
     problems = []
     for error in errors[:_MAX_PROBLEMS] if isinstance(errors, list) else ():
         if isinstance(error, dict):
-            hint = error.get("hint")
-            pointer, detail = str(error.get("pointer") or ""), str(error.get("detail"))
-            problems.append(body.problem(pointer, detail, None if hint is None else str(hint)))
+            texts = {key: str(error[key])[:_MAX_TEXT] for key in ("pointer", "detail", "hint") if error.get(key)}
+            problems.append(body.problem(texts.get("pointer", ""), texts.get("detail", ""), texts.get("hint")))
     return problems
 
 

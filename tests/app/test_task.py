@@ -118,6 +118,12 @@ def test_problems_of_a_server_are_as_many_as_people_read(script: Script) -> None
         task.create(SERVER, task.filled_values("d", None, []), RUNNER)
     assert len(error.value.problems) < 300
     assert str(error.value.problems[0]) == "values: /0: x"
+    endless = "y" * 1_000_000
+    script.answers = [problem(422, detail=endless, errors=[{"pointer": endless, "detail": endless, "hint": endless}])]
+    with pytest.raises(ClusterError) as error:
+        task.create(SERVER, task.filled_values("d", None, []), RUNNER)
+    [only] = error.value.problems
+    assert max(len(str(error.value)), len(str(only))) < 50_000
 
 
 def test_an_answer_of_a_proxy_is_told_by_its_status(script: Script) -> None:
