@@ -7,15 +7,16 @@ import hashlib
 import html
 import json
 import secrets
-import threading
 import time
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote_plus, urlencode, urlsplit
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from tests.service.live import answering
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,13 +187,6 @@ def running(host: str = "127.0.0.1") -> Iterator[FakeIssuer]:
         def log_message(self, *_: Any) -> None:
             return
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    fake.url = f"http://{host}:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with answering(Handler) as port:
+        fake.url = f"http://{host}:{port}"
         yield fake
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(10)

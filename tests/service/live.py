@@ -1,10 +1,11 @@
-"""A task service that listens on this machine, with a cluster in memory."""
+"""Servers that listen on this machine: a task service with a cluster in memory, and those that it asks."""
 
 from __future__ import annotations
 
 import socket
 import threading
 from contextlib import contextmanager
+from http.server import ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -13,6 +14,7 @@ from packager.service.api import app
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from http.server import BaseHTTPRequestHandler
 
     from tests.service.api.conftest import Service
 
@@ -29,3 +31,16 @@ def listening(service: Service) -> Iterator[str]:
         finally:
             server.should_exit = True
             thread.join(60)
+
+
+@contextmanager
+def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+    """Answer requests until the end of the block, and give the port."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
 from packager.service.registry.packages.registries import MANIFEST, PACKAGE_LAYER
+from tests.service.live import answering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,12 +86,6 @@ def registry() -> Iterator[FakeRegistry]:
         def log_message(self, *_arguments: Any) -> None:
             return
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        fake.host = f"127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield fake
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(Handler) as port:
+        fake.host = f"127.0.0.1:{port}"
+        yield fake
