@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base.problems import Problem, similar
 from packager.base.values import Value
 from packager.cluster.doctor import demand
-from packager.kubernetes.manifest import Manifest, at, dotted, listing, mapping
+from packager.kubernetes.manifest import Manifest, at, dotted, mapping
 from packager.kubernetes.podsecurity import Level
 from packager.verify import (
     containers,
@@ -210,7 +210,7 @@ def _map_to_site(item: dict[str, Any], site: Site) -> None:
         name = spec.get("storageClassName")
         if isinstance(name, str) and name in site.storage_classes:
             spec["storageClassName"] = site.storage_classes[name]
-    for pods in structures.pods(Manifest(item)):
+    for pods in _pods(item):
         selectors = pods.spec.get("nodeSelector")
         if isinstance(selectors, dict):
             mapped: dict[str, Any] = {}
@@ -221,7 +221,7 @@ def _map_to_site(item: dict[str, Any], site: Site) -> None:
 
 def _add_security(item: dict[str, Any], level: Level) -> None:
     """Add what Pod Security asks for and the template leaves open."""
-    for pods in structures.pods(Manifest(item)):
+    for pods in _pods(item):
         spec = pods.spec
         if not spec:
             continue
@@ -248,7 +248,7 @@ def _add_security(item: dict[str, Any], level: Level) -> None:
 def _add_labels(item: dict[str, Any], release: str, application: str, site: Site) -> None:
     labels = {MANAGED_BY: MANAGER, SERVER: site.server, JOB: release}
     holders = [item["metadata"]]
-    for pods in structures.pods(Manifest(item)):
+    for pods in _pods(item):
         template = at(item, pods.location)
         if pods.location and isinstance(template, dict):
             holders.append(template.setdefault("metadata", {}))
@@ -323,7 +323,7 @@ def storage_classes(items: Sequence[dict[str, Any]]) -> list[str]:
 
 def node_selectors(items: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
     """Return the node selectors of all pods, without those that any node has."""
-    selectors = [mapping(pods.spec.get("nodeSelector")) for item in items for pods in structures.pods(Manifest(item))]
+    selectors = [mapping(pods.spec.get("nodeSelector")) for item in items for pods in _pods(item)]
     return [selector for selector in selectors if selector]
 
 
@@ -340,13 +340,3 @@ def gpus(items: Sequence[dict[str, Any]]) -> int:
 
 def _pods(item: dict[str, Any]) -> tuple[Pods, ...]:
     return structures.pods(Manifest(item))
-
-
-def image_pull_secrets(items: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the names of the Secrets with which images are pulled."""
-    return [
-        str(mapping(reference).get("name"))
-        for item in items
-        for pods in structures.pods(Manifest(item))
-        for reference in listing(pods.spec.get("imagePullSecrets"))
-    ]
