@@ -104,6 +104,32 @@ def test_an_interrupted_build_says_one_line_and_leaves_nothing_half_done(
             assert files.check(package, DEFAULT) == files.Checked([], [], [])
 
 
+CLEANING = """\
+import signal, sys, time
+from packager import cli
+
+def run(arguments, host):
+    try:
+        signal.raise_signal(int(sys.argv[1]))
+    finally:
+        signal.raise_signal(int(sys.argv[2]))
+        time.sleep(0.01)
+        print("cleaned up")
+
+cli._run = run
+cli.main([])
+"""
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_does_not_interrupt_the_cleaning_up(first: signal.Signals, second: signal.Signals) -> None:
+    argv = [sys.executable, "-c", CLEANING, str(int(first)), str(int(second))]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("cleaned up\n", f"mlpack: stopped by {first.name}\n")
+    assert done.returncode == 128 + first
+
+
 def _inside_mount(mount: str, script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run `script` where `folder` is a file system of its own, which nobody else sees."""
     folder.mkdir()

@@ -55,6 +55,10 @@ def mlpack(
     """Build a Kustomize package from a model spec, and run the workload on any Kubernetes cluster."""
 
 
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
+"""The signals that ask the process to stop."""
+
+
 class _Stopped(BaseException):
     """A signal asked the process to stop; not an Exception, so that no handler on the way catches it."""
 
@@ -72,7 +76,7 @@ def main(arguments: Sequence[str] | None = None, *, host: Host | None = None) ->
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     console.begin()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _STOPPING:
         signal.signal(number, _stop)
     if "_MLPACK_COMPLETE" in os.environ:
         cast("Any", completion).completion_init()  # typer does so only together with its own --install-completion
@@ -131,6 +135,12 @@ def _stop(number: int, _frame: FrameType | None) -> None:
     if signals.is_blocked:
         signals.postpone(lambda: _stop(number, None))
         return
-    # A second signal must not interrupt the cleaning up after the first.
-    signal.signal(number, signal.SIG_IGN)
+    # A second signal must not interrupt the cleaning up after the first. The other one keeps a handler: Python prints
+    # an error when a signal is pending whose handler is taken away.
+    for later in _STOPPING:
+        signal.signal(later, signal.SIG_IGN if later == number else _ignore)
     raise _Stopped(number)
+
+
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    """Handle a signal by doing nothing."""
