@@ -102,6 +102,7 @@ def read(template: ForeignValue, name: str, sketch: Sketch, ports: set[str]) -> 
     for entry in containers:
         if entry is not main:
             entry.leave(f"({show(_name_of(entry))}) is not carried over: a pod of a package has one container")
+    # An option that another pod asks for too is noted only once: so this pod's own are noted apart.
     earlier, sketch.options = sketch.options, []
     _pod(pod, sketch)
     lost = _volumes(pod, main, sketch)

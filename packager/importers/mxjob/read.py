@@ -39,7 +39,7 @@ _SHORTEST_TTL = 60
 _DIST = ("scheduler", "server", "worker")
 _TUNE = ("tunertracker", "tunerserver", "tuner")
 _MADE_BY_THE_SERVER = ("name", "generateName", "creationTimestamp", "uid", "resourceVersion", "generation")
-_OF_COMPUTING = ("shared-memory", "host-network")
+_COMPUTING_OPTIONS = ("shared-memory", "host-network")
 _WAYS = {"dist": "dmlc", "tune": "none"}
 _LABEL_ANNOTATION = "tuner-server-key"
 
@@ -373,13 +373,14 @@ class _Import:
             self._computing(place, mode, replicas, with_gpus=bool(asked))
 
     def _computing(self, place: Location, mode: str, replicas: list[Replicas], *, with_gpus: bool) -> None:
-        """Put which roles get what options give to pods that compute, where a set would decide otherwise.
+        """Put for each role whether it gets what is for pods that compute, where a JobSet's own choice is another.
 
-        That is one choice for GPUs, shared memory and the node's network; where some pods have GPUs, these decide.
+        The key `gpu` of a role decides about GPUs, shared memory and the node's network at once. Where some roles ask
+        for GPUs, those get all of it.
         """
         roles = RENDEZVOUS[_WAYS[mode]].computes
         options = {
-            one.role: [option for option in one.container.options if option in _OF_COMPUTING] for one in replicas
+            one.role: [option for option in one.container.options if option in _COMPUTING_OPTIONS] for one in replicas
         }
         needing = {one.role for one in replicas if (one.container.gpus if with_gpus else options[one.role])}
         if not needing:
