@@ -16,7 +16,7 @@ from packager.base.errors import MlpackError
 from packager.cluster.diagnosis import diagnose
 from packager.cluster.past import Memory
 from packager.kubernetes.manifest import mapping
-from packager.kubernetes.objects import name, uid
+from packager.kubernetes.objects import labels, name, uid
 from packager.kubernetes.pods import state
 from packager.kubernetes.verdict import Phase
 from packager.service.access import projects
@@ -24,6 +24,7 @@ from packager.service.jobs import hints, queues, records
 from packager.service.jobs.kube import RefusedError
 from packager.service.jobs.mirror import Mirror
 from packager.service.registry.catalog import read_definition
+from packager.service.registry.policy import JOB
 from packager.service.store.quota import Quota
 from packager.service.store.store import FINAL, as_json
 from packager.service.times import now
@@ -245,7 +246,7 @@ class Follower:
             return
         for item in reversed(json.loads(row["manifests"])):
             if item["kind"] != "PersistentVolumeClaim" or goal == "delete-storage":
-                await self._cluster.delete(item["kind"], name(item), row["namespace"])
+                await self._delete(item["kind"], name(item), row)
         if row["status"] not in FINAL:
             reason = "Cancelled" if goal == "cancel" else "Deleted"
             await self._end(row, "deleted", reason, "the job was cancelled" if goal == "cancel" else "was deleted")
@@ -254,6 +255,18 @@ class Follower:
         else:
             await asyncio.to_thread(self._store.remove_job, release)
         self._pulse.tell()
+
+    async def _delete(self, kind: str, name: str, row: Row) -> None:
+        """Delete an object of a job, unless others have made one of its name: those of a job have it as a label."""
+        release, namespace = row["release"], row["namespace"]
+        if kind != "Secret":  # the server may read none
+            item = await self._cluster.get(kind, name, namespace)
+            if item is None:
+                return
+            if labels(item).get(JOB) != release:
+                self._log(f"{release}: {kind} {name} was made by others, and is not deleted")
+                return
+        await self._cluster.delete(kind, name, namespace)
 
     async def _judge(self, row: Row, mirror: Mirror) -> None:
         """Store what the cluster says about a job that was applied."""

@@ -347,6 +347,18 @@ def test_a_deleted_job_leaves_its_claim_unless_asked(digits: Service, query: str
     assert {kind for kind, _ in digits.cluster.objects} == ({"PersistentVolumeClaim"} if kept else set())
 
 
+def test_what_others_have_made_under_the_name_of_a_job_is_not_deleted(digits: Service) -> None:
+    release = digits.post("/v1/jobs", bodies.filled(creator="admin")).json()["release"]
+    digits.until(lambda: ("Job", release) in digits.cluster.objects, "the Job")
+    place = ("PersistentVolumeClaim", release)
+    asyncio.run(digits.cluster.delete(*place, "tests"))
+    digits.cluster.put({"kind": place[0], "metadata": {"name": release, "namespace": "tests", "uid": "theirs"}})
+    assert digits.call("DELETE", f"/v1/jobs/{release}?storage=delete").status_code == 202
+    digits.until(lambda: digits.get(f"/v1/jobs/{release}").status_code == 404, "the end of the record")
+    assert set(digits.cluster.objects) == {place}
+    assert any(f"PersistentVolumeClaim {release} was made by others" in line for line in digits.log)
+
+
 @BOTH
 def test_a_job_that_is_deleted_in_the_cluster_is_deleted(service: Service) -> None:
     release = service.created()
