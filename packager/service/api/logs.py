@@ -96,10 +96,17 @@ class JobLogs(Value, frozen=True):
             try:
                 return await self.opened(pod)
             except Failure as failure:
-                job = await asyncio.to_thread(self.server.store.job, self.row["release"])
-                if NOT_STARTED not in str(failure) or job is None or job["status"] in FINAL:
+                if NOT_STARTED not in str(failure) or await self._has_ended():
                     raise
             await asyncio.sleep(_POLL_SECONDS)
+
+    async def _has_ended(self) -> bool:
+        """Whether the job has ended; not as long as the database does not answer."""
+        try:
+            job = await asyncio.to_thread(self.server.store.job, self.row["release"])
+        except AwayError:
+            return False
+        return job is None or job["status"] in FINAL
 
     async def _from_kept(self, pod: str) -> LogOfPod:
         options = self.options
@@ -285,6 +292,8 @@ class Followed:
                 await self._lines.put((pod, line))
         except (ClusterError, Failure) as error:
             await self._lines.put((pod, f"[{error}]\n"))
+        except AwayError:  # what it says may name hosts and users
+            await self._lines.put((pod, "[the database does not answer]\n"))
         await self._lines.put((pod, None))
 
 

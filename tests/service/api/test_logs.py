@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.errors import UnreachableError
+from packager.service.store.databases import AwayError
 from tests.service.api.conftest import FILLED
 from tests.service.conftest import BOTH
 
@@ -97,6 +98,48 @@ def test_several_pods_are_followed_and_waited_for(service: Service, monkeypatch:
     service.cluster.end(release, "Complete")
     reader.join(60)
     assert sorted(answers[0].splitlines()) == [f"{other}: two", f"{first}: one", f"{first}: three"]
+
+
+def test_logs_are_followed_though_the_database_is_away_for_a_while(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("packager.service.api.logs._POLL_SECONDS", 0.01)
+    release = service.created()
+    first, second = f"{release}-x2x9p", f"{release}-a1b2c"
+    service.cluster.logs[first] = ["one\n"]
+    service.cluster.pod(release, "Running")
+    item = service.cluster.objects["Pod", first]
+    service.cluster.put({**item, "metadata": {**item["metadata"], "name": second, "uid": "second"}})
+    service.until(lambda: len(service.get(f"/v1/jobs/{release}").json()["pods"]) == 2, "both pods")
+    store, log = service.server.store, service.cluster.log
+    job = store.job
+    waited: list[str] = []
+    failures: list[str] = []
+
+    def sometimes(release: str) -> Any:
+        if waited and len(failures) < 50:
+            failures.append(release)
+            raise AwayError("the database does not answer")
+        return job(release)
+
+    def asked(pod: str, namespace: str, options: LogOptions) -> Any:
+        waited.extend([pod] if pod == second else [])
+        return log(pod, namespace, options)
+
+    monkeypatch.setattr(store, "job", sometimes)
+    monkeypatch.setattr(service.cluster, "log", asked)
+    answers: list[str] = []
+    path = f"/v1/jobs/{release}/logs?follow=true"
+    reader = threading.Thread(target=lambda: answers.append(service.get(path).text))
+    reader.start()
+    service.until(lambda: len(failures) == 50, "the database to be away")
+    service.cluster.logs[second] = ["two\n"]
+    for pod in (first, second):
+        service.cluster.put({**service.cluster.objects["Pod", pod], "status": {"phase": "Succeeded"}})
+    service.cluster.end(release, "Complete")
+    reader.join(60)
+    [text] = answers
+    assert sorted(text.splitlines()) == [f"{second}: two", f"{first}: one"]
 
 
 @pytest.mark.parametrize("is_kept", [False, True])
