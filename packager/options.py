@@ -135,6 +135,15 @@ _FOLDERS = ("MODEL_DIR", "OUTPUT_DIR", "DATASET_DIR", "CHECKPOINT_DIR")
 
 _OUTPUT_CLAIM = Key("OUTPUT_CLAIM", "The claim to mount at OUTPUT_DIR.", NAME, "results")
 _DATASET_CLAIM = Key("DATASET_CLAIM", "The claim to mount at DATASET_DIR, read-only.", NAME, "dataset", only="dataset")
+_CLAIM_SIZE = Key("CLAIM_SIZE", "The size that the claim requests.", SIZE, "10Gi", usual=True)
+_CLAIM_CLASS = Key("CLAIM_CLASS", "Its storage class; `kubectl get storageclass` lists them.", NAME, "standard")
+_CLAIM_ACCESS_MODE = Key(
+    "CLAIM_ACCESS_MODE",
+    "ReadWriteMany, unless all pods of the workload run on one node.",
+    ACCESS_MODE,
+    "ReadWriteMany",
+    usual=True,
+)
 _CHECKPOINT_CLAIM = Key(
     "CHECKPOINT_CLAIM", "The claim to mount at CHECKPOINT_DIR.", NAME, "checkpoints", only="checkpoint"
 )
@@ -209,17 +218,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "pvc-create",
         "creates the claim for results; `delete` deletes it, and the results with it",
-        (
-            Key("CLAIM_SIZE", "The size that the claim requests.", SIZE, "10Gi", usual=True),
-            Key("CLAIM_CLASS", "Its storage class; `kubectl get storageclass` lists them.", NAME, "standard"),
-            Key(
-                "CLAIM_ACCESS_MODE",
-                "ReadWriteMany, unless all pods of the workload run on one node.",
-                ACCESS_MODE,
-                "ReadWriteMany",
-                usual=True,
-            ),
-        ),
+        (_CLAIM_SIZE, _CLAIM_CLASS, _CLAIM_ACCESS_MODE),
         needs=("pvc", "output-pvc"),
     ),
     Option("root", "allows user 0, with the capabilities that root usually has in a container", level=Level.baseline),
@@ -315,9 +314,15 @@ SECRETS = Option(
 )
 """A component that is on in every package whose spec has secrets, and that no other package has."""
 
+CLAIM = Option("claim", "the claim of the workspace", (_CLAIM_SIZE, _CLAIM_ACCESS_MODE))
+"""The component that the overlay `workspace` consists of, in packages whose spec has a workspace."""
+
+CLAIM_CLASS = Option("claim-class", "its storage class, in place of the cluster's default", (_CLAIM_CLASS,))
+"""A component for the same overlay, which is on if CLAIM_CLASS is set."""
+
 BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
-KNOWN: Mapping[str, Option] = {**BY_NAME, SECRETS.name: SECRETS}
-"""The options and the component `secrets`: what reads values in `site.env`."""
+KNOWN: Mapping[str, Option] = {**BY_NAME, **{part.name: part for part in (SECRETS, CLAIM, CLAIM_CLASS)}}
+"""The options, and the components that no one selects: what reads values in `site.env`."""
 
 KEYS: Mapping[str, Key] = {key.name: key for option in KNOWN.values() for key in option.keys}
 

@@ -34,6 +34,7 @@ overlays:
     retries: 1
     deadline: 600
     ttl: 600
+    claims: [{{claim: files, path: /files}}]
   command:
     kind: Job
     image: {{name: team/other, tag: "2.1", registry: ghcr.io}}
@@ -58,6 +59,7 @@ overlays:
       worker: {{replicas: 2}}
       other: {{script: train.sh, args: [serve], workdir: conf/a}}
       third: {{command: [nc, -l, "80"]}}
+workspace: files
 sequence: [pod, job, mpi, servers, server]
 variants:
   - files: ["*.toml"]

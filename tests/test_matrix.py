@@ -22,6 +22,7 @@ from packager.kubectl.kustomize import kustomize
 from packager.options import KEYS, OPTIONS, possible_combinations
 from packager.package import tree
 from packager.package.layout import OVERLAYS as FOLDER
+from packager.package.layout import WORKSPACE
 from packager.spec import catalog, load
 from packager.spec.settings import parse_setting
 from tests import demo, everything, kinds, kubectls, renders
@@ -248,7 +249,8 @@ def test_every_key_for_code(tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
     tree.write(render.render(plan(loaded, loaded.spec.variants[0], site)), package)
-    write(tmp_path, *(f"package/{FOLDER}/{overlay}" for overlay in everything.OVERLAYS), prefix="alice-")
+    folders = (*everything.OVERLAYS, WORKSPACE)
+    write(tmp_path, *(f"package/{FOLDER}/{overlay}" for overlay in folders), prefix="alice-")
     rendered = assert_alike(tmp_path)
     for overlay in everything.OVERLAYS:
         assert f"name: alice-everything-{overlay}\n" in rendered

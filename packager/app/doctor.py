@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import values
 from packager.base.errors import MlpackError, ToolError
+from packager.base.paths import argument
 from packager.cluster.doctor import examine
 from packager.cluster.doctor.case import Case, CheckResult, CheckState, fails
+from packager.package import layout
 from packager.verify import Checks, security, trust
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from packager.app.target import Target
+    from packager.package.opened import Package
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,18 @@ def doctor(target: Target) -> Iterator[CheckResult]:
         security.level(exceeded),
         exceeded,
         target.identity,
+        _creating(target.package),
     )
     yield from itertools.chain(_trust_failures(target), examine(case))
+
+
+def _creating(package: Package) -> dict[str, str]:
+    """Return the command that creates the claim of the package's workspace, by this claim."""
+    if package.workspace is None:
+        return {}
+    if package.folder != package.source:  # kubectl reads no archive
+        return {package.workspace: f"mlpack run {argument(package.source)}"}
+    return {package.workspace: f"kubectl apply -k {argument(package.source / layout.overlay(layout.WORKSPACE))}"}
 
 
 def _trust_failures(target: Target) -> Iterator[CheckResult]:

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from packager.app.deploy import prepare
 from packager.app.status import status, with_logs
 from packager.app.target import rendered_target
-from packager.base import quantity
 from packager.base.errors import ClusterError, UnansweredError, UnreachableError, UsageError
 from packager.base.problems import similar
-from packager.cluster import claims
 from packager.cluster.labels import RENDERED
 from packager.kubernetes.objects import annotation
 from packager.kubernetes.verdict import Phase
@@ -183,37 +181,6 @@ def _chosen(package: Package, runnable: Runnable, names: Sequence[str] | None) -
         if name in overlays[:index]:
             raise UsageError(f"the task {name!r} is listed twice", hint="run it again when it has ended")
     return tuple(overlays)
-
-
-def missing_claims(targets: Sequence[Target]) -> tuple[str, ...]:
-    """Return the claims that tasks mount and that do not exist; nothing if the user may not see claims."""
-    try:
-        return claims.missing(targets[0].kubectl, [target.manifests for target in targets])
-    except UnreachableError:
-        raise
-    except ClusterError:
-        return ()
-
-
-def check_claims(size: str | None, storage_class: str | None) -> None:
-    """Refuse a size and a class that no claim can have.
-
-    Raises:
-        UsageError: The size is not a quantity, or there is none for the class.
-    """
-    try:
-        is_positive = size is None or quantity.parse(size) > 0
-    except ValueError:
-        is_positive = False
-    if not is_positive:
-        raise UsageError(f"--claim-size {size}: expected a Kubernetes quantity such as 10Gi")
-    if size is None and storage_class is not None:
-        raise UsageError("--claim-class needs --claim-size")
-
-
-def create_claim(target: Target, claim: str, size: str, storage_class: str | None) -> None:
-    """Create a claim in the namespace of a task. Raises ClusterError when the cluster refuses it."""
-    claims.create(target.kubectl, claim, size, storage_class)
 
 
 def task(target: Target) -> Task:

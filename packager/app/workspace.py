@@ -6,9 +6,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from packager.app import claims
 from packager.base.errors import ClusterError, ToolError, reason
 from packager.cluster import download, helper, upload, workspace
 from packager.cluster.shell import BrokenOffError, ContainerShell
+from packager.kubernetes.manifest import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -183,6 +185,8 @@ def push(given: Session, folder: Path, *, force: bool, dry_run: bool, progress: 
     """
     local = upload.local_folder(folder)
     place = given.place
+    if not dry_run:
+        _create_claim(given)
     pending: upload.Pending | None = None
     is_committing = False
 
@@ -264,6 +268,13 @@ def ls(given: Session) -> Listed:
     listing: list[Listing] = []
     _with_retries(given, lambda shell: listing.append(workspace.listed(shell, given.place)), writes=False)
     return Listed(given.place, listing[-1])
+
+
+def _create_claim(given: Session) -> None:
+    """Create the claim of the package's workspace, if it is this storage and does not exist."""
+    claim = mapping(given.place.storage.volume.get("persistentVolumeClaim")).get("claimName")
+    if claim and claim == given.target.package.workspace and claim in claims.missing([given.target]):
+        claims.create_workspace(given.target, given.tell)
 
 
 def _helper(given: Session, *, writes: bool) -> helper.HelperPod:

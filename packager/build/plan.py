@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from packager import __version__
@@ -184,6 +185,12 @@ class Plan(Value, frozen=True):
         return tuple(by_name[name] for name in self.about.get("sequence", ()))
 
     @property
+    def workspace(self) -> str | None:
+        """The claim that the overlay `workspace` creates; None if no overlay of the package mounts it."""
+        claim = self.about.get("workspace")
+        return None if claim is None else str(claim)
+
+    @property
     def traits(self) -> frozenset[str]:
         """What the package has that some options are for: of `packager.options.TRAITS`."""
         having = {
@@ -264,6 +271,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
     if sources.dockerfile:
         payload.append(("Dockerfile", sources.dockerfile, False))
     sequence = [overlay for overlay in spec.sequence if overlay in overlays]
+    workspace = _workspace(spec, overlays)
     planned = Plan(
         name=name,
         spec=spec,
@@ -273,7 +281,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
         code=tuple(_code(files)),
         overlays=tuple(_overlay(spec, variant, overlay, name, options) for overlay in overlays),
         payload=tuple(payload),
-        site=options.site,
+        site=_with_access_mode(options.site) if workspace else options.site,
         documentation=loaded.documentation.sections(variant) if loaded.documentation else (),
         text=loaded.text,
         about={
@@ -281,6 +289,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
             "package": name,
             "tool": {"name": "mlpack", "version": __version__},
             **({"sequence": sequence} if sequence else {}),
+            **({"workspace": workspace} if workspace else {}),
             "spec": {
                 "name": spec.name,
                 "sha256": loaded.digest,
@@ -297,6 +306,17 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
     for option in (BY_NAME[name] for name in options.site.options if name not in offered_names):
         raise UsageError(f"--with {option.name}: {TRAITS[str(option.only)].format(name)}")
     return planned
+
+
+def _workspace(spec: Spec, overlays: Sequence[str]) -> str | None:
+    """Return the claim of the spec's workspace, if one of `overlays` mounts it."""
+    is_mounted = any(spec.workspace in spec.overlays[overlay].claim_names for overlay in overlays)
+    return spec.workspace if is_mounted else None
+
+
+def _with_access_mode(site: Selection) -> Selection:
+    """Return the values with the access mode of a workspace: its overlays run one after the other, each on one node."""
+    return replace(site, values=MappingProxyType({"CLAIM_ACCESS_MODE": "ReadWriteOnce", **site.values}))
 
 
 def check_options(options: Options) -> None:

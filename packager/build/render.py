@@ -30,7 +30,7 @@ from packager.base.values import Value, replace
 from packager.base.yamlio import MISREAD
 from packager.build.targets import pods_in, targets
 from packager.build.templating import Templates, roots
-from packager.options import OPTIONS, SECRETS, offered
+from packager.options import CLAIM, CLAIM_CLASS, OPTIONS, SECRETS, offered
 from packager.package import layout, tree
 from packager.package.contents import ContentError
 from packager.package.limits import DEFAULT
@@ -52,6 +52,13 @@ _PLAIN = re.compile(r"[A-Za-z/$][A-Za-z0-9_./()$=-]*(:[A-Za-z0-9_./()$=-]+)*")
 _ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF)}
 
 _BLANK_LINES = re.compile(r"^[ \t]*\n", re.MULTILINE)
+
+
+_OF_WORKSPACE = (
+    f"{layout.overlay(layout.WORKSPACE)}/",
+    f"{layout.common('FRAMEWORK')}/{CLAIM.name}/",
+    f"{layout.common('FRAMEWORK')}/{CLAIM_CLASS.name}/",
+)
 
 
 class Base(Value, frozen=True):
@@ -158,6 +165,8 @@ def _in_package(plan: Plan, kinds: list[str]) -> Iterator[tuple[str, str]]:
             if path == "dockerignore" and not plan.dockerfile:
                 continue
             if path.startswith(unused):
+                continue
+            if path.startswith(_OF_WORKSPACE) and not plan.workspace:
                 continue
             if path.startswith(f"{layout.SCRIPTS}/") and not plan.code:
                 continue

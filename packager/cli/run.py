@@ -156,6 +156,7 @@ def run(
     Each starts when the one before has succeeded, or serves. Exit code 0 when all have, 7 when one has failed or cannot
     run, 8 after --timeout. Ctrl-C leaves the current one running.
     """
+    from packager.app import claims
     from packager.app import deploy as deploying
     from packager.app import run as use_case
     from packager.app.runnable import BuildOptions, CubeOptions, RunRequest, runnable
@@ -166,7 +167,7 @@ def run(
     longest = seconds(patience)
     if follow and output:
         raise UsageError("--follow and --output cannot be combined")
-    use_case.check_claims(claim_size, claim_class)
+    claims.check(claim_size, claim_class)
     names = _names(task)
     cube = CubeOptions(tuple(cube_settings), tuple(parameters), image, claim, input_claim, gpus)
     build = BuildOptions(precision, mode, tuple(settings), tuple(components), tuple(site), uid, gid, fs_group)
@@ -209,15 +210,17 @@ def run(
 
 
 def _create_claims(targets: Sequence[Target], size: str | None, storage_class: str | None) -> None:
-    """Create the claims that do not exist, if the user has said of which size; else say that they do not."""
-    from packager.app import run as use_case
+    """Create the claims that do not exist, if the user or the package says how; else say that they do not."""
+    from packager.app import claims
 
-    for claim in use_case.missing_claims(targets):
-        if size is None:
-            say(f"note: claim {claim} not found; --claim-size 10Gi creates it")
-        else:
-            use_case.create_claim(targets[0], claim, size, storage_class)
+    for claim in claims.missing(targets):
+        if size is not None:
+            claims.create(targets[0], claim, size, storage_class)
             say(f"claim {claim} is created, of {size}; mlpack does not delete it")
+        elif claim == targets[0].package.workspace:
+            claims.create_workspace(targets[0], say)
+        else:
+            say(f"note: claim {claim} not found; --claim-size 10Gi creates it")
 
 
 def _names(text: str | None) -> list[str] | None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from packager.cluster.manifests import Manifests
     from packager.kubectl.client import Kubectl
+    from packager.kubernetes.objects import Object
 
 
 def missing(kubectl: Kubectl, overlays: Sequence[Manifests]) -> tuple[str, ...]:
@@ -38,27 +39,33 @@ def missing(kubectl: Kubectl, overlays: Sequence[Manifests]) -> tuple[str, ...]:
     )
 
 
-def create(kubectl: Kubectl, claim: str, size: str, storage_class: str | None) -> None:
-    """Create a claim that one node at a time may mount.
+def described(claim: str, size: str, storage_class: str | None) -> Object:
+    """Return a claim that one node at a time may mount.
 
     Args:
-        kubectl: The user's, with the namespace.
         claim: Its name.
         size: How much it asks for, as a quantity.
         storage_class: Its class; None for the default class of the cluster.
-
-    Raises:
-        ClusterError: The cluster refuses it. If the claim exists meanwhile, nothing happens.
     """
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
-    manifest = {
+    return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": claim},
         "spec": spec if storage_class is None else {**spec, "storageClassName": storage_class},
     }
-    stdin = json.dumps(manifest).encode()
-    done = kubectl.run("create", "--filename=-", "--output=name", timeout=HANGING_SECONDS, stdin=stdin)
-    if done.returncode != 0 and not sentences.ALREADY_EXISTS.search(done.stderr):
-        error = explained_error(done.stderr)
-        raise ClusterError(f"the claim {claim} cannot be created: {error}", hint=error.hint)
+
+
+def create(kubectl: Kubectl, described_claims: Sequence[Object]) -> None:
+    """Create claims, which `kubectl apply` may change later.
+
+    Raises:
+        ClusterError: The cluster refuses one. If it exists meanwhile, nothing happens.
+    """
+    for claim in described_claims:
+        stdin = json.dumps(claim).encode()
+        command = ("create", "--save-config", "--filename=-", "--output=name")
+        done = kubectl.run(*command, timeout=HANGING_SECONDS, stdin=stdin)
+        if done.returncode != 0 and not sentences.ALREADY_EXISTS.search(done.stderr):
+            error = explained_error(done.stderr)
+            raise ClusterError(f"the claim {name(claim)} cannot be created: {error}", hint=error.hint)

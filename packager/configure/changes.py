@@ -31,7 +31,7 @@ from packager.configure.settings import (
 from packager.kubernetes import mountpath
 from packager.kubernetes.environment import refusal_reason
 from packager.kubernetes.mountpath import ROOT
-from packager.options import BY_NAME, OPTIONS, conflicts
+from packager.options import BY_NAME, CLAIM_CLASS, OPTIONS, conflicts
 from packager.package import declared, inventory, kustomization, layout, tree
 from packager.package import ids as patch_ids
 from packager.package.layout import INVENTORY, env
@@ -125,6 +125,9 @@ def configure(package: Package, overlays: Sequence[str], answers: Answers) -> di
         if key == CHOICE:
             _check_choice(files, overlays, value)
         _set(files, overlays, key, value)
+    if package.workspace and any(key == CLAIM_CLASS.keys[0].name for key, _ in answers.settings):
+        path = layout.kustomization(layout.WORKSPACE)
+        files.write(path, kustomization.switch(files.read(path), CLAIM_CLASS.name, package.shown(path), on=True))
     for overlay in overlays:
         path = env(overlay)
         if answers.registry is not None:

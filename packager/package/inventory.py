@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import plain
 from packager.base.errors import VerificationError, unreadable
-from packager.base.names import LABEL_LENGTH, LETTER_FIRST, SUBDOMAIN_LENGTH
+from packager.base.names import LABEL_LENGTH, LETTER_FIRST, SUBDOMAIN_LENGTH, is_label
 from packager.package.contents import ContentError, normalized, shown
 from packager.package.layout import INVENTORY
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_BYTES = 16 << 20
-
-_SEQUENCE = "expected different names of overlays at 'sequence'"
 
 _MAX_OVERLAYS = 1000
 """More than any package has that people run."""
@@ -76,8 +74,17 @@ def _shape_complaint(inventory: Any) -> str | None:
         return "expected digests at 'files'"
     if not isinstance(editable, dict) or not all(map(_are_lines, editable.values())):
         return "expected lists of lines at 'editable'"
-    overlays = None if _are_overlays(inventory.get("sequence", [])) else _SEQUENCE
-    return overlays or next((complaint for path in files if (complaint := _entry_complaint(path, files[path]))), None)
+    names = _names_complaint(inventory)
+    return names or next((complaint for path in files if (complaint := _entry_complaint(path, files[path]))), None)
+
+
+def _names_complaint(inventory: dict[str, Any]) -> str | None:
+    """Return what is wrong with the names that an inventory may have."""
+    if not _are_overlays(inventory.get("sequence", [])):
+        return "expected different names of overlays at 'sequence'"
+    claim = inventory.get("workspace")
+    is_claim = claim is None or (isinstance(claim, str) and is_label(claim))
+    return None if is_claim else "expected the name of a claim at 'workspace'"
 
 
 def _are_lines(lines: Any) -> bool:

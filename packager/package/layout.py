@@ -33,6 +33,9 @@ KUSTOMIZATIONS = (KUSTOMIZATION, "kustomization.yml", "Kustomization")
 ENV = "mlops.env"
 """The values that a person edits, in the folder of each overlay."""
 
+WORKSPACE = "workspace"
+"""The overlay that creates a claim and nothing else, in a package whose inventory names that claim."""
+
 SITE = "site"
 """The folder of the options' values, beside their own."""
 

@@ -33,7 +33,7 @@ class Package:
         name: As its inventory says, whatever its folder is called.
         folder: Where its files are: the folder that the user named, or what was unpacked of the archive.
         source: The folder or the archive, as the user named it.
-        overlays: The names of its overlays: the default one first when there is one, then by name.
+        overlays: The names of its overlays with workloads: the default one first when there is one, then by name.
         digest: `sha256:…` of the inventory.
         inventory: What the inventory says.
         reader: Reads its files; what one check has read, no other finds changed.
@@ -51,6 +51,17 @@ class Package:
     def sequence(self) -> tuple[str, ...]:
         """The overlays that run one after the other, as its inventory says; nothing says that there are all of them."""
         return tuple(self.inventory.get("sequence", ()))
+
+    @property
+    def workspace(self) -> str | None:
+        """The claim that the overlay `workspace` creates, as its inventory says; None if it has no such overlay."""
+        claim = self.inventory.get("workspace")
+        return None if claim is None else str(claim)
+
+    @property
+    def applied(self) -> tuple[str, ...]:
+        """The names of everything that can be applied: its overlays, and the one that creates the workspace's claim."""
+        return (*self.overlays, layout.WORKSPACE) if self.workspace else self.overlays
 
     @property
     def top(self) -> str:
@@ -98,7 +109,7 @@ def opened(path: Path, *, limits: Limits = DEFAULT, shown_as: Path | None = None
             name=values["package"],
             folder=folder,
             source=source,
-            overlays=overlay_names(entries),
+            overlays=overlay_names(entries, has_workspace=values.get("workspace") is not None),
             digest=f"sha256:{hashlib.sha256(sealed).hexdigest()}",
             inventory=values,
             reader=Reader(folder, partial(_shown, source)),

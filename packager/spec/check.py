@@ -12,6 +12,7 @@ from packager.base.yamlio import MISREAD
 from packager.kubernetes import resources
 from packager.package import tarheader
 from packager.package.contents import ContentError, Contents, composed, normalized
+from packager.package.layout import WORKSPACE
 from packager.package.limits import DEFAULT
 from packager.spec import code, environments, programs, sequences
 
@@ -35,6 +36,7 @@ def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     yield from _variants(spec)
     yield from _names(spec)
     yield from sequences.check(spec)
+    yield from _workspace(spec)
     for place, names in spec.code_lists():
         yield from _duplicates(names, place)
     yield from code.check(spec, sources)
@@ -68,6 +70,19 @@ def _images(spec: Spec) -> Iterator[Fault]:
     if spec.image.digest is not None and spec.image.dockerfile is not None:
         message = "an image that is built from `dockerfile` has another digest each time"
         yield Fault(("image", "digest"), message, "remove one of them", at_key=True)
+
+
+def _workspace(spec: Spec) -> Iterator[Fault]:
+    """The claim of the workspace, which overlays have to mount, and the overlay that creates it."""
+    if spec.workspace is None:
+        return
+    mounted = sorted({claim for overlay in spec.overlays.values() for claim in overlay.claim_names})
+    if spec.workspace not in mounted:
+        hint = similar(spec.workspace, mounted) or "add it to `claims` of an overlay, or remove it here"
+        yield Fault(("workspace",), f"no overlay mounts the claim {spec.workspace!r}", hint, among=("overlays",))
+    if WORKSPACE in spec.overlays:
+        message = f"the overlay {WORKSPACE!r} is the one that creates the claim of `workspace`"
+        yield Fault(("overlays", WORKSPACE), message, "give it another name", at_key=True, needs=(("workspace",),))
 
 
 def _variants(spec: Spec) -> Iterator[Fault]:

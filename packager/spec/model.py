@@ -25,6 +25,7 @@ from packager.base.fields import (
 )
 from packager.base.values import Fields, Meta
 from packager.workloads import AnyOverlay
+from packager.workloads.overlay import ClaimName
 from packager.workloads.program import Args, Init, Run, Scripts, Workdir
 
 if TYPE_CHECKING:
@@ -170,6 +171,14 @@ class Spec(Fields, frozen=True):
             "needs to know where a dataset is."
         ),
     ] = True
+    workspace: Annotated[
+        ClaimName | None,
+        Meta(
+            description="A claim that overlays mount (`claims`). A package with them has an overlay `workspace`, which "
+            "creates this claim and nothing else: `CLAIM_SIZE`, `CLAIM_ACCESS_MODE` and `CLAIM_CLASS` in site.env say "
+            "how. Without `workspace`, claims have to exist.",
+        ),
+    ] = None
     secrets: Secrets = {}
     assets: Annotated[
         list[AssetPath],

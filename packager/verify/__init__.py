@@ -10,6 +10,7 @@
     security      the Pod Security level: stated, and judged when one is asked for, or when an edit lowers it
     changes       what was edited, line by line
     additions     workloads that an edit adds
+    workspace     the overlay that creates a claim, and nothing else
     server        a server-side dry run, on request
 
 "Could not be checked" is a third result, and is never mixed with "valid" or "invalid".
@@ -43,6 +44,7 @@ from packager.verify import (
     schema,
     security,
     server,
+    workspace,
 )
 from packager.verify.report import Report, Security
 from packager.workloads import structures
@@ -98,7 +100,7 @@ def verify(package: Package, checks: Checks) -> Report:
     made: list[objects.Made] = []
     notes: list[Problem] = []
     problems += _overlay_problems(package)
-    for name in package.overlays:
+    for name in package.applied:
         try:
             outcome = rendering.render(package, name, checks.kubectls, checks.runner)
         except ToolError as error:
@@ -117,7 +119,8 @@ def verify(package: Package, checks: Checks) -> Report:
         unchecked += _without_schema(outcome.overlay)
         exceeded = security.exceeded(outcome.overlay)
         unknown = [manifest for manifest in outcome.overlay.manifests if not structures.is_known(manifest)]
-        level = None if unknown or not outcome.overlay.pods else security.level(exceeded)
+        is_known = not unknown and (outcome.overlay.pods or outcome.overlay.claim)
+        level = security.level(exceeded) if is_known else None
         levels_reached.append(Security(name, level, exceeded))
         try:
             problems += additions.check(outcome.overlay, edits, checks.allowed, checks.kubectls[0], checks.runner)
@@ -192,6 +195,7 @@ def _permission_problems(overlay: RenderedOverlay, checks: Checks) -> Iterator[P
     yield from environment.check(overlay)
     yield from objects.check(overlay, checks.allowed, checks.namespace)
     yield from rights.check(overlay, checks.allowed)
+    yield from workspace.check(overlay)
 
 
 def _security_problems(

@@ -120,7 +120,7 @@ def _results(package: Package, entries: Mapping[str, tree.Entry]) -> Iterator[st
 
 def _overlooked_kustomizations(package: Package, entries: Mapping[str, tree.Entry]) -> Iterator[Problem]:
     """Yield a finding for each folder that kubectl accepts as an overlay and no check would look at."""
-    overlays = set(map(layout.kustomization, package.overlays))
+    overlays = set(map(layout.kustomization, package.applied))
     for path in sorted(entries.keys() - overlays):
         if path.startswith(_OVERLAYS_PARENT) and path.rpartition("/")[2].casefold() in _KUSTOMIZATIONS:
             message = "kubectl would use this as an overlay, but it is not one of the package's"

@@ -127,7 +127,8 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str], namespace: str | No
             yield from _namespace(overlay, manifest, namespace)
         yield from _metadata(overlay, manifest)
     yield from _duplicates(overlay)
-    if not overlay.pods and not any(is_allowed(manifest, allowed) for manifest in overlay.manifests):
+    is_empty = not overlay.pods and overlay.claim is None
+    if is_empty and not any(is_allowed(manifest, allowed) for manifest in overlay.manifests):
         yield Problem(*overlay.sources.start, "the overlay has no workload: nothing would run")
     for pods in overlay.pods:
         if pods.location:

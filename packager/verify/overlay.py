@@ -26,11 +26,13 @@ class RenderedOverlay:
         name: The name of its folder.
         manifests: What kubectl made of it, in its order.
         sources: Where that is written.
+        claim: The claim that it creates, if it is the overlay `workspace`; else None.
     """
 
     name: str
     manifests: tuple[Manifest, ...]
     sources: Sources
+    claim: str | None = None
 
     @cached_property
     def pods(self) -> tuple[Pods, ...]:

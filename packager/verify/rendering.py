@@ -111,7 +111,8 @@ def render(package: Package, name: str, kubectls: Sequence[str], runner: Runner)
         ]
         problems += [Problem(*sources.start, f"what it renders to: {problem.message}") for problem in yaml_problems]
         manifests = tuple(Manifest(document.data) for document in documents if isinstance(document.data, dict))
-        overlay = RenderedOverlay(name, manifests, sources)
+        claim = package.workspace if name == layout.WORKSPACE else None
+        overlay = RenderedOverlay(name, manifests, sources, claim)
     return Outcome(overlay, tuple(problems), tuple(unchecked), sources, first[1] if first else "")
 
 

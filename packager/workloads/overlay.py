@@ -46,6 +46,18 @@ PriorityClass = Annotated[
 ]
 
 
+# A claim's name could have dots, and a volume is called after its claim.
+ClaimName = Annotated[
+    str,
+    Meta(
+        pattern=anchored(names.LABEL),
+        max_length=63,
+        title="a name of lower-case letters, digits and '-' (at most 63)",
+        examples=["workspace"],
+    ),
+]
+
+
 class OverlayImage(Fields, frozen=True):
     """An image that an overlay runs in instead of the model's. It is built elsewhere."""
 

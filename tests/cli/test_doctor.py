@@ -10,6 +10,7 @@ from packager.cli.host import Host
 from packager.cluster import heartbeat
 from packager.kubectl.client import Kubectl
 from packager.workloads.mpijob.operator import MPI_OPERATOR
+from tests import demo
 from tests.fake_cluster import FakeCluster, healthy, item, lease, managed, node
 
 if TYPE_CHECKING:
@@ -346,6 +347,23 @@ def test_claims_that_would_keep_it_waiting(
     report = doctor(*CLAIMS)
     assert report.not_ok() == [("claims", "fails")]
     assert any(expected in message for message, _ in report.of("claims"))
+
+
+def test_the_claim_of_a_workspace_that_is_not_created_yet(
+    mlpack: Mlpack, doctor: Doctor, kubectl: Path, tmp_path: Path
+) -> None:
+    assert doctor().code == 0
+    job = "kind: Job, claims: [{claim: data, path: /data}]"
+    demo.write(tmp_path / "demo", demo.changed(f"kind: Pod => {job}", "workspace: data"))
+    apply = "kubectl apply -k demo-fp32-training/quickstart/k8s/mlops/workspace"
+    for name, form, fix in (
+        ("demo-fp32-training", "dir", apply),
+        ("demo-fp32-training.tar.gz", "tar.gz", "mlpack run demo-fp32-training.tar.gz"),
+    ):
+        assert mlpack("build", "./demo", "--format", form).code == 0
+        arguments = ("--overlay", "single-node", "-n", "team", "--kubectl", kubectl, "-o", "json")
+        report = Report(mlpack("doctor", name, *arguments))
+        assert report.of("claims") == [("claim data not found in team", f"{fix} -n team")]
 
 
 def test_claims_that_are_bound_or_will_be(doctor: Doctor, cluster: FakeCluster) -> None:

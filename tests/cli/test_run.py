@@ -12,6 +12,7 @@ import pytest
 
 from packager.base.process import Finished
 from tests import demo
+from tests.fake_cluster import item
 from tests.life import JOB, POD, at_a_terminal
 
 if TYPE_CHECKING:
@@ -242,6 +243,51 @@ def test_claims_that_do_not_exist_are_told_or_created(mlpack: Mlpack, life: Life
         "resources": {"requests": {"storage": "2Gi"}},
         "storageClassName": "fast",
     }
+
+
+@pytest.fixture
+def shared(mlpack: Mlpack, life: Life, tmp_path: Path) -> Path:
+    """A package whose overlay `workspace` creates the claim that the other one mounts."""
+    job = "kind: Job, claims: [{claim: data, path: /data}]"
+    demo.write(tmp_path / "demo", demo.changed(f"kind: Pod => {job}", "workspace: data"))
+    assert mlpack("build", "./demo", "--format", "dir").code == 0
+    (pod,) = (item for item in life.overlays["single-node"] if item["kind"] == "Pod")
+    pod["spec"]["volumes"].append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
+    metadata = {"name": "data"}
+    life.overlays["workspace"] = [
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": claim}
+    ]
+    return tmp_path / "demo-fp32-training"
+
+
+def test_the_claim_of_a_workspace_is_created(mlpack: Mlpack, life: Life, shared: Path) -> None:
+    given = []
+
+    def create(argv: Sequence[str]) -> Finished | None:
+        if argv[2] != "create":
+            return None
+        assert "--save-config" in argv  # so that `kubectl apply` may change it later
+        given.append(json.loads(life.given))
+        return Finished(0, "persistentvolumeclaim/data\n", "")
+
+    life.first = create
+    life.moments = [life.end_pod]
+    done = mlpack("run", shared, "--task", "single-node", "-n", "team", "--no-verify")
+    assert done.code == 0, done.stderr
+    assert "claim data is created, as the package's overlay workspace says; mlpack does not delete it\n" in done.stderr
+    assert [(one["kind"], one["metadata"]["name"]) for one in given] == [("PersistentVolumeClaim", "data")]
+
+
+def test_a_workspace_that_creates_something_else_is_not_applied(mlpack: Mlpack, life: Life, shared: Path) -> None:
+    life.overlays["workspace"].append(item("Secret", "found"))
+    life.first = lambda argv: pytest.fail(str(argv)) if argv[2] == "create" else None
+    done = mlpack("run", shared, "--task", "single-node", "-n", "team", "--no-verify")
+    assert (done.code, life.objects) == (5, [])
+    assert "Secret found: kind: this overlay creates claims, and nothing else" in done.stderr
+    assert (
+        f"error: the overlay workspace of {shared} did not pass verification; the claim was not created" in done.stderr
+    )
 
 
 def test_a_claim_that_the_cluster_refuses_stops_all(mlpack: Mlpack, life: Life) -> None:

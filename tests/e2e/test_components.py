@@ -57,6 +57,12 @@ def volumes(site: Site, node: NodeFolder) -> Iterator[str]:
     site.run("kubectl delete pv --wait=false " + " ".join(f"{name}-{site.namespace}" for name in folders))
 
 
+def only_one_for_one_node(site: Site, name: str) -> None:
+    """Let this volume be the only one that a claim for one node at a time can bind to."""
+    modes = json.dumps({"spec": {"accessModes": ["ReadWriteOnce", "ReadWriteMany"]}})
+    site.run(f"kubectl patch pv {name}-{site.namespace} --patch '{modes}'")
+
+
 def claim(site: Site, name: str, storage_class: str) -> None:
     spec = {
         "accessModes": ["ReadWriteMany"],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.e2e.site import CHECKOUT, MPI_IMAGE, commands
-from tests.e2e.test_components import node, volumes  # noqa: F401 - the fixtures
+from tests.e2e.test_components import node, only_one_for_one_node, volumes  # noqa: F401 - the fixtures
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,14 +49,15 @@ RUN = "mlpack run ./cube --uid 12345 --set overlays.wrong.retries=0 --pod-securi
 
 def test_the_tasks_of_a_cube(site: Site, node: NodeFolder, volumes: str) -> None:  # noqa: F811
     cube(site)
-    modes = json.dumps({"spec": {"accessModes": ["ReadWriteOnce", "ReadWriteMany"]}})
-    site.run(f"kubectl patch pv results-{site.namespace} --patch '{modes}'")
+    only_one_for_one_node(site, "results")
+    run = f"{RUN} --site CLAIM_CLASS={volumes} --site CLAIM_SIZE=1Gi"
     storage = f"{node.path}/storage/output"
     node.run(f"chmod 777 {storage}")
 
-    done = site.shell(f"{RUN} --task hello,bye --claim-size 1Gi --claim-class {volumes} -o json")
+    done = site.shell(f"{run} --task hello,bye -o json")
     assert done.returncode == 0, done.stderr
-    assert "claim results is created, of 1Gi; mlpack does not delete it\n" in done.stderr
+    created = "claim results is created, as the package's overlay workspace says; mlpack does not delete it\n"
+    assert created in done.stderr
     hello, bye = map(json.loads, done.stdout.splitlines())
     assert [(one["task"], one["phase"], one["skipped"]) for one in (hello, bye)] == [
         ("hello", "succeeded", False),
@@ -68,13 +69,14 @@ def test_the_tasks_of_a_cube(site: Site, node: NodeFolder, volumes: str) -> None
     site.run(f"mlpack workspace pull {package} pulled --overlay bye")
     assert (site.folder / "pulled/chats/a.txt").read_text(encoding="utf-8") == chat
 
-    failed = site.shell(f"{RUN} --task bye,wrong,hello --resume")
+    failed = site.shell(f"{run} --task bye,wrong,hello --resume")
     assert failed.returncode == 7
     name = "job/hello-world-task"
     assert f"bye is skipped: {name}-bye has succeeded already with this build\n" in failed.stderr
     assert "  | no such file: train.csv\n" in failed.stderr
     assert f"error: {name}-wrong has failed: " in failed.stderr
     assert "; not run: hello\nhint: the whole log: mlpack logs " in failed.stderr
+    assert created not in failed.stderr
     assert node.run(f"cat {storage}/chats/a.txt") == chat
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.site import MPI_IMAGE, commands
-from tests.e2e.test_components import claim, node, volumes  # noqa: F401 - the fixtures
+from tests.e2e.test_components import claim, node, only_one_for_one_node, volumes  # noqa: F401 - the fixtures
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,15 +112,16 @@ def model(site: Site) -> Path:
 
 
 def test_a_cubes_files_with_kubectl_alone_and_an_interrupted_push(site: Site, volumes: str) -> None:  # noqa: F811
-    claim(site, "results", volumes)
+    only_one_for_one_node(site, "results")
     task = {"entrypoint": "cat", "parameters": {"inputs": {"a": {"type": "file", "default": "in/a.txt"}}}}
     cube = {"name": "files", "docker": {"image": MPI_IMAGE}, "k8s": {"pvc": "results"}, "tasks": {"show": task}}
     (site.folder / "cube/workspace/in").mkdir(parents=True)
     (site.folder / "cube/mlcube.yaml").write_text(json.dumps(cube), encoding="utf-8")
     (site.folder / "cube/workspace/in/a.txt").write_text("a\n", encoding="utf-8")
     site.run("mlpack import mlcube cube -o models")
-    package = site.build("./models/files")
-    create, push, ls, pull, delete = commands(package, "Files into and out of the claims")
+    package = site.build("./models/files", f"--site CLAIM_CLASS={volumes}", "--site CLAIM_SIZE=1Gi")
+    create_claim, create, push, ls, pull, delete = commands(package, "Files into and out of the claims")
+    site.run(create_claim, cwd=package)
     site.run(create)
     site.run(push, cwd=site.folder / "cube")
     assert "a.txt" in site.run(ls)

@@ -182,6 +182,31 @@ def test_other_values(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("arguments", "tasks", "workspace"),
+    [
+        ((), ("train",), "mnist"),
+        (("-P", "k8s.pvc=shared"), ("train",), "shared"),
+        (("--claim", "existing"), ("train",), None),
+        ((), ("train", "workspace"), None),
+        (("--task", "train"), ("train", "workspace"), "mnist"),
+    ],
+)
+def test_the_package_creates_the_claim_unless_it_is_named(
+    mlpack: Callable[..., Outcome],
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    tasks: tuple[str, ...],
+    workspace: str | None,
+) -> None:
+    parameters = {"parameters": {"outputs": {"out": "out/"}}}
+    cube(tmp_path, tasks=dict.fromkeys(tasks, parameters))
+    done = mlpack("import", "mlcube", ".", *arguments)
+    assert done.code == 0, done.stderr
+    spec = yaml.safe_load((tmp_path / "mnist/spec.yaml").read_text(encoding="utf-8"))
+    assert spec.get("workspace") == workspace
+
+
 def test_nothing_is_read_outside_of_the_cube(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither what a path leads to, nor what a link in the workspace does; a file is never opened but mlcube.yaml."""
     folder = cube(

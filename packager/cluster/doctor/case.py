@@ -12,6 +12,8 @@ from packager.cluster.doctor.demand import Demand, demands
 from packager.cluster.ownership import look_up
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from packager.cluster.manifests import Manifests
     from packager.cluster.ownership import Identity, Key
     from packager.kubectl.client import Kubectl
@@ -60,6 +62,7 @@ class Case:
         level: The Pod Security level that it reaches.
         exceeded: What keeps it from a stricter one.
         identity: Who works here, with which build.
+        creating: The commands that create claims which the overlay mounts and does not contain, by the claim.
     """
 
     source: str
@@ -70,6 +73,7 @@ class Case:
     level: Level
     exceeded: tuple[Exceeded, ...]
     identity: Identity
+    creating: Mapping[str, str] = field(default_factory=dict)
     _discovery: dict[str, Object | None] = field(default_factory=dict, repr=False)
 
     @cached_property

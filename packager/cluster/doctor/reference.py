@@ -50,9 +50,8 @@ def claims(case: Case) -> Iterator[CheckResult]:
         brought = case.overlay.named("PersistentVolumeClaim", claim)
         live_claim = brought.data if brought else case.kubectl.get(f"persistentvolumeclaims/{claim}")
         if live_claim is None:
-            yield fails(
-                "claims", f"claim {claim} not found in {case.namespace}", f"kubectl get pvc {case.namespace_flag}"
-            )
+            fix = case.creating.get(claim, "kubectl get pvc")
+            yield fails("claims", f"claim {claim} not found in {case.namespace}", f"{fix} {case.namespace_flag}")
             continue
         modes = set(listing(live_claim["spec"].get("accessModes")))
         if count > 1 and not modes & _SHARED:

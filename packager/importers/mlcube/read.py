@@ -35,7 +35,7 @@ from packager.importers.source import (
 )
 from packager.kubernetes.configmap import CODE_BYTES, encoded_size
 from packager.options import KEYS
-from packager.package.layout import SCRIPTS
+from packager.package.layout import SCRIPTS, WORKSPACE
 
 if TYPE_CHECKING:
     import os
@@ -453,6 +453,7 @@ class _CubeImport:
         if len(chosen) > 1 and self.choices.tasks:
             self.sketch.put(("sequence",), [task.overlay for task in chosen], ValueOrigin("--task", "--task"))
         self._carry_seeds([parameter for task in chosen for parameter in task.parameters], made)
+        self._workspace(chosen, claim, origin, made)
         for task in chosen:
             overlay: Location = ("overlays", task.overlay)
             self.sketch.put((*overlay, "kind"), "Job", task.entry.origin)
@@ -476,6 +477,14 @@ class _CubeImport:
                 entry.leave(f"{naming.changes}, found {show(text)}", "--claim names another one")
             return naming.name, entry.origin
         return self.sketch.data["name"], decided("MLCube's default: the cube's name")
+
+    def _workspace(self, chosen: Sequence[CubeTask], claim: str, origin: ValueOrigin, made: set[str]) -> None:
+        """Let the package create the claim, unless the user has named one or a task has the name of that overlay."""
+        parameters = (parameter for task in chosen for parameter in task.parameters)
+        is_mounted = any(self._claim_of(parameter, claim, made) == claim for parameter in parameters)
+        is_free = WORKSPACE not in (task.overlay for task in chosen)
+        if self.choices.claim is None and is_mounted and is_free:
+            self.sketch.put(("workspace",), claim, origin)
 
     def _program(self, overlay: Location, task: CubeTask, claim: str, made: set[str]) -> None:
         words = [_literal(word) for word in task.entrypoint]

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from packager.base.faults import Fault
 from packager.base.fields import anchored
-from packager.base.names import LABEL
 from packager.base.values import Fields, Meta
 from packager.kubernetes import mountpath
 from packager.workloads.indexed import BY_KUBERNETES, VARIABLE
-from packager.workloads.overlay import Deadline, OverlaySpec, TimeToLive
+from packager.workloads.overlay import ClaimName, Deadline, OverlaySpec, TimeToLive
 from packager.workloads.reserved import by_torchrun
 from packager.workloads.torchrun import DEFAULTS
 
@@ -32,16 +31,6 @@ _VOLUMES = frozenset(("output", "scripts", "env", "runtime", "run", "home", "dat
 _SELECTED = ("scripts", "dataset", "shm", "model", "checkpoint", "mlpack-")
 _SELECTED_BY_OPTIONS = "output"
 
-# A claim's name could have dots, and a volume is called after its claim.
-ClaimName = Annotated[
-    str,
-    Meta(
-        pattern=anchored(LABEL),
-        max_length=63,
-        title="a name of lower-case letters, digits and '-' (at most 63)",
-        examples=["workspace"],
-    ),
-]
 FolderPath = Annotated[
     str,
     Meta(

@@ -1,0 +1,74 @@
+"""Finds the claims that a package's pods mount and that do not exist, and creates them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.base import quantity
+from packager.base.errors import ClusterError, UnreachableError, UsageError, VerificationError
+from packager.cluster import claims
+from packager.package import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from packager.app.progress import Tell
+    from packager.app.target import Target
+
+
+def missing(targets: Sequence[Target]) -> tuple[str, ...]:
+    """Return the claims that overlays of a package mount and that do not exist; none if the user may not see claims."""
+    try:
+        return claims.missing(targets[0].kubectl, [target.manifests for target in targets])
+    except UnreachableError:
+        raise
+    except ClusterError:
+        return ()
+
+
+def check(size: str | None, storage_class: str | None) -> None:
+    """Refuse a size and a class that no claim can have.
+
+    Raises:
+        UsageError: The size is not a quantity, or there is none for the class.
+    """
+    try:
+        is_positive = size is None or quantity.parse(size) > 0
+    except ValueError:
+        is_positive = False
+    if not is_positive:
+        raise UsageError(f"--claim-size {size}: expected a Kubernetes quantity such as 10Gi")
+    if size is None and storage_class is not None:
+        raise UsageError("--claim-class needs --claim-size")
+
+
+def create(target: Target, claim: str, size: str, storage_class: str | None) -> None:
+    """Create a claim in the namespace of an overlay. Raises ClusterError when the cluster refuses it."""
+    claims.create(target.kubectl, [claims.described(claim, size, storage_class)])
+
+
+def create_workspace(target: Target, tell: Tell) -> None:
+    """Create the claim of the package's workspace, as the overlay `workspace` of the package describes it.
+
+    Args:
+        target: An overlay of the package, and the cluster.
+        tell: Receives what a person should know: that it was created.
+
+    Raises:
+        VerificationError: This overlay creates something else, or may not be applied; nothing was.
+        ClusterError: The cluster refuses the claim.
+        ToolError: The overlay cannot be rendered.
+    """
+    from packager.verify import Checks, rendering, trust
+
+    package, kubectl = target.package, target.kubectl
+    assert package.workspace is not None
+    outcome = rendering.render(package, layout.WORKSPACE, (kubectl.program,), kubectl.runner)
+    problems = list(outcome.problems)
+    if outcome.overlay is not None:
+        problems += trust(package, outcome.overlay, Checks((kubectl.program,), namespace=kubectl.namespace))
+    if problems or outcome.overlay is None:
+        message = f"the overlay workspace of {package.source} did not pass verification; the claim was not created"
+        raise VerificationError("; ".join((message, *outcome.unchecked)), problems=problems)
+    claims.create(kubectl, [manifest.data for manifest in outcome.overlay.manifests])
+    tell(f"claim {package.workspace} is created, as the package's overlay workspace says; mlpack does not delete it")

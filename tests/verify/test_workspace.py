@@ -1,0 +1,117 @@
+"""The overlay `workspace`: it creates the claim that the package was sealed with, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from packager.kubectl.kustomize import kustomize
+from tests import demo
+from tests.files import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+    Mlpack = Callable[..., Outcome]
+
+OVERLAY = "quickstart/k8s/mlops/workspace"
+SPEC = demo.changed(
+    "  single-node: {kind: Pod} =>   single-node: {kind: Job, claims: [{claim: data, path: /data}]}", "workspace: data"
+)
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: miner}\nspec: {containers: [{name: main, image: localhost/a:1}]}\n"
+
+
+@pytest.fixture
+def shared(mlpack: Mlpack, tmp_path: Path) -> Path:
+    """A package with such an overlay."""
+    demo.write(tmp_path / "demo", SPEC)
+    done = mlpack("build", "./demo", "--format", "dir")
+    assert done.code == 0, done.stderr
+    return tmp_path / "demo-fp32-training"
+
+
+def rendered(package: Path, kubectl: Path) -> dict[str, Any]:
+    done = kustomize(package / OVERLAY, program=str(kubectl))
+    assert done.warnings == ()
+    claim: dict[str, Any] = yaml.safe_load(done.manifests)
+    return claim
+
+
+def problems(mlpack: Mlpack, package: Path, kubectl: Path) -> list[str]:
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code == 5) is bool(done.stdout), done.stderr
+    return [line.removeprefix(f"{package}/{OVERLAY}/") for line in done.stdout.splitlines()]
+
+
+def test_it_is_not_an_overlay_with_a_workload(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
+    done = mlpack("verify", "-v", shared, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (0, "")
+    assert "workspace creates 1 PersistentVolumeClaim\n" in done.stderr
+    assert "workspace: Pod Security restricted\n" in done.stderr
+    refused = mlpack("deploy", shared, "--overlay", "workspace", "--kubectl", kubectl)
+    assert (refused.code, "has no overlay 'workspace'; it has: multi-node, single-node" in refused.stderr) == (2, True)
+
+
+def test_it_has_the_values_of_the_site(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
+    demo.write(tmp_path / "demo", SPEC)
+    values = ("--site", "CLAIM_SIZE=2Ti", "--site", "CLAIM_ACCESS_MODE=ReadWriteMany", "--site", "CLAIM_CLASS=fast")
+    assert mlpack("build", "./demo", "--format", "dir", *values).code == 0
+    claim = rendered(tmp_path / "demo-fp32-training", kubectl)
+    assert claim["spec"] == {
+        "accessModes": ["ReadWriteMany"],
+        "resources": {"requests": {"storage": "2Ti"}},
+        "storageClassName": "fast",
+    }
+
+
+def test_configure_switches_the_storage_class_on(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
+    assert rendered(shared, kubectl)["spec"] == spec
+    assert mlpack("configure", shared, "--set", "CLAIM_CLASS=fast", "--set", "CLAIM_SIZE=1Gi").code == 0
+    spec = {**spec, "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast"}
+    assert rendered(shared, kubectl)["spec"] == spec
+    assert problems(mlpack, shared, kubectl) == []
+
+
+def test_a_workload_that_an_edit_adds_is_found(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
+    replace(shared / OVERLAY / "kustomization.yaml", "resources:\n", "resources:\n  - pod.yaml\n")
+    (shared / OVERLAY / "pod.yaml").write_text(POD)
+    listed = problems(mlpack, shared, kubectl)
+    assert "pod.yaml:2:1: Pod miner: kind: this overlay creates claims, and nothing else" in listed
+    assert "pod.yaml: the package was not sealed with this file" in listed
+
+
+def test_an_inventory_may_not_pass_a_workload_off_as_a_claim(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
+    """A sender may write any inventory: what is in the folder counts."""
+    inventory = shared / "manifest.json"
+    sealed = json.loads(inventory.read_text())
+    inventory.write_text(json.dumps({**sealed, "workspace": "other"}))
+    (line,) = problems(mlpack, shared, kubectl)
+    assert line.startswith("kustomization.yaml:1:1: this overlay does not create the claim 'other'")
+
+
+@pytest.mark.parametrize("claim", ["", "../x", "A", 1, ["data"], "x" * 64])
+def test_an_inventory_names_a_claim(mlpack: Mlpack, shared: Path, claim: object) -> None:
+    inventory = shared / "manifest.json"
+    inventory.write_text(json.dumps({**json.loads(inventory.read_text()), "workspace": claim}))
+    done = mlpack("verify", shared)
+    assert (done.code, "expected the name of a claim at 'workspace'" in done.stderr) == (5, True)
+
+
+def test_a_folder_that_is_missing_is_found(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
+    (shared / OVERLAY / "kustomization.yaml").unlink()
+    listed = problems(mlpack, shared, kubectl)
+    assert any("has no kustomization.yaml" in line for line in listed), listed
+
+
+def test_a_size_that_is_none(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
+    site = shared / "quickstart/common/mpi/k8s/mlops/site/site.env"
+    replace(site, "CLAIM_SIZE=10Gi", "CLAIM_SIZE=a lot")
+    (line,) = problems(mlpack, shared, kubectl)
+    assert line.startswith(f"{site}:41:1: CLAIM_SIZE: expected a quantity such as 10Gi, found ")
