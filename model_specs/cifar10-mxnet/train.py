@@ -39,19 +39,23 @@ class SettingsError(Exception):
     """A key of mlops.env that holds something else than it should, or data that cannot be used."""
 
 
-def main() -> int:
-    """Run the program; return 0 when done, 1 when refused or failed, or what another part of it has exited with."""
+def main() -> None:
+    """Run the program; exit with 0 when done, 1 when refused or failed, or what another part of it has exited with.
+
+    What fails ends the process where the error is handled: as soon as nothing refers to it any more, nor to the store,
+    MXNet would wait for the other workers.
+    """
     try:
         train()
     except SettingsError as error:
         sys.stderr.write(f"ERROR: {error}\n")
-        return 1
+        leave(1)
     except SystemExit as exit_:
-        return exit_.code if isinstance(exit_.code, int) else 1
+        leave(exit_.code if isinstance(exit_.code, int) else 1)
     except Exception:  # noqa: BLE001 - whatever it is, the others have to hear of it
         traceback.print_exc()
-        return 1
-    return 0
+        leave(1)
+    leave(0)
 
 
 def leave(code: int) -> None:
@@ -84,8 +88,10 @@ def train() -> None:
     network.initialize(mx.init.Xavier(magnitude=2))
     network(mx.nd.zeros((1, *_SHAPE)))  # the sizes of all layers are known from now on
     network.hybridize()
-    options = {"learning_rate": positive("LEARNING_RATE", 0.1), "momentum": 0.9, "wd": 1e-4}
-    trainer = gluon.Trainer(network.collect_params(), "sgd", options, kvstore=store)
+    weights = [parameter for parameter in network.collect_params().values() if parameter.grad_req != "null"]
+    rate, mean_of = positive("LEARNING_RATE", 0.1), 1 / (batch_size * workers)
+    store.set_optimizer(mx.optimizer.SGD(momentum=0.9, learning_rate=rate, wd=1e-4, rescale_grad=mean_of))
+    share(weights, store)
     loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
     accuracy = mx.metric.Accuracy()
     speed = mean = 0.0
@@ -97,7 +103,9 @@ def train() -> None:
                 scores = network(images)
                 loss = loss_of(scores, labels)
             loss.backward()
-            trainer.step(batch_size * workers)
+            for index, weight in enumerate(weights):
+                store.push(index, weight.grad(), priority=-index)
+                store.pull(index, weight.data(), priority=-index)
             accuracy.update(labels, scores)
             if number % log_every == 0:
                 mean, now = float(loss.mean().asscalar()), time.monotonic()
@@ -127,6 +135,31 @@ def train() -> None:
         "gid": os.getgid(),
     }
     say(json.dumps(result))
+
+
+def share(weights: list[gluon.Parameter], store: mx.kv.KVStore) -> None:
+    """Give the servers the weights of worker 0, and every worker those of the servers.
+
+    `init` returns on every worker when worker 0 has sent a weight. With `gluon.Trainer`, which then asks for it at
+    once, servers were nevertheless asked for weights that they did not have yet ("init 68 first"), and crashed: a
+    barrier of MXNet may let a worker go on too early (apache/mxnet#7893). So worker 0 asks first, and two more barriers
+    follow, one for each `init`, before the others ask.
+    """
+    for index, weight in enumerate(weights):
+        # A copy: what the network has used is in a layout of oneDNN, in which nothing can be received.
+        store.init(index, mx.nd.array(weight.data().asnumpy()))
+    if store.rank == 0:
+        fetch(weights, store)
+    for index in range(len(weights), len(weights) + 2):
+        store.init(index, mx.nd.zeros(1))
+    fetch(weights, store)
+
+
+def fetch(weights: list[gluon.Parameter], store: mx.kv.KVStore) -> None:
+    """Set the weights to those of the servers, and wait until they are here."""
+    for index, weight in enumerate(weights):
+        store.pull(index, weight.data())
+    mx.nd.waitall()
 
 
 class Data:
@@ -226,4 +259,4 @@ def say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    leave(main())
+    main()
