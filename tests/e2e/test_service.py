@@ -66,6 +66,34 @@ spec:
           {% endif %}
           exit {{ process.train.code | default(0) | int }}
 """
+# Two pods, which wait for a file and end with an exit code; the second one's is 0.
+SET = """\
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: "{{ global.release }}"}
+spec:
+  failurePolicy: {maxRestarts: 0}
+  replicatedJobs:
+  - name: node
+    template:
+      spec:
+        completionMode: Indexed
+        completions: 2
+        parallelism: 2
+        backoffLimit: 0
+        template:
+          spec:
+            restartPolicy: Never
+            containers:
+            - name: main
+              image: "{{ image.repository }}:{{ image.tag }}"
+              command:
+              - bash
+              - -c
+              - |
+                until test -e /tmp/go; do sleep 1; done
+                test $JOB_COMPLETION_INDEX = 1 || exit {{ process.train.code | int }}
+"""
 DEFINITION = {
     "name": "learning",
     "task_template_name": "learning-task",
@@ -294,6 +322,41 @@ def test_a_person_runs_a_job_with_the_page(site: Site) -> None:
         expect(page.get_by_role("link", name=release)).to_be_visible()
         barriers += browser.barriers(page, program)
     assert barriers == []
+
+
+@pytest.mark.usefixtures("mpi_image")
+def test_workloads_of_operators_are_followed(site: Site) -> None:
+    """A package's MPIJob, and JobSets whose pods belong to Jobs that nobody but their operator has labelled."""
+    with served(site) as client:
+        send(client, "/v1/templates", json.dumps({"name": "set", "template": SET}).encode())
+        values = {"user_values_description": "process:\n  train:\n    code: (Required:integer) Exit code\n"}
+        values["system_values"] = str(DEFINITION["system_values"])
+        example = "taskDef: set\nprocess:\n  train:\n    code: 0\n"
+        body = {"name": "set", "task_template_name": "set", "user_values_example": example, **values}
+        send(client, "/v1/definitions", json.dumps(body).encode())
+        send(client, "/v1/definitions", json.dumps({"name": "hello", "package": {"source": "hello-mpi"}}).encode())
+
+        def create(filled: dict[str, Any]) -> str:
+            return str(send(client, "/v1/jobs", json.dumps(filled).encode())["release"])
+
+        hello = create({"taskDef": "hello"})
+        good, bad = (create({"taskDef": "set", "process": {"train": {"code": code}}}) for code in (0, 3))
+        for release in (good, bad):
+            site.until(lambda: job_of(client, release)["status"] == "running", "the set to run")  # noqa: B023
+            assert len(job_of(client, release)["pods"]) == 2
+            for pod in site.run(f"kubectl get pods --selector mlpack.dev/job={release} -o name").split():
+                site.run(f"kubectl exec {pod} -- touch /tmp/go")
+        jobs = {release: site.until(lambda: ended(client, release), "the end") for release in (hello, good, bad)}  # noqa: B023
+        assert {release: job["status"] for release, job in jobs.items()} == {
+            hello: "succeeded",
+            good: "succeeded",
+            bad: "failed",
+        }
+        assert [job["attempts"] for job in jobs.values()] == [1, 1, 1]
+        assert "exit code 3" in json.dumps(jobs[bad])
+        told = [event["status"] for event in client.get(f"/v1/jobs/{hello}/events").json()["items"]]
+        assert (told[0], "running" in told, told[-1]) == ("pending", True, "succeeded")
+        assert "rank 1 of 2: host " in client.get(f"/v1/jobs/{hello}/logs").text
 
 
 @pytest.mark.usefixtures("mpi_image")
