@@ -343,9 +343,10 @@ def test_workloads_of_operators_are_followed(site: Site) -> None:
         good, bad = (create({"taskDef": "set", "process": {"train": {"code": code}}}) for code in (0, 3))
         for release in (good, bad):
             site.until(lambda: job_of(client, release)["status"] == "running", "the set to run")  # noqa: B023
-            assert len(job_of(client, release)["pods"]) == 2
+            site.until(lambda: len(job_of(client, release)["pods"]) == 2, "both pods")  # noqa: B023
             for pod in site.run(f"kubectl get pods --selector mlpack.dev/job={release} -o name").split():
-                site.run(f"kubectl exec {pod} -- touch /tmp/go")
+                go = f"kubectl exec {pod} -- touch /tmp/go"  # a job runs when the first of its pods does
+                site.until(lambda: site.shell(go).returncode == 0, "a container that runs commands")  # noqa: B023
         jobs = {release: site.until(lambda: ended(client, release), "the end") for release in (hello, good, bad)}  # noqa: B023
         assert {release: job["status"] for release, job in jobs.items()} == {
             hello: "succeeded",
