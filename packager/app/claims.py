@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from packager.base import quantity
-from packager.base.errors import ClusterError, UnreachableError, UsageError, VerificationError
+from packager.base.errors import ClusterError, ToolError, UnreachableError, UsageError, VerificationError
 from packager.cluster import claims
 from packager.package import layout
 
@@ -67,8 +67,10 @@ def create_workspace(target: Target, tell: Tell) -> None:
     problems = list(outcome.problems)
     if outcome.overlay is not None:
         problems += trust(package, outcome.overlay, Checks((kubectl.program,), namespace=kubectl.namespace))
-    if problems or outcome.overlay is None:
+    if problems:
         message = f"the overlay workspace of {package.source} did not pass verification; the claim was not created"
-        raise VerificationError("; ".join((message, *outcome.unchecked)), problems=problems)
+        raise VerificationError(message, problems=problems)
+    if outcome.overlay is None:
+        raise ToolError("; ".join(outcome.unchecked))
     claims.create(kubectl, [manifest.data for manifest in outcome.overlay.manifests])
     tell(f"claim {package.workspace} is created, as the package's overlay workspace says; mlpack does not delete it")

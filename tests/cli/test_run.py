@@ -6,11 +6,13 @@ import json
 import re
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from packager.base.errors import ToolError
 from packager.base.process import Finished
+from packager.verify import rendering
 from tests import demo
 from tests.fake_cluster import item
 from tests.life import JOB, POD, at_a_terminal
@@ -288,6 +290,22 @@ def test_a_workspace_that_creates_something_else_is_not_applied(mlpack: Mlpack, 
     assert (
         f"error: the overlay workspace of {shared} did not pass verification; the claim was not created" in done.stderr
     )
+
+
+def test_a_workspace_that_cannot_be_rendered_is_not_called_wrong(
+    mlpack: Mlpack, life: Life, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    render = rendering.kubectl
+
+    def without_workspace(package: Any, name: str, *arguments: Any) -> Any:
+        if name == "workspace":
+            raise ToolError("kubectl came to no end")
+        return render(package, name, *arguments)
+
+    monkeypatch.setattr(rendering, "kubectl", without_workspace)
+    done = mlpack("run", shared, "--task", "single-node", "-n", "team", "--no-verify")
+    assert (done.code, life.objects) == (6, [])
+    assert "error: kubectl came to no end, so workspace was not rendered with it\n" in done.stderr
 
 
 def test_a_claim_that_the_cluster_refuses_stops_all(mlpack: Mlpack, life: Life) -> None:
