@@ -35,6 +35,7 @@ from packager.service.registry.rendering import Renderer
 from packager.service.store.databases import AwayError, Postgres
 from packager.service.store.store import ACTIVE, Store
 from packager.service.times import now
+from packager.service.use.jobs import Jobs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -64,6 +65,7 @@ class Server:
     Attributes:
         name: By which it knows its objects in the cluster.
         projects: Those that jobs can belong to, by name.
+        jobs: The use cases of jobs.
         pulse: Tells that a job has an event.
         figures: What Prometheus is told.
         trusted: Who every caller is, when no token is asked for; None otherwise.
@@ -115,6 +117,7 @@ class Server:
         self._sweeper = Sweeper(store, settings.retention, self.follower.created, self.log)
         allowed, _ = read_allowed(settings.callbacks.allow, settings.callbacks.ports)
         self.tasks = Tasks(self.catalog, cluster, self.follower, sealer, self.projects, allowed)
+        self.jobs = Jobs(store, self.tasks, sealer)
         self.courier = Courier(
             store.outbox,
             sealer,

@@ -29,9 +29,8 @@ from packager.service.jobs import records
 from packager.service.store.store import STATUSES, Filters, as_json
 
 if TYPE_CHECKING:
-    from packager.service.access.projects import Project
-    from packager.service.access.tokens import Caller
-    from packager.service.server import Server
+    from collections.abc import Callable
+
     from packager.service.store.store import Row
 
 Limit = Annotated[int, QueryParameter(ge=1, le=200, description="How many at most.")]
@@ -64,25 +63,20 @@ async def create_job(
         return Response(answer, status_code=200)
 
     async def make(row: Row | None) -> tuple[int, Any, str]:
-        return await _new_job(server_of(state), (filled, project), caller, row)
+        job = await server_of(state).tasks.create(filled, caller, project, _stored_answer(row))
+        return 201, as_plain(answers.job(job)), _location(job)
 
     return await once(request, caller, idempotency_key, make)
 
 
-async def _new_job(
-    server: Server,
-    request: tuple[dict[str, Any], Project],
-    caller: Caller,
-    row: Row | None,
-    revisions: tuple[int, int] | None = None,
-) -> tuple[int, Any, str]:
+def _stored_answer(row: Row | None) -> Callable[[Row], Row | None]:
+    """Return a function that completes the row of a request with its answer, from the new job."""
+
     def answer(job: Row) -> Row | None:
         body = as_json(as_plain(answers.job(job)))
         return row and {**row, "status": 201, "body": body, "location": _location(job)}
 
-    filled, project = request
-    job = await server.tasks.create(filled, caller, project, answer, revisions)
-    return 201, as_plain(answers.job(job)), _location(job)
+    return answer
 
 
 def _location(job: Row) -> str:
@@ -194,14 +188,10 @@ async def rerun_job(
 ) -> Response[Job]:
     """Create a job from the values of another; with `pinned`, from its revisions too."""
     caller = await caller_of(request, "user")
-    job_tasks = server_of(state).tasks
-    row = await job_tasks.job(release, caller, "user")
-    project = job_tasks.project(row["project"], caller)
-    filled = await job_tasks.filled_values(row)
-    revisions = (row["definition_revision"], row["template_revision"]) if pinned else None
 
-    async def make(answer: Row | None) -> tuple[int, Any, str]:
-        return await _new_job(server_of(state), (filled, project), caller, answer, revisions)
+    async def make(row: Row | None) -> tuple[int, Any, str]:
+        job = await server_of(state).jobs.rerun(caller, release, is_pinned=pinned, answer=_stored_answer(row))
+        return 201, as_plain(answers.job(job)), _location(job)
 
     return await once(request, caller, idempotency_key, make)
 

@@ -10,7 +10,6 @@ from packager.kubernetes.manifest import mapping
 from packager.service.access import permissions
 from packager.service.complaints import Complaint
 from packager.service.failures import Failure
-from packager.service.jobs import records
 from packager.service.jobs.batches import Batches
 from packager.service.jobs.kube import RefusedError
 from packager.service.jobs.preparation import Filled, Preparation, Prepared
@@ -64,7 +63,6 @@ class Tasks:
         self._storing = Batches(catalog.store.add_jobs, _MOST_STORED)
         self._cluster = cluster
         self._follower = follower
-        self._sealer = sealer
         self._projects = projects
 
     async def prepare(
@@ -170,10 +168,6 @@ class Tasks:
                 raise Failure("conflict", str(error)) from None
         self._follower.created(row["release"])
         return row
-
-    async def filled_values(self, row: Row) -> dict[str, Any]:
-        """Return the filled values of a job, with the headers."""
-        return await asyncio.to_thread(records.filled_values, row, self._sealer)
 
     async def job(self, release: str, caller: Caller, role: str = "viewer") -> Row:
         """Return a job in whose project a caller has a role. Raises Failure."""

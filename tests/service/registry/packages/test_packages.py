@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from packager.service.access.tokens import create
 from packager.service.config import PackagesConfig, RegistryConfig
 from packager.service.registry.packages.reading import PackageReader
 from tests.service.api.conftest import COUNTDOWN
@@ -184,6 +185,16 @@ def test_a_secret_is_in_no_answer_log_or_manifest(site: Site) -> None:
     assert HIDDEN not in "\n".join(site.log)
     stored = b"".join(path.read_bytes() for path in site.path.parent.glob("server.db*"))
     assert HIDDEN.encode() not in stored
+
+
+def test_rerun_gives_secrets_of_a_package_to_their_owner_alone(site: Site) -> None:
+    site.tokens["other user"] = create(site.server.store, "eve", "user", None)[1]
+    filled = {"taskDef": "demo", "env": {"HF_TOKEN": HIDDEN, "STEPS": 3}}
+    release = site.post("/v1/jobs", filled, "user").json()["release"]
+    roles = ("viewer", "other user", "developer", "admin", "user")
+    answers = [site.post(f"/v1/jobs/{release}/rerun", None, role) for role in roles]
+    assert [answer.status_code for answer in answers] == [403, 403, 403, 403, 201]
+    assert [HIDDEN in answer.text for answer in answers] == [False] * len(answers)
 
 
 @pytest.mark.parametrize(

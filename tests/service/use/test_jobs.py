@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.service.access.tokens import create
+from packager.service.config import ProjectConfig
+from tests.service import bodies
+from tests.service.page.conftest import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HIDDEN = "a-secret-of-ada"
+ENDPOINTS = [
+    {"endpoint": "s3://b/x", "type": "dataset", "headers": {"x-key": HIDDEN}},
+    {"endpoint": "https://h.example/cb", "type": "event", "headers": {"x-api-key": HIDDEN}},
+]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path / "server.db", projects={name: ProjectConfig() for name in ("default", "vision")})
+    store = site.server.store
+    for name, role, project in (("ada", "user", None), ("eve", "user", None), ("root", "admin", "vision")):
+        site.tokens[name] = create(store, name, role, None, project)[1]
+    with site.client:
+        assert site.post("/v1/templates", {"name": "digits-task", "template": bodies.TEMPLATE}).status_code == 201
+        assert site.post("/v1/definitions", bodies.definition()).status_code == 201
+        yield site
+
+
+def created(site: Site, role: str = "ada", **changes: Any) -> str:
+    answer = site.post("/v1/jobs", {**bodies.filled(), "project": "default", **changes}, role)
+    assert answer.status_code == 201, answer.text
+    release = str(answer.json()["release"])
+    site.until(lambda: ("Job", release) in site.cluster.objects, "the Job")
+    return release
+
+
+def jobs(site: Site) -> list[str]:
+    return [str(job["release"]) for job in site.get("/v1/jobs").json()["items"]]
+
+
+@pytest.mark.parametrize(("role", "status"), [("eve", 403), ("viewer", 403), ("root", 404)])
+@pytest.mark.parametrize("query", ["", "?pinned=true"])
+def test_rerun_refuses_jobs_whose_log_the_caller_may_not_read(site: Site, role: str, status: int, query: str) -> None:
+    release = created(site, endpoints=ENDPOINTS)
+    objects = dict(site.cluster.objects)
+    assert site.get(f"/v1/jobs/{release}/logs", role).status_code == status
+    for headers in ({}, {"Idempotency-Key": "k"}):
+        refused = site.post(f"/v1/jobs/{release}/rerun{query}", None, role, headers=headers)
+        assert (refused.status_code, HIDDEN in refused.text) == (status, False)
+    page = site.send(f"/jobs/{release}/rerun", {"pinned": "true"} if query else {}, role)
+    assert (page.status_code, HIDDEN in page.text) == (status, False)
+    assert jobs(site) == [release]
+    assert site.cluster.objects.keys() == objects.keys()
+
+
+@pytest.mark.parametrize("role", ["developer", "admin"])
+def test_rerun_gives_secrets_of_a_job_to_no_developer_who_has_not_filled_them_in(site: Site, role: str) -> None:
+    release = created(site, endpoints=ENDPOINTS)
+    refused = site.post(f"/v1/jobs/{release}/rerun", None, role)
+    assert (refused.status_code, refused.json()["detail"]) == (
+        403,
+        "the job has headers or secrets of others: only ada runs it again",
+    )
+    assert site.send(f"/jobs/{release}/rerun", {}, role).status_code == 403
+    assert jobs(site) == [release]
+    assert site.post(f"/v1/jobs/{release}/rerun", None, "ada").status_code == 201
+
+
+def test_developers_run_jobs_without_secrets_again(site: Site) -> None:
+    release = created(site, endpoints=[{"endpoint": "s3://b/x", "type": "dataset"}])
+    again = site.post(f"/v1/jobs/{release}/rerun", None, "developer")
+    assert (again.status_code, again.json()["creator"]) == (201, "ada")
+
+
+def test_developers_run_jobs_again_whose_secrets_they_have_filled_in(site: Site) -> None:
+    release = created(site, "developer", endpoints=ENDPOINTS)
+    assert site.post(f"/v1/jobs/{release}/rerun", None, "developer").status_code == 201
