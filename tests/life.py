@@ -155,7 +155,7 @@ class Life(FakeCluster):
 
     @contextmanager
     def stream(
-        self, argv: Sequence[str], *, idle: Callable[[float], object], keep_stdin_open: bool = False
+        self, argv: Sequence[str], *, idle: Callable[[float], object], keep_stdin_open: bool = False, **_options: Any
     ) -> Iterator[Any]:
         self.calls.append(" ".join(argv[1:]))
         assert len(self.calls) < MAX_CALLS, "it is waited for what never comes"

@@ -19,7 +19,7 @@ from packager.base.errors import HungError, ToolError, reason
 from packager.base.offline import environment, leave_network
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 MAX_BYTES = 64 << 20
 """What a program may print to stdout before it is stopped; the answer of a large cluster takes a few MiB."""
@@ -50,13 +50,14 @@ def find(program: str) -> str | None:
     return shutil.which(program)
 
 
-def run(
+def run(  # noqa: PLR0913 - an option each
     argv: Sequence[str],
     *,
     timeout: float | None = None,
     max_bytes: int = MAX_BYTES,
     offline: bool = False,
     stdin: bytes | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Finished:
     """Run a program to its end and return what it wrote; its exit code is for the caller to judge.
 
@@ -66,6 +67,7 @@ def run(
         max_bytes: How much it may print, to stdout and to stderr each, before it is killed.
         offline: Whether it is kept from the network, as far as this system can: see `packager.base.offline`.
         stdin: What it reads; None for nothing.
+        variables: Environment variables that it has beside those of this process.
 
     Raises:
         ToolError: The program is missing, cannot be started, or printed too much.
@@ -78,7 +80,7 @@ def run(
         stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=environment() if offline else None,
+        env={**(environment() if offline else os.environ), **(variables or {})},
         preexec_fn=leave_network(argv[0]) if offline else None,
     ) as child:
         if stdin is not None:
@@ -258,7 +260,11 @@ def _ignore(_seconds: float) -> None:
 
 @contextmanager
 def stream(
-    argv: Sequence[str], *, idle: Callable[[float], object] = _ignore, keep_stdin_open: bool = False
+    argv: Sequence[str],
+    *,
+    idle: Callable[[float], object] = _ignore,
+    keep_stdin_open: bool = False,
+    variables: Mapping[str, str] | None = None,
 ) -> Iterator[Running]:
     """Start a program whose output is read while it runs; when the block ends before it does, it is stopped.
 
@@ -266,28 +272,37 @@ def stream(
         argv: The program and its arguments.
         idle: Called with the seconds without output, each TICK; what it raises ends the reading.
         keep_stdin_open: Whether its input stays open until `release`; it has none otherwise.
+        variables: Environment variables that it has beside those of this process.
 
     Raises:
         ToolError: The program is missing, or cannot be started.
     """
     stdin = subprocess.PIPE if keep_stdin_open else subprocess.DEVNULL
-    with _started(argv, _stop, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+    env = {**os.environ, **(variables or {})}
+    with _started(argv, _stop, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as child:
         yield Running(child, idle)
 
 
-def run_in_terminal(argv: Sequence[str], *, stdout_to_stderr: bool = False, quiet: bool = False) -> int:
+def run_in_terminal(
+    argv: Sequence[str],
+    *,
+    stdout_to_stderr: bool = False,
+    quiet: bool = False,
+    variables: Mapping[str, str] | None = None,
+) -> int:
     """Run a program on the user's own terminal, and return its exit code.
 
     Args:
         argv: The program and its arguments.
         stdout_to_stderr: Whether its stdout goes to stderr, because it is for people only.
         quiet: Whether to drop its stdout; its stderr is still printed.
+        variables: Environment variables that it has beside those of this process.
 
     Raises:
         ToolError: The program is missing, or cannot be started.
     """
     stdout = subprocess.DEVNULL if quiet else 2 if stdout_to_stderr else None
-    with _started(argv, _kill, stdout=stdout) as child:
+    with _started(argv, _kill, stdout=stdout, env={**os.environ, **(variables or {})}) as child:
         return child.wait()
 
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from packager.base import process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
 
 class Runner:
     """The runner of this system: it starts programs and really waits."""
 
-    def run(
+    def run(  # noqa: PLR0913 - as `process.run`
         self,
         argv: Sequence[str],
         *,
@@ -24,19 +24,34 @@ class Runner:
         max_bytes: int = process.MAX_BYTES,
         offline: bool = False,
         stdin: bytes | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> process.Finished:
         """Run a program to its end, as `process.run` does."""
-        return process.run(argv, timeout=timeout, max_bytes=max_bytes, offline=offline, stdin=stdin)
+        return process.run(
+            argv, timeout=timeout, max_bytes=max_bytes, offline=offline, stdin=stdin, variables=variables
+        )
 
     def stream(
-        self, argv: Sequence[str], *, idle: Callable[[float], object], keep_stdin_open: bool
+        self,
+        argv: Sequence[str],
+        *,
+        idle: Callable[[float], object],
+        keep_stdin_open: bool,
+        variables: Mapping[str, str] | None = None,
     ) -> AbstractContextManager[process.Running]:
         """Start a program whose output is read while it runs, as `process.stream` does."""
-        return process.stream(argv, idle=idle, keep_stdin_open=keep_stdin_open)
+        return process.stream(argv, idle=idle, keep_stdin_open=keep_stdin_open, variables=variables)
 
-    def run_in_terminal(self, argv: Sequence[str], *, stdout_to_stderr: bool = False, quiet: bool = False) -> int:
+    def run_in_terminal(
+        self,
+        argv: Sequence[str],
+        *,
+        stdout_to_stderr: bool = False,
+        quiet: bool = False,
+        variables: Mapping[str, str] | None = None,
+    ) -> int:
         """Run a program on the user's own terminal, as `process.run_in_terminal` does."""
-        return process.run_in_terminal(argv, stdout_to_stderr=stdout_to_stderr, quiet=quiet)
+        return process.run_in_terminal(argv, stdout_to_stderr=stdout_to_stderr, quiet=quiet, variables=variables)
 
     def now(self) -> datetime:
         """Return the time of day, in UTC."""

@@ -49,8 +49,7 @@ def run(
     to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
     with open_target(ctx, package, overlay, to_cluster, workload) as target:
         argv = command_in_pod(target, command, worker=worker, terminal=has_terminal)
-        target.kubectl.show(argv)
-        code = target.kubectl.runner.run_in_terminal(argv)
+        code = target.kubectl.run_in_terminal(argv)
         if code < 0:
             say(f"kubectl was ended by {signal.Signals(-code).name}")
         raise typer.Exit(code if code >= 0 else 128 - code)

@@ -14,7 +14,7 @@ from packager.kubectl import sentences
 from packager.kubectl.refusals import NO_ANSWER, error_from, is_forbidden
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from packager.base import process
@@ -30,6 +30,9 @@ HANGING_SECONDS = 3 * REQUEST_TIMEOUT
 _RETRY_SECONDS = 2.0
 """Seconds between two questions for a kind that is not served: an API server that starts learns of them one by one."""
 
+_ENVIRONMENT = {"KUBERNETES_MASTER": sentences.NO_SERVER}
+"""Without a kubeconfig, kubectl asks whatever listens on localhost:8080, unless this variable names another server
+(client-go, tools/clientcmd/client_config.go, `getDefaultServer`). In a pod, it still asks the cluster of that pod."""
 
 # The files that are passed to kubectl are temporary, and gone when the message is read.
 _FILE = re.compile("(--filename=)(.+)")
@@ -98,7 +101,7 @@ class Kubectl:
         """
         argv = self.argv(*arguments)
         self.show([_FILE.sub(r"\1-", word) for word in argv])
-        done = self.runner.run(argv, timeout=self.remaining(timeout), stdin=stdin)
+        done = self.runner.run(argv, timeout=self.remaining(timeout), stdin=stdin, variables=_ENVIRONMENT)
         stderr = done.stderr
         for file in (match[2] for word in argv if (match := _FILE.fullmatch(word))):
             stderr = stderr.replace(f'"{file}"', "the manifests").replace(file, "the manifests")
@@ -228,7 +231,12 @@ class Kubectl:
         """Start kubectl; its output is read while it runs. The rest is as `process.stream` has it."""
         argv = self.argv(*arguments)
         self.show(argv)
-        return self.runner.stream(argv, idle=idle, keep_stdin_open=keep_stdin_open)
+        return self.runner.stream(argv, idle=idle, keep_stdin_open=keep_stdin_open, variables=_ENVIRONMENT)
+
+    def run_in_terminal(self, argv: Sequence[str]) -> int:
+        """Run a command that `argv` has returned on the user's own terminal, and return its exit code."""
+        self.show(list(argv))
+        return self.runner.run_in_terminal(argv, variables=_ENVIRONMENT)
 
     def meaning(self, stderr: str) -> str:
         """Return the meaning of kubectl's messages on stderr, in a sentence."""

@@ -33,9 +33,11 @@ ANSWERED = re.compile(
 )
 """The server has answered; its message may quote the connection errors of another component."""
 
-# Where kubectl looks when no kubeconfig says where, and what it says when that is all that it was asked about.
+NO_SERVER = "no/cluster"
+"""The server that kubectl uses when no kubeconfig names one. It is not an address, so kubectl sends nothing."""
+
 NO_CLUSTER = re.compile(
-    r"server localhost:8080 was refused|Get \\?\"http://localhost:8080/|no configuration has been provided"
+    rf"host must be a URL or a host:port pair: \"{NO_SERVER}\"|no configuration has been provided"
     r"|current-context must exist in order to minify|missing or incomplete configuration info",
     re.IGNORECASE,
 )

@@ -186,10 +186,22 @@ def test_a_program_may_close_its_outputs_before_it_ends() -> None:
     [({}, ("out\n", "err\n")), ({"stdout_to_stderr": True}, ("", "out\nerr\n")), ({"quiet": True}, ("", "err\n"))],
 )
 def test_what_a_program_on_the_user_s_terminal_shows(
-    capfd: pytest.CaptureFixture[str], options: dict[str, bool], shown: tuple[str, str]
+    capfd: pytest.CaptureFixture[str], options: dict[str, Any], shown: tuple[str, str]
 ) -> None:
     assert process.run_in_terminal(["sh", "-c", "echo out; echo err >&2; exit 3"], **options) == 3
     assert capfd.readouterr() == shown
+
+
+def test_a_program_gets_additional_variables(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KEPT", "kept")
+    argv, variables = ["sh", "-c", "echo $KEPT $ADDED"], {"ADDED": "added"}
+    assert process.run(argv, variables=variables).stdout == "kept added\n"
+    with process.stream(argv, variables=variables) as running:
+        assert running.stdout.read() == b"kept added\n"
+    assert process.run_in_terminal(argv, variables=variables) == 0
+    assert capfd.readouterr().out == "kept added\n"
 
 
 def helper(program: str) -> process.Helper:

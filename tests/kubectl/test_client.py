@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +21,7 @@ from packager.kubectl.refusals import error_from
 from tests import kubectls, life
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tests.conftest import Mlpack
 
@@ -238,15 +241,42 @@ def test_a_namespace_that_cannot_be_found_out() -> None:
     assert Kubectl(namespace="team").default_namespace() == "team"
 
 
-@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_no_cluster_at_all(
-    mlpack: Mlpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
+WITHOUT_CLUSTER = (
+    *(" ".join([name, "hello-mpi", *rest]) for name, *rest in VERBS),
+    "exec hello-mpi -- true",
+    "run hello-mpi",
+    "operator status mpi",
+)
+
+
+@pytest.fixture
+def _listener_on_port_8080() -> Iterator[None]:
+    """Something answers on port 8080: a server of this test, or else whatever has the port already."""
+    try:
+        server = HTTPServer(("127.0.0.1", 8080), BaseHTTPRequestHandler)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        yield
+    else:
+        with server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            yield
+            server.shutdown()
+
+
+@pytest.mark.usefixtures("_listener_on_port_8080")
+@pytest.mark.parametrize("version", [kubectls.VERSIONS[0], kubectls.DEFAULT])
+@pytest.mark.parametrize("verb", WITHOUT_CLUSTER)
+def test_no_verb_asks_localhost_when_no_cluster_is_configured(
+    mlpack: Mlpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, version: str
 ) -> None:
     mlpack.host = Host(Rendering())
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
     monkeypatch.setenv("HOME", str(tmp_path))
     assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
-    done = mlpack(verb[0], "hello-mpi", *verb[1:], "--kubectl", kubectls.kubectl())
+    monkeypatch.setenv("KUBECTL", str(kubectls.kubectl(version)))
+    done = mlpack(*verb.split())
     assert (done.code, done.stdout) == (7, "")
     assert done.stderr == (
         "error: no cluster is configured: --kubeconfig or --context\nhint: kubectl config get-contexts\n"
