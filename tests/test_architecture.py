@@ -79,8 +79,10 @@ LAYERS = (
     ("spec",),
     ("importers",),
     ("build",),
+    ("rendering",),
     ("verify",),
     ("configure",),
+    ("diagnosis",),
     ("cluster",),
     ("app",),
     ("service",),
@@ -118,7 +120,20 @@ TESTS_OF_MANY = {
     "service/test_killed.py": "the whole service, killed while jobs are created",
     "workloads/job/test_verbs.py": "all verbs, of a Job",
 }
-STAGES = ("kubectl", "package", "workloads", "options", "spec", "importers", "build", "verify", "configure", "cluster")
+STAGES = (
+    "kubectl",
+    "package",
+    "workloads",
+    "options",
+    "spec",
+    "importers",
+    "build",
+    "rendering",
+    "verify",
+    "configure",
+    "diagnosis",
+    "cluster",
+)
 
 
 @cache
@@ -255,7 +270,7 @@ def test_what_servers_say_is_recognized_in_one_place() -> None:
         or (isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn))
         if re.search(words, ast.unparse(node), re.IGNORECASE)
     }
-    assert users == {"cluster/obstacles.py", "kubectl/sentences.py"}
+    assert users == {"diagnosis/obstacles.py", "kubectl/sentences.py"}
 
 
 def test_only_use_cases_call_stages() -> None:
@@ -411,7 +426,7 @@ WORDS_OF_MPI = {
 WITH_WORKERS = {
     *(f"app/{name}.py" for name in ("execute", "logs", "results", "status")),
     *(f"cli/{name}.py" for name in ("cluster_arguments", "exec", "logs", "results")),
-    *(f"cluster/{name}.py" for name in ("diagnosis", "losses", "past")),
+    *(f"diagnosis/{name}.py" for name in ("diagnose", "losses", "past")),
     "workloads/workload.py",
 }
 

@@ -13,9 +13,9 @@ from random import Random
 
 import pytest
 
+from packager.package import integrity as files
 from packager.package.limits import DEFAULT
 from packager.package.opened import opened
-from packager.verify import files
 from tests.kill import SCENARIOS, Scenario, Trial
 
 MLPACK = (sys.executable, "-m", "packager")

@@ -36,7 +36,7 @@ BANNED_IN_CODE = r"\b(?:nobody|somebody|anybody|whoever)\b|\bstands?\b(?! for)"
 
 DOCUMENTS = sorted(
     path
-    for pattern in ("*.md", "docs/*.md", "tests/testbed/*.md", "packager/**/templates/**/*.md", "Makefile")
+    for pattern in ("*.md", "docs/**/*.md", "tests/testbed/*.md", "packager/**/templates/**/*.md", "Makefile")
     for path in CHECKOUT.glob(pattern)
 )
 MODULES = sorted(path for path in CHECKOUT.glob("packager/**/*.py") if path.stem != "compiled_templates")

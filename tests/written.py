@@ -7,9 +7,9 @@ from pathlib import Path
 from packager.base import yamlio
 from packager.kubernetes.manifest import Manifest
 from packager.package.reader import Reader
-from packager.verify.origins import Written
-from packager.verify.overlay import RenderedOverlay
-from packager.verify.sources import Sources
+from packager.rendering.origins import Written
+from packager.rendering.overlay import RenderedOverlay
+from packager.rendering.sources import Sources
 
 
 def overlay(text: str) -> RenderedOverlay:

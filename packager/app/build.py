@@ -205,7 +205,7 @@ def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) ->
         ToolError: kubectl is missing.
     """
     from packager.package.opened import opened
-    from packager.verify import rendering
+    from packager.rendering import render
 
     options = _options(request)
     settings = [parse_setting(setting) for setting in request.settings]
@@ -218,7 +218,7 @@ def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) ->
     with workfolder.temporary() as folder:
         tree.write(render_plan(planned), folder)
         with opened(folder, shown_as=Path(planned.name)) as package:
-            return rendering.kubectl(package, overlay, rendering.read(package, overlay), kubectl, runner)
+            return render.kubectl(package, overlay, render.read(package, overlay), kubectl, runner)
 
 
 def _options(request: BuildRequest) -> Options:

@@ -59,11 +59,12 @@ def create_workspace(target: Target, tell: Tell) -> None:
         ClusterError: The cluster refuses the claim.
         ToolError: The overlay cannot be rendered.
     """
-    from packager.verify import Checks, rendering, trust
+    from packager.rendering import render
+    from packager.verify import Checks, trust
 
     package, kubectl = target.package, target.kubectl
     assert package.workspace is not None
-    outcome = rendering.render(package, layout.WORKSPACE, (kubectl.program,), kubectl.runner)
+    outcome = render.render(package, layout.WORKSPACE, (kubectl.program,), kubectl.runner)
     problems = list(outcome.problems)
     if outcome.overlay is not None:
         problems += trust(package, outcome.overlay, Checks((kubectl.program,), namespace=kubectl.namespace))

@@ -17,7 +17,7 @@ from packager.configure import settings
 from packager.configure.changes import Answers
 from packager.package import archive
 from packager.package.opened import opened
-from packager.verify import rendering
+from packager.rendering import render
 
 __all__ = ["Answers", "PreparedEdits", "check_answers", "prepared", "unset", "write"]
 
@@ -89,7 +89,7 @@ def unset(path: Path, overlay: str | None, *, destination: Path | None = None) -
     with _opened(path, overlay, destination) as (package, overlays):
         problems = tuple(settings.unset(settings.Files(package), overlays))
         for name in overlays:
-            rendering.read(package, name)
+            render.read(package, name)
         return problems
 
 

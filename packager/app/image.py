@@ -19,7 +19,7 @@ from packager.cluster import manifests
 from packager.configure.settings import Files, value
 from packager.kubernetes.manifest import Manifest, mapping
 from packager.package.opened import opened
-from packager.verify import rendering
+from packager.rendering import render
 from packager.workloads import structures
 
 if TYPE_CHECKING:
@@ -231,8 +231,8 @@ def names(package: Package, overlays: Sequence[str], request: ImageRequest) -> I
     own: dict[str, None] = {}
     others: dict[str, str] = {}
     for overlay in overlays:
-        sources = rendering.read(package, overlay)
-        rendered = rendering.kubectl(package, overlay, sources, request.kubectl, request.runner)
+        sources = render.read(package, overlay)
+        rendered = render.kubectl(package, overlay, sources, request.kubectl, request.runner)
         applied = manifests.load(rendered.manifests, f"{package.source}, {overlay}", f"{package.name}-{overlay}")
         image, *further = [_image(one) for one in applied.per_workload]
         users = [one.shown for one in applied.per_workload[1:]]

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from packager.cluster.beside import Beside, beside
-from packager.cluster.diagnosis import diagnose
 from packager.cluster.kept_logs import LogKeeper
 from packager.cluster.labels import DEPLOYED_BY, DIGEST
 from packager.cluster.logs import with_log_end
 from packager.cluster.observe import absent
+from packager.diagnosis.diagnose import diagnose
 from packager.kubernetes.containers import Container, containers
 from packager.kubernetes.objects import annotation, name, restarts
 from packager.kubernetes.objects import status as status_of

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from packager.kubectl.client import Kubectl
     from packager.kubernetes.snapshot import Snapshot
     from packager.package.opened import Package
-    from packager.verify.overlay import RenderedOverlay as Rendered
-    from packager.verify.sources import Sources
+    from packager.rendering.overlay import RenderedOverlay as Rendered
+    from packager.rendering.sources import Sources
 
 
 _SINGLE_WORKLOAD_VERBS = ("logs", "exec", "results")
@@ -66,7 +66,7 @@ class Target:
     def rendered(self) -> Rendered:
         """What it applies, as the input of the checks of `packager.verify`."""
         from packager.kubernetes.manifest import Manifest
-        from packager.verify.overlay import RenderedOverlay as Rendered
+        from packager.rendering.overlay import RenderedOverlay as Rendered
 
         return Rendered(self.overlay, tuple(Manifest(item) for item in self.manifests.objects), self.sources)
 
@@ -74,9 +74,9 @@ class Target:
         self, *, rendered: str | None = None, patience: float | None = None, keep_following: bool = False
     ) -> Iterator[Update]:
         """Yield updates on the main workload; see `packager.cluster.follow`, which has a default patience."""
-        from packager.cluster.diagnosis import NOTICE
         from packager.cluster.follow import follow
         from packager.cluster.kept_logs import LogKeeper
+        from packager.diagnosis.diagnose import NOTICE
 
         return follow(
             LogKeeper(self.observe, self.kubectl, self.manifests.kind),
@@ -167,11 +167,11 @@ def rendered_target(package: Package, overlay: str, kubectl: Kubectl, *, person:
     """Render an overlay of an open package. Takes and raises what `open_target` does."""
     from packager.cluster.manifests import load
     from packager.package import layout
-    from packager.verify import rendering
+    from packager.rendering import render
 
-    sources = rendering.read(package, overlay)
+    sources = render.read(package, overlay)
     kubectl.show([kubectl.program, "kustomize", package.shown(layout.overlay(overlay))])
-    rendered = rendering.kubectl(package, overlay, sources, kubectl.program, kubectl.runner)
+    rendered = render.kubectl(package, overlay, sources, kubectl.program, kubectl.runner)
     for warning in rendered.warnings:
         tell(warning)
     manifests = load(rendered.manifests, f"{package.source}, {overlay}", f"{package.name}-{overlay}")

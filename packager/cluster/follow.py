@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from packager.base.errors import ClusterError, UnreachableError
-from packager.cluster.diagnosis import NOTICE, diagnose
 from packager.cluster.labels import DEPLOYED_BY, RENDERED
-from packager.cluster.past import Memory, Past
+from packager.diagnosis.diagnose import NOTICE, diagnose
+from packager.diagnosis.past import Memory, Past
 from packager.kubectl.refusals import NO_ANSWER
 from packager.kubernetes.objects import annotation, is_being_deleted, is_running, shown, uid
 from packager.kubernetes.verdict import Finding, Phase, Verdict

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from packager.base import workfolder
 from packager.base.errors import ClusterError, MlpackError, TimedOutError, UnreachableError
 from packager.cluster.observe import events_of
-from packager.cluster.obstacles import obstacles
+from packager.diagnosis.obstacles import obstacles
 from packager.kubectl.refusals import error_from, explained_error
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import name, status

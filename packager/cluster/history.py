@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import ClusterError, NotServedError
-from packager.cluster.diagnosis import diagnose
 from packager.cluster.labels import DEPLOYED_BY, DIGEST
+from packager.diagnosis.diagnose import diagnose
 from packager.kubectl.refusals import is_forbidden
 from packager.kubernetes.objects import annotation, created, name, owners
 from packager.kubernetes.snapshot import Snapshot

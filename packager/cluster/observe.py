@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, NotServedError, UnreachableError
-from packager.cluster.obstacles import seems_node_lost
+from packager.diagnosis.obstacles import seems_node_lost
 from packager.kubectl.refusals import is_forbidden
 from packager.kubernetes.objects import created, is_being_deleted, owners, status, uid
 from packager.kubernetes.snapshot import Snapshot

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, UnreachableError
-from packager.cluster.obstacles import obstacles
 from packager.cluster.ownership import FIELD_MANAGER, managers, owner
 from packager.cluster.removal import remove
+from packager.diagnosis.obstacles import obstacles
 from packager.kubectl.refusals import explained_error
 from packager.kubernetes.objects import annotation, condition, name, owners, shown, status, true_condition, uid
 from packager.kubernetes.snapshot import Snapshot

@@ -15,13 +15,13 @@ from packager.options import BY_NAME, KEYS, faults
 from packager.package import ids as patch_ids
 from packager.package import kustomization, layout
 from packager.package.layout import COMMON, env
-from packager.verify import kustomization as judged
+from packager.rendering import kustomization as judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from packager.package.opened import Package
-    from packager.verify.origins import Position
+    from packager.rendering.origins import Position
 
 _MAX_BYTES = 1 << 20
 """What Kubernetes takes of a ConfigMap, which an env file becomes."""

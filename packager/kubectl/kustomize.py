@@ -36,7 +36,7 @@ MAX_BYTES = 16 << 20
 def kustomize(folder: Path, *, program: str = "kubectl", runner: Runner = SYSTEM) -> Rendered:
     """Render the kustomization in `folder`, without a network as far as this system allows it.
 
-    `folder` contains only what `packager.verify.kustomization` has read: kubectl must not be given anything else.
+    `folder` contains only what `packager.rendering.kustomization` has read: kubectl must not be given anything else.
 
     Raises:
         ToolError: There is no such kubectl, or it came to no end.

@@ -1,7 +1,7 @@
 """Reads and edits an overlay's kustomization.yaml: its components, switched on or off, and its patches.
 
-`packager.verify.kustomization` checks a whole kustomization and everything that it includes. Here one file is read and
-edited, by the marks of its YAML nodes: a switch changes one line, and every other byte stays.
+`packager.rendering.kustomization` checks a whole kustomization and everything that it includes. Here one file is read
+and edited, by the marks of its YAML nodes: a switch changes one line, and every other byte stays.
 """
 
 from __future__ import annotations

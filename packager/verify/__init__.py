@@ -1,8 +1,8 @@
 """Verifies an untrusted package: its files, how it renders, and its manifests.
 
-    files         against the inventory's digests and modes
-    kustomization the overlays as written, read without kustomize; nothing from outside the package
-    rendering     each overlay, by each kubectl
+    integrity     its files against the digests and modes of the inventory
+    rendering     the overlays as written, read without kustomize, with nothing from outside the package; and each
+                  rendered by each kubectl
     schema        each manifest, by the fields that each version of Kubernetes has
     objects, rights: what it creates, and what its pods use from their namespace
     environment   which variables it sets
@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING
 from packager.base.errors import ToolError
 from packager.base.problems import Problem, ordered
 from packager.base.runner import SYSTEM, Runner
-from packager.package import layout
+from packager.package import integrity, layout
 from packager.package.limits import DEFAULT
+from packager.rendering import render
 from packager.verify import (
     additions,
     changes,
     containers,
     environment,
-    files,
     kinds,
     levels,
     names,
@@ -39,7 +39,6 @@ from packager.verify import (
     options,
     podspec,
     references,
-    rendering,
     rights,
     schema,
     security,
@@ -56,8 +55,8 @@ if TYPE_CHECKING:
     from packager.kubernetes.podsecurity import Level
     from packager.package.limits import Limits
     from packager.package.opened import Package
+    from packager.rendering.overlay import RenderedOverlay
     from packager.verify.changes import Edits
-    from packager.verify.overlay import RenderedOverlay
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ def verify(package: Package, checks: Checks) -> Report:
         ToolError: A folder cannot be read, or a file changes meanwhile. What cannot be read of files is in the report.
     """
     versions = checks.kubernetes or schema.versions()
-    checked = files.check(package, checks.limits)
+    checked = integrity.check(package, checks.limits)
     problems, unchecked = checked.problems, [str(error) for error in checked.unread]
     edits = changes.read(package, checked.edits)
     levels_reached: list[Security] = []
@@ -102,7 +101,7 @@ def verify(package: Package, checks: Checks) -> Report:
     problems += _overlay_problems(package)
     for name in package.applied:
         try:
-            outcome = rendering.render(package, name, checks.kubectls, checks.runner)
+            outcome = render.render(package, name, checks.kubectls, checks.runner)
         except ToolError as error:
             unchecked.append(f"{error}, so {name} was not rendered")
             continue
@@ -163,14 +162,14 @@ def trust(package: Package, overlay: RenderedOverlay, checks: Checks) -> list[Pr
 
     Args:
         package: The package.
-        overlay: What was rendered of it already (`packager.verify.rendering.read` and `kubectl`).
+        overlay: What was rendered of it already (`packager.rendering.render.read` and `kubectl`).
         checks: What to check; its kubectl, level, allowed kinds, namespace and limits count.
 
     Raises:
         VerificationError: The package holds what none does, and was not looked at further.
         ToolError: A file cannot be read, and nothing else is wrong.
     """
-    checked = files.check(package, checks.limits)
+    checked = integrity.check(package, checks.limits)
     problems = checked.problems
     problems += overlay.sources.refused
     problems += _permission_problems(overlay, checks)

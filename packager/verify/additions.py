@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from packager.base.problems import Problem
     from packager.base.runner import Runner
     from packager.kubernetes.manifest import Manifest
+    from packager.rendering.overlay import RenderedOverlay
     from packager.verify.changes import Edits
-    from packager.verify.overlay import RenderedOverlay
 
 
 def check(

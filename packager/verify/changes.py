@@ -18,7 +18,7 @@ from packager.base.errors import MlpackError, ToolError, reason
 from packager.base.masking import masked_line
 from packager.package import ids, kustomization, layout
 from packager.package.reader import Reader
-from packager.verify import rendering
+from packager.rendering import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from packager.base.runner import Runner
     from packager.package.opened import Package
-    from packager.verify.overlay import RenderedOverlay
+    from packager.rendering.overlay import RenderedOverlay
 
 # Finding what two texts have in common takes the square of their length.
 _LINES = 1_000
@@ -149,7 +149,7 @@ def before(edits: Edits, name: str, kubectl: str, runner: Runner) -> RenderedOve
         ToolError: There is no room for a copy, or a file cannot be read.
     """
     with restored(edits) as package:
-        return rendering.render(package, name, (kubectl,), runner).overlay
+        return render.render(package, name, (kubectl,), runner).overlay
 
 
 @contextmanager

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from packager.base.problems import Problem
     from packager.kubernetes.manifest import Manifest
-    from packager.verify.overlay import RenderedOverlay
+    from packager.rendering.overlay import RenderedOverlay
 
 
 def check(overlay: RenderedOverlay) -> Iterator[Problem]:

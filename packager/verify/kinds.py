@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from packager.base.problems import Problem
-    from packager.verify.overlay import RenderedOverlay
+    from packager.rendering.overlay import RenderedOverlay
 
 
 def check(overlay: RenderedOverlay) -> Iterator[Problem]:

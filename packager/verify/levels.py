@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from packager.base.runner import Runner
+    from packager.rendering.overlay import RenderedOverlay
     from packager.verify.changes import Edits
-    from packager.verify.overlay import RenderedOverlay
     from packager.verify.security import Exceeded
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from packager.base.problems import Problem
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
-    from packager.verify.overlay import RenderedOverlay
+    from packager.rendering.overlay import RenderedOverlay
 
 # A CronJob adds a time of eleven characters to its name, a Service is a host.
 _MAX_LENGTHS = {"CronJob": 52, "Service": LABEL_LENGTH}

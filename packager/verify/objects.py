@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
-    from packager.verify.overlay import RenderedOverlay
+    from packager.rendering.overlay import RenderedOverlay
 
 MADE = frozenset(
     (

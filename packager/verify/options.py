@@ -10,12 +10,12 @@ from packager.base.problems import Problem
 from packager.kubernetes.manifest import at
 from packager.options import KEYS, KNOWN, conflicts, faults
 from packager.package import layout
-from packager.verify.origins import Position, Written
+from packager.rendering.origins import Position, Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from packager.verify.sources import Sources
+    from packager.rendering.sources import Sources
 
 
 def check(sources: Sources, environment: str) -> Iterator[Problem]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from packager.base.problems import Problem
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
-    from packager.verify.overlay import RenderedOverlay
+    from packager.rendering.overlay import RenderedOverlay
     from packager.workloads.pods import Pods
 
 # The path of a value below a pod's spec: `*` is each item of a list; `containers` includes init containers.

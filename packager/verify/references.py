@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from packager.base.problems import Problem
     from packager.base.yamlio import Location
-    from packager.verify.overlay import RenderedOverlay
+    from packager.rendering.overlay import RenderedOverlay
     from packager.workloads.pods import Pods
 
 _KUBELET_WRITTEN = frozenset(("configMap", "secret", "downwardAPI", "projected"))

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from packager.base.problems import Problem
 from packager.kubernetes.manifest import dotted, listing, mapping, text
 from packager.kubernetes.podsecurity import Level
-from packager.verify.origins import Position
+from packager.rendering.origins import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from packager.base.yamlio import Location
-    from packager.verify.overlay import RenderedOverlay
+    from packager.rendering.overlay import RenderedOverlay
     from packager.workloads.pods import Pods
 
 

@@ -13,7 +13,7 @@ from packager.kubectl.sentences import KLOG
 if TYPE_CHECKING:
     from packager.kubectl.client import Kubectl
     from packager.package.opened import Package
-    from packager.verify.rendering import Outcome
+    from packager.rendering.render import Outcome
 
 _SECONDS = 120.0
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from packager.base.problems import Problem
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
-    from packager.verify.overlay import RenderedOverlay
+    from packager.rendering.overlay import RenderedOverlay
 
 # apimachinery, TotalAnnotationSizeLimitB: client-side apply keeps a copy of the object in an annotation.
 _APPLY_BYTES = 262_144

@@ -9,7 +9,7 @@ from packager.base.problems import Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from packager.verify.overlay import RenderedOverlay
+    from packager.rendering.overlay import RenderedOverlay
 
 
 def check(overlay: RenderedOverlay) -> Iterator[Problem]:

@@ -12,7 +12,7 @@ import pytest
 
 from packager.base.errors import ToolError
 from packager.base.process import Finished
-from packager.verify import rendering
+from packager.rendering import render
 from tests import demo
 from tests.fake_cluster import item
 from tests.life import JOB, POD, at_a_terminal
@@ -295,14 +295,14 @@ def test_a_workspace_that_creates_something_else_is_not_applied(mlpack: Mlpack, 
 def test_a_workspace_that_cannot_be_rendered_is_not_called_wrong(
     mlpack: Mlpack, life: Life, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    render = rendering.kubectl
+    render_overlay = render.kubectl
 
     def without_workspace(package: Any, name: str, *arguments: Any) -> Any:
         if name == "workspace":
             raise ToolError("kubectl came to no end")
-        return render(package, name, *arguments)
+        return render_overlay(package, name, *arguments)
 
-    monkeypatch.setattr(rendering, "kubectl", without_workspace)
+    monkeypatch.setattr(render, "kubectl", without_workspace)
     done = mlpack("run", shared, "--task", "single-node", "-n", "team", "--no-verify")
     assert (done.code, life.objects) == (6, [])
     assert "error: kubectl came to no end, so workspace was not rendered with it\n" in done.stderr

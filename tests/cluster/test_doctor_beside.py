@@ -13,7 +13,7 @@ from packager.cluster.doctor.case import Case
 from packager.cluster.doctor.demand import demands
 from packager.kubectl.client import Kubectl
 from packager.kubernetes.manifest import Manifest
-from packager.verify.overlay import RenderedOverlay
+from packager.rendering.overlay import RenderedOverlay
 from tests.fake_cluster import FakeCluster, item
 
 if TYPE_CHECKING:

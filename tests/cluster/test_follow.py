@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import ClusterError, UnreachableError
-from packager.cluster.diagnosis import NOTICE
 from packager.cluster.follow import MAX_SILENCE, Update, follow
+from packager.diagnosis.diagnose import NOTICE
 from packager.kubernetes.verdict import Phase
 from packager.workloads.kinds import kinds
-from tests.cluster.test_diagnosis import recorded
+from tests.diagnosis.test_diagnose import recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable

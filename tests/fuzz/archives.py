@@ -16,9 +16,10 @@ from packager.base.errors import MlpackError
 from packager.cluster.receive import receive
 from packager.configure import changes as configure
 from packager.configure import settings
+from packager.package import integrity as files
 from packager.package.limits import DEFAULT, Limits
 from packager.package.opened import opened
-from packager.verify import files, kustomization
+from packager.rendering import kustomization
 from tests.fuzz import mutate, tars
 from tests.fuzz.inputs import Seeds
 

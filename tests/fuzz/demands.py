@@ -18,9 +18,9 @@ from packager import cli
 from packager.base.errors import MlpackError
 from packager.cli import verbs
 from packager.kubectl.kustomize import Rendered
+from packager.package import integrity as files
 from packager.package.limits import DEFAULT
 from packager.package.opened import opened
-from packager.verify import files
 from tests.fuzz.runner import HangsError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _run(tried: Input) -> tuple[Any, str, str | None]:
     code: Any = None
     failure = None
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    stand_in = contextlib.nullcontext() if tried.real else mock.patch("packager.verify.rendering.kustomize", _rendered)
+    stand_in = contextlib.nullcontext() if tried.real else mock.patch("packager.rendering.render.kustomize", _rendered)
     try:
         with (
             stand_in,

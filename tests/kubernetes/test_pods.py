@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from packager.cluster.diagnosis import diagnose
-from packager.cluster.obstacles import obstacles
+from packager.diagnosis.diagnose import diagnose
+from packager.diagnosis.obstacles import obstacles
 from packager.kubectl.refusals import refusal
 from packager.kubernetes.pods import crashed, failure, state
 from packager.kubernetes.snapshot import Snapshot

@@ -11,9 +11,9 @@ import pytest
 
 from packager.base.errors import VerificationError
 from packager.package import archive, tree
+from packager.package import integrity as files
 from packager.package.limits import DEFAULT
 from packager.package.opened import opened
-from packager.verify import files
 from tests.broken import build
 
 if TYPE_CHECKING:

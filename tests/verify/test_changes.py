@@ -12,7 +12,8 @@ from packager.kubernetes.podsecurity import Level
 from packager.package import ids
 from packager.package.layout import INVENTORY
 from packager.package.opened import opened
-from packager.verify import Checks, rendering, trust
+from packager.rendering import render
+from packager.verify import Checks, trust
 from packager.verify.changes import permitted
 from tests.files import replace
 
@@ -104,7 +105,7 @@ def test_a_privileged_patch_is_said_line_by_line_and_refused(mlpack: Run, packag
 def test_what_is_applied_is_judged_like_it(package: Path, kubectl: Path) -> None:
     _append(package / PATCH, PRIVILEGED)
     with opened(package) as whole:
-        overlay = rendering.render(whole, "single-node", (str(kubectl),), SYSTEM).overlay
+        overlay = render.render(whole, "single-node", (str(kubectl),), SYSTEM).overlay
         assert overlay
         [problem] = trust(whole, overlay, Checks((str(kubectl),)))
         assert problem.message.endswith("node's own rights, which the package did not ask for when it was sealed")

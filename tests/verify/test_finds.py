@@ -12,8 +12,9 @@ import yaml
 from packager.kubectl.kustomize import Rendered
 from packager.kubernetes.manifest import Manifest
 from packager.package.opened import opened
-from packager.verify import Checks, containers, kinds, kustomization, names, references, schema, security, verify
-from packager.verify.overlay import RenderedOverlay
+from packager.rendering import kustomization
+from packager.rendering.overlay import RenderedOverlay
+from packager.verify import Checks, containers, kinds, names, references, schema, security, verify
 from tests.broken import build
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def pod(package: Path) -> dict[str, Any]:
 
 def _rendering(*manifests: Any) -> Any:
     text = yaml.safe_dump_all(manifests)
-    return mock.patch("packager.verify.rendering.kustomize", return_value=Rendered(text, ()))
+    return mock.patch("packager.rendering.render.kustomize", return_value=Rendered(text, ()))
 
 
 def _every(value: Any, *above: str | int) -> Iterator[tuple[str | int, ...]]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from packager.base.problems import Problem
-    from packager.verify.overlay import RenderedOverlay
+    from packager.rendering.overlay import RenderedOverlay
 
     Check = Callable[[RenderedOverlay], Iterator[Problem]]
 

@@ -15,8 +15,9 @@ from packager.kubectl.client import Kubectl
 from packager.kubectl.kustomize import Rendered
 from packager.kubernetes.manifest import Manifest
 from packager.package.opened import opened
-from packager.verify import Checks, containers, kinds, kustomization, names, options, references, verify
-from packager.verify.overlay import RenderedOverlay
+from packager.rendering import kustomization
+from packager.rendering.overlay import RenderedOverlay
+from packager.verify import Checks, containers, kinds, names, options, references, verify
 from tests.broken import build
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ def test_a_literal_is_where_a_finding_about_its_key_points(tmp_path: Path) -> No
 def test_what_two_kubectls_render(other: str, message: str, package: Path) -> None:
     texts = {"old": "kind: A\nmetadata:\n  name: a\n", "new": other}
     rendered = mock.patch(
-        "packager.verify.rendering.kustomize", side_effect=lambda _folder, program, **_: Rendered(texts[program], ())
+        "packager.rendering.render.kustomize", side_effect=lambda _folder, program, **_: Rendered(texts[program], ())
     )
     checks = Checks(kubectls=("old", "new"), allowed=frozenset("A"))
     with opened(package) as opened_package, rendered:
@@ -239,7 +240,7 @@ def test_what_two_kubectls_render(other: str, message: str, package: Path) -> No
     ids=["no word", "an empty log line", "no end"],
 )
 def test_a_cluster_that_answers_nothing(answer: process.Finished | ToolError, message: str, package: Path) -> None:
-    rendered = mock.patch("packager.verify.rendering.kustomize", return_value=Rendered("kind: List\n", ()))
+    rendered = mock.patch("packager.rendering.render.kustomize", return_value=Rendered("kind: List\n", ()))
     asked = mock.patch.object(process, "run", side_effect=[answer, answer])
     with opened(package) as opened_package, rendered, asked:
         report = verify(opened_package, Checks(server=Kubectl()))
@@ -249,7 +250,7 @@ def test_a_cluster_that_answers_nothing(answer: process.Finished | ToolError, me
 
 
 def test_what_kubectl_renders_and_nobody_can_read(package: Path) -> None:
-    rendered = mock.patch("packager.verify.rendering.kustomize", return_value=Rendered("a: [", ()))
+    rendered = mock.patch("packager.rendering.render.kustomize", return_value=Rendered("a: [", ()))
     with opened(package) as opened_package, rendered:
         problems = [str(problem) for problem in verify(opened_package, Checks()).problems]
     assert any("what it renders to: " in problem for problem in problems), problems

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from packager.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
     from packager.kubernetes.podsecurity import Level
-    from packager.verify.overlay import RenderedOverlay
+    from packager.rendering.overlay import RenderedOverlay
     from packager.verify.security import Exceeded
 
 

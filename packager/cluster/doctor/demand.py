@@ -12,7 +12,7 @@ from packager.kubernetes.manifest import integer, listing, mapping
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from packager.verify.overlay import RenderedOverlay
+    from packager.rendering.overlay import RenderedOverlay
     from packager.workloads.pods import Pods
 
 Amounts = dict[str, Decimal]

@@ -13,8 +13,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import MlpackError
-from packager.cluster.diagnosis import diagnose
-from packager.cluster.past import Memory
+from packager.diagnosis.diagnose import diagnose
+from packager.diagnosis.past import Memory
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import labels, name, uid
 from packager.kubernetes.pods import state

@@ -12,6 +12,8 @@ from packager.base.values import Value
 from packager.cluster.doctor import demand
 from packager.kubernetes.manifest import Manifest, at, dotted, mapping
 from packager.kubernetes.podsecurity import Level
+from packager.rendering.origins import Position
+from packager.rendering.overlay import RenderedOverlay
 from packager.verify import (
     containers,
     environment,
@@ -24,8 +26,6 @@ from packager.verify import (
     schema,
     security,
 )
-from packager.verify.origins import Position
-from packager.verify.overlay import RenderedOverlay
 from packager.workloads import structures
 from packager.workloads.kinds import kinds as workload_kinds
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from packager.cluster.diagnosis import diagnose
-from packager.cluster.past import Memory, Past
+from packager.diagnosis.diagnose import diagnose
+from packager.diagnosis.past import Memory, Past
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import NEVER, Finding, Phase, Verdict
 from packager.workloads.deployment.life import Deployment

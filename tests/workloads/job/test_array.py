@@ -9,7 +9,7 @@ import yaml
 
 from packager.build.plan import Options, plan
 from packager.build.render import render
-from packager.cluster.diagnosis import diagnose
+from packager.diagnosis.diagnose import diagnose
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Phase, Verdict
 from packager.spec.load import load

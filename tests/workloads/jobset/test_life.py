@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from packager.cluster.diagnosis import diagnose
-from packager.cluster.past import Past
+from packager.diagnosis.diagnose import diagnose
+from packager.diagnosis.past import Past
 from packager.kubernetes.objects import name
 from packager.kubernetes.snapshot import PodLog, Snapshot
 from packager.kubernetes.verdict import Finding, Phase, Verdict

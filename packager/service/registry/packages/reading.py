@@ -27,12 +27,13 @@ from packager.options import KEYS
 from packager.package import declared, layout
 from packager.package.limits import Limits
 from packager.package.opened import opened
+from packager.rendering import render
 from packager.service.complaints import Complaint
 from packager.service.registry.packages import filling
 from packager.service.registry.packages.content import PackageContent, PackageKey, PackageObjects, PackageOrigin
 from packager.service.registry.packages.env import value_type
 from packager.service.registry.packages.sources import located
-from packager.verify import Checks, rendering, schema
+from packager.verify import Checks, schema
 from packager.verify import verify as verify_package
 from packager.workloads import structures
 
@@ -130,7 +131,7 @@ class PackageReader:
 
     def _rendered(self, package: Package, overlay: str) -> list[dict[str, Any]]:
         """Return the objects of an overlay."""
-        outcome = rendering.kubectl(package, overlay, rendering.read(package, overlay), self._kubectl, self._runner)
+        outcome = render.kubectl(package, overlay, render.read(package, overlay), self._kubectl, self._runner)
         if len(outcome.manifests) > MAX_RESULT:
             message = f"{overlay} renders to more than {MAX_RESULT >> 10} KiB, which each job would keep"
             raise RefusedPackageError([Complaint(_SOURCE, message, "deliver less code, or put it into the image")])

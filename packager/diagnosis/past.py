@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from packager.cluster.losses import LOST, VANISHED, losses, worker_losses
+from packager.diagnosis.losses import LOST, VANISHED, losses, worker_losses
 from packager.kubernetes.objects import is_being_deleted, is_running, name, shown, uid
 from packager.kubernetes.pods import failure
 from packager.kubernetes.stopped import REDEPLOY_HINT, deletion_cause, has_ended, stopped

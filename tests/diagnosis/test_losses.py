@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.kubernetes.verdict import Phase
-from tests.cluster.test_diagnosis import recorded, verdict
+from tests.diagnosis.test_diagnose import recorded, verdict
 from tests.fake_cluster import item
 
 if TYPE_CHECKING:

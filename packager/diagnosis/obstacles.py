@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from packager.cluster import mounts
+from packager.diagnosis import mounts
 from packager.kubernetes.objects import (
     condition,
     container_statuses,

@@ -2,7 +2,7 @@
 
 It finds problems that kustomize reports badly or not at all, with their lines; it checks that nothing from outside the
 package is included, before kubectl renders anything; and it collects where everything is written
-(`packager.verify.origins`).
+(`packager.rendering.origins`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from packager.base.values import replace
 from packager.package import declared
 from packager.package.contents import shown
 from packager.package.layout import KUSTOMIZATIONS
-from packager.verify import fields, transformers
-from packager.verify.entries import Entries
-from packager.verify.origins import Generated, Operations, Position, Replaced, Written
-from packager.verify.sources import Sources
+from packager.rendering import fields, transformers
+from packager.rendering.entries import Entries
+from packager.rendering.origins import Generated, Operations, Position, Replaced, Written
+from packager.rendering.sources import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

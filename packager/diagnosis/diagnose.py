@@ -6,10 +6,10 @@ from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from packager.cluster.killed import killed_children
-from packager.cluster.losses import LOST, VANISHED, losses
-from packager.cluster.obstacles import kept_running, lost_node, obstacles
-from packager.cluster.past import Past
+from packager.diagnosis.killed import killed_children
+from packager.diagnosis.losses import LOST, VANISHED, losses
+from packager.diagnosis.obstacles import kept_running, lost_node, obstacles
+from packager.diagnosis.past import Past
 from packager.kubernetes.objects import is_being_deleted, moment, shown
 from packager.kubernetes.pods import crashed, failure, state
 from packager.kubernetes.verdict import Finding, Phase, Verdict, grouped

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from packager.base.problems import Problem
 from packager.kubernetes.manifest import dotted
-from packager.verify.origins import find
+from packager.rendering.origins import find
 from packager.workloads import structures
 
 if TYPE_CHECKING:
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
-    from packager.verify.sources import Sources
+    from packager.rendering.sources import Sources
     from packager.workloads.pods import Pods
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from packager.cluster.diagnosis import diagnose
-from packager.cluster.past import Past
+from packager.diagnosis.diagnose import diagnose
+from packager.diagnosis.past import Past
 from packager.kubernetes.pods import failure
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import NEVER, Finding, Phase, Verdict, grouped

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.problems import similar
 from packager.package.contents import ContentError, normalized, shown
-from packager.verify.origins import Position
+from packager.rendering.origins import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from packager.base.yamlio import Document, Location
-    from packager.verify.sources import Sources
+    from packager.rendering.sources import Sources
 
 
 # What kustomize reads as an address even if a file or folder of this name exists: of a file, with a scheme

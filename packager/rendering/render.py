@@ -11,11 +11,11 @@ from packager.base.errors import RenderError, ToolError, VerificationError
 from packager.base.problems import Problem, ordered, show
 from packager.kubectl.kustomize import Rendered, kustomize
 from packager.kubernetes.manifest import Manifest
-from packager.package import layout
+from packager.package import integrity, layout
 from packager.package.limits import DEFAULT
-from packager.verify import files, kustomization
-from packager.verify.origins import Position
-from packager.verify.overlay import RenderedOverlay
+from packager.rendering import kustomization
+from packager.rendering.origins import Position
+from packager.rendering.overlay import RenderedOverlay
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from packager.base.runner import Runner
     from packager.base.yamlio import Location
     from packager.package.opened import Package
-    from packager.verify.sources import Sources
+    from packager.rendering.sources import Sources
 
 # The rendered stream contains the code of the whole package.
 _MAX_BYTES = 16 << 20
@@ -40,7 +40,7 @@ def read(package: Package, name: str) -> Sources:
     """
     sources = kustomization.read(package, layout.overlay(name))
     if sources.refused:
-        problems = ordered([*sources.refused, *files.check(package, DEFAULT).problems])
+        problems = ordered([*sources.refused, *integrity.check(package, DEFAULT).problems])
         raise VerificationError(f"{package.source}: {name} cannot be rendered", problems=problems)
     return sources
 

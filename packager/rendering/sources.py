@@ -10,7 +10,7 @@ from packager.base import envfile, workfolder, yamlio
 from packager.base.errors import ToolError, VerificationError, reason
 from packager.base.problems import Problem
 from packager.package.tree import IGNORED_NAMES
-from packager.verify.origins import Position
+from packager.rendering.origins import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from packager.base.envfile import Weight
     from packager.base.yamlio import Document
     from packager.package.reader import Reader
-    from packager.verify.origins import Origin
+    from packager.rendering.origins import Origin
 
 _MAX_BYTES = 1 << 20
 """What Kubernetes takes of a ConfigMap, and more than any manifest needs."""

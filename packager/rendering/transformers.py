@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
-from packager.verify import fields
+from packager.rendering import fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,0 +1,1 @@
+"""Determines how a workload is, and why, from the objects of one moment: pure functions that ask no cluster."""
