@@ -35,7 +35,9 @@ from packager.service.registry.rendering import Renderer
 from packager.service.store.databases import AwayError, Postgres
 from packager.service.store.store import ACTIVE, Store
 from packager.service.times import now
+from packager.service.use.events import JobEvents
 from packager.service.use.jobs import Jobs
+from packager.service.use.logs import Logs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -65,7 +67,7 @@ class Server:
     Attributes:
         name: By which it knows its objects in the cluster.
         projects: Those that jobs can belong to, by name.
-        jobs: The use cases of jobs.
+        jobs, logs, events: What callers do with jobs.
         pulse: Tells that a job has an event.
         figures: What Prometheus is told.
         trusted: Who every caller is, when no token is asked for; None otherwise.
@@ -117,7 +119,6 @@ class Server:
         self._sweeper = Sweeper(store, settings.retention, self.follower.created, self.log)
         allowed, _ = read_allowed(settings.callbacks.allow, settings.callbacks.ports)
         self.tasks = Tasks(self.catalog, cluster, self.follower, sealer, self.projects, allowed)
-        self.jobs = Jobs(store, self.tasks, sealer)
         self.courier = Courier(
             store.outbox,
             sealer,
@@ -128,6 +129,9 @@ class Server:
             attempted=self.figures.attempted,
         )
         self.pulse.on_change.append(self.courier.wake)
+        self.jobs = Jobs(store, self.tasks, sealer, self.recorder, self.courier)
+        self.logs = Logs(store, cluster, settings.name)
+        self.events = JobEvents(store, self.pulse)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -11,11 +11,17 @@ from packager.service.complaints import Complaint
 from packager.service.failures import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from packager.service.access.projects import Project
     from packager.service.access.tokens import Caller
     from packager.service.store.store import Row
+
+
+def check_role(caller: Caller, role: str) -> None:
+    """Raise Failure unless a caller has a role in at least one project."""
+    if not caller.may_anywhere(role):
+        raise Failure("forbidden", f"expected the role {role}, found {', '.join(caller.roles.values())}")
 
 
 def projects_of(caller: Caller, role: str) -> tuple[str, ...] | None:
@@ -106,16 +112,31 @@ def check_changes_definition(caller: Caller, row: Row) -> None:
         raise Failure("forbidden", f"expected the role developer in {of}, to which the definition belongs")
 
 
-def check_job(caller: Caller, row: Row, role: str) -> None:
-    """Raise Failure unless a caller has a role in the project of a job; without any, the job is unknown to them."""
-    held = caller.role(row["project"])
-    if held is None:
-        raise Failure("not-found", f"job {row['release']!r} not found")
+def visible_job(caller: Caller, release: str, job: Callable[[str], Row | None], role: str = "viewer") -> Row:
+    """Return a job in whose project a caller has a role; without any role there, the job is unknown to them.
+
+    Args:
+        caller: Who.
+        release: The job.
+        job: Returns a stored job, if it exists.
+        role: Which role.
+
+    Raises:
+        Failure: There is no such job, or the caller has no such role.
+    """
+    check_role(caller, role)
+    row = job(release)
+    held = None if row is None else caller.role(row["project"])
+    if row is None or held is None:
+        raise Failure("not-found", f"job {release!r} not found")
     if not caller.may(role, row["project"]):
         raise Failure("forbidden", f"expected the role {role} in the project {row['project']!r}, found {held}")
+    return row
 
 
-def check_owns_job(caller: Caller, row: Row, action: str) -> None:
-    """Raise Failure unless a job is the caller's own, or they may act for others in its project."""
+def own_job(caller: Caller, release: str, job: Callable[[str], Row | None], action: str, role: str = "user") -> Row:
+    """Return a job that is the caller's own, or of a project in which they act for others. Raises as `visible_job`."""
+    row = visible_job(caller, release, job, role)
     if row["creator"] != caller.name and not caller.acts_for_others(row["project"]):
         raise Failure("forbidden", f"the job belongs to {row['creator']}: only developers {action}")
+    return row

@@ -11,7 +11,7 @@ from litestar import MediaType, Request, Response
 from litestar.params import HeaderParameter
 
 from packager.base.rest import is_loopback
-from packager.service.access import sessions, tokens
+from packager.service.access import permissions, sessions, tokens
 from packager.service.api import requestlog
 from packager.service.failures import Failure
 from packager.service.store.store import as_json
@@ -43,7 +43,7 @@ def server_of(state: State) -> Server:
     return server
 
 
-async def caller_of(request: AnyRequest, role: str) -> Caller:
+async def caller_of(request: AnyRequest, role: str = "viewer") -> Caller:
     """Return who makes a request, who must have a role in at least one project. Raises Failure."""
     server = server_of(request.app.state)
     if server.trusted is not None:
@@ -66,8 +66,7 @@ async def caller_of(request: AnyRequest, role: str) -> Caller:
     if caller is None:
         raise Failure("unauthenticated", "expected a valid token, as Authorization: Bearer or as x-api-key")
     requestlog.notes_of(request.scope).caller = caller.name
-    if not caller.may_anywhere(role):
-        raise Failure("forbidden", f"expected the role {role}, found {', '.join(caller.roles.values())}")
+    permissions.check_role(caller, role)
     return caller
 
 

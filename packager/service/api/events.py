@@ -2,111 +2,55 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from litestar import Response, get
-from litestar.datastructures import State
 from litestar.params import FromPath, QueryParameter
 from litestar.response import Stream
 
-from packager.service.access import permissions
+from packager.base.values import as_plain
 from packager.service.api import document
 from packager.service.api.access import AnyRequest, caller_of, server_of
-from packager.service.api.answers import (
-    EventList,
-    JobEvent,
-)
-from packager.service.api.streams import guarded
-from packager.service.failures import Failure
-from packager.service.store.store import FINAL, as_json
+from packager.service.store.store import as_json
+from packager.service.use.answers import EventList, JobEvent
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
-
-    from packager.service.server import Server
+    from collections.abc import AsyncIterator, Sequence
 
 After = Annotated[int, QueryParameter(ge=0, le=1 << 62, description="The id of the last event that is known.")]
 
-_SILENCE = 15.0
-"""Seconds after which a stream of events has a comment, so that proxies keep it open."""
-
 _LISTED = {200: document.answer(EventList, "As JSON, or followed as text/event-stream")}
-
-# events
 
 
 @get("/v1/jobs/{release:str}/events", responses=_LISTED)
-async def job_events(
-    request: AnyRequest, state: State, release: FromPath[str], after: After = 0
-) -> Response[Any] | Stream:
+async def job_events(request: AnyRequest, release: FromPath[str], after: After = 0) -> Response[Any] | Stream:
     """List the events of a job, the oldest first; with `Accept: text/event-stream`, follow them."""
-
-    async def check() -> tuple[str, ...] | None:
-        await server_of(state).tasks.job(release, await caller_of(request, "viewer"))
-        return None
-
-    return await _listed(request, release, after, check)
+    return await _listed(request, release, after)
 
 
 @get("/v1/events", responses=_LISTED)
 async def all_events(request: AnyRequest, after: After = 0) -> Response[Any] | Stream:
     """List the events of all jobs, the oldest first; with `Accept: text/event-stream`, follow them."""
-
-    async def check() -> tuple[str, ...] | None:
-        return permissions.projects_of(await caller_of(request, "viewer"), "viewer")
-
-    return await _listed(request, None, after, check)
+    return await _listed(request, None, after)
 
 
-async def _listed(
-    request: AnyRequest,
-    release: str | None,
-    after: int,
-    check: Callable[[], Awaitable[tuple[str, ...] | None]],
-) -> Response[Any] | Stream:
-    """Return events, or follow them.
-
-    Args:
-        request: The request.
-        release: Whose; None for all jobs.
-        after: The id of the last one that is known.
-        check: Returns the projects whose events the caller may read, None for all; raises Failure if there are none.
-    """
-    server, projects = server_of(request.app.state), await check()
-
-    async def is_unchanged() -> None:
-        if await check() != projects:
-            raise Failure("forbidden", "the roles of the caller have changed")
-
-    if "text/event-stream" in request.headers.get("accept", ""):
-        last = request.headers.get("last-event-id", "")
-        start = int(last) if last.isdecimal() and len(last) < 18 else after
-        return Stream(
-            guarded(_followed(server, release, start, projects), is_unchanged),
-            media_type="text/event-stream",
-            headers={"Cache-Control": "no-cache"},
-        )
-    rows = await asyncio.to_thread(server.store.events, release, after, 1000, projects)
-    following = str(rows[-1]["id"]) if len(rows) == 1000 else None
-    return Response(EventList(items=[JobEvent(**row) for row in rows], next=following))
+async def _listed(request: AnyRequest, release: str | None, after: int) -> Response[Any] | Stream:
+    events = server_of(request.app.state).events
+    if "text/event-stream" not in request.headers.get("accept", ""):
+        return Response(await events.read(await caller_of(request), release, after))
+    last = request.headers.get("last-event-id", "")
+    start = int(last) if last.isdecimal() and len(last) < 18 else after
+    followed = await events.follow(partial(caller_of, request), release, start)
+    return Stream(_as_text(followed), media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
 
 
-async def _followed(
-    server: Server, release: str | None, after: int, projects: tuple[str, ...] | None
-) -> AsyncGenerator[str]:
-    """Yield events as a stream of text/event-stream; that of a job ends with the job."""
-    while True:
-        generation = server.pulse.generation
-        # The job is read before its events: the last one is stored together with its end.
-        job = await asyncio.to_thread(server.store.job, release) if release is not None else None
-        rows = await asyncio.to_thread(server.store.events, release, after, 1000, projects)
-        for row in rows:
-            after = row["id"]
-            yield f"id: {row['id']}\nevent: status\ndata: {as_json(row)}\n\n"
-        if release is not None and not rows and (job is None or job["status"] in FINAL):
-            return
-        if not rows and not await server.pulse.wait(generation, _SILENCE):
+async def _as_text(followed: AsyncIterator[Sequence[JobEvent]]) -> AsyncIterator[str]:
+    """Yield events as text/event-stream has them, and a comment when there are none."""
+    async for events in followed:
+        for event in events:
+            yield f"id: {event.id}\nevent: status\ndata: {as_json(as_plain(event))}\n\n"
+        if not events:
             yield ": nothing has changed\n\n"
 
 

@@ -6,18 +6,16 @@ from litestar import get
 from litestar.datastructures import State
 from litestar.params import FromPath
 
-from packager.service.api import answers
 from packager.service.api.access import AnyRequest, caller_of, server_of
-from packager.service.api.answers import MetricList
+from packager.service.use import answers
+from packager.service.use.answers import MetricList
 
 
 @get("/v1/jobs/{release:str}/metrics")
 async def job_metrics(request: AnyRequest, state: State, release: FromPath[str]) -> MetricList:
     """Return the curves of a job: what its pods have printed as lines of JSON with a `step`."""
-    caller = await caller_of(request, "viewer")
-    server = server_of(state)
-    row = await server.tasks.job(release, caller)
-    return MetricList(items=[answers.metric(curve) for curve in await server.recorder.curves(row)])
+    curves = await server_of(state).jobs.curves(await caller_of(request), release)
+    return MetricList(items=[answers.metric(curve) for curve in curves])
 
 
 HANDLERS = (job_metrics,)

@@ -8,10 +8,10 @@ from litestar import get
 from litestar.datastructures import State
 from litestar.params import FromPath
 
-from packager.service.api import answers
 from packager.service.api.access import AnyRequest, caller_of, server_of
-from packager.service.api.answers import ProjectList, ProjectUse
 from packager.service.failures import Failure
+from packager.service.use import answers
+from packager.service.use.answers import ProjectList, ProjectUse
 
 
 @get("/v1/projects")

@@ -11,7 +11,7 @@ from litestar.params import FromPath, FromQuery, JSONBody
 
 from packager.base.values import as_plain, replace
 from packager.service.access import permissions
-from packager.service.api import answers, document
+from packager.service.api import document
 from packager.service.api.access import (
     AnyRequest,
     IdempotencyKey,
@@ -23,7 +23,12 @@ from packager.service.api.access import (
     server_of,
     tagged,
 )
-from packager.service.api.answers import (
+from packager.service.failures import Failure
+from packager.service.jobs import records
+from packager.service.registry.bodies import DefinitionBody, TemplateBody
+from packager.service.registry.catalog import read_definition
+from packager.service.use import answers
+from packager.service.use.answers import (
     DefinitionList,
     DefinitionTrial,
     RegisteredDefinition,
@@ -31,10 +36,6 @@ from packager.service.api.answers import (
     TemplateList,
     TemplateTrial,
 )
-from packager.service.failures import Failure
-from packager.service.jobs import records
-from packager.service.registry.bodies import DefinitionBody, TemplateBody
-from packager.service.registry.catalog import read_definition
 
 if TYPE_CHECKING:
     from packager.service.access.tokens import Caller

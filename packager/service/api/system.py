@@ -11,17 +11,18 @@ from litestar.params import FromPath, JSONBody
 from packager.base.values import as_plain
 from packager.service import prometheus
 from packager.service.access import permissions, tokens
-from packager.service.api import answers, document
+from packager.service.api import document
 from packager.service.api.access import AnyRequest, caller_of, server_of
-from packager.service.api.answers import (
+from packager.service.complaints import Complaint
+from packager.service.failures import Failure
+from packager.service.registry.bodies import TokenBody
+from packager.service.use import answers
+from packager.service.use.answers import (
     Health,
     NewToken,
     TokenList,
     WhoAmI,
 )
-from packager.service.complaints import Complaint
-from packager.service.failures import Failure
-from packager.service.registry.bodies import TokenBody
 
 # tokens, and the server itself
 

@@ -14,7 +14,7 @@ from packager.service.jobs.batches import Batches
 from packager.service.jobs.kube import RefusedError
 from packager.service.jobs.preparation import Filled, Preparation, Prepared
 from packager.service.registry import policy
-from packager.service.store.store import FINAL, NewJob, QueueFullError, SameNameError, TakenOverError
+from packager.service.store.store import NewJob, QueueFullError, SameNameError, TakenOverError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -169,28 +169,10 @@ class Tasks:
         self._follower.created(row["release"])
         return row
 
-    async def job(self, release: str, caller: Caller, role: str = "viewer") -> Row:
-        """Return a job in whose project a caller has a role. Raises Failure."""
-        row = await asyncio.to_thread(self._store.job, release)
-        if row is None:
-            raise Failure("not-found", f"job {release!r} not found")
-        permissions.check_job(caller, row, role)
-        return row
-
-    async def cancel(self, row: Row, caller: Caller) -> Row:
-        """Stop a job; its record and its claims stay. Raises Failure."""
-        if row["status"] in FINAL:
-            raise Failure("conflict", f"the job has ended: it is {row['status']}")
-        return await self._want(row, "cancel", caller)
-
-    async def delete(self, row: Row, caller: Caller, *, with_storage: bool) -> Row:
-        """Stop a job, and delete its objects and its record; its claims on request. Raises Failure."""
-        return await self._want(row, "delete-storage" if with_storage else "delete", caller)
-
-    async def _want(self, row: Row, goal: str, caller: Caller) -> Row:
-        permissions.check_owns_job(caller, row, "change jobs of others")
-        changed = await asyncio.to_thread(self._store.want, row["release"], goal, caller.name)
+    async def want(self, release: str, goal: str, caller: Caller) -> Row:
+        """Note what is to become of a job, one of GOALS, and return it. Raises Failure if there is none any more."""
+        changed = await asyncio.to_thread(self._store.want, release, goal, caller.name)
         if changed is None:
-            raise Failure("not-found", f"job {row['release']!r} not found")
-        self._follower.created(row["release"])
+            raise Failure("not-found", f"job {release!r} not found")
+        self._follower.created(release)
         return changed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from litestar import Response, get, post
@@ -10,18 +11,18 @@ from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery
 
 from packager.base.errors import ClusterError
-from packager.service.api import callbacks as callback_routes
-from packager.service.api import events as event_routes
-from packager.service.api import jobs as routes
-from packager.service.api import logs as log_routes
 from packager.service.api.access import AnyRequest, caller_of, server_of
 from packager.service.failures import Failure
 from packager.service.page import curve, form
 from packager.service.page.html import redirect, respond, visible
 from packager.service.store.store import FINAL, STATUSES
+from packager.service.use.jobs import JobQuery
+from packager.service.use.logs import LogQuery
 
 if TYPE_CHECKING:
-    from packager.service.api.answers import Callback, Job
+    from packager.service.access.tokens import Caller
+    from packager.service.server import Server
+    from packager.service.use.answers import Callback
 
 _PAGE = 50
 _LOG_LINES = 200
@@ -34,13 +35,15 @@ _FILTERS = ("status", "definition", "creator", "application", "project", "since"
 async def _jobs(request: AnyRequest, state: State) -> Response[Any]:
     query = request.query_params
     filters = {key: value for key in _FILTERS if (value := query.get(key, "").strip())}
+    caller = await caller_of(request)
     after = await asyncio.to_thread(server_of(state).store.last_event)
-    answer = await routes.list_jobs.fn(request, state, limit=_PAGE, cursor=query.get("cursor") or None, **filters)
+    asked = JobQuery(limit=_PAGE, cursor=query.get("cursor") or None, **filters)
+    page = await server_of(state).jobs.search(caller, asked)
     return await respond(
         request,
         "jobs",
-        jobs=answer.content.items,
-        following=answer.content.next,
+        jobs=page.items,
+        following=page.next,
         is_first="cursor" not in query,
         filters=filters,
         more=not filters.keys() <= {"status", "q"},
@@ -59,24 +62,22 @@ async def _job(
 async def _shown(
     request: AnyRequest, state: State, release: str, pod: str | None = None, failure: Failure | None = None
 ) -> Response[Any]:
-    job: Job = await routes.get_job.fn(request, state, release=release)
-    caller = await caller_of(request, "viewer")
-    history = (await event_routes.job_events.fn(request, state, release=release)).content.items
-    manifests = await routes.job_manifests.fn(request, state, release=release)
+    server, caller = server_of(state), await caller_of(request)
+    job = await server.jobs.job(caller, release)
+    history = (await server.events.read(caller, release)).items
+    manifests = await server.jobs.manifests(caller, release)
     is_own = job.creator == caller.name or caller.acts_for_others(job.project)
     pods = [item["name"] for item in job.pods]
     chosen = pod if pod in pods else None
-    log, log_problem = await _log(request, state, release, chosen or (pods[0] if len(pods) == 1 else None))
+    log, log_problem = await _log(request, server, release, chosen or (pods[0] if len(pods) == 1 else None))
     return await respond(
         request,
         "job",
         failure.status if failure else 200,
         job=job,
         history=history,
-        figures=curve.figures(
-            await server_of(state).recorder.curves(await server_of(state).tasks.job(release, caller))
-        ),
-        deliveries=(await _deliveries(request, state, release))[-_PAGE:] if is_own else (),
+        figures=curve.figures(await server.jobs.curves(caller, release)),
+        deliveries=(await _deliveries(server, caller, release))[-_PAGE:] if is_own else (),
         manifests=manifests,
         objects=[f"{item['kind']} {item['metadata']['name']}" for item in manifests if not _is_claim(item)],
         claims=[item["metadata"]["name"] for item in manifests if _is_claim(item)],
@@ -91,29 +92,29 @@ async def _shown(
     )
 
 
-async def _deliveries(request: AnyRequest, state: State, release: str) -> list[Callback]:
+async def _deliveries(server: Server, caller: Caller, release: str) -> list[Callback]:
     """Return the callbacks of a job, if the caller may see them."""
     try:
-        items: list[Callback] = (await callback_routes.list_callbacks.fn(request, state, release=release)).items
+        listed = await server.jobs.callbacks(caller, release)
     except Failure as failure:
         if failure.status != 403:
             raise
         return []
-    return items
+    return listed.items
 
 
 def _is_claim(item: dict[str, Any]) -> bool:
     return bool(item["kind"] == "PersistentVolumeClaim")
 
 
-async def _log(request: AnyRequest, state: State, release: str, pod: str | None) -> tuple[str, str | None]:
+async def _log(request: AnyRequest, server: Server, release: str, pod: str | None) -> tuple[str, str | None]:
     """Return the end of a job's log, and why there is none."""
     text = ""
     try:
         async with asyncio.timeout(_LOG_SECONDS):
-            stream = await log_routes.job_logs.fn(request, state, release=release, pod=pod, tail=_LOG_LINES)
-            async for part in stream.iterator:
-                text = (text + (part if isinstance(part, str) else part.decode(errors="replace")))[-_LOG_CHARACTERS:]
+            log = await server.logs.open(partial(caller_of, request), release, LogQuery(pod=pod, tail=_LOG_LINES))
+            async for line in log.lines:
+                text = (text + line)[-_LOG_CHARACTERS:]
     except (Failure, ClusterError) as error:
         return visible(text), str(error)
     except TimeoutError:
@@ -139,14 +140,14 @@ def _flat(values: dict[str, Any], above: str = "") -> list[tuple[str, str]]:
 async def _redeliver(
     request: AnyRequest, state: State, release: FromPath[str], identifier: FromPath[str]
 ) -> Response[Any]:
-    await callback_routes.redeliver_callback.fn(request, state, release=release, identifier=identifier)
+    await server_of(state).jobs.redeliver(await caller_of(request), release, identifier)
     return redirect(f"/jobs/{release}#callbacks")
 
 
 @post("/jobs/{release:str}/cancel", include_in_schema=False)
 async def _cancel(request: AnyRequest, state: State, release: FromPath[str]) -> Response[Any]:
     try:
-        await routes.cancel_job.fn(request, state, release=release)
+        await server_of(state).jobs.cancel(await caller_of(request), release)
     except Failure as failure:
         return await _told(request, state, release, failure)
     return redirect(f"/jobs/{release}")
@@ -156,17 +157,19 @@ async def _cancel(request: AnyRequest, state: State, release: FromPath[str]) -> 
 async def _rerun(request: AnyRequest, state: State, release: FromPath[str]) -> Response[Any]:
     pinned = (await request.form()).get("pinned") == "true"
     try:
-        answer = await routes.rerun_job.fn(request, state, release=release, pinned=pinned)
+        made = await server_of(state).jobs.rerun(
+            await caller_of(request), release, is_pinned=pinned, answered=lambda _job: None
+        )
     except Failure as failure:
         return await _told(request, state, release, failure)
-    return redirect(f"/jobs/{answer.content['release']}")
+    return redirect(f"/jobs/{made.release}")
 
 
 @post("/jobs/{release:str}/delete", include_in_schema=False)
 async def _delete(request: AnyRequest, state: State, release: FromPath[str]) -> Response[Any]:
     storage = "delete" if (await request.form()).get("storage") == "delete" else "keep"
     try:
-        await routes.delete_job.fn(request, state, release=release, storage=storage)
+        await server_of(state).jobs.delete(await caller_of(request), release, storage)
     except Failure as failure:
         return await _told(request, state, release, failure)
     return redirect("/jobs")

@@ -10,9 +10,9 @@ from litestar import Response, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery
 
-from packager.service.api import jobs as routes
 from packager.service.api import registry
 from packager.service.api.access import AnyRequest, caller_of, projects_with, server_of
+from packager.service.api.jobs import create_once
 from packager.service.failures import Failure
 from packager.service.page import form
 from packager.service.page.html import redirect, respond
@@ -42,7 +42,7 @@ async def _new(
     definition = await _definition(request, state, name)
     data = {}
     if values_of:
-        job = await routes.get_job.fn(request, state, release=values_of)
+        job = await server_of(state).jobs.job(caller, values_of)
         data = form.data_of(definition, {key: value for key, value in job.values.items() if key != "creator"})
         data["/project"] = job.project
     data.setdefault("/creator", caller.name)
@@ -56,7 +56,7 @@ async def _definition(request: AnyRequest, state: State, name: str) -> Definitio
 
 @post("/new/{name:str}", include_in_schema=False)
 async def _sent(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
-    await caller_of(request, "user")
+    caller = await caller_of(request, "user")
     definition = await _definition(request, state, name)
     data = {key: str(value) for key, value in (await request.form()).items()}
     action = data.get("action", "create")
@@ -70,20 +70,14 @@ async def _sent(request: AnyRequest, state: State, name: FromPath[str]) -> Respo
         failure = Failure("invalid-values", "not all inputs can be read", sent.complaints)
         return await _form(request, definition, data, sent, failure.status, failure=failure)
     try:
-        answer = await routes.create_job.fn(
-            request,
-            state,
-            data=filled,
-            dry_run=action == "preview",
-            idempotency_key=None if action == "preview" else data.get("key") or None,
-        )
+        if action == "preview":
+            preview = await server_of(state).jobs.preview(caller, filled)
+            return await _form(request, definition, data, sent, manifests=preview.manifests, warnings=preview.warnings)
+        answer = await create_once(request, caller, filled, data.get("key") or None)
     except Failure as failure:
         if failure.status in (401, 403):
             raise
         return await _form(request, definition, data, sent, failure.status, failure=failure)
-    if action == "preview":
-        shown = {"manifests": answer.content.manifests, "warnings": answer.content.warnings}
-        return await _form(request, definition, data, sent, **shown)
     return redirect(f"/jobs/{answer.content['release']}")
 
 

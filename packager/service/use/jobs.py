@@ -3,54 +3,125 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import base64
+import binascii
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
 
+from packager.base.problems import show
+from packager.base.values import Value
+from packager.service import times
 from packager.service.access import permissions
 from packager.service.failures import Failure
 from packager.service.jobs import records
+from packager.service.store.store import FINAL, STATUSES, Filters
+from packager.service.use import answers
+from packager.service.use.answers import Callback, CallbackList, Job, JobList, JobPreview
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
+    from packager.kubernetes.objects import Object
     from packager.service.access.tokens import Caller
+    from packager.service.callbacks.courier import Courier
+    from packager.service.jobs.metrics import Curve
+    from packager.service.jobs.recorder import Recorder
     from packager.service.jobs.tasks import Tasks
     from packager.service.sealing import Sealer
     from packager.service.store.store import Row, Store
 
+    Answered = Callable[[Job], Row | None]
+    """Returns the row of a request with an idempotency key, completed with its answer, from the job that it makes."""
+
+
+class JobQuery(Value, frozen=True):
+    """Which jobs are listed; None for all.
+
+    Attributes:
+        status: Their status.
+        definition: What they were made from.
+        creator: Whose they are.
+        application: What they belong to.
+        project: Their project.
+        since: Not created before: a time, or a duration.
+        until: Created before: a time, or a duration.
+        q: A part of the release.
+        limit: How many at most.
+        cursor: The `next` of the page before.
+    """
+
+    status: str | None = None
+    definition: str | None = None
+    creator: str | None = None
+    application: str | None = None
+    project: str | None = None
+    since: str | None = None
+    until: str | None = None
+    q: str | None = None
+    limit: int = 50
+    cursor: str | None = None
+
 
 class Jobs:
-    """The use cases of jobs. Each raises Failure if its caller may not do it.
+    """The use cases of jobs.
+
+    Each raises Failure if its caller may not do it. A job in whose project the caller has no role is not found.
 
     Args:
         store: The database.
         tasks: Creates and stops jobs.
         sealer: Decrypts headers and secrets.
+        recorder: Reads the curves of jobs.
+        courier: Sends callbacks.
     """
 
-    def __init__(self, store: Store, tasks: Tasks, sealer: Sealer) -> None:
+    def __init__(self, store: Store, tasks: Tasks, sealer: Sealer, recorder: Recorder, courier: Courier) -> None:
         self._store = store
         self._tasks = tasks
         self._sealer = sealer
+        self._recorder = recorder
+        self._courier = courier
 
-    async def rerun(self, caller: Caller, release: str, *, is_pinned: bool, answer: Callable[[Row], Row | None]) -> Row:
+    async def create(self, caller: Caller, filled: Mapping[str, Any], answered: Answered) -> Job:
+        """Create a job from filled values, which may name its `project`. Raises Failure."""
+        permissions.check_role(caller, "user")
+        project = self._tasks.project(filled.get("project"), caller)
+        row = await self._tasks.create(
+            _without_project(filled), caller, project, lambda made: answered(answers.job(made))
+        )
+        return answers.job(row)
+
+    async def preview(self, caller: Caller, filled: Mapping[str, Any]) -> JobPreview:
+        """Return what `create` would create. Raises Failure."""
+        permissions.check_role(caller, "user")
+        project = self._tasks.project(filled.get("project"), caller)
+        prepared = await self._tasks.prepare(_without_project(filled), caller, project, dry_run=True)
+        return JobPreview(
+            release=prepared.row["release"],
+            manifests=records.redacted(prepared.objects),
+            warnings=list(prepared.warnings),
+        )
+
+    async def rerun(self, caller: Caller, release: str, *, is_pinned: bool, answered: Answered) -> Job:
         """Create a job from the values of another one: of the caller, or of a project in which they act for others.
 
         Args:
             caller: Who asks for it.
             release: The other job.
             is_pinned: Whether the revisions of the other job are used instead of the current ones.
-            answer: Returns the answer to the request, if it has an idempotency key, from the new job.
+            answered: See there.
 
         Raises:
             Failure: As `Tasks.create`; or the other job has secrets of others.
         """
-        row = await self._tasks.job(release, caller, "user")
-        permissions.check_owns_job(caller, row, "run jobs of others again")
+        row = await self._own(caller, release, "run jobs of others again")
         await asyncio.to_thread(self._check_knows_secrets, caller, row)
         project = self._tasks.project(row["project"], caller)
         filled = await asyncio.to_thread(records.filled_values, row, self._sealer)
         revisions = (row["definition_revision"], row["template_revision"]) if is_pinned else None
-        return await self._tasks.create(filled, caller, project, answer, revisions)
+        made = await self._tasks.create(filled, caller, project, lambda made: answered(answers.job(made)), revisions)
+        return answers.job(made)
 
     def _check_knows_secrets(self, caller: Caller, row: Row) -> None:
         """Refuse to give the secrets of a job to others than its owner and who has filled them in.
@@ -63,3 +134,114 @@ class Jobs:
         if caller.name not in (row["creator"], *(event["actor"] for event in created)):
             detail = f"the job has headers or secrets of others: only {row['creator']} runs it again"
             raise Failure("forbidden", detail)
+
+    async def search(self, caller: Caller, query: JobQuery) -> JobList:
+        """Return a page of the jobs that the caller may see, the newest first. Raises Failure."""
+        permissions.check_role(caller, "viewer")
+        if query.status is not None and query.status not in STATUSES:
+            raise Failure("invalid-query", f"status: expected {', '.join(STATUSES)}; found {show(query.status)}")
+        visible = permissions.projects_of(caller, "viewer")
+        if query.project is not None:
+            visible = (query.project,) if visible is None or query.project in visible else ()
+        filters = Filters(
+            query.status,
+            query.definition,
+            query.creator,
+            query.application,
+            _moment("since", query.since),
+            _moment("until", query.until),
+            query.q,
+            visible,
+        )
+        rows = await asyncio.to_thread(self._store.jobs, filters, query.limit + 1, _decoded(query.cursor))
+        following = _encoded(rows[query.limit - 1]) if len(rows) > query.limit else None
+        return JobList(items=[answers.job(row) for row in rows[: query.limit]], next=following)
+
+    async def job(self, caller: Caller, release: str) -> Job:
+        """Return a job. Raises Failure."""
+        return answers.job(await self._visible(caller, release))
+
+    async def manifests(self, caller: Caller, release: str) -> list[Object]:
+        """Return the objects of a job as they were applied, without secrets. Raises Failure."""
+        row = await self._visible(caller, release)
+        return records.redacted(json.loads(row["manifests"]))
+
+    async def curves(self, caller: Caller, release: str) -> Sequence[Curve]:
+        """Return the curves of a job. Raises Failure."""
+        return await self._recorder.curves(await self._visible(caller, release))
+
+    async def cancel(self, caller: Caller, release: str) -> Job:
+        """Stop a job; its record and its claims stay. Raises Failure."""
+        row = await self._own(caller, release, "change jobs of others")
+        if row["status"] in FINAL:
+            raise Failure("conflict", f"the job has ended: it is {row['status']}")
+        return answers.job(await self._tasks.want(release, "cancel", caller))
+
+    async def delete(self, caller: Caller, release: str, storage: str = "keep") -> Job:
+        """Stop a job, and delete its objects and its record.
+
+        Args:
+            caller: Who asks for it.
+            release: The job.
+            storage: What becomes of its claims: `keep` or `delete`.
+
+        Raises:
+            Failure: See the class; or `storage` is another word.
+        """
+        permissions.check_role(caller, "user")
+        goals: dict[str, Literal["delete", "delete-storage"]] = {"keep": "delete", "delete": "delete-storage"}
+        if storage not in goals:
+            raise Failure("invalid-query", "storage: expected keep or delete")
+        await self._own(caller, release, "change jobs of others")
+        return answers.job(await self._tasks.want(release, goals[storage], caller))
+
+    async def callbacks(self, caller: Caller, release: str) -> CallbackList:
+        """Return the callbacks of a job, in their order. Raises Failure."""
+        await self._own(caller, release, "see the callbacks of others")
+        rows = await asyncio.to_thread(self._store.outbox.of_job, release)
+        return CallbackList(items=[answers.callback(row) for row in rows])
+
+    async def redeliver(self, caller: Caller, release: str, identifier: str) -> Callback:
+        """Send a callback of a job again, now, whatever has become of it. Raises Failure."""
+        await self._own(caller, release, "send the callbacks of others")
+        row = await asyncio.to_thread(self._store.outbox.redeliver, release, identifier, times.now())
+        if row is None:
+            raise Failure("not-found", f"callback {identifier!r} not found")
+        self._courier.wake()
+        return answers.callback(row)
+
+    async def _visible(self, caller: Caller, release: str) -> Row:
+        """Return a job that the caller may see. Raises Failure."""
+        return await asyncio.to_thread(permissions.visible_job, caller, release, self._store.job)
+
+    async def _own(self, caller: Caller, release: str, action: str) -> Row:
+        """Return a job that the caller may change. Raises Failure."""
+        return await asyncio.to_thread(permissions.own_job, caller, release, self._store.job, action)
+
+
+def _without_project(filled: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in filled.items() if key != "project"}
+
+
+def _moment(key: str, text: str | None) -> str | None:
+    """Return a time as the database has it."""
+    try:
+        return None if text is None else times.as_text(times.moment(text, datetime.now(UTC), zone=UTC))
+    except ValueError as error:
+        raise Failure("invalid-query", f"{key}: {error}") from None
+
+
+def _encoded(row: Row) -> str:
+    return base64.urlsafe_b64encode(json.dumps([row["created"], row["release"]]).encode()).decode().rstrip("=")
+
+
+def _decoded(cursor: str | None) -> tuple[str, str] | None:
+    if cursor is None:
+        return None
+    try:
+        created, release = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        if isinstance(created, str) and isinstance(release, str):
+            return created, release
+    except (binascii.Error, ValueError, TypeError, RecursionError):
+        pass
+    raise Failure("invalid-query", "cursor: expected the `next` of a page")

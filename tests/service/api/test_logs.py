@@ -79,7 +79,7 @@ def test_pods_that_are_gone_are_shown_beside_those_that_exist(service: Service) 
 
 
 def test_several_pods_are_followed_and_waited_for(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("packager.service.api.logs._POLL_SECONDS", 0.01)
+    monkeypatch.setattr("packager.service.use.logs._POLL_SECONDS", 0.01)
     release = service.created()
     service.cluster.pod(release, "Running")
     service.status(release, "running")
@@ -103,7 +103,7 @@ def test_several_pods_are_followed_and_waited_for(service: Service, monkeypatch:
 def test_logs_are_followed_though_the_database_is_away_for_a_while(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("packager.service.api.logs._POLL_SECONDS", 0.01)
+    monkeypatch.setattr("packager.service.use.logs._POLL_SECONDS", 0.01)
     release = service.created()
     first, second = f"{release}-x2x9p", f"{release}-a1b2c"
     service.cluster.logs[first] = ["one\n"]
@@ -146,7 +146,7 @@ def test_logs_are_followed_though_the_database_is_away_for_a_while(
 def test_a_pod_that_starts_later_is_followed_as_well(
     service: Service, monkeypatch: pytest.MonkeyPatch, *, is_kept: bool
 ) -> None:
-    monkeypatch.setattr("packager.service.api.logs._POLL_SECONDS", 0.01)
+    monkeypatch.setattr("packager.service.use.logs._POLL_SECONDS", 0.01)
     release = service.created()
     first, second = f"{release}-x2x9p", f"{release}-a1b2c"
     service.cluster.logs[first] = ["one\n", "two\n"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from packager.service.failures import Failure
 from packager.service.store.databases import AwayError
@@ -13,47 +13,49 @@ from packager.service.store.databases import AwayError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
+Item = TypeVar("Item")
+
 LOOK_SECONDS = 15.0
 """How often it is looked at whether the caller of an open stream may still read it."""
 
 _REFUSED = frozenset({401, 403, 404})
 
 
-async def guarded(lines: AsyncGenerator[str], check: Callable[[], Awaitable[object]]) -> AsyncIterator[str]:
-    """Yield lines for as long as their caller may read them.
+async def guarded(items: AsyncGenerator[Item], check: Callable[[], Awaitable[object]]) -> AsyncIterator[Item]:
+    """Yield items for as long as their caller may read them.
 
     A token that is removed or has expired, and a session that has ended, end the stream too. When the database or the
     issuer cannot be asked, it goes on.
 
     Args:
-        lines: The lines, which may be long in coming.
+        items: The items, which may be long in coming.
         check: Raises Failure if the caller may not read them.
     """
-    following: asyncio.Future[str | None] | None = None
+    following: asyncio.Future[Item | None] | None = None
     looked = monotonic()
     try:
         while True:
-            following = following or asyncio.ensure_future(_next(lines))
+            following = following or asyncio.ensure_future(_next(items))
             await asyncio.wait([following], timeout=max(0.0, looked + LOOK_SECONDS - monotonic()))
             if monotonic() - looked >= LOOK_SECONDS:
                 if await _is_refused(check):
                     return
                 looked = monotonic()
             if following.done():
-                line, following = following.result(), None
-                if line is None:
+                item, following = following.result(), None
+                if item is None:
                     return
-                yield line
+                yield item
     finally:
         if following is not None:
             following.cancel()
             with suppress(asyncio.CancelledError):
                 await following
-        await lines.aclose()
+        await items.aclose()
 
 
-async def _next(lines: AsyncGenerator[str]) -> str | None:
-    return await anext(lines, None)
+async def _next(items: AsyncGenerator[Item]) -> Item | None:
+    return await anext(items, None)
 
 
 async def _is_refused(check: Callable[[], Awaitable[object]]) -> bool:

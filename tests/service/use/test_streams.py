@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from packager.service.access import sessions, tokens
-from packager.service.api import streams
 from packager.service.failures import Failure
 from packager.service.store.databases import AwayError
+from packager.service.use import streams
 from tests.service.api.conftest import COUNTDOWN, FILLED, Service
 from tests.service.live import listening
 

@@ -1,0 +1,352 @@
+"""What callers read of logs: of pods that exist, and those that were kept of pods that are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+from packager.base.errors import ClusterError, UnreachableError
+from packager.base.values import Value, replace
+from packager.service import times
+from packager.service.access import permissions
+from packager.service.failures import Failure
+from packager.service.jobs import keeper
+from packager.service.jobs.kube import NOT_STARTED, LogOptions, RefusedError, pods_of
+from packager.service.store.databases import AwayError
+from packager.service.store.store import FINAL
+from packager.service.use.streams import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from packager.service.access.tokens import Caller
+    from packager.service.jobs.kube import Cluster
+    from packager.service.store.store import Row, Store
+
+    Authenticate = Callable[[], Awaitable[Caller]]
+
+    _Opened = Callable[[], Awaitable["LogOfPod"]]
+
+
+_LINES_AHEAD = 100
+"""How many lines of several pods wait for a slow reader."""
+
+_POLL_SECONDS = 2.0
+
+
+class LogOfPod(Value, frozen=True):
+    """The log of a pod, with its first line, which is read before the answer begins.
+
+    Attributes:
+        pod: The pod.
+        first: The first line; None if there is none.
+        rest: The others.
+        is_kept: Whether it was kept, and does not come from the cluster.
+    """
+
+    pod: str
+    first: str | None
+    rest: AsyncIterator[str]
+    is_kept: bool
+
+
+class JobLogs(Value, frozen=True):
+    """The logs of a job, as they are asked for.
+
+    Attributes:
+        store: The database.
+        cluster: Where the job runs.
+        row: The job.
+        options: Which part of which logs.
+        kept: Those that were kept, without their content.
+        live: The pods that exist.
+    """
+
+    store: Store
+    cluster: Cluster
+    row: Row
+    options: LogOptions
+    kept: Sequence[Row]
+    live: AbstractSet[str]
+
+    async def opened(self, pod: str) -> LogOfPod:
+        """Return the log of a pod; the kept one if the pod is gone, or its log is. Raises Failure or ClusterError."""
+        if pod not in self.live:
+            return await self._from_kept(pod)
+        stream = self.cluster.log(pod, self.row["namespace"], self.options)
+        try:
+            return LogOfPod(pod, await anext(stream, None), stream, is_kept=False)
+        except ClusterError as error:
+            if any(entry["pod"] == pod for entry in self.kept):
+                return await self._from_kept(pod)
+            if isinstance(error, RefusedError):
+                raise Failure("conflict", str(error)) from None
+            raise
+
+    async def started(self, pod: str) -> LogOfPod:
+        """Return the log of a pod, whose container may have to start first. Raises as `opened`."""
+        while True:
+            try:
+                return await self.opened(pod)
+            except Failure as failure:
+                if NOT_STARTED not in str(failure) or await self._has_ended():
+                    raise
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _has_ended(self) -> bool:
+        """Whether the job has ended; not as long as the database does not answer."""
+        try:
+            job = await asyncio.to_thread(self.store.job, self.row["release"])
+        except AwayError:
+            return False
+        return job is None or job["status"] in FINAL
+
+    async def _from_kept(self, pod: str) -> LogOfPod:
+        options = self.options
+        instance = "previous" if options.is_previous else "current"
+        entries = [entry for entry in self.kept if (entry["pod"], entry["instance"]) == (pod, instance)]
+        main = [entry for entry in entries if entry["place"] >= 0] or entries
+        if options.container is not None:
+            main = [entry for entry in entries if entry["container"] == options.container]
+        names = ", ".join(dict.fromkeys(entry["container"] for entry in entries))
+        if not entries:
+            when = " before a restart" if options.is_previous else ""
+            raise Failure("conflict", f"no log of {pod}{when} was kept")
+        if not main:
+            raise Failure("conflict", f"no such log of {pod} was kept: the containers are {names}")
+        if len(main) > 1:
+            raise Failure("conflict", f"choose a container of {pod}: the containers are {names}")
+        content = await asyncio.to_thread(self.store.logs.content, main[0])
+        lines = keeper.kept_lines(content, tail=options.tail, since=options.since, has_times=options.has_times)
+        return LogOfPod(pod, None, keeper.as_stream(lines), is_kept=True)
+
+
+class LogQuery(Value, frozen=True):
+    """Which part of the log of a job is read.
+
+    Attributes:
+        pod: Of which pod; None for all: with several, each line begins with its pod's name.
+        container: Of which container; None for the only one, or the default one.
+        tail: How many lines from the end; None for all.
+        since: From which time: a time, or a duration such as 10m; None for all.
+        is_previous: Whether what a container has written before its last restart is meant.
+        is_following: Whether further lines are waited for: of all pods until the job has ended, also of those that
+            start later; of one pod until its container ends.
+        has_times: Whether each line begins with its time.
+    """
+
+    pod: str | None = None
+    container: str | None = None
+    tail: int | None = None
+    since: str | None = None
+    is_previous: bool = False
+    is_following: bool = False
+    has_times: bool = False
+
+
+class JobLog(Value, frozen=True):
+    """The log of a job.
+
+    Attributes:
+        lines: Its lines, as they are read.
+        is_archived: Whether it was kept, and its pods are gone.
+    """
+
+    lines: AsyncIterator[str]
+    is_archived: bool = False
+
+
+class Logs:
+    """The use case of logs.
+
+    Args:
+        store: The database.
+        cluster: Where the jobs run.
+        server: By which name the server knows its objects.
+    """
+
+    def __init__(self, store: Store, cluster: Cluster, server: str) -> None:
+        self._store = store
+        self._cluster = cluster
+        self._server = server
+
+    async def open(self, authenticate: Authenticate, release: str, query: LogQuery) -> JobLog:
+        """Return the log of a job of the caller, or of one in a project in which they act for others.
+
+        Args:
+            authenticate: Returns the caller; it is asked again for as long as the log is followed, which ends when they
+                may not read it any more.
+            release: The job.
+            query: Which part of it.
+
+        Raises:
+            Failure: The caller may not read it, or there is no such log.
+            ClusterError: The cluster does not answer.
+        """
+
+        async def check() -> Row:
+            caller = await authenticate()
+            return await asyncio.to_thread(
+                permissions.own_job, caller, release, self._store.job, "read the logs of others", "viewer"
+            )
+
+        row = await check()
+        kept = await asyncio.to_thread(self._store.logs.of_job, release)
+        live = await self._live_pods(row, has_kept=bool(kept))
+        chosen = _chosen({*live, *(entry["pod"] for entry in kept)}, query.pod, follow=query.is_following)
+        logs = JobLogs(self._store, self._cluster, row, _options(query), kept, live)
+        if not query.is_following:
+            first = await logs.opened(chosen[0])  # its error is an answer
+            return JobLog(_in_turn(chosen, first, logs.opened), first.is_kept and not set(chosen) & live)
+        lines, is_kept = await self._followed(logs, chosen, query)
+        return JobLog(guarded(lines, check), is_kept and not set(chosen) & live)
+
+    @staticmethod
+    async def _followed(logs: JobLogs, chosen: Sequence[str], query: LogQuery) -> tuple[AsyncGenerator[str], bool]:
+        """Return lines as they come, and whether they were kept."""
+        begun: dict[str, _Opened]
+        if len(chosen) > 1:
+            begun = {name: partial(logs.started, name) for name in chosen}
+            return Followed(logs).lines(begun), False
+        first = await logs.opened(chosen[0])
+        if query.pod is None and not query.is_previous and logs.row["status"] not in FINAL:
+            begun = {chosen[0]: partial(_at_hand, first)}
+            return Followed(logs).lines(begun), False
+        return _in_turn(chosen, first, logs.opened), first.is_kept
+
+    async def _live_pods(self, row: Row, *, has_kept: bool) -> set[str]:
+        """Return the names of a job's pods; none if the cluster is away and logs were kept."""
+        try:
+            items = await pods_of(self._cluster, row["namespace"], row["release"], self._server)
+        except UnreachableError:
+            if has_kept:
+                return set()
+            raise
+        return {item["metadata"]["name"] for item in items}
+
+
+def _options(query: LogQuery) -> LogOptions:
+    """Return what is asked of the cluster. Raises Failure."""
+    try:
+        begin = times.moment(query.since, datetime.now(UTC)) if query.since else None
+    except ValueError as error:
+        raise Failure("invalid-query", f"since: {error}") from None
+    return LogOptions(query.container, query.tail, begin, query.is_previous, query.is_following, query.has_times)
+
+
+async def _at_hand(log: LogOfPod) -> LogOfPod:
+    return log
+
+
+async def _in_turn(
+    pods: Sequence[str], first: LogOfPod, opened: Callable[[str], Awaitable[LogOfPod]]
+) -> AsyncGenerator[str]:
+    """Yield the log of the first pod, which is open, and then those of the others."""
+    for name in pods:
+        prefix = f"{name}: " if len(pods) > 1 else ""
+        try:
+            log = first if name == pods[0] else await opened(name)
+            if log.first is not None:
+                yield prefix + log.first
+            async for line in log.rest:
+                yield prefix + line
+        except (ClusterError, Failure) as error:
+            yield f"{prefix}[{error}]\n"
+
+
+def _chosen(pods: set[str], pod: str | None, *, follow: bool) -> list[str]:
+    """Return the pods whose log is asked for: one, or all. Raises Failure."""
+    names = sorted(pods)
+    if not names:
+        raise Failure("conflict", "the job has no pod: it has not started, or its pods were deleted")
+    if pod is not None and pod not in names:
+        raise Failure("not-found", f"pod {pod!r} not found: the pods are {', '.join(names)}")
+    if follow and pod is None and len(names) > keeper.MOST_PODS:
+        raise Failure("conflict", f"follow takes {keeper.MOST_PODS} pods at most: name one of {', '.join(names)}")
+    return names if pod is None else [pod]
+
+
+class Followed:
+    """The logs of the pods of a job, as their lines come: of those that exist, and of those that start later.
+
+    If there are several, each line begins with its pod's name.
+    """
+
+    def __init__(self, logs: JobLogs) -> None:
+        self._logs = logs
+        self._lines: asyncio.Queue[tuple[str, str | None]] = asyncio.Queue(_LINES_AHEAD)
+        self._readers: dict[str, asyncio.Task[None]] = {}
+        self._known = {pod["name"] for pod in json.loads(logs.row["pods"])}
+        self._open = 0
+
+    async def lines(self, begun: Mapping[str, _Opened]) -> AsyncGenerator[str]:
+        """Yield the lines until the job and all logs have ended.
+
+        Args:
+            begun: The logs of the pods that exist.
+        """
+        for pod, opened in begun.items():
+            self._begin(pod, opened)
+        self._open += 1
+        later = asyncio.create_task(self._begin_later())
+        try:
+            while self._open:
+                pod, line = await self._lines.get()
+                if line is None:
+                    self._open -= 1
+                else:
+                    yield f"{pod}: {line}" if len(self._readers) > 1 else line
+        finally:
+            tasks = (later, *self._readers.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin(self, pod: str, opened: _Opened) -> None:
+        self._known.add(pod)
+        self._open += 1
+        self._readers[pod] = asyncio.create_task(self._read(pod, opened))
+
+    async def _begin_later(self) -> None:
+        """Begin with the logs of pods that start later, until the job has ended."""
+        is_over = self._logs.row["status"] in FINAL
+        while not is_over:
+            await asyncio.sleep(_POLL_SECONDS)
+            with suppress(AwayError):
+                is_over = await self._look()
+        await self._lines.put(("", None))
+
+    async def _look(self) -> bool:
+        """Begin with the logs of new pods; return whether the job has ended."""
+        release, store = self._logs.row["release"], self._logs.store
+        job = await asyncio.to_thread(store.job, release)
+        if job is None:
+            return True
+        is_over = job["status"] in FINAL
+        live = {pod["name"] for pod in json.loads(job["pods"])} - self._known
+        kept = await asyncio.to_thread(store.logs.of_job, release) if live or is_over else []
+        gone = {entry["pod"] for entry in kept} - self._known - live if is_over else set()
+        room = keeper.MOST_PODS - sum(not reader.done() for reader in self._readers.values())
+        logs = replace(self._logs, options=replace(self._logs.options, tail=None), kept=kept, live=live)
+        for pod in sorted(live | gone)[: max(0, room)]:
+            self._begin(pod, partial(logs.started, pod))
+        return is_over
+
+    async def _read(self, pod: str, opened: _Opened) -> None:
+        """Put the lines of a log into the queue, and None at its end."""
+        try:
+            log = await opened()
+            if log.first is not None:
+                await self._lines.put((pod, log.first))
+            async for line in log.rest:
+                await self._lines.put((pod, line))
+        except (ClusterError, Failure) as error:
+            await self._lines.put((pod, f"[{error}]\n"))
+        except AwayError:  # what it says may name hosts and users
+            await self._lines.put((pod, "[the database does not answer]\n"))
+        await self._lines.put((pod, None))
