@@ -59,7 +59,7 @@ OWNERS = {
     "tempfile": {"base/workfolder.py"},
     "threading": {"base/process.py", "service/store/databases.py"},  # SQLite is written by one thread at a time
     "typer": {"cli/"},
-    "urllib": {"base/fetch.py", "base/rest.py"},
+    "urllib": {"base/fetch.py", "base/rest.py", "service/api/incoming.py"},
     "uvicorn": {"service/serving.py"},
     "yaml": {"base/yamlio.py"},
     "zlib": {"package/archive.py", "service/jobs/keeper.py"},  # archives; logs in a database

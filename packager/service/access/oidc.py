@@ -7,12 +7,13 @@ algorithm is one that we choose, never one that the token does.
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 from typing import TYPE_CHECKING, Any
 
 import jwt
 
-from packager.base import rest
+from packager.base import jsonio, rest
 from packager.base.errors import MlpackError, UsageError
 from packager.base.names import is_label_value
 from packager.base.problems import show
@@ -85,12 +86,9 @@ class Issuer:
         """Return the claims of a token of the issuer that is for an audience. Raises Failure."""
         if len(text) > _LONGEST:
             raise _refused("it is too long")
-        try:
-            header = jwt.get_unverified_header(text)
-        except jwt.InvalidTokenError:
-            raise _refused("expected a token of this server, or a JSON Web Token of its issuer") from None
+        header = _header(text)
         algorithm, identifier = header.get("alg"), header.get("kid")
-        if algorithm not in _ALGORITHMS:
+        if not isinstance(algorithm, str) or algorithm not in _ALGORITHMS:
             raise _refused(f"it is signed with {show(algorithm)}: expected {' or '.join(_ALGORITHMS)}")
         key = await self._key(identifier if isinstance(identifier, str) else None, algorithm)
         try:
@@ -109,7 +107,7 @@ class Issuer:
             raise _refused(f"it is not for {audience}") from None
         except jwt.InvalidIssuerError:
             raise _refused(f"it is not of {self.settings.issuer}") from None
-        except (jwt.InvalidTokenError, ValueError, TypeError, OverflowError):
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError):
             raise _refused("its signature or its claims are not valid") from None
         return claims
 
@@ -220,6 +218,8 @@ def _usable(item: Any) -> jwt.PyJWK | None:
     """Return a key for signatures that we accept; None for any other."""
     if not isinstance(item, dict) or item.get("use", "sig") != "sig":
         return None
+    if not isinstance(item.get("kid"), str | None):
+        return None
     for algorithm, kind in _ALGORITHMS.items():
         if item.get("kty") == kind and item.get("alg", algorithm) == algorithm:
             try:
@@ -237,6 +237,26 @@ def _json(url: str) -> dict[str, Any]:
     if not answer.is_ok or not isinstance(answer.body, dict):
         raise MlpackError(f"{url} has answered with status {answer.status} ({answer.kind or 'no content type'})")
     return answer.body
+
+
+def _header(text: str) -> dict[str, Any]:
+    """Return the header of a token whose parts are JSON objects (RFC 7519, section 7.2). Raises Failure."""
+    parts = text.split(".")
+    header = _part(parts[0])
+    if len(parts) != 3 or header is None:
+        raise _refused("expected a token of this server, or a JSON Web Token of its issuer")
+    if _part(parts[1]) is None:
+        raise _refused("its signature or its claims are not valid")
+    return header
+
+
+def _part(text: str) -> dict[str, Any] | None:
+    """Return the object in a part of a token; None if there is none."""
+    try:
+        value = jsonio.read(base64.urlsafe_b64decode(f"{text}=="))
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _refused(why: str) -> Failure:

@@ -19,7 +19,9 @@ from packager.service.store.store import as_json
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from litestar.connection import ASGIConnection
     from litestar.datastructures import State
+    from litestar.handlers import BaseRouteHandler
 
     from packager.service.access.tokens import Caller
     from packager.service.server import Server
@@ -43,8 +45,26 @@ def server_of(state: State) -> Server:
     return server
 
 
+ANONYMOUS = "anonymous"
+"""The option of a route that anyone may call."""
+
+
+async def require_caller(request: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """Refuse a request of someone who is not known, before its body is read. Raises Failure."""
+    if not handler.opt.get(ANONYMOUS):
+        request.state.caller = await _identified(request)
+
+
 async def caller_of(request: AnyRequest, role: str = "viewer") -> Caller:
     """Return who makes a request, who must have a role in at least one project. Raises Failure."""
+    known: Caller | None = request.state.pop("caller", None)  # once: a stream asks again whether its caller may go on
+    caller = known or await _identified(request)
+    permissions.check_role(caller, role)
+    return caller
+
+
+async def _identified(request: ASGIConnection[Any, Any, Any, Any]) -> Caller:
+    """Return who makes a request. Raises Failure."""
     server = server_of(request.app.state)
     if server.trusted is not None:
         if not is_loopback(request.url.hostname or ""):  # a page whose name server answers with this address
@@ -66,13 +86,12 @@ async def caller_of(request: AnyRequest, role: str = "viewer") -> Caller:
     if caller is None:
         raise Failure("unauthenticated", "expected a valid token, as Authorization: Bearer or as x-api-key")
     requestlog.notes_of(request.scope).caller = caller.name
-    permissions.check_role(caller, role)
     return caller
 
 
-def require_origin(request: AnyRequest) -> None:
+def require_origin(request: ASGIConnection[Any, Any, Any, Any]) -> None:
     """Refuse a request that changes something unless a page of this server makes it. Raises Failure."""
-    if request.method in ("GET", "HEAD", "OPTIONS"):
+    if request.scope.get("method") in ("GET", "HEAD", "OPTIONS"):
         return
     origin = request.headers.get("origin", "").lower()
     scheme, _, host = origin.partition("://")

@@ -7,7 +7,7 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from litestar import Litestar, Response, get
+from litestar import Litestar, Response, Router, get
 from litestar.datastructures import ResponseHeader, State
 from litestar.exceptions import HTTPException, NotFoundException
 from litestar.openapi import OpenAPIConfig
@@ -18,6 +18,7 @@ from packager.base.problems import show
 from packager.service.api import (
     callbacks,
     events,
+    incoming,
     jobs,
     logs,
     metrics,
@@ -28,7 +29,7 @@ from packager.service.api import (
     requestlog,
     system,
 )
-from packager.service.api.access import AnyRequest, server_of
+from packager.service.api.access import AnyRequest, require_caller, server_of
 from packager.service.api.document import PROBLEM, document
 from packager.service.complaints import Complaint, pointer
 from packager.service.failures import RETRY_SECONDS, TITLES, Failure
@@ -144,19 +145,12 @@ def make(
         async with server.running():
             yield
 
+    routes = (registry, jobs, callbacks, logs, metrics, events, projects, system)
+    api = Router("/", route_handlers=[handler for part in routes for handler in part.HANDLERS], guards=[require_caller])
     return _Application(
-        route_handlers=[
-            *registry.HANDLERS,
-            *jobs.HANDLERS,
-            *callbacks.HANDLERS,
-            *logs.HANDLERS,
-            *metrics.HANDLERS,
-            *events.HANDLERS,
-            *projects.HANDLERS,
-            *system.HANDLERS,
-            _openapi,
-            *pages,
-        ],
+        route_handlers=[api, _openapi, *pages],
+        request_class=incoming.IncomingRequest,
+        guards=[incoming.check_head],
         state=State({"server": server}),
         lifespan=[lifespan],
         before_request=_require_json,
@@ -182,7 +176,7 @@ class _Application(Litestar):
             await super().__call__(scope, receive, send)
             return
         server, begun = server_of(self.state), time.perf_counter()
-        scope = prefix.without(scope, server.root)
+        scope = prefix.without(incoming.without_nul(scope), server.root)
         requestlog.begin(scope)
 
         async def measured(message: Any) -> None:

@@ -104,7 +104,7 @@ def _drop_null(parameter: dict[str, Any]) -> None:
 def _statuses(path: str, method: str) -> list[str]:
     """Return the statuses of the problems that an operation may answer with."""
     if path in _OPEN:
-        return ["500"]
+        return ["400", "500"]
     statuses = ["400", "401", "403", "500", "503"]
     if "{" in path:
         statuses.append("404")

@@ -12,7 +12,7 @@ from packager.base.values import as_plain
 from packager.service import prometheus
 from packager.service.access import permissions, tokens
 from packager.service.api import document
-from packager.service.api.access import AnyRequest, caller_of, server_of
+from packager.service.api.access import ANONYMOUS, AnyRequest, caller_of, server_of
 from packager.service.complaints import Complaint
 from packager.service.failures import Failure
 from packager.service.registry.bodies import TokenBody
@@ -67,13 +67,13 @@ async def whoami(request: AnyRequest, state: State) -> WhoAmI:
     return WhoAmI(name=caller.name, roles=dict(caller.roles), projects=visible)
 
 
-@get("/healthz")
+@get("/healthz", opt={ANONYMOUS: True})
 async def healthz() -> Health:
     """Return that the server answers."""
     return Health(status="ok")
 
 
-@get("/readyz", responses={503: document.answer(Health, "What does not answer")})
+@get("/readyz", opt={ANONYMOUS: True}, responses={503: document.answer(Health, "What does not answer")})
 async def readyz(state: State) -> Response[Health]:
     """Return whether the database and the cluster answer."""
     problems = await server_of(state).problems()

@@ -5,10 +5,10 @@ What programs print is not trusted: names, curves and points are limited in numb
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING, Any
 
+from packager.base import jsonio
 from packager.base.values import Fields, replace
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def measured(line: str) -> tuple[int, dict[str, float | None]] | None:
     if not (text.startswith("{") and text.endswith("}") and len(text) <= LONGEST_LINE and f'"{STEP}"' in text):
         return None
     try:
-        values = json.loads(text)
-    except (ValueError, RecursionError):
+        values = jsonio.read(text.encode(errors="replace"), huge=math.nan)
+    except jsonio.JsonError:
         return None
     step = values.get(STEP)
     if isinstance(step, float) and step.is_integer():
@@ -84,11 +84,7 @@ def _is_number(name: str, value: Any) -> bool:
 
 
 def _number(value: float) -> float | None:
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
+    return float(value) if math.isfinite(value) else None
 
 
 def added(curves: Mapping[tuple[str, str], Curve], pod: str, lines: Iterable[str]) -> dict[tuple[str, str], Curve]:

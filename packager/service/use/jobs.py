@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from packager.base import jsonio
 from packager.base.problems import show
 from packager.base.values import Value
 from packager.service import times
@@ -239,9 +239,9 @@ def _decoded(cursor: str | None) -> tuple[str, str] | None:
     if cursor is None:
         return None
     try:
-        created, release = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        created, release = jsonio.read(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         if isinstance(created, str) and isinstance(release, str):
             return created, release
-    except (binascii.Error, ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError):
         pass
     raise Failure("invalid-query", "cursor: expected the `next` of a page")

@@ -114,6 +114,52 @@ def test_what_is_no_token(fake: FakeIssuer, text: str) -> None:
     assert fake.requests == []
 
 
+def _part(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b'{"alg": ["RS256"]}',
+        b'{"alg": {"RS256": 1}}',
+        b'{"alg": 5}',
+        b'{"alg": "RS256", "kid": ["r1"]}',
+        b'{"alg": "RS256", "kid": 5}',
+        b'{"alg": "RS256", "alg": "none"}',
+        b'{"alg": "\\ud800"}',
+        b'{"alg": "RS256", "crit": 5, "b64": false}',
+        b"[" * 9_000,
+        b"[]",
+        b"\xff",
+        b"1e999",
+        b"9" * 5_000,
+    ],
+)
+def test_hostile_parts_of_a_token_are_refused(fake: FakeIssuer, header: bytes) -> None:
+    hostile, usual, signature = _part(header), _part(b'{"alg": "RS256", "kid": "r1"}'), _part(b"x" * 256)
+    for text in (f"{hostile}.e30.e30", f"{usual}.{hostile}.{signature}", f"{hostile}.{hostile}"):
+        kind, message = Trusting(fake).refusal(text)
+        assert kind == "unauthenticated"
+        assert message.startswith("the token is not valid")
+
+
+@pytest.mark.parametrize("exp", [1e300, [], {}, "x", "9" * 50, True, 10**18])
+def test_hostile_claims_of_a_signed_token_are_refused_or_bounded(fake: FakeIssuer, exp: Any) -> None:
+    for claims in ({"exp": exp}, {"nbf": exp}, {"iat": exp}, {"aud": exp}, {"sub": exp}):
+        kinds = []
+        try:
+            asyncio.run(Trusting(fake).issuer.caller(fake.token(**claims)))
+        except Failure as failure:
+            kinds.append(failure.kind)
+        assert kinds in ([], ["unauthenticated"]), claims
+
+
+def test_keys_with_hostile_identifiers_are_left_out(fake: FakeIssuer) -> None:
+    fake.keys = [{**public(RSA, "r1"), "kid": ["r1"]}, {**public(RSA, "r1"), "kid": {}}, public(RSA, "r1")]
+    assert Trusting(fake).roles(fake.token()) == {"default": "user"}
+
+
 def test_a_public_key_is_no_secret(fake: FakeIssuer) -> None:
     """HS256 with the public key as its secret: what a library may take for a valid signature."""
     pem = RSA.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)

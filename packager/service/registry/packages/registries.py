@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import json
 import os
 import re
 import ssl
@@ -17,7 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packager.base import rest
+from packager.base import jsonio, rest
 from packager.base.errors import ToolError, UsageError, unreadable
 from packager.base.names import IMAGE_PATH, TAG
 from packager.base.problems import show
@@ -333,8 +332,8 @@ async def _bounded(answer: StreamedAnswer, most: int, what: str) -> bytes:
 
 def _json(content: bytes) -> dict[str, Any]:
     try:
-        body = json.loads(content)
-    except (ValueError, RecursionError):
+        body = jsonio.read(content)
+    except jsonio.JsonError:
         body = None
     if not isinstance(body, dict):
         raise ToolError("the registry has sent something that is not a JSON object")

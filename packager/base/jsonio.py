@@ -1,0 +1,111 @@
+"""Reads JSON from others. Whatever the bytes are, the result is a value or a JsonError, after little time.
+
+RFC 8259, and stricter: a key comes once in an object, and every text can be encoded and has no NUL character.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import partial
+from typing import Any
+
+MAX_DEPTH = 64
+"""How deeply values may be nested."""
+
+MAX_VALUES = 10_000
+"""How many values there may be, keys not counted."""
+
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+"""A string, or what begins as one and does not end: so that no byte is read twice."""
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_NUL = re.compile(rb"\\u0000")
+_OTHERS = bytes(set(range(256)) - set(b"[]{}"))
+_LONGEST_INTEGER = 20
+_INTEGERS = range(-(2**63), 2**64)
+
+
+class JsonError(ValueError):
+    """A text that is not accepted as JSON: it is not valid."""
+
+
+class JsonContentError(JsonError):
+    """It is valid, and has a value that is not accepted."""
+
+
+class JsonSizeError(JsonError):
+    """It has too many values."""
+
+
+def read(content: bytes, *, max_values: int = MAX_VALUES, huge: float | None = None) -> Any:
+    """Return the value in a JSON text.
+
+    Args:
+        content: The text, in UTF-8.
+        max_values: How many values it may have.
+        huge: What stands for a number that is none, or that 64 bits cannot hold; None refuses them.
+
+    Raises:
+        JsonError: It is not valid; or one of its kinds.
+    """
+    _check_size(content, max_values)
+    try:
+        value = json.loads(
+            content.decode(),
+            object_pairs_hook=_object,
+            parse_int=partial(_integer, huge),
+            parse_float=partial(_float, huge),
+            parse_constant=partial(_constant, huge),
+        )
+        if _SURROGATE.search(content):
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeDecodeError as error:
+        raise JsonError(f"byte {error.start + 1} is not UTF-8") from None
+    except UnicodeEncodeError:
+        raise JsonContentError("a text has half of a surrogate pair") from None
+    except json.JSONDecodeError as error:
+        raise JsonError(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
+    if _NUL.search(content) and "\\u0000" in json.dumps(value).replace("\\\\", ""):
+        raise JsonContentError("a text has the character NUL")
+    return value
+
+
+def _check_size(content: bytes, max_values: int) -> None:
+    """Raise JsonError for a text that is nested too deeply, or has too many values, before it is parsed."""
+    structure = _STRING.sub(b"", content)
+    depth = 0
+    for bracket in structure.translate(None, _OTHERS)[: 2 * max_values]:
+        depth += 1 if bracket in b"[{" else -1
+        if depth > MAX_DEPTH:
+            raise JsonError(f"expected values in at most {MAX_DEPTH} others, found deeper ones")
+    if structure.count(b",") + structure.count(b"[") + structure.count(b"{") > max_values:
+        raise JsonSizeError(f"expected at most {max_values:,} values, found more")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in values:
+            raise JsonContentError(f"the key {json.dumps(key[:80])} comes twice in an object")
+        values[key] = value
+    return values
+
+
+def _integer(huge: float | None, text: str) -> float:
+    if len(text) > _LONGEST_INTEGER or (number := int(text)) not in _INTEGERS:
+        return _float(huge, text, is_too_long=True)
+    return number
+
+
+def _float(huge: float | None, text: str, *, is_too_long: bool = False) -> float:
+    number = float(text)
+    if not is_too_long and number not in {float("inf"), float("-inf")}:
+        return number
+    return _constant(huge, text)
+
+
+def _constant(huge: float | None, text: str) -> float:
+    if huge is None:
+        raise JsonContentError(f"expected a number of at most 64 bits, found {text[:24]}")
+    return huge

@@ -1,0 +1,79 @@
+"""Checks what comes in before a route reads it: bodies as JSON and as forms, paths, queries and cookies."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from litestar import Request
+from litestar.datastructures import FormMultiDict
+
+from packager.base import jsonio
+from packager.service.failures import Failure
+
+if TYPE_CHECKING:
+    from litestar.connection import ASGIConnection
+    from litestar.handlers import BaseRouteHandler
+    from litestar.types import HTTPScope
+
+_ON_THE_LOOP = 4 << 10
+"""How long a body may be that is read without a thread: it takes less time than the start of one."""
+
+_MOST_INPUTS = 2_000
+"""How many inputs a form may have."""
+
+_LONGEST_HEADER = 16 << 10
+_MOST_PARTS = 64
+"""How long a query or the cookies may be, and how many there are: litestar keeps the last 1,024 of them, parsed."""
+
+_REFUSALS = {jsonio.JsonSizeError: "too-large", jsonio.JsonContentError: "invalid-body"}
+
+
+class IncomingRequest(Request[Any, Any, Any]):
+    """A request whose body is JSON that `jsonio` accepts, or a form of a page."""
+
+    async def json(self) -> Any:
+        """Return the value in the body. Raises Failure."""
+        content = await self.body()
+        try:
+            if len(content) <= _ON_THE_LOOP:
+                return jsonio.read(content)
+            return await asyncio.to_thread(jsonio.read, content)
+        except jsonio.JsonError as error:
+            raise Failure(_REFUSALS.get(type(error), "invalid-json"), str(error)) from None
+
+    async def form(self) -> FormMultiDict:
+        """Return the inputs of a form, as browsers send it. Raises Failure."""
+        if self._form is None or not isinstance(self._form, FormMultiDict):
+            kind = self.headers.get("content-type", "application/x-www-form-urlencoded").partition(";")[0]
+            if kind.strip().lower() != "application/x-www-form-urlencoded":
+                raise Failure("not-json", f"expected a form, found {kind[:80]}")
+            content = await self.body()
+            if content.count(b"&") >= _MOST_INPUTS:
+                raise Failure("too-large", f"expected at most {_MOST_INPUTS:,} inputs, found more")
+            if b"\0" in content or b"%00" in content:
+                raise Failure("invalid-body", "an input has the character NUL")
+            pairs = await asyncio.to_thread(parse_qsl, content.decode(errors="replace"), keep_blank_values=True)
+            self._form = FormMultiDict(pairs)
+        return self._form
+
+
+def without_nul(scope: HTTPScope) -> HTTPScope:
+    """Return a request with a mark for each NUL character in its path and query: no text that is stored has any.
+
+    PostgreSQL would refuse to look for it.
+    """
+    path, query = scope["path"], scope["query_string"]
+    if "\0" not in path and b"%00" not in query:
+        return scope
+    return {**scope, "path": path.replace("\0", "\ufffd"), "query_string": query.replace(b"%00", b"%EF%BF%BD")}
+
+
+async def check_head(request: ASGIConnection[Any, Any, Any, Any], _handler: BaseRouteHandler) -> None:
+    """Refuse a query or cookies that no client of ours sends, before they are parsed. Raises Failure."""
+    query, cookies = request.scope["query_string"], request.headers.get("cookie", "").encode(errors="replace")
+    for name, content, separator in (("query", query, b"&"), ("cookies", cookies, b";")):
+        if len(content) > _LONGEST_HEADER or content.count(separator) >= _MOST_PARTS:
+            most = f"{_LONGEST_HEADER >> 10} KiB and {_MOST_PARTS} parts"
+            raise Failure("invalid-query", f"{name}: expected at most {most}")

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import math
+import time
+from random import Random
+
+import pytest
+
+from packager.base.jsonio import JsonContentError, JsonError, JsonSizeError, read
+
+SURROGATE = b'{"a": "\\ud800"}'
+
+
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [
+        (b'{"a": [1, -2.5, true, null, "\\u00e9\\ud83d\\ude00"]}', {"a": [1, -2.5, True, None, "\u00e9\U0001f600"]}),
+        (b"18446744073709551615", 2**64 - 1),
+        (b"-9223372036854775808", -(2**63)),
+        (b'"\\\\u0000"', "\\u0000"),
+        (b'"[[[,,,{{{"', "[[[,,,{{{"),
+        (b"[" * 64 + b"]" * 64, None),
+    ],
+)
+def test_valid_json_is_read(content: bytes, value: object) -> None:
+    assert value is None or read(content) == value
+    read(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "message"),
+    [
+        (b"", JsonError, "line 1, column 1: Expecting value"),
+        (b'{"a":\n 1,}', JsonError, "line 2, column 4"),
+        (b'"\xff"', JsonError, "byte 2 is not UTF-8"),
+        (b"\xef\xbb\xbf1", JsonError, "BOM"),
+        ("1".encode("utf-16"), JsonError, "not UTF-8"),
+        (b"[" * 65 + b"]" * 65, JsonError, "in at most 64 others"),
+        (b"[" * 500_000, JsonError, "in at most 64 others"),
+        (b'{"a":' * 100_000, JsonError, "in at most 64 others"),
+        (b'"' + b"\\" * 500_001, JsonError, "Unterminated string"),
+        (SURROGATE, JsonContentError, "half of a surrogate pair"),
+        (b'{"\\udfff": 1}', JsonContentError, "half of a surrogate pair"),
+        (b'["a\\u0000b"]', JsonContentError, "the character NUL"),
+        (b'{"a": 1, "a": 2}', JsonContentError, 'the key "a" comes twice'),
+        (b"1" * 5_000, JsonContentError, "a number of at most 64 bits, found 1111"),
+        (b"18446744073709551616", JsonContentError, "a number of at most 64 bits"),
+        (b"1e400", JsonContentError, "a number of at most 64 bits, found 1e400"),
+        (b"NaN", JsonContentError, "found NaN"),
+        (b"-Infinity", JsonContentError, "found -Infinity"),
+        (b"[" + b"1," * 10_001 + b"1]", JsonSizeError, "at most 10,000 values"),
+        (b"[" + b"{}," * 10_001 + b"1]", JsonSizeError, "at most 10,000 values"),
+    ],
+)
+def test_hostile_json_is_refused(content: bytes, kind: type[JsonError], message: str) -> None:
+    with pytest.raises(JsonError) as caught:
+        read(content)
+    assert type(caught.value) is kind
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 200
+
+
+def test_numbers_without_a_value_can_be_replaced() -> None:
+    values = read(b"[NaN, 1e400, -Infinity, %s]" % (b"1" * 400), huge=math.nan)
+    assert all(math.isnan(value) for value in values)
+
+
+def test_any_bytes_are_a_value_or_an_error() -> None:
+    random = Random(7)
+    seeds = [b'{"a": [1, "b\\u00e9", {"c": null}], "d": -1.5e3}', SURROGATE, b'[[[{"x": "\\\\"}]]]']
+    for _ in range(3_000):
+        content = bytearray(random.choice(seeds) * random.choice((1, 1, 2)))
+        for _ in range(random.randrange(1, 6)):
+            content[random.randrange(len(content))] = random.choice(b'\x00\xff"\\{}[],:0e-\xc3u')
+        try:
+            read(bytes(content))
+        except JsonError:
+            continue
+
+
+@pytest.mark.parametrize("content", [b'\\"' * 250_000, b'"' * 500_001, b'"\\' * 250_000, b"[]" * 250_000])
+def test_hostile_json_costs_little_time(content: bytes) -> None:
+    begun = time.process_time()
+    with pytest.raises(JsonError):
+        read(content)
+    assert time.process_time() - begun < 1.0

@@ -1,0 +1,117 @@
+"""What anyone may send: to every operation, as body, path, query, header and token; the answer is always a problem."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.service.api.conftest import COUNTDOWN, FILLED, Service
+from tests.service.conftest import BOTH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+JSON = {"Content-Type": "application/json"}
+BODIES = {
+    "invalid UTF-8": b'{"taskDef": "\xff\xfe"}',
+    "nested arrays": b"[" * 100_000,
+    "nested objects": b'{"a":' * 100_000,
+    "balanced nesting": b"[" * 5_000 + b"]" * 5_000,
+    "half of a surrogate pair": b'{"name": "\\ud800", "taskDef": "\\ud800", "template": "\\udfff"}',
+    "a repeated key": b'{"name": "a", "name": "b", "taskDef": "a", "taskDef": "b"}',
+    "a long integer": b'{"taskDef": ' + b"9" * 5_000 + b"}",
+    "a huge float": b'{"taskDef": "countdown", "process": {"train": {"number": 1e999}}}',
+    "not a number": b'{"taskDef": NaN}',
+    "NUL in a text": b'{"name": "a\\u0000", "taskDef": "a\\u0000", "template": "a: 1"}',
+    "many keys": b"{%s}" % b",".join(b'"k%d":1' % number for number in range(38_000)),
+    "many unknown keys": b"{%s}" % b",".join(b'"k%d":1' % number for number in range(9_000)),
+    "UTF-16": "{}".encode("utf-16"),
+    "nothing": b"",
+    "text": b"\x00\x01\x02",
+}
+DEEP = base64.urlsafe_b64encode(b"[" * 5_000).decode()
+QUERIES = ("%ff=%ff", "q=%00", "cursor=WyJcdWQ4MDAiLCJcdWQ4MDAiXQ", "cursor=" + "W" * 8_000, "limit=" + "9" * 5_000,
+           "after=" + "9" * 5_000, "since=%00", "since=9999999d", "dry_run=%ed%a0%80", "a" * 20_000, "&" * 15_000,
+           "tail=" + "9" * 5_000, "number=" + "9" * 5_000, "cursor=" + DEEP)  # fmt: skip
+NAMES = ("%00", "%ff%fe", "%ed%a0%80", "9" * 5_000, "%F0%9F%98%80", "%0d%0a", "%5c", "a%27b")
+PROBLEMS = range(400, 500)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service for tests that change nothing."""
+    service = Service(tmp_path_factory.mktemp("shared") / "server.db")
+    with service.client:
+        assert service.post("/v1/definitions", COUNTDOWN).status_code == 201
+        yield service
+    assert [line for line in service.log if "Traceback" in line] == []
+
+
+def operations(service: Service) -> list[tuple[str, str]]:
+    paths: dict[str, Any] = service.client.contract.document["paths"]
+    return [(method.upper(), path) for path, item in paths.items() for method in item]
+
+
+@pytest.mark.parametrize("what", BODIES)
+def test_every_operation_answers_hostile_bodies_with_a_problem(shared: Service, what: str) -> None:
+    for method, path in operations(shared):
+        if method in ("POST", "PUT"):
+            target = re.sub(r"{\w+}", "countdown", path)
+            for role in (None, "admin"):
+                answer = shared.call(method, target, role, content=BODIES[what], headers=JSON)
+                assert answer.status_code in PROBLEMS, (method, path, role, answer.text[:300])
+                assert len(answer.content) < 32_000
+                assert role or answer.status_code == 401
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_operation_answers_hostile_names_with_a_problem(shared: Service, name: str) -> None:
+    for method, path in operations(shared):
+        if "{" in path:
+            answer = shared.call(method, re.sub(r"{\w+}", name, path), json=FILLED)
+            assert answer.status_code in PROBLEMS, (method, path, answer.text[:300])
+
+
+@BOTH
+def test_every_list_answers_hostile_queries(service: Service) -> None:
+    for method, path in operations(service):
+        if method == "GET" and "{" not in path:
+            for query in QUERIES:
+                answer = service.client.request(
+                    "GET", f"{path}?{query}", headers={"x-api-key": service.tokens["admin"], "Last-Event-ID": "9" * 50}
+                )
+                assert answer.status_code < 500, (path, query[:40], answer.text[:300])
+    for name in NAMES:
+        assert service.get(f"/v1/jobs/{name}").status_code in PROBLEMS
+        assert service.get(f"/v1/definitions/{name}").status_code in PROBLEMS
+        for body in ({"taskDef": "a\0b"}, {**FILLED, "project": "\0"}):
+            assert service.post("/v1/jobs", body).status_code in PROBLEMS
+    assert [line for line in service.log if "Traceback" in line] == []
+
+
+@pytest.mark.parametrize("header", ["a" * 10_000, ";" * 5_000, "mlpack=%ff", 'mlpack="\\777"', "mlpack=" + "é" * 100])
+def test_hostile_cookies_are_refused(shared: Service, header: str) -> None:
+    answer = shared.get("/v1/jobs", None, headers={"Cookie": header.encode()})
+    assert answer.status_code in (400, 401)
+
+
+def test_bodies_are_refused_before_they_are_read_without_a_token(shared: Service) -> None:
+    for method, path in operations(shared):
+        if method in ("POST", "PUT"):
+            answer = shared.call(method, re.sub(r"{\w+}", "x", path), None, content=b"x" * 600_000, headers=JSON)
+            assert answer.status_code == 401, path  # not 413: its length does not matter yet
+
+
+def test_the_place_of_a_fault_is_named(shared: Service) -> None:
+    answer = shared.call("POST", "/v1/jobs", content=b'{"taskDef":\n  x}', headers=JSON)
+    assert answer.json()["detail"] == "line 2, column 3: Expecting value"
+    answer = shared.call("POST", "/v1/jobs", content=BODIES["a repeated key"], headers=JSON)
+    assert (answer.status_code, answer.json()["detail"]) == (422, 'the key "name" comes twice in an object')
+
+
+def test_large_bodies_are_refused_by_what_they_contain(shared: Service) -> None:
+    answer = shared.call("POST", "/v1/jobs", content=BODIES["many keys"], headers=JSON)
+    assert (answer.status_code, answer.json()["detail"]) == (413, "expected at most 10,000 values, found more")
