@@ -51,6 +51,16 @@ _PLURALS = {
 _KINDS = {plural: kind for kind, plural in _PLURALS.items()}
 
 
+KUBECONFIG: Object = {
+    "kind": "Config",
+    "apiVersion": "v1",
+    "current-context": "here",
+    "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+    "clusters": [{"name": "here", "cluster": {"server": "https://127.0.0.1:1"}}],
+    "users": [{"name": "me", "user": {}}],
+}
+"""What `kubectl config view --minify` prints."""
+
 _LOCK = threading.Lock()
 """Objects are deleted side by side."""
 
@@ -100,6 +110,9 @@ class FakeCluster(Runner):
         self, argv: Sequence[str], *, offline: bool = False, stdin: bytes | None = None, **_limits: Any
     ) -> Finished:
         assert offline is (argv[1] == "kustomize")
+        if "view" in argv:
+            return Finished(0, json.dumps(KUBECONFIG), "")
+        argv = without_kubeconfig(argv)
         if stdin is not None:
             self.given = stdin
             return self.first(argv) or self._take(argv, json.loads(stdin))
@@ -118,9 +131,7 @@ class FakeCluster(Runner):
 
     def carry_out(self, argv: Sequence[str]) -> Finished:  # noqa: PLR0911 - a return a verb
         """Return what the cluster says to a command."""
-        words = [
-            word for word in argv[1:] if not re.match("--(namespace|context|kubeconfig|request-timeout|output)=", word)
-        ]
+        words = [word for word in argv[1:] if not re.match("--(namespace|context|request-timeout|output)=", word)]
         self.calls.append(" ".join(words))
         flags = dict(word.removeprefix("--").partition("=")[::2] for word in words if word.startswith("--"))
         words = [word for word in words if not word.startswith("--")]
@@ -129,8 +140,6 @@ class FakeCluster(Runner):
         match words:
             case ["version"]:
                 return self._version()
-            case ["config", "view"]:
-                return Finished(0, "", "")
             case ["get"]:
                 return self._raw(flags["raw"] or argv[argv.index("--raw") + 1])
             case ["get", path] if "raw" in flags:
@@ -258,6 +267,11 @@ class FakeCluster(Runner):
             name = f"{asked['resource']}/{asked['subresource']}".rstrip("/")
             answers.append({**review, "status": {"allowed": f"{asked['verb']} {name}" not in self.denied}})
         return Finished(0, "\n".join(json.dumps(answer) for answer in answers), "")
+
+
+def without_kubeconfig(argv: Sequence[str]) -> list[str]:
+    """Return a command without the kubeconfig that mlpack has written for it."""
+    return [word for word in argv if not word.startswith("--kubeconfig=")]
 
 
 def manifest_given(argv: Sequence[str]) -> Object:

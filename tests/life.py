@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from packager.base.process import Finished
-from tests.fake_cluster import FakeCluster, Object, item, kind_of, manifest_given
+from tests.fake_cluster import FakeCluster, Object, item, kind_of, manifest_given, without_kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -157,6 +157,7 @@ class Life(FakeCluster):
     def stream(
         self, argv: Sequence[str], *, idle: Callable[[float], object], keep_stdin_open: bool = False, **_options: Any
     ) -> Iterator[Any]:
+        argv = without_kubeconfig(argv)
         self.calls.append(" ".join(argv[1:]))
         assert len(self.calls) < MAX_CALLS, "it is waited for what never comes"
         for seconds in range(1, self.silence + 1):
@@ -182,7 +183,7 @@ class Life(FakeCluster):
         return _Running(io.BytesIO("".join(lines).encode()), Finished(0, "", ""))
 
     def run_in_terminal(self, argv: Sequence[str], **_options: Any) -> int:
-        self.commands.append(" ".join(argv[1:]))
+        self.commands.append(" ".join(without_kubeconfig(argv)[1:]))
         return self.broke[0]
 
     def deploy(self, overlay: str = "multi-node") -> Object:

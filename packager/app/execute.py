@@ -1,4 +1,4 @@
-"""Returns the kubectl command line that runs a command in a pod of a deployed package."""
+"""Returns the arguments of kubectl that run a command in a pod of a deployed package."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def command_in_pod(target: Target, command: Sequence[str], *, worker: int | None, terminal: bool) -> list[str]:
-    """Return the kubectl command line that runs `command` in a pod of the workload.
+    """Return the arguments of kubectl that run `command` in a pod of the workload.
 
     Args:
         target: Whose pod.
@@ -42,7 +42,7 @@ def command_in_pod(target: Target, command: Sequence[str], *, worker: int | None
             f"{name(pod)} cannot run a command: it is {state(pod).lower()}", hint=target.command("status")
         )
     streams = ["--stdin", *(["--tty"] if terminal else [])]
-    return target.kubectl.argv("exec", *streams, name(pod), f"--container={main_container(pod)}", "--", *command)
+    return ["exec", *streams, name(pod), f"--container={main_container(pod)}", "--", *command]
 
 
 def _numbered(target: Target, snapshot: Snapshot, worker: int) -> Object | None:

@@ -12,7 +12,7 @@ from packager.base.paths import argument
 from packager.base.problems import similar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from packager.app.progress import Tell
@@ -122,19 +122,28 @@ class Target:
         return shlex.join(["mlpack", verb, argument(self.package.source), *arguments, *options])
 
 
+@contextmanager
 def reach(  # noqa: PLR0913 - an option each
     program: str,
     namespace: str | None,
     context: str | None,
     kubeconfig: Path | None,
     *,
+    default_kubeconfigs: Sequence[Path],
     show: Callable[[list[str]], None],
     runner: Runner,
-) -> Kubectl:
-    """Return the user's kubectl for a cluster; see `packager.kubectl.client` for the arguments."""
-    from packager.kubectl.client import Kubectl
+) -> Iterator[Kubectl]:
+    """Give the user's kubectl for one cluster, whatever happens to the kubeconfig; see `packager.kubectl.client`.
 
-    return Kubectl(program, namespace, context, str(kubeconfig) if kubeconfig else None, show, runner=runner)
+    `default_kubeconfigs` are the files that kubectl reads without `kubeconfig`.
+    """
+    from packager.kubectl.client import Kubectl
+    from packager.kubectl.connection import Connection
+
+    files = [kubeconfig] if kubeconfig else default_kubeconfigs
+    explicit = str(kubeconfig) if kubeconfig else None
+    with Connection(files, is_explicit=kubeconfig is not None) as connection:
+        yield Kubectl(program, namespace, context, explicit, show, runner=runner, connection=connection)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from enum import StrEnum
@@ -115,6 +116,10 @@ ForceConflicts = Annotated[
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Answer every question with yes.")]
 
 
+_KUBECONFIG = Path(os.path.expanduser("~/.kube/config"))  # noqa: PTH111 - the other way raises for users without a home
+"""The file that kubectl reads if nothing names another."""
+
+
 def kubectl_for(
     ctx: typer.Context,
     program: str,
@@ -124,7 +129,7 @@ def kubectl_for(
     *,
     verbose: bool,
 ) -> Kubectl:
-    """Return the user's kubectl, pointed at the cluster that the options name; `ctx` says what starts it.
+    """Return the user's kubectl for the cluster that the options stand for now, until the command `ctx` ends.
 
     Raises:
         UsageError: kubectl would read one of them as an option.
@@ -140,7 +145,14 @@ def kubectl_for(
         if verbose:
             say(f"+ {shlex.join(argv)}")
 
-    return reach(program, namespace, context, kubeconfig, show=show, runner=host(ctx).runner)
+    defaults = [Path(path) for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
+    reached = reach(
+        *(program, namespace, context, kubeconfig),
+        default_kubeconfigs=defaults or [_KUBECONFIG],
+        show=show,
+        runner=host(ctx).runner,
+    )
+    return ctx.with_resource(reached)
 
 
 _YEAR = 8760 * 3600.0

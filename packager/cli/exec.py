@@ -48,8 +48,8 @@ def run(
     has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
     with open_target(ctx, package, overlay, to_cluster, workload) as target:
-        argv = command_in_pod(target, command, worker=worker, terminal=has_terminal)
-        code = target.kubectl.run_in_terminal(argv)
+        arguments = command_in_pod(target, command, worker=worker, terminal=has_terminal)
+        code = target.kubectl.run_in_terminal(*arguments)
         if code < 0:
             say(f"kubectl was ended by {signal.Signals(-code).name}")
         raise typer.Exit(code if code >= 0 else 128 - code)

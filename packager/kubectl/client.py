@@ -11,6 +11,7 @@ from packager.base.errors import ClusterError, HungError, NotServedError, Unreac
 from packager.base.problems import show
 from packager.base.runner import SYSTEM, Runner
 from packager.kubectl import sentences
+from packager.kubectl.connection import pod_namespace
 from packager.kubectl.refusals import NO_ANSWER, error_from, is_forbidden
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from packager.base import process
     from packager.base.errors import MlpackError
+    from packager.kubectl.connection import Connection, Pinned
 
 REQUEST_TIMEOUT = 20.0
 """Seconds after which a single request counts as unanswered."""
@@ -58,6 +60,7 @@ class Kubectl:
         show: Told each command before it runs.
         deadline: The time, by the clock of `runner`, at which every command is stopped; None for never.
         runner: What starts it.
+        connection: The cluster that the options stood for at first; None for what they stand for at each command.
     """
 
     program: str = "kubectl"
@@ -67,6 +70,7 @@ class Kubectl:
     show: Callable[[list[str]], None] = _ignore
     deadline: float | None = None
     runner: Runner = SYSTEM
+    connection: Connection | None = None
 
     def within(self, timeout: float | None) -> Kubectl:
         """Return the same kubectl, whose commands all end in `timeout` seconds from now, if not before."""
@@ -83,9 +87,20 @@ class Kubectl:
         return options if self.program == "kubectl" else [*options, "--kubectl", self.program]
 
     def argv(self, *arguments: str) -> list[str]:
-        """Return the command for `arguments`, for this cluster and namespace."""
+        """Return the command for `arguments` as the user would give it, for this cluster and namespace."""
         where = {"--kubeconfig": self.kubeconfig, "--context": self.context, "--namespace": self.namespace}
         return [self.program, *(f"{flag}={value}" for flag, value in where.items() if value), *arguments]
+
+    def _pinned(self) -> Pinned | None:
+        return self.connection.pinned(replace(self, connection=None).run) if self.connection else None
+
+    def _command(self, *arguments: str) -> list[str]:
+        """Return the command that is run; it reaches the cluster of the connection. Raises as `Connection.pinned`."""
+        pinned = self._pinned()
+        if pinned is None:
+            return self.argv(*arguments)
+        namespace = [f"--namespace={self.namespace}"] if self.namespace else []
+        return [self.program, *pinned.flags, *namespace, *arguments]
 
     def run(self, *arguments: str, timeout: float | None = None, stdin: bytes | None = None) -> process.Finished:
         """Run kubectl to its end, and return what it wrote; its exit code is for the caller to judge.
@@ -98,14 +113,26 @@ class Kubectl:
         Raises:
             ToolError: kubectl is missing.
             HungError: It did not end in time.
+            ClusterError: The kubeconfig cannot be read.
+            UsageError: There is no such context.
         """
-        argv = self.argv(*arguments)
-        self.show([_FILE.sub(r"\1-", word) for word in argv])
-        done = self.runner.run(argv, timeout=self.remaining(timeout), stdin=stdin, variables=_ENVIRONMENT)
-        stderr = done.stderr
-        for file in (match[2] for word in argv if (match := _FILE.fullmatch(word))):
+        command = self._command(*arguments)
+        self.show([_FILE.sub(r"\1-", word) for word in self.argv(*arguments)])
+        done = self.runner.run(command, timeout=self.remaining(timeout), stdin=stdin, variables=_ENVIRONMENT)
+        return replace(done, stderr=self._without_files(done.stderr, arguments))
+
+    def _without_files(self, stderr: str, arguments: Sequence[str]) -> str:
+        """Return messages of kubectl that name no temporary file."""
+        for file in (match[2] for word in arguments if (match := _FILE.fullmatch(word))):
             stderr = stderr.replace(f'"{file}"', "the manifests").replace(file, "the manifests")
-        return replace(done, stderr=stderr)
+        pinned = self._pinned()
+        return stderr.replace(pinned.file, "the kubeconfig") if pinned and pinned.file else stderr
+
+    def run_in_terminal(self, *arguments: str) -> int:
+        """Run kubectl on the user's own terminal, and return its exit code. Raises as `run`."""
+        command = self._command(*arguments)
+        self.show(self.argv(*arguments))
+        return self.runner.run_in_terminal(command, variables=_ENVIRONMENT)
 
     def remaining(self, timeout: float | None) -> float | None:
         """Return `timeout`, or what is left until the deadline when that is less."""
@@ -229,14 +256,9 @@ class Kubectl:
         self, *arguments: str, idle: Callable[[float], object] = _keep_waiting, keep_stdin_open: bool = False
     ) -> AbstractContextManager[process.Running]:
         """Start kubectl; its output is read while it runs. The rest is as `process.stream` has it."""
-        argv = self.argv(*arguments)
-        self.show(argv)
-        return self.runner.stream(argv, idle=idle, keep_stdin_open=keep_stdin_open, variables=_ENVIRONMENT)
-
-    def run_in_terminal(self, argv: Sequence[str]) -> int:
-        """Run a command that `argv` has returned on the user's own terminal, and return its exit code."""
-        self.show(list(argv))
-        return self.runner.run_in_terminal(argv, variables=_ENVIRONMENT)
+        command = self._command(*arguments)
+        self.show(self.argv(*arguments))
+        return self.runner.stream(command, idle=idle, keep_stdin_open=keep_stdin_open, variables=_ENVIRONMENT)
 
     def meaning(self, stderr: str) -> str:
         """Return the meaning of kubectl's messages on stderr, in a sentence."""
@@ -246,14 +268,14 @@ class Kubectl:
         """Return the effective namespace: the one given, else the context's, else `default`.
 
         Raises:
-            ClusterError: The kubeconfig cannot be read, or has no such context.
+            ClusterError: The kubeconfig cannot be read, or there is none and this is no pod.
+            UsageError: There is no such context.
         """
         if self.namespace:
             return self.namespace
-        done = self.run("config", "view", "--minify", "--output=jsonpath={..namespace}")
-        if done.returncode != 0:
-            raise error_from(done.stderr)
-        return done.stdout.strip() or "default"
+        pinned = self._pinned()
+        assert pinned is not None, "each kubectl of a command has a connection"
+        return pinned.namespace or pod_namespace()
 
 
 def _object(text: str) -> dict[str, Any]:

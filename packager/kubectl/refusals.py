@@ -24,13 +24,18 @@ def error_from(stderr: str) -> MlpackError:
         name = context[context.lastindex or 0]
         return UsageError(f"context {name!r} not found in the kubeconfig", hint="kubectl config get-contexts")
     if sentences.NO_CLUSTER.search(words):
-        return ClusterError("no cluster is configured: --kubeconfig or --context", hint="kubectl config get-contexts")
+        return no_cluster_error()
     for trouble in sentences.TROUBLES:
         if trouble.words.search(words):
             return ClusterError(f"{trouble.meaning}: {_without_prefix(words)}", hint=trouble.hint)
     if sentences.UNREACHABLE.search(words) and not sentences.ANSWERED.match(words):
         return UnreachableError(NO_ANSWER + words, hint="kubectl cluster-info")
     return ClusterError(_without_prefix(words) or "kubectl failed without a message")
+
+
+def no_cluster_error() -> ClusterError:
+    """Return the error that kubectl knows no cluster."""
+    return ClusterError("no cluster is configured: --kubeconfig or --context", hint="kubectl config get-contexts")
 
 
 def is_forbidden(error: MlpackError) -> bool:

@@ -38,9 +38,11 @@ NO_SERVER = "no/cluster"
 
 NO_CLUSTER = re.compile(
     rf"host must be a URL or a host:port pair: \"{NO_SERVER}\"|no configuration has been provided"
-    r"|current-context must exist in order to minify|missing or incomplete configuration info",
+    r"|missing or incomplete configuration info",
     re.IGNORECASE,
 )
+
+NO_CURRENT_CONTEXT = re.compile(r"current-context must exist in order to minify")
 
 NO_CONTEXT = re.compile(
     r"not found for specified context: (\S+)|context \"(\S+)\" does not exist|cannot locate context (\S+)"

@@ -17,11 +17,11 @@ def test_a_command_runs_in_the_pod_that_leads_or_in_a_worker(target: Target, lif
     life.deploy()
     life.start()
     assert command_in_pod(target, ["ls", "-l"], worker=None, terminal=False) == [
-        *("kubectl", "--namespace=team", "exec", "--stdin"),
+        *("exec", "--stdin"),
         *(f"{JOB}-launcher-0", "--container=launcher", "--", "ls", "-l"),
     ]
     argv = command_in_pod(target, ["top"], worker=1, terminal=True)
-    assert argv[3:7] == ["--stdin", "--tty", f"{JOB}-worker-1", "--container=worker"]
+    assert argv[1:5] == ["--stdin", "--tty", f"{JOB}-worker-1", "--container=worker"]
 
 
 def test_where_no_command_runs(target: Target, life: Life) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from packager.cli.host import Host
 from tests import demo
-from tests.fake_cluster import FakeCluster, item
+from tests.fake_cluster import KUBECONFIG, FakeCluster, item
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,7 +151,8 @@ def test_what_is_typed_is_not_shown(cluster: FakeCluster, tmp_path: Path) -> Non
     """On a real terminal, with a kubectl that keeps what it reads, and its arguments."""
     del cluster
     program = tmp_path / "kubectl"
-    program.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/arguments\n[ "$1" = config ] || cat >{tmp_path}/given\n')
+    view = f"""case "$*" in *view*) echo '{json.dumps(KUBECONFIG)}' ;; *) cat >{tmp_path}/given ;; esac"""
+    program.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/arguments\n{view}\n')
     program.chmod(0o755)
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "packager", "secret", "create", "demo-fp32-training", "--kubectl", str(program)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -17,8 +18,9 @@ from packager.base.runner import Runner
 from packager.cli.host import Host
 from packager.kubectl import kustomize as kubectl
 from packager.kubectl.client import Kubectl
+from packager.kubectl.connection import Connection
 from packager.kubectl.refusals import error_from
-from tests import kubectls, life
+from tests import fake_cluster, kubectls, life
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -197,13 +199,16 @@ def test_a_kubectl_that_hangs_is_stopped_at_the_deadline(ask: Callable[[Kubectl]
 
 
 class Scripted(Runner):
-    """Answers each command alike, at one moment that does not pass."""
+    """Answers each command alike, except for the kubeconfig if it has one, at one moment that does not pass."""
 
-    def __init__(self, answer: process.Finished) -> None:
+    def __init__(self, answer: process.Finished, *, has_kubeconfig: bool = True) -> None:
         self.answer = answer
+        self.has_kubeconfig = has_kubeconfig
         self.limits = list[float | None]()
 
-    def run(self, *_arguments: Any, timeout: float | None = None, **_options: Any) -> process.Finished:
+    def run(self, argv: Sequence[str], *, timeout: float | None = None, **_options: Any) -> process.Finished:
+        if "view" in argv and self.has_kubeconfig:
+            return process.Finished(0, json.dumps(fake_cluster.KUBECONFIG), "")
         self.limits.append(timeout)
         return self.answer
 
@@ -235,9 +240,12 @@ def test_a_kubectl_that_is_killed(ask: Callable[[Kubectl], object]) -> None:
 
 def test_a_namespace_that_cannot_be_found_out() -> None:
     stderr = "error: the kubeconfig is a folder"
-    runner = Scripted(process.Finished(1, "", stderr))
-    with pytest.raises(ClusterError, match=r"^the kubeconfig is a folder$"):
-        Kubectl(runner=runner).default_namespace()
+    runner = Scripted(process.Finished(1, "", stderr), has_kubeconfig=False)
+    with (
+        Connection([], is_explicit=False) as connection,
+        pytest.raises(ClusterError, match=r"^the kubeconfig is a folder$"),
+    ):
+        Kubectl(runner=runner, connection=connection).default_namespace()
     assert Kubectl(namespace="team").default_namespace() == "team"
 
 

@@ -1,0 +1,193 @@
+"""Connection: the cluster of one command, read from the user's kubeconfig once.
+
+A kubeconfig may change while a command runs: `kubectl config use-context` in another terminal is enough. So `kubectl
+config view` reads server, user and namespace before the first request. They are written to a private kubeconfig, which
+each kubectl of the command reads instead. Certificates, keys and tokens in files of their own stay there, because they
+may be renewed meanwhile, and kubectl starts the user's login program as before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from packager.base import workfolder
+from packager.base.errors import ClusterError, ToolError, reason
+from packager.base.values import Value
+from packager.kubectl import sentences
+from packager.kubectl.refusals import error_from, no_cluster_error
+from packager.kubernetes.manifest import listing, mapping, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from packager.base.process import Finished
+
+_SECONDS = 60.0
+"""Far above what it takes to read a few files, also through a network."""
+
+_VIEW = ("config", "view", "--raw", "--output=json")
+
+_CONFIG = {"kind": "Config", "apiVersion": "v1"}
+
+# Relative to the folder of the kubeconfig (client-go, tools/clientcmd/loader.go).
+_FILE_KEYS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+
+_POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+"""Where a pod finds the name of its own namespace."""
+
+
+class RunsKubectl(Protocol):
+    """Runs kubectl with the user's own options and kubeconfig."""
+
+    def __call__(self, *arguments: str, timeout: float | None = None) -> Finished:
+        """Run it to its end, and return what it wrote."""
+
+
+class Pinned(Value, frozen=True):
+    """A cluster as it was read.
+
+    Attributes:
+        flags: The options by which kubectl reaches it.
+        namespace: The namespace of the context; None without a kubeconfig: kubectl may be in a pod.
+        file: The private kubeconfig, which no message names; None if the user's own has to be used.
+    """
+
+    flags: tuple[str, ...]
+    namespace: str | None
+    file: str | None = None
+
+
+class Connection:
+    """A cluster that stays the same until the block ends; it is read when it is first needed.
+
+    Args:
+        files: Where kubectl looks for a kubeconfig; it merges several.
+        is_explicit: Whether the user has named the only one with `--kubeconfig`.
+    """
+
+    def __init__(self, files: Sequence[Path], *, is_explicit: bool) -> None:
+        self._files = [Path(os.path.abspath(file)) for file in files]  # noqa: PTH100 - kubectl follows no link either
+        self._is_explicit = is_explicit
+        self._stack = ExitStack()
+        self._pinned: Pinned | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stack.close()
+
+    def pinned(self, run: RunsKubectl) -> Pinned:
+        """Return the cluster, as it was when this was first called.
+
+        Raises:
+            UsageError: There is no such context.
+            ClusterError: The kubeconfig cannot be read.
+            ToolError: kubectl is missing, or there is no place for temporary files.
+        """
+        if self._pinned is None:
+            self._pinned = self._read(run)
+        return self._pinned
+
+    def _read(self, run: RunsKubectl) -> Pinned:
+        done = run(*_VIEW, "--minify", timeout=_SECONDS)
+        if done.returncode != 0 and sentences.NO_CURRENT_CONTEXT.search(done.stderr):
+            return self._written(_CONFIG, None)
+        config = _config(done)
+        context = mapping(next(iter(_entries(config, "context")), ("", {}))[1])
+        namespace = text(context.get("namespace")) or "default"
+        users = [user for _, user in _entries(config, "user")]
+        if any("auth-provider" in user for user in users):  # kubectl writes renewed tokens into the kubeconfig
+            flags = [f"--kubeconfig={file}" for file in self._files if self._is_explicit]
+            flags += [f"--{key}={text(context.get(key))}" for key in ("cluster", "user")]
+            flags += [f"--context={text(config.get('current-context'))}", f"--namespace={namespace}"]
+            return Pinned(tuple(flags), namespace)
+        for reference in _references(config):
+            reference.values[reference.key] = str(self._folder(run, reference) / reference.value)
+        return self._written(config, namespace)
+
+    def _written(self, config: dict[str, Any], namespace: str | None) -> Pinned:
+        """Write the private kubeconfig. Raises ToolError."""
+        file = self._stack.enter_context(workfolder.temporary()) / "kubeconfig"
+        try:
+            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+                json.dump(config, opened)
+        except OSError as error:
+            raise ToolError(f"cannot write a temporary file: {reason(error)}", hint="set TMPDIR") from None
+        return Pinned((f"--kubeconfig={file}",), namespace, str(file))
+
+    def _folder(self, run: RunsKubectl, reference: _Reference) -> Path:
+        """Return the folder of the kubeconfig that a relative path comes from: of several, the first that has it."""
+        for file in self._files if len(self._files) > 1 else ():
+            done = run(*_VIEW, f"--kubeconfig={file}", timeout=_SECONDS)
+            if done.returncode == 0 and reference.origin in {other.origin for other in _references(_config(done))}:
+                return file.parent
+        return self._files[0].parent
+
+
+def pod_namespace() -> str:
+    """Return the namespace of the pod that this process runs in. Raises ClusterError: it runs in none."""
+    try:
+        return _POD_NAMESPACE.read_text(encoding="utf-8").strip()
+    except OSError:
+        raise no_cluster_error() from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """A relative path in a kubeconfig.
+
+    Attributes:
+        kind: `cluster` or `user`.
+        name: Of the cluster or user.
+        values: The mapping that the path is in, and under which key.
+    """
+
+    kind: str
+    name: str
+    values: dict[str, Any]
+    key: str
+
+    @property
+    def value(self) -> str:
+        """The path."""
+        return text(self.values[self.key])
+
+    @property
+    def origin(self) -> tuple[str, ...]:
+        """What makes two references the same."""
+        return (self.kind, self.name, self.key, self.value)
+
+
+def _references(config: dict[str, Any]) -> Iterator[_Reference]:
+    for kind in ("cluster", "user"):
+        for name, entry in _entries(config, kind):
+            login = mapping(entry.get("exec"))
+            places = [(entry, key) for key in _FILE_KEYS if text(entry.get(key))]
+            # Without a slash it is a name on PATH.
+            places += [(login, "command")] if "/" in text(login.get("command")) else []
+            yield from (_Reference(kind, name, *place) for place in places if not place[0][place[1]].startswith("/"))
+
+
+def _entries(config: dict[str, Any], kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name and content of each cluster, user or context."""
+    for entry in map(mapping, listing(config.get(f"{kind}s"))):
+        yield text(entry.get("name")), mapping(entry.get(kind))
+
+
+def _config(done: Finished) -> dict[str, Any]:
+    if done.returncode != 0:
+        raise error_from(done.stderr)
+    try:
+        config = json.loads(done.stdout)
+    except (ValueError, RecursionError):
+        config = None
+    if not isinstance(config, dict):
+        raise ClusterError("kubectl config view did not print a kubeconfig", hint="kubectl config view")
+    return config
