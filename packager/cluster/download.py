@@ -125,6 +125,7 @@ def fetch(
     advance(required.size - sum(file.entry.size for file in pending))
     large = [file for file in pending if _is_apart(file)]
     small = [file for file in pending if not _is_apart(file)]
+    changed: list[Remote] = []
     try:
         with ExitStack() as stack:
             place = _destination(stack, folder)
@@ -132,13 +133,18 @@ def fetch(
                 if entry.kind == "folder":
                     _make_folder(place, entry.path)
             for file in large:
-                _fetch_one(shell, where, file, place, advance)
+                try:
+                    _fetch_one(shell, where, file, place, advance)
+                except _ChangedError:
+                    changed.append(file)
         with suppress(OSError):
             (folder / PARTS).rmdir()
         for batch in _batches(small):
-            _fetch_together(shell, where, batch, folder, advance)
+            changed += _fetch_together(shell, where, batch, folder, advance)
     except ScriptError as error:
         raise ClusterError(f"files in {where.path} cannot be read: {error}") from None
+    if changed:
+        raise _changed_error(changed)
 
 
 def _is_apart(file: Remote) -> bool:
@@ -162,24 +168,28 @@ def _batches(files: Sequence[Remote]) -> Iterator[list[Remote]]:
 
 def _fetch_together(
     shell: ContainerShell, where: StoragePlace, files: Sequence[Remote], folder: Path, advance: Callable[[int], object]
-) -> None:
+) -> list[Remote]:
+    """Read files, and return those that have not arrived with their digests; these leave what is here unchanged."""
     lines = "".join(f"./{file.entry.path}\n" for file in files).encode()
     given = shell.stream(_PACK, where.storage.path, where.path, str(len(lines)), given=[lines])
     # Folders and extended headers count as well.
     limits = Limits(size=sum(file.entry.size for file in files) + 4096 * len(files), files=len(files))
-    only = {file.entry.path for file in files}
+    digests = {file.entry.path: file.digest for file in files}
     tar = _Stream(given)
     try:
-        receive(cast("IO[bytes]", tar), folder, advance, limits, only)
+        receive(cast("IO[bytes]", tar), folder, advance, limits, digests)
     except VerificationError:
         tar.drain()  # if the connection broke off, that is why
         raise
-    tar.drain()
-    for file in files:
-        if _local_digest(folder / file.entry.path, file.entry.size) != file.digest:
-            with suppress(OSError):
-                (folder / file.entry.path).unlink()
-            raise _changed_error(file)
+    failure = None
+    try:
+        tar.drain()
+    except ScriptError as error:  # tar also ends so when a file has changed
+        failure = error
+    changed = [file for file in files if _local_digest(folder / file.entry.path, file.entry.size) != file.digest]
+    if failure and not changed:
+        raise failure
+    return changed
 
 
 def _fetch_one(
@@ -199,12 +209,12 @@ def _fetch_one(
                 offset += len(chunk)
                 if offset > size:
                     os.ftruncate(part, 0)
-                    raise _changed_error(file)
+                    raise _ChangedError
                 _write_all(part, chunk)
                 advance(len(chunk))
         if offset < size or _digest(part) != file.digest:
             os.ftruncate(part, 0)
-            raise _changed_error(file)
+            raise _ChangedError
         os.fchmod(part, 0o755 if file.entry.is_executable else 0o644)
         with suppress(OSError, OverflowError):
             os.utime(part, (file.entry.modified, file.entry.modified))
@@ -237,9 +247,15 @@ def _destination(stack: ExitStack, folder: Path) -> ReceivingFolder:
     return ReceivingFolder(root, work, folder)
 
 
-def _changed_error(file: Remote) -> ClusterError:
-    message = f"{shown(file.entry.path)} changed while it was read"
-    return ClusterError(message, hint="pull again when no program is writing to it")
+class _ChangedError(Exception):
+    """A file has not arrived with its digest."""
+
+
+def _changed_error(files: Sequence[Remote]) -> ClusterError:
+    names = ", ".join(shown(file.entry.path) for file in files[:_SHOWN])
+    more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
+    message = f"{names}{more} changed while {'it was' if len(files) == 1 else 'they were'} read"
+    return ClusterError(message, hint="pull again when no program is writing to it; all other files have arrived")
 
 
 def _write_all(file: int, data: bytes) -> None:

@@ -7,6 +7,7 @@ the one above it, and no link is followed.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 from contextlib import ExitStack, contextmanager, suppress
@@ -21,7 +22,7 @@ from packager.package.limits import Limits
 from packager.package.tarheader import DamageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from packager.cluster.tarstream import Arrival
@@ -76,7 +77,7 @@ def receive(
     folder: Path,
     advance: Callable[[int], object] = lambda _size: None,
     limits: Limits | None = None,
-    only: Collection[str] | None = None,
+    digests: Mapping[str, str] | None = None,
 ) -> Received:
     """Unpack a tar, as it comes, into a `folder` that may hold things already; a file of the same name is replaced.
 
@@ -88,7 +89,8 @@ def receive(
         advance: Called with the number of bytes as they are written.
         limits: How many files and bytes may arrive; None: a million files and folders, and as many bytes as the disk
             has room for, less 1 GiB or half of what is free.
-        only: The paths that may arrive; None for all.
+        digests: The paths that may arrive, with the SHA-256 that each file has to have: a file with another one is
+            skipped. None for all paths, and any content.
 
     Raises:
         VerificationError: The tar is damaged or breaks off, more arrives than may, or a link in `folder` is in the way.
@@ -104,7 +106,7 @@ def receive(
         stack.enter_context(_errors_explained())
         for member in tar.members():
             try:
-                is_file = _write_member(member, tar, ReceivingFolder(root, work, folder), advance, only)
+                is_file = _write_member(member, tar, ReceivingFolder(root, work, folder), advance, digests)
             except _SkippedError:
                 if len(skipped) < _MAX_NAMES:
                     skipped.append(shown(member.path.removeprefix("./")))
@@ -178,7 +180,7 @@ def _write_member(
     tar: TarStream,
     place: ReceivingFolder,
     advance: Callable[[int], object],
-    only: Collection[str] | None,
+    digests: Mapping[str, str] | None,
 ) -> bool:
     """Write a member, and return whether it is a file. Raises _SkippedError."""
     try:
@@ -188,7 +190,7 @@ def _write_member(
     is_folder = member.kind in _FOLDER or member.path.endswith("/")
     if not member.is_known or member.kind not in _FILES + _FOLDER or not (path or is_folder):
         raise _SkippedError
-    if only is not None and path not in only:
+    if digests is not None and path not in digests:
         raise _SkippedError
     above, _, name = path.rpartition("/")
     try:
@@ -197,7 +199,9 @@ def _write_member(
                 return False
         with place.folder(above) as folder:
             place.refuse_link(folder, name, place.shown / path)
-            _write(member, tar, place.work, advance)
+            digest = _write(member, tar, place.work, advance)
+            if digests is not None and digest != digests[path]:
+                raise _SkippedError
             os.rename(workfolder.FILE, name, src_dir_fd=place.work, dst_dir_fd=folder)
     except OSError as error:
         if error.errno in _BAD_NAME_ERRNOS:
@@ -206,16 +210,20 @@ def _write_member(
     return True
 
 
-def _write(member: Arrival, tar: TarStream, work: int, advance: Callable[[int], object]) -> None:
+def _write(member: Arrival, tar: TarStream, work: int, advance: Callable[[int], object]) -> str:
+    """Write a file into the work folder, and return its SHA-256."""
+    content = hashlib.sha256()
     with suppress(FileNotFoundError):  # of a member that could not take its name
         os.unlink(workfolder.FILE, dir_fd=work)
     with os.fdopen(os.open(workfolder.FILE, _NEW_FLAGS, 0o600, dir_fd=work), "wb", buffering=0) as file:
         for chunk in tar.chunks():
             _write_all(file.fileno(), chunk)
+            content.update(chunk)
             advance(len(chunk))
         os.fchmod(file.fileno(), 0o755 if member.mode & 0o100 else 0o644)
         if 0 <= member.mtime < _LATEST:
             os.utime(file.fileno(), (member.mtime, member.mtime))
+    return content.hexdigest()
 
 
 def _write_all(file: int, data: bytes) -> None:

@@ -125,6 +125,30 @@ def test_a_file_that_changes_meanwhile_does_not_appear(pod: LocalPod, tmp_path: 
     assert all(path.startswith(PARTS) for path in read(tmp_path / "here"))
 
 
+@pytest.mark.parametrize("size", [1, download.LARGE])
+def test_a_file_that_changes_replaces_nothing_and_the_others_arrive(pod: LocalPod, tmp_path: Path, size: int) -> None:
+    pod.put({"a": bytes(size), "b": b"b", "c": bytes(size)})
+    here = write(tmp_path / "here", {"a": b"mine"})
+    required = download.compare(pod.shell(), pod.place, here, force=True)
+    pod.put({"a": b"x" * size})
+    with pytest.raises(ClusterError, match=r"^a changed while it was read$"):
+        download.fetch(pod.shell(), pod.place, required, here, lambda _size: None)
+    arrived = {path: content for path, content in read(here).items() if not path.startswith(PARTS)}
+    assert arrived == {"a": b"mine", "b": b"b", "c": bytes(size)}
+
+
+def test_a_stream_that_is_cut_anywhere_leaves_only_whole_files(pod: LocalPod, tmp_path: Path) -> None:
+    files = {str(number): os.urandom(700) for number in range(8)}
+    pod.put(files)
+    for cut in range(0, 14_000, 900):
+        here = write(tmp_path / f"here-{cut}", dict.fromkeys(files, b"mine"))
+        required = download.compare(pod.shell(), pod.place, here, force=True)
+        pod.cut(f"out {cut}")
+        with pytest.raises(BrokenOffError):
+            download.fetch(pod.shell(), pod.place, required, here, lambda _size: None)
+        assert all(content in (b"mine", files[path]) for path, content in read(here).items())
+
+
 @pytest.mark.parametrize("path", ["sub/a", "a"])
 def test_a_local_link_is_not_followed(pod: LocalPod, tmp_path: Path, path: str) -> None:
     pod.put({path: b"x"})
