@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from packager import verify as stage
 from packager.base.errors import ToolError, UsageError, VerificationError
+from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
 from packager.package.limits import Limits
 from packager.package.opened import opened
 from packager.verify import Checks, schema
-from packager.verify.objects import is_kind
 
-__all__ = ["Checks", "Limits", "Verification", "allowed_kinds", "kubernetes_versions", "level", "verify"]
+__all__ = ["Checks", "Limits", "Verification", "allowed_words", "kubernetes_versions", "level", "verify"]
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,16 +68,16 @@ def verify(path: Path, checks: Checks) -> Verification:
         return Verification(stage.verify(package, checks))
 
 
-def allowed_kinds(names: Sequence[str]) -> frozenset[str]:
-    """Return the kinds that `--allow` names.
+def allowed_words(given: Sequence[str]) -> frozenset[str]:
+    """Return the kinds, fields, labels and annotations that `--allow` names.
 
     Raises:
         UsageError: One of them is none.
     """
-    for kind in names:
-        if not is_kind(kind):
-            raise UsageError(f"--allow {kind}: expected a kind such as Service, or Service.serving.knative.dev")
-    return frozenset(names)
+    for word in given:
+        if not words.is_word(word):
+            raise UsageError(f"--allow {word}: {words.EXPECTED}")
+    return frozenset(given)
 
 
 def level(name: str | None) -> Level | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
-from packager.base.values import Value, as_dict
+from packager.base.values import Value, as_dict, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,6 +20,8 @@ class Problem(Value, frozen=True, order=True):
         column: 1-based; 0 likewise.
         message: What was expected and what was found.
         hint: The fix, where it can be known.
+        kind: What it is about, for code that has to know: a Secret, a field, Pod Security; empty where none does.
+        allow: What `--allow` takes to permit it; empty if nothing does.
     """
 
     file: str
@@ -27,14 +29,20 @@ class Problem(Value, frozen=True, order=True):
     column: int
     message: str
     hint: str | None = None
+    kind: str = ""
+    allow: str = ""
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
         return f"{place}: {self.message}" + (f" ({self.hint})" if self.hint else "")
 
+    def about(self, kind: str, allow: str = "") -> Problem:
+        """Return the finding with what it is about, and with what permits it."""
+        return replace(self, kind=kind, allow=allow)
+
     def as_json(self) -> dict[str, Any]:
-        """Return the finding for `-o json`."""
-        return as_dict(self)
+        """Return the finding for `-o json`, without what is empty of `kind` and `allow`."""
+        return {key: value for key, value in as_dict(self).items() if value or key not in ("kind", "allow")}
 
 
 def ordered(problems: Iterable[Problem]) -> list[Problem]:

@@ -77,7 +77,7 @@ def deploy(
     running.
     """
     from packager.app import deploy as use_case
-    from packager.app.verify import allowed_kinds, level
+    from packager.app.verify import allowed_words, level
     from packager.cli.target import open_target
     from packager.cli.watching import report_end, watch_and_show
 
@@ -90,7 +90,7 @@ def deploy(
     deadline = to_cluster.within(limit).deadline
     with limited(limit, timeout_error) as clock, open_target(ctx, package, overlay, to_cluster) as target:
         if verify:
-            use_case.check(target, allowed_kinds(allow), level(pod_security))
+            use_case.check(target, allowed_words(allow), level(pod_security))
         if dry_run:
             emit_data(use_case.dry_run(target, dry_run, force_conflicts=force_conflicts, form=output))
             return

@@ -160,7 +160,7 @@ def run(
     from packager.app import deploy as deploying
     from packager.app import run as use_case
     from packager.app.runnable import BuildOptions, CubeOptions, RunRequest, runnable
-    from packager.app.verify import allowed_kinds, level
+    from packager.app.verify import allowed_words, level
     from packager.cli.running import RunSession
 
     limit = (seconds(timeout) or None) if timeout else None
@@ -181,7 +181,7 @@ def run(
         with use_case.open_tasks(package, names, to_cluster, person=host(ctx).person, tell=say) as targets:
             if verify:
                 for one in targets:
-                    deploying.check(one, allowed_kinds(allow), level(pod_security))
+                    deploying.check(one, allowed_words(allow), level(pod_security))
             if dry_run:
                 for one in targets:
                     emit_data(deploying.dry_run(one, dry_run, force_conflicts=force_conflicts, form=output))

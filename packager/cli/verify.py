@@ -70,7 +70,7 @@ def verify(
 
     Exit code 5 when something is wrong, 6 when nothing is wrong but something could not be checked.
     """
-    from packager.app.verify import Checks, allowed_kinds, level
+    from packager.app.verify import Checks, allowed_words, level
     from packager.app.verify import verify as judge
     from packager.cli.host import host
 
@@ -84,7 +84,7 @@ def verify(
         level=level(pod_security),
         server=cluster,
         limits=limits,
-        allowed=allowed_kinds(allow),
+        allowed=allowed_words(allow),
         namespace=namespace,
         runner=host(ctx).runner,
     )

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from packager.base import envfile, yamlio
+from packager.base.values import Value
 from packager.package.layout import SPEC
 
 if TYPE_CHECKING:
@@ -16,10 +17,36 @@ if TYPE_CHECKING:
 
     from packager.package.opened import Package
 
+
+class Declared(Value, frozen=True):
+    """What a package says of itself.
+
+    Attributes:
+        name: Its name.
+        environment: Each key with each value that the spec gives it.
+        secrets: The names of its secrets.
+        claims: The names of the claims that its overlays mount.
+    """
+
+    name: str = ""
+    environment: frozenset[tuple[str, str]] = frozenset()
+    secrets: frozenset[str] = frozenset()
+    claims: frozenset[str] = frozenset()
+
+
 _ENVIRONMENT = "environment"
 _SECRETS = "secrets"
 _MAX_SECRETS = 100
 """More than any model needs: each is a question to the user."""
+
+
+def read(package: Package) -> Declared:
+    """Return everything.
+
+    Raises:
+        ToolError: The spec cannot be read.
+    """
+    return Declared(package.name, values(package), frozenset(secrets(package)), claims(package))
 
 
 def values(package: Package) -> frozenset[tuple[str, str]]:
@@ -47,6 +74,25 @@ def secrets(package: Package) -> dict[str, str]:
     entries = {**by_setting, **in_spec}
     names = [name for name in entries if re.fullmatch(envfile.NAME, str(name)) and len(str(name)) <= 100]
     return {str(name): _description(entries[name]) for name in names[:_MAX_SECRETS]}
+
+
+def claims(package: Package) -> frozenset[str]:
+    """Return the names of the claims that the package's overlays mount, and of the one that its workspace is.
+
+    Raises:
+        ToolError: The spec cannot be read.
+    """
+    spec = _spec(package)
+    overlays = spec.get("overlays")
+    mounts = [
+        mount
+        for overlay in (overlays.values() if isinstance(overlays, dict) else ())
+        if isinstance(overlay, dict) and isinstance(overlay.get("claims"), list)
+        for mount in overlay["claims"]
+    ]
+    names = [mount.get("claim") for mount in mounts if isinstance(mount, dict)]
+    by_setting = [value for path, value in _settings(package) if path == "workspace" or path.endswith(".claim")]
+    return frozenset(str(name) for name in (spec.get("workspace"), *names, *by_setting) if name)
 
 
 def _description(entry: Any) -> str:

@@ -70,6 +70,12 @@ def common(framework: str) -> str:
     return COMMON.replace("*", framework)
 
 
+def is_common(folder: str) -> bool:
+    """Whether a folder is that of what the overlays of some framework have in common."""
+    steps = folder.split("/")
+    return len(steps) == 5 and folder == common(steps[2])
+
+
 def site_env(common: str) -> str:
     """Return the path of the options' values, below the folder of what the overlays have in common."""
     return f"{common}/{SITE}/{SITE}.env"

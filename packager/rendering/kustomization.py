@@ -43,9 +43,7 @@ _GENERATORS = {"configMapGenerator": "ConfigMap", "secretGenerator": "Secret"}
 
 def read(package: Package, folder: str) -> Sources:
     """Return the sources of the overlay in `folder`, below the package's root."""
-    sources = Sources(
-        package.reader, f"{folder}/{KUSTOMIZATIONS[0]}", declared.values(package), frozenset(declared.secrets(package))
-    )
+    sources = Sources(package.reader, f"{folder}/{KUSTOMIZATIONS[0]}", declared.read(package))
     _read(sources, folder, None, ())
     return sources
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from packager.base import envfile, workfolder, yamlio
 from packager.base.errors import ToolError, VerificationError, reason
 from packager.base.problems import Problem
+from packager.package.declared import Declared
 from packager.package.tree import IGNORED_NAMES
 from packager.rendering.origins import Position
 
@@ -44,8 +45,7 @@ class Sources:
         shown: Says how messages name a path of the package.
         kustomizations: The overlay's own first, then those it draws in, the nearest first.
         files: What was read, by path.
-        intended: Values of env files that are intended exactly as written, with their keys.
-        secrets: The names of the package's secrets.
+        declared: What the package's own spec says; values of env files in it are intended exactly as written.
         start: Where the overlay begins: what a finding points at that has no better place.
     """
 
@@ -53,8 +53,7 @@ class Sources:
         self,
         reader: Reader,
         start: str,
-        intended: frozenset[tuple[str, str]] = frozenset(),
-        secrets: frozenset[str] = frozenset(),
+        declared: Declared = Declared(),  # noqa: B008 - immutable
     ) -> None:
         self.origins: list[Origin] = []
         self.problems: list[Problem] = []
@@ -64,8 +63,7 @@ class Sources:
         self.kustomizations: list[Document] = []
         self.files: dict[str, bytes] = {}
         self.shown = reader.shown
-        self.intended = intended
-        self.secrets = secrets
+        self.declared = declared
         self.start = Position(self.shown(start), 1, 1)
         self._root = reader.folder
         self._read = reader.read
@@ -134,7 +132,7 @@ class Sources:
         if path not in self._env_files:
             text, name = self.files[path], self.shown(path)
             keys = {line.key: Position(name, line.number, 1) for line in envfile.lines(text)}
-            self._env_files[path] = list(envfile.problems(text, name, self.intended)), keys
+            self._env_files[path] = list(envfile.problems(text, name, self.declared.environment)), keys
         return self._env_files[path]
 
     @contextmanager

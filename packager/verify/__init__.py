@@ -5,6 +5,7 @@
                   rendered by each kubectl
     schema        each manifest, by the fields that each version of Kubernetes has
     objects, rights: what it creates, and what its pods use from their namespace
+    listed        every field, label and annotation that no build, option or kind makes
     environment   which variables it sets
     names, references, containers, podspec, kinds, options: whether it makes sense
     security      the Pod Security level: stated, and judged when one is asked for, or when an edit lowers it
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 from packager.base.errors import ToolError
 from packager.base.problems import Problem, ordered
 from packager.base.runner import SYSTEM, Runner
+from packager.kubernetes.manifest import dotted
 from packager.package import integrity, layout
 from packager.package.limits import DEFAULT
 from packager.rendering import render
@@ -34,6 +36,7 @@ from packager.verify import (
     environment,
     kinds,
     levels,
+    listed,
     names,
     objects,
     options,
@@ -69,7 +72,7 @@ class Checks:
         level: The Pod Security level that every overlay has to keep within; None only states which each reaches.
         server: The cluster to ask; None asks none.
         limits: How much the package may hold.
-        allowed: Additional kinds of object, `Kind` or `Kind.group`, that it may create.
+        allowed: The words of `--allow`: kinds, fields, labels and annotations that it may have besides.
         namespace: The one that its objects may name, besides none.
         runner: What starts kubectl.
     """
@@ -113,6 +116,7 @@ def verify(package: Package, checks: Checks) -> Report:
             continue
         problems += _manifest_problems(outcome.overlay, versions)
         problems += _permission_problems(outcome.overlay, checks)
+        judged = _schema_places(outcome.overlay, versions)
         notes += rights.notes(outcome.overlay)
         made += objects.made(outcome.overlay)
         unchecked += _without_schema(outcome.overlay)
@@ -123,7 +127,7 @@ def verify(package: Package, checks: Checks) -> Report:
         levels_reached.append(Security(name, level, exceeded))
         try:
             problems += additions.check(outcome.overlay, edits, checks.allowed, checks.kubectls[0], checks.runner)
-            problems += _security_problems(outcome.overlay, exceeded, edits, checks)
+            problems += _field_problems(outcome.overlay, exceeded, edits, checks, judged)
         except ToolError as error:
             unchecked.append(f"{error}, so the Pod Security level of {name} when it was sealed is unknown")
         if checks.level is not None:
@@ -175,7 +179,7 @@ def trust(package: Package, overlay: RenderedOverlay, checks: Checks) -> list[Pr
     problems += _permission_problems(overlay, checks)
     edits = changes.read(package, checked.edits)
     problems += additions.check(overlay, edits, checks.allowed, checks.kubectls[0], checks.runner)
-    problems += _security_problems(overlay, security.exceeded(overlay), edits, checks)
+    problems += _field_problems(overlay, security.exceeded(overlay), edits, checks)
     if checked.unread and not problems:
         raise checked.unread[0]
     return ordered(problems)
@@ -197,14 +201,34 @@ def _permission_problems(overlay: RenderedOverlay, checks: Checks) -> Iterator[P
     yield from workspace.check(overlay)
 
 
-def _security_problems(
-    overlay: RenderedOverlay, fields: tuple[security.Exceeded, ...], edits: Edits, checks: Checks
+def _field_problems(
+    overlay: RenderedOverlay,
+    exceeded: tuple[security.Exceeded, ...],
+    edits: Edits,
+    checks: Checks,
+    judged: frozenset[listed.Place] = frozenset(),
 ) -> Iterator[Problem]:
-    """Yield the fields that exceed the requested level; if none is requested, those that an edit has added."""
+    """Yield the fields that exceed a Pod Security level, and those that are not listed and were not judged already.
+
+    If no level is requested, the fields count that an edit has added.
+    """
     if checks.level is not None:
-        yield from security.breaches(fields, checks.level)
+        by_level = exceeded
+        yield from security.breaches(exceeded, checks.level)
     else:
-        yield from levels.problems(levels.lowered(overlay, fields, edits, checks.kubectls[0], checks.runner))
+        by_level = levels.lowered(overlay, exceeded, edits, checks.kubectls[0], checks.runner)
+        yield from levels.problems(by_level)
+    places = frozenset((field.manifest, field.field) for field in by_level)
+    yield from listed.check(overlay, checks.allowed, judged | places)
+
+
+def _schema_places(overlay: RenderedOverlay, versions: tuple[str, ...]) -> frozenset[listed.Place]:
+    """Return the places that the schemas find something wrong with."""
+    return frozenset(
+        (str(manifest), dotted(fault.location))
+        for manifest in overlay.manifests
+        for fault in schema.faults(manifest.data, versions)
+    )
 
 
 def _manifest_problems(overlay: RenderedOverlay, versions: tuple[str, ...]) -> Iterator[Problem]:

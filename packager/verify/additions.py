@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from packager.verify import changes
-from packager.verify.objects import allow_hint, is_allowed
+from packager.verify.objects import KIND, allow_word, is_allowed, permits_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,8 @@ def check(
     others = [manifest for manifest in workloads if _identity(manifest) not in known]
     for manifest in others[max(len(sealed) - (len(workloads) - len(others)), 0) :]:
         message = f"an edit adds this workload: the package was sealed with {', '.join(map(str, sealed)) or 'none'}"
-        yield overlay.problem(manifest, ("kind",), message, allow_hint(manifest))
+        word = allow_word(manifest)
+        yield overlay.problem(manifest, ("kind",), message, permits_hint(word)).about(KIND, word)
 
 
 def _workloads(overlay: RenderedOverlay, allowed: frozenset[str]) -> list[Manifest]:

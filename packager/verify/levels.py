@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import posixpath
 from typing import TYPE_CHECKING
 
 from packager import options as components
 from packager.base.problems import Problem
 from packager.kubernetes.podsecurity import Level
-from packager.verify import changes, security
+from packager.verify import changes, options, security
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,7 +37,7 @@ def lowered(
         return ()
     if not edits.all_known:
         order = list(Level)
-        best = components.level(posixpath.basename(folder) for folder, _ in overlay.sources.components)
+        best = components.level(options.switched_on(overlay.sources))
         return tuple(field for field in fields if order.index(field.level) > order.index(best))
     if all(change.expected for change in edits.lines):
         return ()

@@ -5,15 +5,13 @@ Everything else is a finding, unless the user names its kind.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from packager.base.names import SUBDOMAIN
 from packager.base.problems import Problem
+from packager.kubernetes.allowed import words
 from packager.kubernetes.manifest import mapping
-from packager.workloads.structures import companions, structure_of, structures
+from packager.workloads.structures import companions, structures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,6 +19,9 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
     from packager.rendering.overlay import RenderedOverlay
+
+KIND = "kind"
+"""The kind of problems with objects that no build makes."""
 
 MADE = frozenset(
     (
@@ -47,37 +48,8 @@ _CLUSTER_WIDE = frozenset(
     """.split()  # noqa: SIM905 - a column of quoted words reads worse
 )
 
-# What a package has to say of an object; the API server, or a controller, says the rest.
-_METADATA = frozenset(("name", "namespace", "labels", "annotations"))
-
-# Who acts on labels and annotations of these domains: with rights that the package does not have itself.
-_CONTROLLERS = {
-    "helm.sh": "helm",
-    "argoproj.io": "Argo",
-    "fluxcd.io": "Flux",
-    "kubectl.kubernetes.io/last-applied-configuration": "kubectl apply",
-    "kubectl.kubernetes.io/restartedAt": "kubectl rollout",
-    "config.kubernetes.io": "kustomize",
-    "config.k8s.io": "kustomize",
-    "applyset.kubernetes.io": "kubectl apply --prune",
-    "hashicorp.com": "Vault",
-    "amazonaws.com": "the cloud's identity service",
-    "gke.io": "the cloud's identity service",
-    "cloud.google.com": "the cloud's identity service",
-    "azure.workload.identity": "the cloud's identity service",
-    "rbac.authorization.kubernetes.io": "the API server",
-    "pod-security.kubernetes.io": "the API server",
-    "scheduler.alpha.kubernetes.io": "the API server",
-    "kubernetes.io/service-account.name": "the API server",
-    "kubernetes.io/enforce-mountable-secrets": "the API server",
-    "kubernetes.io/config.mirror": "the kubelet",
-    "k8s.v1.cni.cncf.io": "Multus",
-}
-
 # ConfigMaps that a controller of the cluster puts into every namespace.
 _SYSTEM_NAMES = frozenset(("kube-root-ca.crt", "openshift-service-ca.crt", "istio-ca-root-cert", "istio-ca-crl"))
-
-_ALLOWED = re.compile(rf"[A-Za-z][A-Za-z0-9]*(\.{SUBDOMAIN})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +71,6 @@ class Made:
         where = f" in the namespace {self.namespace}" if self.namespace else ""
         core = "" if (self.api, self.kind) in MADE else f" ({self.api})"
         return f"{self.kind} {self.name}{core}{where}"
-
-
-def is_kind(word: str) -> bool:
-    """Whether `word` names a kind as the user may allow it: `Kind`, or `Kind.group`."""
-    return _ALLOWED.fullmatch(word) is not None
 
 
 def made(overlay: RenderedOverlay) -> Iterator[Made]:
@@ -130,9 +97,6 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str], namespace: str | No
     is_empty = not overlay.pods and overlay.claim is None
     if is_empty and not any(is_allowed(manifest, allowed) for manifest in overlay.manifests):
         yield Problem(*overlay.sources.start, "the overlay has no workload: nothing would run")
-    for pods in overlay.pods:
-        if pods.location:
-            yield from _controllers(overlay, pods.manifest, (*pods.location, "metadata"), pods.metadata)
 
 
 def is_allowed(manifest: Manifest, allowed: frozenset[str]) -> bool:
@@ -159,65 +123,47 @@ def _kind(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
         message = f"a {kind} of {api or 'no apiVersion'} is not created by any build"
     else:
         message = f"no build creates a {kind or 'manifest without a kind'}"
-    yield overlay.problem(manifest, ("kind",), message, allow_hint(manifest))
+    yield _unmade(overlay, manifest, ("kind",), message)
 
 
 def _beside(overlay: RenderedOverlay, manifest: Manifest, workloads: Sequence[Manifest]) -> Iterator[Problem]:
-    """Yield what of an object beside a workload no build makes: another one, or more open to others."""
-    workload = next((workload for workload in workloads if workload.name == manifest.name), None)
-    structure = structure_of(workload) if workload else None
-    if structure is None:
+    """Yield that an object has the name of none of the workloads beside which a build makes one of its kind."""
+    if not any(workload.name == manifest.name for workload in workloads):
         message = f"a build creates one {manifest.kind}, with the name of {workloads[0]}"
-        yield overlay.problem(manifest, ("metadata", "name"), message, allow_hint(manifest))
-        return
-    for fault in structure.exposure_faults(manifest):
-        yield overlay.problem(manifest, fault.location, fault.message, fault.hint, at_key=fault.at_key)
+        yield _unmade(overlay, manifest, ("metadata", "name"), message)
 
 
-def allow_hint(manifest: Manifest) -> str | None:
-    """Return the hint that says how to allow `manifest`; None when it cannot be named."""
+def allow_word(manifest: Manifest) -> str:
+    """Return what `--allow` takes to permit the kind of `manifest`; empty if the kind cannot be named."""
     group = _group(manifest)
     word = f"{manifest.kind}.{group}" if group else manifest.kind
-    return f"--allow {word} permits it" if is_kind(word) else None
+    return word if words.is_kind(word) else ""
+
+
+def permits_hint(word: str) -> str | None:
+    """Return the hint that a word of `--allow` permits something; None if there is none."""
+    return f"--allow {word} permits it" if word else None
+
+
+def _unmade(overlay: RenderedOverlay, manifest: Manifest, location: Location, message: str) -> Problem:
+    """Return a finding about an object that its kind, named by the user, permits."""
+    word = allow_word(manifest)
+    return overlay.problem(manifest, location, message, permits_hint(word)).about(KIND, word)
 
 
 def _namespace(overlay: RenderedOverlay, manifest: Manifest, expected: str | None) -> Iterator[Problem]:
     namespace = mapping(manifest.data.get("metadata")).get("namespace")
     if namespace not in (None, expected):
         message = f"names the namespace {namespace!r}: a package runs in the namespace that it is applied to"
-        yield overlay.problem(manifest, ("metadata", "namespace"), message, allow_hint(manifest))
+        yield _unmade(overlay, manifest, ("metadata", "namespace"), message)
 
 
 def _metadata(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
-    metadata = mapping(manifest.data.get("metadata"))
-    for field in metadata:
-        if field not in _METADATA:
-            message = "a package must not set this field: the cluster does"
-            yield overlay.problem(manifest, ("metadata", field), message, at_key=True)
     if manifest.data.get("status") is not None:
         yield overlay.problem(manifest, ("status",), "a package must not set this field: the cluster does", at_key=True)
     if manifest.kind == "ConfigMap" and (manifest.name in _SYSTEM_NAMES or manifest.name.startswith("kube-")):
         message = f"{manifest.name!r} is the name of an object that belongs to the cluster"
         yield overlay.problem(manifest, ("metadata", "name"), message, "give it another name")
-    yield from _controllers(overlay, manifest, ("metadata",), metadata)
-
-
-def _controllers(
-    overlay: RenderedOverlay, manifest: Manifest, location: Location, metadata: dict[str, Any]
-) -> Iterator[Problem]:
-    """Yield the labels and annotations by which something else in the cluster would act on the object."""
-    for field in ("labels", "annotations"):
-        for key in mapping(metadata.get(field)):
-            for owner in _owners(key):
-                message = f"{owner} uses this key, and a package must not set it"
-                yield overlay.problem(manifest, (*location, field, key), message, "remove it", at_key=True)
-
-
-@lru_cache(maxsize=1024)
-def _owners(key: str) -> tuple[str, ...]:
-    """Return who acts on a label or an annotation."""
-    domain = key.partition("/")[0]
-    return tuple(owner for name, owner in _CONTROLLERS.items() if name in (key, domain) or domain.endswith(f".{name}"))
 
 
 def _duplicates(overlay: RenderedOverlay) -> Iterator[Problem]:

@@ -18,6 +18,23 @@ if TYPE_CHECKING:
     from packager.rendering.sources import Sources
 
 
+def switched_on(sources: Sources) -> dict[str, str]:
+    """Return the options and other known components that an overlay has on, each with its folder.
+
+    A component of the site's own that has such a name, in another folder, is none of them.
+    """
+    on = {posixpath.basename(folder): folder for folder, _ in sources.components}
+    return {
+        name: folder for name, folder in on.items() if name in KNOWN and layout.is_common(posixpath.dirname(folder))
+    }
+
+
+def site_values(sources: Sources) -> dict[str, str]:
+    """Return the values of the options that an overlay has on, as `site.env` has them."""
+    texts = (sources.files.get(layout.site_env(posixpath.dirname(folder))) for folder in switched_on(sources).values())
+    return {line.key: line.value for text in dict.fromkeys(texts) if text for line in envfile.lines(text)}
+
+
 def check(sources: Sources, environment: str) -> Iterator[Problem]:
     """Yield a finding for every component that is listed twice, for options that do not go together, and for values.
 
@@ -30,7 +47,7 @@ def check(sources: Sources, environment: str) -> Iterator[Problem]:
         if folder in listed:
             yield Problem(*place, "this component is listed twice", "keep one of them")
         listed.setdefault(folder, place)
-    on = {posixpath.basename(folder): folder for folder in listed if posixpath.basename(folder) in KNOWN}
+    on = switched_on(sources)
     places = {name: listed[folder] for name, folder in on.items()}
     for conflict in conflicts(on):
         yield Problem(*places[str(conflict.location[-1])], conflict.message, conflict.hint)

@@ -11,7 +11,6 @@ from packager.base.problems import similar
 from packager.kubernetes import mountpath
 from packager.kubernetes.manifest import listing, mapping, text
 from packager.kubernetes.objects import DEFAULT_CONTAINER
-from packager.options import CLAIMS_ANNOTATION, PLACES, STORAGE_LABEL
 from packager.workloads.structures import added_variables
 
 if TYPE_CHECKING:
@@ -55,10 +54,6 @@ def _volume(overlay: RenderedOverlay, pods: Pods, location: Location, volume: di
         here = (*location, "projected", "sources", index, "configMap")
         yield from _config_map(overlay, pods, here, mapping(source).get("configMap"))
     yield from _duplicate_paths(overlay, pods, location, projected)
-    claim = mapping(volume.get("persistentVolumeClaim")).get("claimName")
-    if claim is not None and not _is_site_claim(pods, claim) and not overlay.named("PersistentVolumeClaim", claim):
-        here = (*location, "persistentVolumeClaim", "claimName")
-        yield _missing(overlay, pods, here, "PersistentVolumeClaim", claim)
 
 
 def _duplicate_paths(overlay: RenderedOverlay, pods: Pods, location: Location, sources: list[Any]) -> Iterator[Problem]:
@@ -72,15 +67,6 @@ def _duplicate_paths(overlay: RenderedOverlay, pods: Pods, location: Location, s
                     here = (*location, "projected", "sources", index, kind, "items", position, "path")
                     yield overlay.problem(pods.manifest, here, f"two files of the volume are called {path!r}")
                 seen.add(path)
-
-
-def _is_site_claim(pods: Pods, claim: object) -> bool:
-    """Whether a claim need not be in the overlay: an option or the spec says that it is one of the site."""
-    metadata = mapping(pods.manifest.data.get("metadata"))
-    labels = mapping(metadata.get("labels"))
-    named = text(mapping(metadata.get("annotations")).get(CLAIMS_ANNOTATION)) or ""
-    by_option = "pvc" in (labels.get(STORAGE_LABEL), *(labels.get(f"mlpack/{place}") for place in PLACES))
-    return by_option or claim in named.split()
 
 
 def _environment(
@@ -100,8 +86,7 @@ def _config_map(overlay: RenderedOverlay, pods: Pods, location: Location, refere
         return
     config = overlay.named("ConfigMap", reference["name"])
     if config is None:
-        yield _missing(overlay, pods, (*location, "name"), "ConfigMap", reference["name"])
-        return
+        return  # as `listed` says
     keys = _keys(overlay, reference["name"])
     named = [((*location, "key"), reference.get("key"))]
     named += [
@@ -235,9 +220,3 @@ def _keys(overlay: RenderedOverlay, name: object) -> list[str]:
     if config is None:
         return []
     return [*mapping(config.data.get("data")), *mapping(config.data.get("binaryData"))]
-
-
-def _missing(overlay: RenderedOverlay, pods: Pods, location: Location, kind: str, name: object) -> Problem:
-    names = overlay.names(kind)
-    hint = similar(str(name), names) or f"the {kind}s are: {', '.join(names) or 'none'}"
-    return overlay.problem(pods.manifest, location, f"the overlay has no {kind} {name!r}", hint)

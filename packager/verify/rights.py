@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from packager.base import envfile
 from packager.base.values import replace
 from packager.kubernetes.manifest import at, listing, mapping
-from packager.options import SECRETS
-from packager.package import layout
+from packager.options import BY_NAME, SECRETS
+from packager.verify import options
+from packager.verify.objects import permits_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from packager.workloads.pods import Pods
 
 _TOKEN = "a token of the namespace's service account is mounted, with its rights"  # noqa: S105 - a message
-_OPTION = "service-account"
+_OPTION = BY_NAME["service-account"]
+
+SECRET = "Secret"  # noqa: S105 - a kind
+ACCOUNT = "ServiceAccount"
+"""The kinds of these problems, and what `--allow` takes to permit them."""
 
 
 def check(overlay: RenderedOverlay, allowed: frozenset[str]) -> Iterator[Problem]:
@@ -30,24 +34,26 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str]) -> Iterator[Problem
         allowed: The kinds that the user has named.
     """
     for pods in overlay.pods:
-        if "Secret" not in allowed:
+        if SECRET not in allowed:
             own = _own_secret(overlay)
-            for location, name in _secrets(pods):
+            for location, name in secrets(pods):
                 if own is not None and _is_own(overlay, pods, location, own):
                     continue
                 message = f"reads the Secret {name!r} of the namespace, which no build does"
-                yield overlay.problem(pods.manifest, location, message, "--allow Secret permits it")
-        if "ServiceAccount" not in allowed:
+                hint = permits_hint(SECRET)
+                yield overlay.problem(pods.manifest, location, message, hint).about(SECRET, SECRET)
+        if ACCOUNT not in allowed:
             yield from _account(overlay, pods)
 
 
 def notes(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield what the pods read from the Secret of the package, by the component `secrets`."""
+    """Yield what the pods read from the Secret of the package, and the service account that an option gives them."""
+    yield from _account_notes(overlay)
     own = _own_secret(overlay)
     places = [
         (pods, location)
         for pods in (overlay.pods if own is not None else ())
-        for location, _ in _secrets(pods)
+        for location, _ in secrets(pods)
         if _is_own(overlay, pods, location, str(own))
     ]
     if places:
@@ -57,14 +63,21 @@ def notes(overlay: RenderedOverlay) -> Iterator[Problem]:
         yield replace(overlay.problem(pods.manifest, location, ""), message=message)
 
 
+def _account_notes(overlay: RenderedOverlay) -> Iterator[Problem]:
+    name = _own_account(overlay)
+    for pods in overlay.pods if name else ():
+        if pods.spec.get("serviceAccountName") == name:
+            message = f"the pods of {overlay.name} run as the service account {name!r} of the namespace, with its token"
+            problem = overlay.problem(pods.manifest, (*pods.location, "spec", "serviceAccountName"), "")
+            yield replace(problem, message=message)
+            return
+
+
 def _own_secret(overlay: RenderedOverlay) -> str | None:
     """Return the Secret that SECRET in `site.env` names, where the component `secrets` is on; else None."""
-    for folder, _ in overlay.sources.components:
-        common, _, name = folder.rpartition("/")
-        if name == SECRETS.name:
-            text = overlay.sources.files.get(layout.site_env(common), b"")
-            return next((line.value for line in envfile.lines(text) if line.key == SECRETS.keys[0].name), None)
-    return None
+    if SECRETS.name not in options.switched_on(overlay.sources):
+        return None
+    return options.site_values(overlay.sources).get(SECRETS.keys[0].name)
 
 
 def _is_own(overlay: RenderedOverlay, pods: Pods, location: Location, own: str) -> bool:
@@ -75,12 +88,13 @@ def _is_own(overlay: RenderedOverlay, pods: Pods, location: Location, own: str) 
     return (
         location[-3:] == ("valueFrom", "secretKeyRef", "name")
         and reference.get("name") == own
-        and name in overlay.sources.secrets
+        and name in overlay.sources.declared.secrets
         and reference.get("key") == name
     )
 
 
-def _secrets(pods: Pods) -> Iterator[tuple[Location, object]]:
+def secrets(pods: Pods) -> Iterator[tuple[Location, object]]:
+    """Yield the location of the name of each Secret that pods read, and the name."""
     for location, volume in pods.volumes():
         yield from _secret_name((*location, "secret", "secretName"), volume, "secret", "secretName")
         for here, source in _projected(location, volume):
@@ -111,20 +125,28 @@ def _projected(location: Location, volume: dict[str, Any]) -> Iterator[tuple[Loc
 
 
 def _account(overlay: RenderedOverlay, pods: Pods) -> Iterator[Problem]:
-    if any(folder.rpartition("/")[2] == _OPTION for folder, _ in overlay.sources.components):
-        return
     here = (*pods.location, "spec")
+    own = _own_account(overlay)
     for field in ("serviceAccountName", "serviceAccount"):
         name = pods.spec.get(field)
-        if name not in (None, "", "default"):
+        if name not in (None, "", "default", own):
             message = f"runs as the service account {name!r} of the namespace"
-            hint = f"use the option {_OPTION}; or --allow ServiceAccount permits it"
-            yield overlay.problem(pods.manifest, (*here, field), message, hint)
-    if pods.spec.get("automountServiceAccountToken") is not False:
-        hint = "set it to false; or --allow ServiceAccount permits it"
-        yield overlay.problem(pods.manifest, (*here, "automountServiceAccountToken"), _TOKEN, hint)
+            yield _unmade(overlay, pods, (*here, field), message, f"use the option {_OPTION.name}; or ")
+    if own is None and pods.spec.get("automountServiceAccountToken") is not False:
+        yield _unmade(overlay, pods, (*here, "automountServiceAccountToken"), _TOKEN, "set it to false; or ")
     for location, volume in pods.volumes():
         for place, source in _projected(location, volume):
             if "serviceAccountToken" in mapping(source):
-                hint = "--allow ServiceAccount permits it"
-                yield overlay.problem(pods.manifest, (*place, "serviceAccountToken"), _TOKEN, hint)
+                yield _unmade(overlay, pods, (*place, "serviceAccountToken"), _TOKEN)
+
+
+def _own_account(overlay: RenderedOverlay) -> str | None:
+    """Return the service account that SERVICE_ACCOUNT in `site.env` names, where its option is on; else None."""
+    if _OPTION.name not in options.switched_on(overlay.sources):
+        return None
+    return options.site_values(overlay.sources).get(_OPTION.keys[0].name)
+
+
+def _unmade(overlay: RenderedOverlay, pods: Pods, location: Location, message: str, instead: str = "") -> Problem:
+    hint = f"{instead}{permits_hint(ACCOUNT)}"
+    return overlay.problem(pods.manifest, location, message, hint).about(ACCOUNT, ACCOUNT)

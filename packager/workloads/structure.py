@@ -75,10 +75,6 @@ class Structure(ABC):
         """Return the kinds and names of the objects that `maker` makes for the workload, beside its pods."""
         return ()
 
-    def exposure_faults(self, companion: Manifest) -> Iterator[Fault]:  # noqa: ARG002 - the same
-        """Yield what an object beside the workload would expose to others and no build exposes."""
-        yield from ()
-
     def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:  # noqa: ARG002 - the same
         """Yield what of an object beside the workload does not fit the workload: what it selects, and refers to."""
         yield from ()

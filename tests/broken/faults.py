@@ -169,7 +169,7 @@ FAULTS = (
     Fault(
         "deprecated-field",
         "a later kubectl refuses it",
-        append(f"{SINGLE}/kustomization.yaml", "commonLabels:\n  team: vision\n"),
+        append(f"{SINGLE}/kustomization.yaml", "commonLabels:\n  app.kubernetes.io/part-of: vision\n"),
         f"{SINGLE}/kustomization.yaml",
         "commonLabels:",
     ),

@@ -114,7 +114,7 @@ def test_what_is_applied_is_judged_like_it(package: Path, kubectl: Path) -> None
 
 def test_json_has_every_line_that_changed(mlpack: Run, package: Path, kubectl: Path) -> None:
     replace(package / PATCH, "runAsUser: 1000", "runAsUser: 12345")
-    replace(package / PATCH, "    fsGroup: 1000\n", "    fsGroup: 1000\n    supplementalGroups: [5]\n")
+    replace(package / PATCH, "    fsGroup: 1000\n", "    fsGroup: 1000\n  activeDeadlineSeconds: 5\n")
     replace(package / SINGLE / "mlops.env", "DATASET_DIR=/dataset", "DATASET_DIR=/data")
     replace(package / LIST, "  # - ../../../common/mpi/k8s/mlops/scratch", "  - ../../../common/mpi/k8s/mlops/scratch")
     done = mlpack("verify", package, "--kubectl", kubectl, "-o", "json")
@@ -124,13 +124,13 @@ def test_json_has_every_line_that_changed(mlpack: Run, package: Path, kubectl: P
         ("  # - ../../../common/mpi/k8s/mlops/scratch", "  - ../../../common/mpi/k8s/mlops/scratch", True),
         ("DATASET_DIR=/dataset", "DATASET_DIR=/data", True),
         ("    runAsUser: 1000", "    runAsUser: 12345", True),
-        (None, "    supplementalGroups: [5]", False),
+        (None, "  activeDeadlineSeconds: 5", False),
     ]
     assert done.stderr.splitlines() == [
         f"edited: {package}/{LIST}",
         f"edited: {package}/{SINGLE}/mlops.env",
         f"edited: {package}/{PATCH}",
-        f"  {package}/{PATCH}:11: 'supplementalGroups: [5]' is new",
+        f"  {package}/{PATCH}:11: 'activeDeadlineSeconds: 5' is new",
     ]
 
 

@@ -276,7 +276,10 @@ def test_what_only_some_versions_have(mlpack: Run, package: Path, kubectl: Path)
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert done.code == 5
     assert "unknown field 'restartPolicy' (in Kubernetes 1.25 to 1.27)\n" in done.stdout
-    assert mlpack("verify", package, "--kubectl", kubectl, "--kubernetes-version", "1.28").code == 0
+    later = mlpack("verify", package, "--kubectl", kubectl, "--kubernetes-version", "1.28", "-o", "json")
+    assert [problem["allow"] for problem in later.json["problems"]] == ["pod.spec.initContainers[].restartPolicy"]
+    words = ("--allow", "pod.spec.initContainers[].restartPolicy", "--kubernetes-version", "1.28")
+    assert mlpack("verify", package, "--kubectl", kubectl, *words).code == 0
 
 
 def test_what_is_drawn_in_from_elsewhere_is_never_rendered(mlpack: Run, package: Path, tmp_path: Path) -> None:

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
 
-EXPOSED = "mlpack/expose"
-"""The label that the option `expose` puts on the Service and the Ingress: what EXPOSE is."""
-
 _SELECTOR: Location = ("spec", "selector", "matchLabels")
 _TEMPLATE: Location = ("spec", "template")
 _ROLLING: Location = ("spec", "strategy", "rollingUpdate")
@@ -65,21 +62,6 @@ class Deployment(Structure):
         for pods in self.pods(manifest):
             for location, container in pods.containers():
                 yield from _probes(location, container)
-
-    def exposure_faults(self, companion: Manifest) -> Iterator[Fault]:
-        """Yield how a Service takes traffic from outside of the cluster, or leads out of it, without an option."""
-        if companion.kind != "Service":
-            return
-        spec, labels = companion.spec, mapping(at(companion.data, ("metadata", "labels")))
-        kind = spec.get("type")
-        if kind in ("NodePort", "LoadBalancer") and labels.get(EXPOSED) != kind:
-            yield Fault(("spec", "type"), f"expected ClusterIP, found {kind!r}", "the option `expose` opens it")
-        elif kind not in (None, "ClusterIP", "NodePort", "LoadBalancer"):
-            yield Fault(("spec", "type"), f"expected ClusterIP, found {show(kind)}", "remove it")
-        for field in ("externalIPs", "externalName"):
-            if spec.get(field):
-                message = "takes or sends traffic for addresses that are not the package's"
-                yield Fault(("spec", field), message, "remove it", at_key=True)
 
     def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:
         """Yield selectors that do not mean the pods, and references to what is not there."""

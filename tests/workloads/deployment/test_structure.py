@@ -243,21 +243,6 @@ def test_what_a_build_writes_has_no_problems() -> None:
             ),
         ),
         (
-            "spec: {selector: {app: a} => spec: {type: LoadBalancer, selector: {app: a}",
-            ("18:14: Service a: spec.type: expected ClusterIP, found 'LoadBalancer' (the option `expose` opens it)"),
-        ),
-        (
-            "spec: {selector: {app: a} => spec: {type: ExternalName, selector: {app: a}",
-            "18:14: Service a: spec.type: expected ClusterIP, found 'ExternalName' (remove it)",
-        ),
-        (
-            "spec: {selector: {app: a} => spec: {externalIPs: [10.0.0.1], selector: {app: a}",
-            (
-                "18:8: Service a: spec.externalIPs: takes or sends traffic for addresses that are not the package's "
-                "(remove it)"
-            ),
-        ),
-        (
             "kind: Service\nmetadata: {name: a} => kind: Service\nmetadata: {name: b}",
             (
                 "17:18: Service b: metadata.name: a build creates one Service, with the name of Deployment a "

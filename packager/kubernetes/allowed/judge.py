@@ -1,0 +1,191 @@
+"""Finds each field, label and annotation of an object that the table does not list, and each value that it does not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from packager.base.problems import show
+from packager.base.values import Value
+from packager.kubernetes.allowed import table, values, words
+from packager.kubernetes.manifest import mapping
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from packager.base.yamlio import Location
+    from packager.kubernetes.allowed.table import Node, Row
+    from packager.kubernetes.allowed.values import Facts
+    from packager.kubernetes.manifest import Manifest
+
+
+class Unlisted(Value, frozen=True):
+    """A part of an object that is not in the table.
+
+    Attributes:
+        location: Where it is in the object; empty for the object as a whole.
+        message: What was expected and what was found.
+        word: What `--allow` takes to permit it; None if nothing permits it.
+        options: The options that make it, and that are off.
+        at_key: Whether the problem is that it is there, not its value.
+        missing: The kind of object that it should name and that is not there; empty if it names none.
+    """
+
+    location: Location
+    message: str
+    word: str | None
+    options: tuple[str, ...] = ()
+    at_key: bool = True
+    missing: str = ""
+
+
+class Judge:
+    """Judges the objects of one package or template.
+
+    Args:
+        facts: What it says beside its objects.
+        allowed: The words of `--allow`.
+    """
+
+    def __init__(self, facts: Facts, allowed: Collection[str] = ()) -> None:
+        self._facts = facts
+        self._allowed = frozenset(allowed)
+
+    def fields(self, manifest: Manifest) -> Iterator[Unlisted]:
+        """Yield the fields of an object of a kind that the table has that are not listed, except its metadata."""
+        root = _root(manifest)
+        if not usable(root.subtree, self._facts):
+            options = options_of(root.subtree)
+            yield Unlisted((), _made_by(options) if options else "no build makes such an object", None, options)
+            return
+        walk = _Walk(self._facts, self._allowed, manifest, self)
+        for key, value in manifest.data.items():
+            if key not in ("apiVersion", "kind", "metadata", "status"):
+                yield from walk.step(root, key, value, (key,), f"{manifest.kind.lower()}.{key}")
+
+    def template(self, manifest: Manifest, value: Any, location: Location) -> Iterator[Unlisted]:
+        """Yield what is not listed of a pod template at `location` of an object."""
+        walk = _Walk(self._facts, self._allowed, manifest, self)
+        yield from walk.value(table.fields()[table.POD], value, location, table.POD)
+
+    def metadata(self, manifest: Manifest) -> Iterator[Unlisted]:
+        """Yield what is not listed of an object's own metadata."""
+        places = (table.POD, table.OBJECT) if manifest.kind.lower() == table.POD else (table.OBJECT,)
+        yield from self.metadata_below(manifest, manifest.data.get("metadata"), ("metadata",), places)
+
+    def metadata_below(
+        self, manifest: Manifest, value: Any, location: Location, places: Sequence[str] = (table.POD,)
+    ) -> Iterator[Unlisted]:
+        """Yield what is not listed of metadata at `location` of an object, by default that of a pod template."""
+        metadata = mapping(value)
+        of_object = table.fields()[table.OBJECT].steps if table.OBJECT in places else {}
+        for field, content in metadata.items():
+            here = (*location, field)
+            if field in ("labels", "annotations"):
+                prefix = table.LABEL if field == "labels" else table.ANNOTATION
+                for key, text in mapping(content).items():
+                    yield from self._key(manifest, f"{prefix}{key}", text, (*here, key), places)
+            elif field not in of_object and content is not None:
+                yield Unlisted(here, "a package must not set this field: the cluster does", None)
+
+    def _key(
+        self, manifest: Manifest, key: str, value: Any, location: Location, places: Sequence[str]
+    ) -> Iterator[Unlisted]:
+        if words.permits(self._allowed, key):
+            return
+        kind = "label" if key.startswith(table.LABEL) else "annotation"
+        names = (key, *(() if "/" in key else (f"{kind}:*",)))
+        lists = (table.keys().get((place, name)) for place in places for name in names)
+        rows = next((rows for rows in lists if rows and usable(rows, self._facts)), None)
+        word = key if words.is_word(key) else None
+        if rows is None:
+            of_options = [row for place in places for row in table.keys().get((place, key), ())]
+            options = options_of(of_options)
+            yield Unlisted(location, _made_by(options) if options else f"no build makes this {kind}", word, options)
+        elif not any(values.fits(row.value, value, manifest.name, self._facts) for row in usable(rows, self._facts)):
+            yield Unlisted(location, _wrong(usable(rows, self._facts), value), word, at_key=False)
+
+
+class _Walk:
+    """Walks through one object beside the table."""
+
+    def __init__(self, facts: Facts, allowed: frozenset[str], manifest: Manifest, judge: Judge) -> None:
+        self._facts = facts
+        self._allowed = allowed
+        self._manifest = manifest
+        self._judge = judge
+
+    def step(self, node: Node, step: str, value: Any, location: Location, word: str) -> Iterator[Unlisted]:
+        """Yield what is not listed of a field, a key or an item below `node`."""
+        below = node.steps.get(step) or node.steps.get("*")
+        if words.permits(self._allowed, word):
+            return
+        if below is None:
+            yield Unlisted(location, "no build makes this field", word if words.is_word(word) else None)
+        elif not usable(below.subtree, self._facts):
+            options = options_of(below.subtree)
+            yield Unlisted(location, _made_by(options) if options else "no build makes this field", word, options)
+        elif value is not None:
+            yield from self.value(below, value, location, word)
+
+    def value(self, node: Node, value: Any, location: Location, word: str) -> Iterator[Unlisted]:
+        """Yield what is not listed of a value at `node`."""
+        rows = usable(node.rows, self._facts)
+        part = next((row.value for row in rows if row.value in table.fields()), None)
+        if part == table.POD:
+            yield from self._judge.template(self._manifest, value, location)
+            return
+        if part is not None:
+            node = table.fields()[part]
+        if any(row.value == values.ALL for row in rows):
+            return
+        if isinstance(value, dict) and node.steps and "[]" not in node.steps:
+            for key, item in value.items():
+                if key == "metadata" and node is table.fields()[table.POD]:
+                    yield from self._judge.metadata_below(self._manifest, item, (*location, key))
+                else:
+                    name = key if key in node.steps or "*" not in node.steps else "*"
+                    yield from self.step(node, key, item, (*location, key), f"{word}.{name}")
+        elif isinstance(value, list) and "[]" in node.steps:
+            for index, item in enumerate(value):
+                yield from self.step(node, "[]", item, (*location, index), f"{word}[]")
+        elif not any(values.fits(row.value, value, self._manifest.name, self._facts) for row in rows):
+            missing = next((values.REFERENCES[row.value] for row in rows if row.value in values.REFERENCES), "")
+            known = word if words.is_word(word) else None
+            yield Unlisted(location, _wrong(rows, value), known, at_key=False, missing=missing)
+
+
+def lists(manifest: Manifest) -> bool:
+    """Whether the table has the fields of an object's kind."""
+    return manifest.kind.lower() in table.fields() and manifest.kind.lower() not in table.PARTS
+
+
+def _root(manifest: Manifest) -> Node:
+    return table.fields()[manifest.kind.lower()]
+
+
+def permitted(row: Row, facts: Facts) -> bool:
+    """Whether what a row lists may be there."""
+    if row.who[0] in (table.BUILD, *table.ELSEWHERE):
+        return True
+    return (facts.is_template and table.TEMPLATE in row.who) or not facts.options.isdisjoint(row.who)
+
+
+def usable(rows: Sequence[Row], facts: Facts) -> list[Row]:
+    """Return the rows whose fields may be there."""
+    return [row for row in rows if permitted(row, facts)]
+
+
+def options_of(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return the options that make what rows list, each once."""
+    return tuple(dict.fromkeys(option for row in rows for option in row.options))
+
+
+def _made_by(options: Sequence[str]) -> str:
+    if len(options) == 1:
+        return f"only the option {options[0]} makes this, and it is off"
+    return f"only the options {', '.join(options[:-1])} and {options[-1]} make this, and they are off"
+
+
+def _wrong(rows: Sequence[Row], value: Any) -> str:
+    rules = [values.expected(row.value) for row in rows if row.value not in table.fields()]
+    return f"expected {' or '.join(dict.fromkeys(rules)) or 'fields'}, found {show(value)}"

@@ -1,0 +1,90 @@
+"""Which values the table lets a field, a label or an annotation have."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from packager.base.values import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+ANY = "any"
+ALL = "all"
+
+REFERENCES = {"configmap": "ConfigMap", "claim": "PersistentVolumeClaim"}
+"""The kinds of object that values name, by the table's rule."""
+
+
+class Facts(Value, frozen=True):
+    """What a package or a template says beside its objects.
+
+    Attributes:
+        options: The options that are on.
+        site: The values of site.env; None if they are not known, and any are taken.
+        config_maps: The names of its ConfigMaps.
+        claims: The names of claims that it may mount: its own, and those that options and its spec name; None for any.
+        names: The values of labels that may name the package and the overlay.
+        is_template: Whether an administrator has written it.
+    """
+
+    options: frozenset[str] = frozenset()
+    site: Mapping[str, str] | None = None
+    config_maps: frozenset[str] = frozenset()
+    claims: frozenset[str] | None = None
+    names: tuple[str, ...] = ()
+    is_template: bool = False
+
+
+def fits(rule: str, value: Any, name: str, facts: Facts) -> bool:
+    """Whether a value of an object of this name is one that the table's `rule` means."""
+    if rule == ALL:
+        return True
+    if not isinstance(value, str | int | float):
+        return False
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    kind, colon, argument = rule.partition(":")
+    if colon or rule in _RULES:
+        return _RULES[kind](text, argument, name, facts)
+    return text in rule.split("|")
+
+
+def _of_site(text: str, key: str, _: str, facts: Facts) -> bool:
+    return facts.site is None or facts.site.get(key) == text
+
+
+def _own(text: str, _: str, name: str, facts: Facts) -> bool:
+    return f"{name}-".startswith(f"{text}-") or text in facts.names
+
+
+_RULES: Mapping[str, Callable[[str, str, str, Facts], bool]] = {
+    ANY: lambda *_: True,
+    "not": lambda text, prefix, *_: not text.startswith(prefix),
+    "positive": lambda text, *_: re.fullmatch(r"[1-9][0-9]{0,9}%?", text) is not None,
+    "site": _of_site,
+    "option": lambda text, prefix, _, facts: f"{prefix}{text}" in facts.options,
+    "name": lambda text, _, name, __: text == name,
+    "own": _own,
+    "configmap": lambda text, _, __, facts: text in facts.config_maps,
+    "claim": lambda text, _, __, facts: facts.claims is None or text in facts.claims,
+    "claims": lambda text, _, __, facts: facts.claims is None or facts.claims.issuperset(text.split()),
+}
+
+_WORDS = {
+    "positive": "a number from 1",
+    "name": "the object's own name",
+    "own": "the name of the object or the package",
+    "configmap": "a ConfigMap of the package",
+    "claim": "a claim of the package, of an option or of the spec",
+    "claims": "claims of the package, of an option or of the spec",
+}
+
+
+def expected(rule: str) -> str:
+    """Return the values that a rule means, as the rest of a sentence "expected …"."""
+    kind, colon, argument = rule.partition(":")
+    if not colon:
+        return _WORDS.get(rule) or " or ".join(rule.split("|"))
+    words = {"not": "none that begins with {}", "site": "the value of {} in site.env", "option": "the option's name"}
+    return words[kind].format(argument)

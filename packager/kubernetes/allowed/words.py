@@ -1,0 +1,40 @@
+"""The words of `--allow`: `Kind`, `Kind.group`, a field such as `pod.spec.hostname`, `label:KEY`, `annotation:KEY`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from packager.base.names import SUBDOMAIN, is_key
+from packager.kubernetes.allowed.table import ANNOTATION, LABEL
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+_KIND = re.compile(rf"[A-Za-z][A-Za-z0-9]*(\.{SUBDOMAIN})?")
+_FIELD = re.compile(r"([a-z][a-z0-9]*)((?:\.[A-Za-z][A-Za-z0-9]*(?:\[\])*|\.\*)+)")
+_TOP = ("data", "metadata", "spec")
+"""Fields right below an object: no group of an API begins so."""
+
+EXPECTED = (
+    "expected a kind such as Service or Service.serving.knative.dev, a field such as pod.spec.hostname, "
+    "label:KEY or annotation:KEY"
+)
+
+
+def is_kind(word: str) -> bool:
+    """Whether a word names a kind: `Kind`, or `Kind.group`."""
+    group = word.partition(".")[2]
+    return _KIND.fullmatch(word) is not None and word[:1].isupper() and group.partition(".")[0] not in _TOP
+
+
+def is_word(word: str) -> bool:
+    """Whether `--allow` takes a word."""
+    if word.startswith((LABEL, ANNOTATION)):
+        return is_key(word.partition(":")[2])
+    return is_kind(word) or _FIELD.fullmatch(word) is not None
+
+
+def permits(allowed: Collection[str], word: str) -> bool:
+    """Whether one of the words `allowed` is the field, label or annotation `word`, or a field that contains it."""
+    return any(word == one or word.startswith((f"{one}.", f"{one}[]")) for one in allowed)

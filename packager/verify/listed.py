@@ -1,0 +1,98 @@
+"""Checks that objects contain only the fields, labels and annotations that builds, options and kinds make."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.base.problems import show, similar
+from packager.kubernetes.allowed.judge import Judge, lists
+from packager.kubernetes.allowed.values import Facts
+from packager.kubernetes.manifest import at, dotted
+from packager.options import CLAIMS, KNOWN
+from packager.verify import options
+from packager.verify.objects import MADE, allow_word, is_allowed, permits_hint
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from packager.base.problems import Problem
+    from packager.kubernetes.allowed.judge import Unlisted
+    from packager.kubernetes.manifest import Manifest
+    from packager.rendering.overlay import RenderedOverlay
+
+FIELD = "field"
+"""The kind of these problems."""
+
+
+Place = tuple[str, str]
+"""A manifest, and the path of a field in it."""
+
+
+def check(
+    overlay: RenderedOverlay, allowed: Collection[str], elsewhere: Collection[Place] = frozenset()
+) -> Iterator[Problem]:
+    """Yield a finding for everything that is not listed.
+
+    Args:
+        overlay: An overlay of a package.
+        allowed: The words of `--allow`.
+        elsewhere: What other checks judge.
+    """
+    for manifest in overlay.manifests:
+        for unlisted in judged(overlay, manifest, facts(overlay), allowed):
+            if not _is_elsewhere(unlisted, manifest, elsewhere):
+                yield _problem(overlay, manifest, unlisted)
+
+
+def judged(
+    overlay: RenderedOverlay,
+    manifest: Manifest,
+    known: Facts,
+    allowed: Collection[str],
+    kinds: Collection[tuple[str, str]] = MADE,
+) -> Iterator[Unlisted]:
+    """Yield what is not listed of one object: of other kinds than `kinds`, in its metadata and its pods."""
+    judge = Judge(known, allowed)
+    yield from judge.metadata(manifest)
+    is_known = (manifest.api, manifest.kind) in kinds and lists(manifest)
+    if is_known and (manifest.kind == "Pod" or not is_allowed(manifest, frozenset(allowed))):
+        yield from judge.fields(manifest)
+        return
+    for pods in overlay.pods:
+        if pods.manifest is manifest and pods.location:
+            yield from judge.template(manifest, {"metadata": pods.metadata, "spec": pods.spec}, pods.location)
+
+
+def facts(overlay: RenderedOverlay) -> Facts:
+    """Return what a package says beside the objects of an overlay."""
+    on = options.switched_on(overlay.sources)
+    site = options.site_values(overlay.sources)
+    of_options = (key.name for name in on for key in KNOWN[name].keys if key.name in CLAIMS)
+    package = overlay.sources.declared.name
+    claims = {site[key] for key in of_options if key in site}
+    return Facts(
+        frozenset(on),
+        site,
+        frozenset(overlay.names("ConfigMap")),
+        frozenset((*overlay.names("PersistentVolumeClaim"), *claims, *overlay.sources.declared.claims)),
+        (package, f"{package}-{overlay.name}") if package else (),
+    )
+
+
+def _is_elsewhere(unlisted: Unlisted, manifest: Manifest, places: Collection[Place]) -> bool:
+    """Whether one of the places is this one, or below it."""
+    path = dotted(unlisted.location)
+    return any(name == str(manifest) and f"{field}.".startswith((f"{path}.", f"{path}[")) for name, field in places)
+
+
+def _problem(overlay: RenderedOverlay, manifest: Manifest, unlisted: Unlisted) -> Problem:
+    word = (allow_word(manifest) if not unlisted.location else unlisted.word) or ""
+    message, hint = unlisted.message, permits_hint(word)
+    if unlisted.missing:
+        names, value = overlay.names(unlisted.missing), at(manifest.data, unlisted.location)
+        message = f"the overlay has no {unlisted.missing} {show(value)}"
+        hint = similar(str(value), names) or f"the {unlisted.missing}s are: {', '.join(names) or 'none'}"
+    elif len(unlisted.options) == 1 and hint:
+        hint = f"switch on the option {unlisted.options[0]}; or {hint}"
+    location = unlisted.location or ("kind",)
+    return overlay.problem(manifest, location, message, hint, at_key=unlisted.at_key).about(FIELD, word)

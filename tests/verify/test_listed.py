@@ -1,0 +1,564 @@
+"""What a package may contain: each field, label and annotation that builds do not make is named, wherever it is."""
+
+from __future__ import annotations
+
+import copy
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.base.runner import SYSTEM
+from packager.build.plan import Options, plan
+from packager.build.render import render
+from packager.build.selection import Selection
+from packager.kubernetes.allowed import table, words
+from packager.kubernetes.manifest import Manifest, at
+from packager.options import KEYS, KNOWN, OPTIONS
+from packager.package.opened import opened
+from packager.package.tree import write
+from packager.spec.catalog import bundled
+from packager.spec.load import load
+from packager.spec.settings import parse_setting
+from packager.rendering import render as rendering
+from packager.rendering.overlay import RenderedOverlay
+from packager.verify import Checks, listed, verify
+from packager.workloads.structures import pods, structures
+from tests import everything, kinds
+from tests.broken import seal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from packager.base.yamlio import Location
+    from packager.spec.load import Loaded
+    from tests.conftest import Outcome
+
+SINGLE = "quickstart/k8s/mlops/single-node"
+COMPANIONS = ("expose", "autoscale")
+
+POD_ATTACKS: dict[str, Any] = {
+    "spec.affinity": {"nodeAffinity": {}},
+    "spec.dnsConfig": {"nameservers": ["10.6.6.6"]},
+    "spec.dnsPolicy": "None",
+    "spec.enableServiceLinks": True,
+    "spec.ephemeralContainers": [{"name": "x"}],
+    "spec.hostAliases": [{"ip": "10.6.6.6", "hostnames": ["registry"]}],
+    "spec.hostIPC": True,
+    "spec.hostNetwork": True,
+    "spec.hostPID": True,
+    "spec.hostUsers": True,
+    "spec.hostname": "db",
+    "spec.imagePullSecrets": [{"name": "others"}],
+    "spec.nodeName": "node-1",
+    "spec.nodeSelector": {"kubernetes.io/hostname": "node-1"},
+    "spec.os": {"name": "windows"},
+    "spec.overhead": {"cpu": "1"},
+    "spec.preemptionPolicy": "PreemptLowerPriority",
+    "spec.priority": 2_000_000_000,
+    "spec.priorityClassName": "system-node-critical",
+    "spec.readinessGates": [{"conditionType": "x"}],
+    "spec.resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+    "spec.resources": {"limits": {"cpu": "1"}},
+    "spec.runtimeClassName": "kata",
+    "spec.schedulerName": "mine",
+    "spec.schedulingGates": [{"name": "x"}],
+    "spec.setHostnameAsFQDN": True,
+    "spec.shareProcessNamespace": True,
+    "spec.subdomain": "db",
+    "spec.tolerations": [{"operator": "Exists"}],
+    "spec.topologySpreadConstraints": [{"maxSkew": 1}],
+    "spec.securityContext.supplementalGroups": [0],
+    "spec.securityContext.sysctls": [{"name": "net.core.somaxconn", "value": "1"}],
+    "spec.containers[0].lifecycle.postStart": {"httpGet": {"host": "10.6.6.6", "port": 80}},
+    "spec.containers[0].livenessProbe": {"httpGet": {"host": "10.6.6.6", "port": 80}},
+    "spec.containers[0].readinessProbe": {"tcpSocket": {"host": "10.6.6.6", "port": 80}},
+    "spec.containers[0].resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"}],
+    "spec.containers[0].resources.claims": [{"name": "gpu"}],
+    "spec.containers[0].securityContext.privileged": True,
+    "spec.containers[0].securityContext.procMount": "Unmasked",
+    "spec.containers[0].securityContext.capabilities.add": ["SYS_ADMIN"],
+    "spec.containers[0].stdin": True,
+    "spec.containers[0].volumeDevices": [{"name": "x", "devicePath": "/dev/x"}],
+    "spec.initContainers[0].restartPolicy": "Always",
+}
+"""Fields of a pod, and values that no build gives them."""
+
+VOLUMES: dict[str, Any] = {
+    "azureFile": {"shareName": "x"},
+    "cephfs": {"monitors": ["x"]},
+    "configMap": {"name": "others", "optional": True},
+    "csi": {"driver": "secrets-store.csi.k8s.io", "volumeAttributes": {"secretProviderClass": "others"}},
+    "downwardAPI": {"items": []},
+    "emptyDir": {"medium": "HugePages"},
+    "ephemeral": {"volumeClaimTemplate": {"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "others"}}}},
+    "flexVolume": {"driver": "x"},
+    "gitRepo": {"repository": "https://example.com/x"},
+    "hostPath": {"path": "/"},
+    "image": {"reference": "example.com/x"},
+    "iscsi": {"iqn": "x"},
+    "nfs": {"server": "10.6.6.6", "path": "/"},
+    "persistentVolumeClaim": {"claimName": "others"},
+    "portworxVolume": {"volumeID": "x"},
+    "projected": {"sources": [{"podCertificate": {"signerName": "x/y", "keyType": "ED25519"}}]},
+    "rbd": {"image": "x"},
+}
+"""Volumes that no build makes."""
+
+PROJECTED: dict[str, Any] = {
+    "clusterTrustBundle": {"name": "x", "path": "x"},
+    "configMap": {"name": "others", "optional": True},
+    "downwardAPI": {"items": []},
+}
+VARIABLES: dict[str, Any] = {
+    "configMapKeyRef": {"name": "others", "key": "x", "optional": True},
+    "resourceFieldRef": {"resource": "limits.cpu"},
+    "fileKeyRef": {"volumeName": "x", "path": "x", "key": "x"},
+}
+
+ANNOTATIONS = (
+    "sidecar.istio.io/userVolume",
+    "inject.istio.io/templates",
+    "v1.multus-cni.io/default-network",
+    "k8s.v1.cni.cncf.io/networks",
+    "io.kubernetes.cri-o.userns-mode",
+    "pre.hook.backup.velero.io/command",
+    "vault.hashicorp.com/agent-inject",
+    "helm.sh/hook",
+    "argocd.argoproj.io/hook",
+    "azure.workload.identity/inject-proxy-sidecar",
+    "iam.amazonaws.com/role",
+    "external-dns.alpha.kubernetes.io/hostname",
+    "service.beta.kubernetes.io/aws-load-balancer-internal",
+    "tailscale.com/expose",
+    "nginx.ingress.kubernetes.io/configuration-snippet",
+    "container.apparmor.security.beta.kubernetes.io/main",
+    "kubernetes.io/enforce-mountable-secrets",
+    "unknown",
+)
+LABELS = (
+    "app",
+    "app.kubernetes.io/version",
+    "azure.workload.identity/use",
+    "admission.datadoghq.com/enabled",
+    "kueue.x-k8s.io/queue-name",
+    "kueue.x-k8s.io/priority-class",
+    "mlpack/expose",
+    "mlpack/storage",
+    "mlpack.dev/job",
+    "jobset.sigs.k8s.io/jobset-name",
+    "pod-security.kubernetes.io/enforce",
+)
+
+
+def rendered(
+    folder: Path, loaded: Loaded, kubectl: Path, options: tuple[str, ...] = (), **site: str
+) -> Iterator[RenderedOverlay]:
+    """Yield every overlay of each variant of a model, with these options on."""
+    values = {key.name: key.example for key in KEYS.values()} | site
+    selection = Selection(options, values=values) if options else Selection()
+    for number, variant in enumerate(loaded.spec.variants):
+        path = folder / f"{loaded.spec.name}-{len(options)}-{number}"
+        path.mkdir(parents=True)
+        write(render(plan(loaded, variant, Options(root="/srv", site=selection))), path)
+        with opened(path) as package:
+            for name in package.applied:
+                outcome = rendering.render(package, name, (str(kubectl),), SYSTEM)
+                assert (outcome.problems, outcome.unchecked) == ((), ())
+                assert outcome.overlay is not None
+                yield outcome.overlay
+
+
+@pytest.fixture(scope="module")
+def overlays(tmp_path_factory: pytest.TempPathFactory, kubectl: Path) -> tuple[RenderedOverlay, ...]:
+    """The overlays of hello-mpi, one of each kind, without options."""
+    loaded = load(bundled() / "hello-mpi" / "spec.yaml", kinds.SETTINGS)
+    return tuple(rendered(tmp_path_factory.mktemp("plain"), loaded, kubectl))
+
+
+@pytest.fixture(scope="module")
+def exposed(tmp_path_factory: pytest.TempPathFactory, kubectl: Path) -> RenderedOverlay:
+    """The overlay of a Deployment with everything that options can put beside it."""
+    loaded = load(bundled() / "hello-mpi" / "spec.yaml", kinds.SETTINGS)
+    values = {"EXPOSE": "Ingress", "EXPOSE_HOST": "model.team.example"}
+    found = rendered(tmp_path_factory.mktemp("exposed"), loaded, kubectl, COMPANIONS, **values)
+    return next(overlay for overlay in found if overlay.name == "server")
+
+
+def changed(
+    overlay: RenderedOverlay, manifest: Manifest, change: Callable[[dict[str, Any]], object]
+) -> RenderedOverlay:
+    """Return an overlay with one of its objects changed."""
+    data = copy.deepcopy(manifest.data)
+    change(data)
+    objects = (Manifest(data) if one is manifest else one for one in overlay.manifests)
+    return RenderedOverlay(overlay.name, tuple(objects), overlay.sources, overlay.claim)
+
+
+def named(overlay: RenderedOverlay, *allowed: str) -> set[str]:
+    """Return what `--allow` would have to permit."""
+    return {problem.allow for problem in listed.check(overlay, allowed)}
+
+
+def put(data: dict[str, Any], location: Location, path: str, value: Any) -> None:
+    """Write a value at a path below a location, with all mappings on the way."""
+    target = at(data, location) if location else data
+    *above, last = path.replace("[", ".").replace("]", "").split(".")
+    for step in above:
+        target = target[int(step)] if step.isdecimal() else target.setdefault(step, {})
+    target[last] = value
+
+
+def templates(overlays: tuple[RenderedOverlay, ...]) -> Iterator[tuple[RenderedOverlay, Manifest, Location]]:
+    """Yield every pod template of overlays."""
+    for overlay in overlays:
+        for manifest in overlay.manifests:
+            for template in pods(manifest):
+                yield overlay, manifest, template.location
+
+
+def test_the_templates_are_of_every_kind(overlays: tuple[RenderedOverlay, ...]) -> None:
+    assert {manifest.kind for _, manifest, _ in templates(overlays)} == set(structures())
+    assert sum(named(overlay) != set() for overlay in overlays) == 0
+
+
+@pytest.mark.parametrize("path", POD_ATTACKS)
+def test_a_field_that_no_build_makes_is_named_in_every_pod(path: str, overlays: tuple[RenderedOverlay, ...]) -> None:
+    for overlay, manifest, location in templates(overlays):
+        attacked = changed(overlay, manifest, lambda data: put(data, location, path, POD_ATTACKS[path]))  # noqa: B023
+        [word, *more] = named(attacked)
+        assert not more
+        assert f"{word}.".startswith("pod." + path.replace("[0]", "[]")), (manifest.kind, word)
+        assert named(attacked, word) == set()
+
+
+@pytest.mark.parametrize("kind", VOLUMES)
+def test_a_volume_that_no_build_makes_is_named_in_every_pod(kind: str, overlays: tuple[RenderedOverlay, ...]) -> None:
+    for overlay, manifest, location in templates(overlays):
+        volumes = [*at(manifest.data, (*location, "spec", "volumes")), {"name": "x", kind: VOLUMES[kind]}]
+        attacked = changed(overlay, manifest, lambda data: put(data, location, "spec.volumes", volumes))  # noqa: B023
+        assert named(attacked)
+        assert all(word.startswith(f"pod.spec.volumes[].{kind}") for word in named(attacked))
+        assert named(attacked, f"pod.spec.volumes[].{kind}") == set()
+
+
+@pytest.mark.parametrize("kind", PROJECTED)
+def test_a_source_of_a_projected_volume_is_named(kind: str, overlays: tuple[RenderedOverlay, ...]) -> None:
+    for overlay, manifest, location in templates(overlays):
+        volume = {"name": "x", "projected": {"sources": [{kind: PROJECTED[kind]}]}}
+        attacked = changed(overlay, manifest, lambda data: put(data, location, "spec.volumes", [volume]))  # noqa: B023
+        assert f"pod.spec.volumes[].projected.sources[].{kind}" in str(named(attacked))
+
+
+@pytest.mark.parametrize("kind", VARIABLES)
+def test_a_source_of_a_variable_is_named(kind: str, overlays: tuple[RenderedOverlay, ...]) -> None:
+    for overlay, manifest, location in templates(overlays):
+        variable = {"name": "X", "valueFrom": {kind: VARIABLES[kind]}}
+        for path in ("spec.containers[0].env", "spec.initContainers[0].env"):
+            attacked = changed(overlay, manifest, lambda data: put(data, location, path, [variable]))  # noqa: B023
+            assert any(f"env[].valueFrom.{kind}" in word for word in named(attacked))
+
+
+def test_a_config_map_of_others_is_named_as_an_environment_too(overlays: tuple[RenderedOverlay, ...]) -> None:
+    source = [{"configMapRef": {"name": "others", "optional": True}, "prefix": "X_"}]
+    for overlay, manifest, location in templates(overlays):
+        attacked = changed(overlay, manifest, lambda data: put(data, location, "spec.containers[0].envFrom", source))  # noqa: B023
+        assert {word.rpartition("envFrom[].")[2] for word in named(attacked)} == {
+            "configMapRef.name",
+            "configMapRef.optional",
+            "prefix",
+        }
+
+
+def metadata_places(manifest: Manifest) -> Iterator[Location]:
+    """Yield where metadata may be in an object: its own, and that of each template in it."""
+    yield ("metadata",)
+    for template in pods(manifest):
+        location = (*template.location, "metadata")
+        if location != ("metadata",):
+            yield location
+    if manifest.kind == "JobSet":
+        yield ("spec", "replicatedJobs", 0, "template", "metadata")
+
+
+@pytest.mark.parametrize("key", [*(f"annotation:{key}" for key in ANNOTATIONS), *(f"label:{key}" for key in LABELS)])
+def test_a_key_that_no_build_writes_is_named_in_every_metadata(
+    key: str, overlays: tuple[RenderedOverlay, ...], exposed: RenderedOverlay
+) -> None:
+    kind, _, name = key.partition(":")
+    for overlay in (*overlays, exposed):
+        for manifest in overlay.manifests:
+            for location in metadata_places(manifest):
+
+                def change(data: dict[str, Any], place: Location = location) -> None:
+                    holder = data
+                    for step in place:
+                        holder = holder.setdefault(step, {}) if isinstance(holder, dict) else holder[step]
+                    holder.setdefault(f"{kind}s", {})[name] = "x"
+
+                nested = {"jobset.spec.replicatedJobs[].template.metadata"}
+                assert named(changed(overlay, manifest, change)) in ({key}, nested)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("finalizers", ["kueue.x-k8s.io/managed"]), ("ownerReferences", []), ("generateName", "x"), ("uid", "x")],
+)
+def test_what_the_cluster_sets_is_named_in_every_metadata(
+    field: str, value: Any, overlays: tuple[RenderedOverlay, ...]
+) -> None:
+    for overlay in overlays:
+        for manifest in overlay.manifests:
+            for location in metadata_places(manifest):
+                if location[-2:] == ("template", "metadata") and manifest.kind == "JobSet" and len(location) == 5:
+                    continue
+
+                def change(data: dict[str, Any], place: Location = location) -> None:
+                    at(data, place[:-1]).setdefault("metadata", {})[field] = value
+
+                problems = list(listed.check(changed(overlay, manifest, change), ()))
+                assert [problem.message.rpartition(": ")[2] for problem in problems] == ["the cluster does"]
+
+
+BESIDE: list[tuple[str, str, Any]] = [
+    ("Service", "spec.type", "LoadBalancer"),
+    ("Service", "spec.type", "NodePort"),
+    ("Service", "spec.type", "ExternalName"),
+    ("Service", "spec.externalName", "example.com"),
+    ("Service", "spec.externalIPs", ["10.6.6.6"]),
+    ("Service", "spec.loadBalancerClass", "tailscale"),
+    ("Service", "spec.loadBalancerIP", "10.6.6.6"),
+    ("Service", "spec.allocateLoadBalancerNodePorts", True),
+    ("Service", "spec.clusterIP", "10.96.0.10"),
+    ("Service", "spec.selector", {"app": "others"}),
+    ("Service", "spec.ports[0].nodePort", 30000),
+    ("Service", "spec.sessionAffinity", "ClientIP"),
+    ("PodDisruptionBudget", "spec.maxUnavailable", 0),
+    ("PodDisruptionBudget", "spec.maxUnavailable", "0%"),
+    ("PodDisruptionBudget", "spec.minAvailable", "100%"),
+    ("PodDisruptionBudget", "spec.selector.matchLabels", {"app": "others"}),
+    ("PodDisruptionBudget", "spec.selector.matchExpressions", []),
+    ("PodDisruptionBudget", "spec.unhealthyPodEvictionPolicy", "AlwaysAllow"),
+    ("Ingress", "spec.tls", [{"hosts": ["bank.example"], "secretName": "others"}]),
+    ("Ingress", "spec.defaultBackend", {"service": {"name": "others", "port": {"number": 80}}}),
+    ("Ingress", "spec.ingressClassName", "internal"),
+    ("Ingress", "spec.rules[0].host", "bank.example"),
+    ("Ingress", "spec.rules[0].http.paths[0].backend.service.name", "others"),
+    ("Ingress", "spec.rules[0].http.paths[0].backend.resource", {"kind": "Secret", "name": "others"}),
+    ("HorizontalPodAutoscaler", "spec.scaleTargetRef.name", "others"),
+    ("HorizontalPodAutoscaler", "spec.metrics[0].type", "External"),
+    ("HorizontalPodAutoscaler", "spec.behavior", {}),
+    ("Deployment", "spec.paused", True),
+    ("Deployment", "spec.selector.matchLabels", {"app": "others"}),
+    ("Deployment", "spec.selector.matchExpressions", []),
+    ("ConfigMap", "immutable", True),
+]
+
+
+@pytest.mark.parametrize(("kind", "path", "value"), BESIDE)
+def test_a_field_beside_a_workload_that_no_build_makes_is_named(
+    kind: str, path: str, value: Any, exposed: RenderedOverlay
+) -> None:
+    manifest = next(manifest for manifest in exposed.manifests if manifest.kind == kind)
+    attacked = changed(exposed, manifest, lambda data: put(data, (), path, value))
+    assert {f"{word}.".startswith(f"{kind.lower()}.{path.replace('[0]', '[]')}.") for word in named(attacked)} == {True}
+    assert named(attacked, kind) == set()
+
+
+JOBS: list[tuple[str, str, Any]] = [
+    ("Job", "spec.managedBy", "example.com/mine"),
+    ("Job", "spec.manualSelector", True),
+    ("Job", "spec.selector", {"matchLabels": {"app": "others"}}),
+    ("Job", "spec.suspend", True),
+    ("Job", "spec.podReplacementPolicy", "Failed"),
+    ("JobSet", "spec.managedBy", "example.com/mine"),
+    ("JobSet", "spec.coordinator", {"replicatedJob": "worker"}),
+    ("JobSet", "spec.network.subdomain", "others"),
+    ("JobSet", "spec.replicatedJobs[0].template.metadata", {"finalizers": ["x/y"]}),
+    ("JobSet", "spec.replicatedJobs[0].template.spec.managedBy", "example.com/mine"),
+    ("JobSet", "spec.replicatedJobs[0].template.spec.selector", {}),
+    ("MPIJob", "spec.runPolicy.managedBy", "example.com/mine"),
+    ("MPIJob", "spec.runPolicy.schedulingPolicy", {"queue": "others"}),
+    ("MPIJob", "spec.runLauncherAsWorker", True),
+]
+
+
+@pytest.mark.parametrize(("kind", "path", "value"), JOBS)
+def test_a_field_of_a_workload_that_no_build_makes_is_named(
+    kind: str, path: str, value: Any, overlays: tuple[RenderedOverlay, ...]
+) -> None:
+    overlay, manifest = next(
+        (overlay, manifest) for overlay in overlays for manifest in overlay.manifests if manifest.kind == kind
+    )
+    attacked = changed(overlay, manifest, lambda data: put(data, (), path, value))
+    assert named(attacked) == {f"{kind.lower()}.{path.replace('[0]', '[]')}"}
+
+
+@pytest.mark.parametrize("kind", ["Ingress", "HorizontalPodAutoscaler"])
+def test_an_object_of_an_option_that_is_off_is_named(
+    kind: str, exposed: RenderedOverlay, overlays: tuple[RenderedOverlay, ...]
+) -> None:
+    plain = next(overlay for overlay in overlays if overlay.name == "server")
+    extra = next(manifest for manifest in exposed.manifests if manifest.kind == kind)
+    both = RenderedOverlay(plain.name, (*plain.manifests, extra), plain.sources)
+    word = f"{kind}.{extra.group}"
+    assert word in named(both)
+    assert word not in named(both, word)
+
+
+FREE = ("data", "binaryData", "limits", "requests", "nodeSelector")
+"""Mappings whose keys are the user's own."""
+
+
+def mappings(value: Any, location: Location = ()) -> Iterator[Location]:
+    """Yield where each mapping is."""
+    if isinstance(value, dict):
+        yield location
+        for key, item in value.items():
+            yield from mappings(item, (*location, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from mappings(item, (*location, index))
+
+
+@cache
+def models() -> tuple[str, ...]:
+    return tuple(sorted(path.parent.name for path in bundled().glob("*/spec.yaml")))
+
+
+def check_every_mapping(overlay: RenderedOverlay) -> int:
+    """Check that an unknown key is named in every mapping of an overlay; return how many there are."""
+    count = 0
+    assert list(listed.check(overlay, ())) == []
+    for manifest in overlay.manifests:
+        for location in mappings(manifest.data):
+            if {*location[-1:]} & {*FREE} or location[-2:] == ("labelSelector", "matchLabels"):
+                continue
+            count += 1
+            attacked = changed(overlay, manifest, lambda data: put_key(data, location))  # noqa: B023
+            problems = list(listed.check(attacked, ()))
+            assert problems, (overlay.name, str(manifest), location)
+            assert all("unknown" in problem.message for problem in problems)
+    return count
+
+
+def put_key(data: dict[str, Any], location: Location) -> None:
+    at(data, location)["unknown"] = "x"
+
+
+@pytest.mark.parametrize("model", models())
+def test_an_unknown_key_is_named_in_every_mapping_of_a_bundled_model(model: str, tmp_path: Path, kubectl: Path) -> None:
+    for overlay in rendered(tmp_path, load(bundled() / model / "spec.yaml"), kubectl):
+        assert check_every_mapping(overlay) > 40
+
+
+@pytest.mark.parametrize("places", ["pvc", "nfs", "host-path"])
+def test_an_unknown_key_is_named_in_every_mapping_with_all_options(places: str, tmp_path: Path, kubectl: Path) -> None:
+    settings = (*kinds.SETTINGS, *map(parse_setting, kinds.FOLDERS))
+    options = (places, *(option.name for option in OPTIONS if not option.places and not option.needs))
+    loaded = load(bundled() / "hello-mpi" / "spec.yaml", settings)
+    values = {"EXPOSE": "Ingress", "EXPOSE_HOST": "model.team.example"}
+    for overlay in rendered(tmp_path, loaded, kubectl, options, **values):
+        assert check_every_mapping(overlay) > 40
+
+
+def test_an_unknown_key_is_named_in_every_mapping_of_a_model_with_every_key(tmp_path: Path, kubectl: Path) -> None:
+    loaded = load(everything.write(tmp_path / "model"))
+    assert sum(check_every_mapping(overlay) for overlay in rendered(tmp_path / "out", loaded, kubectl)) > 500
+
+
+ATTACKED = """\
+  runtimeClassName: kata
+  schedulerName: mine
+  nodeName: node-1
+  hostAliases: [{ip: 10.6.6.6, hostnames: [registry]}]
+  tolerations: [{operator: Exists}]
+  priorityClassName: system-cluster-critical
+"""
+WORDS = {
+    "annotation:sidecar.istio.io/userVolume",
+    "label:app",
+    "pod.spec.hostAliases",
+    "pod.spec.nodeName",
+    "pod.spec.priorityClassName",
+    "pod.spec.runtimeClassName",
+    "pod.spec.schedulerName",
+    "pod.spec.tolerations",
+}
+
+
+@pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "by an edit"])
+def test_every_attack_is_named_and_permitted_by_its_word(
+    mlpack: Callable[..., Outcome], package: Path, kubectl: Path, *, sealed: bool
+) -> None:
+    path = package / SINGLE / "pod.yaml"
+    text = path.read_text(encoding="utf-8").replace("spec:\n", f"spec:\n{ATTACKED}", 1)
+    text = text.replace("  annotations:\n", "  annotations:\n    sidecar.istio.io/userVolume: '[]'\n", 1)
+    path.write_text(text.replace("  labels:\n", "  labels:\n    app: others\n", 1), encoding="utf-8")
+    if sealed:
+        with opened(package) as whole:
+            seal(whole)
+    done = mlpack("verify", package, "--kubectl", kubectl, "-o", "json")
+    assert done.code == 5
+    assert {problem["allow"] for problem in done.json["problems"]} == WORDS
+    assert {problem["kind"] for problem in done.json["problems"]} == {"field"}
+    assert all(f"--allow {problem['allow']} permits it" in problem["hint"] for problem in done.json["problems"])
+    allowed = [argument for word in WORDS for argument in ("--allow", word)]
+    assert mlpack("verify", package, "--kubectl", kubectl, *allowed).code == 0
+
+
+def test_a_component_of_the_site_that_is_called_like_an_option_is_none(package: Path, kubectl: Path) -> None:
+    """Only a component beside the others is an option; a name alone proves nothing."""
+    ours = package / "quickstart/ours/service-account"
+    ours.mkdir(parents=True)
+    (ours / "kustomization.yaml").write_text(
+        "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\npatches:\n"
+        "  - target: {kind: Pod}\n    patch: |-\n"
+        "      - {op: add, path: /spec/serviceAccountName, value: admin}\n"
+    )
+    overlay = package / SINGLE / "kustomization.yaml"
+    text = overlay.read_text().replace("components:\n", "components:\n  - ../../../ours/service-account\n", 1)
+    overlay.write_text(text)
+    with opened(package) as whole:
+        seal(whole)
+    with opened(package) as whole:
+        problems = verify(whole, Checks((str(kubectl),), ("1.36",))).problems
+    assert [problem.allow for problem in problems] == ["ServiceAccount"], problems
+
+
+def test_only_the_service_account_that_site_env_names_is_the_option_s(
+    mlpack: Callable[..., Outcome], package: Path, kubectl: Path
+) -> None:
+    assert mlpack("configure", package, "--with", "service-account", "--set", "SERVICE_ACCOUNT=trainer").code == 0
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 0
+    assert (
+        "the pods of single-node run as the service account 'trainer' of the namespace, with its token" in done.stderr
+    )
+    overlay = package / SINGLE / "kustomization.yaml"
+    operation = "{op: replace, path: /spec/serviceAccountName, value: admin}"
+    patch = f"patches:\n  - target: {{kind: Pod}}\n    patch: |-\n      - {operation}\n"
+    overlay.write_text(overlay.read_text().replace("patches:\n", patch, 1))
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, "runs as the service account 'admin' of the namespace" in done.stdout) == (5, True)
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["*", "Pod.spec.hostname", "pod", "pod.", "pod.spec[0]", "label:", "annotation:a/b/c", "pod.spec..x", "Pod."],
+)
+def test_a_word_that_is_none_is_refused(word: str, mlpack: Callable[..., Outcome], package: Path) -> None:
+    done = mlpack("verify", package, "--allow", word)
+    assert (done.code, done.stderr) == (2, f"error: --allow {word}: {words.EXPECTED}\n")
+
+
+def test_the_table_names_only_options_and_keys_that_exist() -> None:
+    for row in table.rows():
+        assert set(row.options) <= set(KNOWN), row
+        rule, _, argument = row.value.partition(":")
+        assert rule != "site" or argument in KEYS, row
+        assert len(row.who) == 1 or not {table.BUILD, *table.ELSEWHERE} & set(row.who), row
+    assert len(set(table.rows())) == len(table.rows())
+    kinds_listed = {row.where for row in table.rows()} - set(table.PARTS) - {"secret"}
+    assert kinds_listed == {kind.lower() for _, kind in listed.MADE}
