@@ -17,12 +17,12 @@ from packager.kubernetes.manifest import Manifest, at
 from packager.options import KEYS, KNOWN, OPTIONS
 from packager.package.opened import opened
 from packager.package.tree import write
+from packager.rendering import render as rendering
+from packager.rendering.overlay import RenderedOverlay
 from packager.spec.catalog import bundled
 from packager.spec.load import load
 from packager.spec.settings import parse_setting
-from packager.rendering import render as rendering
-from packager.rendering.overlay import RenderedOverlay
-from packager.verify import Checks, listed, verify
+from packager.verify import Checks, listed, objects, verify
 from packager.workloads.structures import pods, structures
 from tests import everything, kinds
 from tests.broken import seal
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.yamlio import Location
-    from packager.spec.load import Loaded
+    from packager.spec.load import LoadedSpec
     from tests.conftest import Outcome
 
 SINGLE = "quickstart/k8s/mlops/single-node"
@@ -153,7 +153,7 @@ LABELS = (
 
 
 def rendered(
-    folder: Path, loaded: Loaded, kubectl: Path, options: tuple[str, ...] = (), **site: str
+    folder: Path, loaded: LoadedSpec, kubectl: Path, options: tuple[str, ...] = (), **site: str
 ) -> Iterator[RenderedOverlay]:
     """Yield every overlay of each variant of a model, with these options on."""
     values = {key.name: key.example for key in KEYS.values()} | site
@@ -192,8 +192,8 @@ def changed(
     """Return an overlay with one of its objects changed."""
     data = copy.deepcopy(manifest.data)
     change(data)
-    objects = (Manifest(data) if one is manifest else one for one in overlay.manifests)
-    return RenderedOverlay(overlay.name, tuple(objects), overlay.sources, overlay.claim)
+    manifests = (Manifest(data) if one is manifest else one for one in overlay.manifests)
+    return RenderedOverlay(overlay.name, tuple(manifests), overlay.sources, overlay.claim)
 
 
 def named(overlay: RenderedOverlay, *allowed: str) -> set[str]:
@@ -203,7 +203,7 @@ def named(overlay: RenderedOverlay, *allowed: str) -> set[str]:
 
 def put(data: dict[str, Any], location: Location, path: str, value: Any) -> None:
     """Write a value at a path below a location, with all mappings on the way."""
-    target = at(data, location) if location else data
+    target: Any = at(data, location) if location else data
     *above, last = path.replace("[", ".").replace("]", "").split(".")
     for step in above:
         target = target[int(step)] if step.isdecimal() else target.setdefault(step, {})
@@ -292,7 +292,7 @@ def test_a_key_that_no_build_writes_is_named_in_every_metadata(
             for location in metadata_places(manifest):
 
                 def change(data: dict[str, Any], place: Location = location) -> None:
-                    holder = data
+                    holder: Any = data
                     for step in place:
                         holder = holder.setdefault(step, {}) if isinstance(holder, dict) else holder[step]
                     holder.setdefault(f"{kind}s", {})[name] = "x"
@@ -561,4 +561,4 @@ def test_the_table_names_only_options_and_keys_that_exist() -> None:
         assert len(row.who) == 1 or not {table.BUILD, *table.ELSEWHERE} & set(row.who), row
     assert len(set(table.rows())) == len(table.rows())
     kinds_listed = {row.where for row in table.rows()} - set(table.PARTS) - {"secret"}
-    assert kinds_listed == {kind.lower() for _, kind in listed.MADE}
+    assert kinds_listed == {kind.lower() for _, kind in objects.MADE}

@@ -129,7 +129,7 @@ def test_what_pod_security_asks_for_is_added() -> None:
         ),
         (
             {**JOB, "metadata": {"name": RELEASE, "annotations": {"helm.sh/hook": "x"}}},
-            "helm uses this key, and a template must not set it",
+            "no build makes this annotation",
         ),
     ],
 )
