@@ -62,7 +62,7 @@ _RULES: Mapping[str, Callable[[str, str, str, Facts], bool]] = {
     ANY: lambda *_: True,
     "not": lambda text, prefix, *_: not text.startswith(prefix),
     "positive": lambda text, *_: re.fullmatch(r"[1-9][0-9]{0,9}%?", text) is not None,
-    "site": _of_site,
+    "env": _of_site,
     "option": lambda text, prefix, _, facts: f"{prefix}{text}" in facts.options,
     "name": lambda text, _, name, __: text == name,
     "own": _own,
@@ -86,5 +86,5 @@ def expected(rule: str) -> str:
     kind, colon, argument = rule.partition(":")
     if not colon:
         return _WORDS.get(rule) or " or ".join(rule.split("|"))
-    words = {"not": "none that begins with {}", "site": "the value of {} in site.env", "option": "the option's name"}
+    words = {"not": "none that begins with {}", "env": "the value of {} in site.env", "option": "the option's name"}
     return words[kind].format(argument)
