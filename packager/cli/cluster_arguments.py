@@ -71,8 +71,8 @@ PodSecurity = Annotated[
 Allow = Annotated[
     list[str],
     typer.Option(
-        metavar="KIND",
-        help="Allow objects of this kind (KIND or KIND.GROUP), which no build creates. Repeatable.",
+        metavar="WORD",
+        help="Allow what no build makes: KIND, KIND.GROUP, a field (pod.spec.hostname), label:KEY, annotation:KEY.",
         show_default=False,
     ),
 ]
