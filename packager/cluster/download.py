@@ -125,22 +125,18 @@ def fetch(
     advance(required.size - sum(file.entry.size for file in pending))
     large = [file for file in pending if _is_apart(file)]
     small = [file for file in pending if not _is_apart(file)]
-    changed: list[Remote] = []
     try:
         with ExitStack() as stack:
             place = _destination(stack, folder)
             for entry in required.listing.entries:
                 if entry.kind == "folder":
                     _make_folder(place, entry.path)
-            for file in large:
-                try:
-                    _fetch_one(shell, where, file, place, advance)
-                except _ChangedError:
-                    changed.append(file)
+            changed = _fetch_each(shell, where, large, place, advance)
+            # tar sends the second of two hard links without its content: such a file is read by itself.
+            late = [file for batch in _batches(small) for file in _fetch_together(shell, where, batch, folder, advance)]
+            changed += _fetch_each(shell, where, late, place, advance)
         with suppress(OSError):
             (folder / PARTS).rmdir()
-        for batch in _batches(small):
-            changed += _fetch_together(shell, where, batch, folder, advance)
     except ScriptError as error:
         raise ClusterError(f"files in {where.path} cannot be read: {error}") from None
     if changed:
@@ -189,6 +185,23 @@ def _fetch_together(
     changed = [file for file in files if _local_digest(folder / file.entry.path, file.entry.size) != file.digest]
     if failure and not changed:
         raise failure
+    return changed
+
+
+def _fetch_each(
+    shell: ContainerShell,
+    where: StoragePlace,
+    files: Sequence[Remote],
+    place: ReceivingFolder,
+    advance: Callable[[int], object],
+) -> list[Remote]:
+    """Read files one by one, and return those that have not arrived with their digests."""
+    changed = []
+    for file in files:
+        try:
+            _fetch_one(shell, where, file, place, advance)
+        except _ChangedError:
+            changed.append(file)
     return changed
 
 

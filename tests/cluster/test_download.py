@@ -137,6 +137,14 @@ def test_a_file_that_changes_replaces_nothing_and_the_others_arrive(pod: LocalPo
     assert arrived == {"a": b"mine", "b": b"b", "c": bytes(size)}
 
 
+def test_hard_links_arrive_as_files(pod: LocalPod, tmp_path: Path) -> None:
+    pod.put({"ckpt-10.pt": b"weights"})
+    (pod.claim / "data/latest.pt").hardlink_to(pod.claim / "data/ckpt-10.pt")
+    required = download.compare(pod.shell(), pod.place, tmp_path / "here", force=False)
+    download.fetch(pod.shell(), pod.place, required, tmp_path / "here", lambda _size: None)
+    assert read(tmp_path / "here") == {"ckpt-10.pt": b"weights", "latest.pt": b"weights"}
+
+
 def test_a_stream_that_is_cut_anywhere_leaves_only_whole_files(pod: LocalPod, tmp_path: Path) -> None:
     files = {str(number): os.urandom(700) for number in range(8)}
     pod.put(files)
