@@ -1,32 +1,22 @@
-"""A real browser for tests: the chromium of the system, driven by Playwright; and axe-core, which checks what it shows.
-
-axe-core comes from the npm registry, by its digest, and stays in the user's cache. It is not a part of the project.
-"""
+"""A real browser for tests: the system's chromium, driven by Playwright, and axe-core, which checks what it shows."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import shutil
-import subprocess
-import tarfile
-import tempfile
 from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import sync_playwright
 
-from tests.kubectls import CACHE
+from tests import tools
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from playwright.sync_api import Browser, Page
-
-AXE = "axe-core-4.14.1"
-AXE_SHA256 = "e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745"
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs/pictures"
 """The pictures of docs/service.md."""
@@ -34,9 +24,8 @@ PICTURES = Path(__file__).resolve().parents[1] / "docs/pictures"
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Start a browser, and end it."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert program, "chromium not found: `apt-get install chromium`"
+    """Start a browser, and end it. Raises MissingToolError."""
+    program = tools.require("chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         try:
@@ -46,22 +35,8 @@ def chromium() -> Iterator[Browser]:
 
 
 def axe() -> str:
-    """Return the text of axe-core, downloaded when the cache does not have it."""
-    path = CACHE.parent / "axe" / f"{AXE}.tgz"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            name, _, version = AXE.rpartition("-")
-            argv = ["npm", "pack", f"{name}@{version}", "--silent", "--pack-destination", folder]
-            assert shutil.which("npm"), "npm not found: `apt-get install npm`"
-            subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, cwd=folder, timeout=300)
-            (Path(folder) / f"{AXE}.tgz").replace(path)
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    assert digest == AXE_SHA256, f"{path} is not the {AXE} that the tests expect: remove it"
-    with tarfile.open(path) as archive:
-        file = archive.extractfile("package/axe.min.js")
-        assert file
-        return file.read().decode()
+    """Return the text of axe-core."""
+    return (resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 
 
 def barriers(page: Page, program: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +17,11 @@ from pytest_golden import plugin as golden
 from packager import cli
 from packager.base.runner import Runner
 from packager.cli.host import Host
-from tests import demo, kubectls, renders
+from tests import demo, kubectls, renders, tools
 from tests.life import Life
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 # The same examples in every run: a test that fails for one change fails for it again.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
@@ -34,6 +35,46 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if not config.getoption("--update-goldens"):
         config.hook.pytest_assertion_pass._remove_plugin(golden)  # noqa: SLF001 - no public way to drop a single hook
+
+
+_MISSING = "missing tool"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    """Skips a test whose fixtures need a program that is missing."""
+    with _skipping(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Skips a test that needs a program that is missing."""
+    with _skipping(item):
+        return (yield)
+
+
+@contextmanager
+def _skipping(item: pytest.Item) -> Iterator[None]:
+    try:
+        yield
+    except tools.MissingToolError as error:
+        item.user_properties.append((_MISSING, error.tool.name))  # reaches the report of another process
+        pytest.skip(str(error))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
+    """Ends the output of a run with what was left out, and how to install what it needs."""
+    yield
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is None:  # one of several processes that run tests
+        return
+    skipped = terminal.stats.get("skipped", [])
+    for line in tools.left_out(
+        value for report in skipped for name, value in report.user_properties if name == _MISSING
+    ):
+        terminal.write_line(line)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from packager.cluster.shell import ContainerShell
 from packager.cluster.workspace import LastingStorage, StoragePlace
 from packager.kubectl.client import Kubectl
+from tests import tools
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,8 +98,7 @@ class LocalPod:
 
     def use_busybox(self) -> None:
         """Let the pod have the programs of busybox alone."""
-        busybox = shutil.which("busybox")
-        assert busybox, "apt-get install busybox"
+        busybox = tools.require("busybox")
         (self.home / "tools").mkdir()
         for name in (
             "sh",

@@ -33,9 +33,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_holds_what_the_command_needs_and_no_more(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    argv = ["git", "ls-files", "packager", "model_specs"]
-    tracked = subprocess.run(argv, cwd=demo.CHECKOUT, stdout=subprocess.PIPE, text=True, check=False).stdout.split()
-    expected = {path if path.startswith("packager/") else f"packager/{path}" for path in tracked}
+    files = [
+        path.relative_to(demo.CHECKOUT).as_posix()
+        for folder in ("packager", "model_specs")
+        for path in (demo.CHECKOUT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    ]
+    expected = {path if path.startswith("packager/") else f"packager/{path}" for path in files}
+    assert len(expected) > 500
     assert expected - names == set()
     assert f"packager/build/{templating.COMPILED}.py" in names
     assert [name for name in names if "cache" in name or name.endswith(".pyc")] == []

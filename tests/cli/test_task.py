@@ -14,6 +14,7 @@ import yaml
 
 from packager.base.runner import Runner
 from packager.cli.host import Host
+from tests import tools
 from tests.service import bodies
 from tests.service.api.conftest import COUNTDOWN, Service
 from tests.service.live import listening
@@ -400,6 +401,7 @@ def run_of_documentation(heading: str, live: tuple[Service, str], folder: Path) 
     blocks = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
     assert blocks[0].startswith("cat")
     service, address = live
+    tools.require("curl")
     script = "\n".join(["set -e", *blocks]).replace("countdown", "first").replace("first-task", "countdown-task")
     environment = {**os.environ, "MLPACK_SERVER": address, "MLPACK_TOKEN": service.tokens["developer"]}
     argv = ["bash", "-c", script]

@@ -16,6 +16,7 @@ import pytest
 from packager.base.errors import VerificationError
 from packager.cluster.receive import Received, receive
 from packager.package.limits import Limits
+from tests import tools
 from tests.fuzz.tars import GNU, Item, archive, extended, record
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def test_what_every_tar_sends_arrives(command: str, tmp_path: Path) -> None:
         os.utime(pod / name, (1_000_000_000, 1_000_000_000))
     (pod / "sub/run.sh").chmod(0o750)
     (pod / "link").symlink_to("a")
-    sent = subprocess.run([*command.split(), "-C", pod, "."], capture_output=True, check=True).stdout
+    sent = subprocess.run([*tools.command(command), "-C", pod, "."], capture_output=True, check=True).stdout
     received = receive(io.BytesIO(sent), here)
     assert (received.files, received.skipped, received.unnamed) == (len(names), ("link",), 0)
     for name in names:

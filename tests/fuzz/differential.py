@@ -18,13 +18,10 @@ from random import Random
 
 from packager.base.errors import VerificationError
 from packager.package import archive
+from tests import tools
 from tests.fuzz.tars import make
 
-READERS = {
-    "GNU tar": ["tar", "-xzf"],
-    "bsdtar": ["bsdtar", "-xzf"],
-    "busybox": ["busybox", "tar", "-xzf"],
-}
+READERS = {"GNU tar": "tar -xzf", "bsdtar": "bsdtar -xzf", "busybox": "busybox tar -xzf"}
 
 # In another charset, some readers convert names.
 LOCALES = ("C.UTF-8", "C")
@@ -44,14 +41,22 @@ def accepted(path: Path, folder: Path) -> bool:
 
 
 def disagreements(path: Path, ours: Path, work: Path, charset: str = LOCALES[0]) -> dict[str, str]:
-    """Return what other readers make of an archive that is unpacked in `ours`, where it is something else."""
+    """Return what other readers make of an archive that is unpacked in `ours`, where it is something else.
+
+    Raises:
+        MissingToolError: One of them is missing.
+    """
     expected = content(ours)
     differing = {}
-    for name, command in READERS.items():
+    for name, reader in READERS.items():
         theirs = work / name
         theirs.mkdir()
         done = subprocess.run(
-            [*command, path], cwd=theirs, env={**os.environ, "LC_ALL": charset}, capture_output=True, check=False
+            [*tools.command(reader), path],
+            cwd=theirs,
+            env={**os.environ, "LC_ALL": charset},
+            capture_output=True,
+            check=False,
         )
         unpacked = content(theirs)
         if done.returncode or unpacked != expected:
@@ -93,13 +98,17 @@ def compare(seed: str, numbers: range, work: Path) -> tuple[int, dict[int, dict[
 
 
 def main() -> int:
-    """Compare so many archives, and return 1 when there was a disagreement."""
+    """Compare so many archives, and return 1 when there was a disagreement, 6 when a reader is missing."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.differential", description=__doc__)
     parser.add_argument("-n", type=int, default=1_000, help="how many archives")
     parser.add_argument("--seed", default=str(time.time_ns()), help="the same seed makes the same archives")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="mlpack-", dir=MEMORY if MEMORY.is_dir() else None) as work:
-        count, differing = compare(asked.seed, range(asked.n), Path(work))
+    try:
+        with tempfile.TemporaryDirectory(prefix="mlpack-", dir=MEMORY if MEMORY.is_dir() else None) as work:
+            count, differing = compare(asked.seed, range(asked.n), Path(work))
+    except tools.MissingToolError as error:
+        sys.stderr.write(f"ERROR {error}\n")
+        return 6
     for number, readers in differing.items():
         for name, how in readers.items():
             sys.stderr.write(f"archive {number}: {name}: {how}\n")

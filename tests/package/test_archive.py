@@ -14,6 +14,7 @@ import pytest
 
 from packager.package import archive
 from packager.package.tree import Entry, Tree
+from tests import tools
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,13 +147,11 @@ def test_what_has_been_packed_before_has_no_influence(licences: Tree, monkeypatc
     assert [*counts, len(kept)] == [4, 1]  # one of each content, though there are two files with it
 
 
-@pytest.mark.parametrize("reader", [("tar", "xzf"), ("bsdtar", "xzf"), ("busybox", "tar", "xzf")], ids=lambda it: it[0])
-def test_everybody_reads_files_that_are_compressed_apart(
-    licences: Tree, reader: tuple[str, ...], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("reader", ["tar xzf", "bsdtar xzf", "busybox tar xzf"])
+def test_everybody_reads_files_that_are_compressed_apart(licences: Tree, reader: str, tmp_path: Path) -> None:
     path = tmp_path / "licences.tar.gz"
     path.write_bytes(written(licences))
-    subprocess.run([*reader, str(path)], cwd=tmp_path, check=True)
+    subprocess.run([*tools.command(reader), path], cwd=tmp_path, check=True)
     subprocess.run(["gzip", "--test", str(path)], check=True)
     (tmp_path / "ours").mkdir()
     archive.extract(path, tmp_path / "ours")

@@ -14,6 +14,7 @@ from packager.package import archive, tree
 from packager.package import integrity as files
 from packager.package.limits import DEFAULT
 from packager.package.opened import opened
+from tests import tools
 from tests.broken import build
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ def test_a_folder_of_any_name_is_the_package_that_its_inventory_says(folder: Pat
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_to_pack_it_is_the_same_package(way: str, folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "packed.tgz"
-    subprocess.run([part.format(out=path) for part in WAYS[way]], cwd=folder.parent, check=True)
+    program, *arguments = WAYS[way]
+    argv = [tools.require(program), *(word.format(out=path) for word in arguments)]
+    subprocess.run(argv, cwd=folder.parent, check=True)
     with opened(folder) as original, opened(path) as package:
         assert (package.name, package.digest, package.overlays) == (original.name, original.digest, original.overlays)
         assert package.shown("README.md") == f"{path}:README.md"

@@ -14,6 +14,7 @@ import pytest
 from packager.base.errors import ToolError, VerificationError
 from packager.package import archive, tarheader
 from packager.package.tree import Entry, Tree
+from tests import tools
 from tests.fuzz.tars import GNU, OLD, Item, extended, record
 from tests.fuzz.tars import archive as archive_of
 
@@ -263,7 +264,7 @@ def test_every_tar_reads_a_size_above_8_gib(reader: str, tmp_path: Path) -> None
     """busybox reads no size in an extended header, and would take the content for headers."""
     path = tmp_path / "large.tar"
     path.write_bytes(tarheader.of_file("p/large", LARGE, 0o644, 0) + bytes(10_240))
-    done = subprocess.run([*reader.split(), "-tvf", path], capture_output=True, text=True, check=False)
+    done = subprocess.run([*tools.command(reader), "-tvf", path], capture_output=True, text=True, check=False)
     assert f" {LARGE} " in done.stdout
 
 
@@ -289,7 +290,7 @@ def test_names_are_unpacked_alike_in_every_charset(reader: str, charset: str, tm
     with path.open("wb") as stream:
         archive.write(tree, stream)
     env = {**os.environ, "LC_ALL": charset}
-    subprocess.run([*reader.split(), path], cwd=tmp_path, env=env, check=True)
+    subprocess.run([*tools.command(reader), path], cwd=tmp_path, env=env, check=True)
     for name in names:
         assert (tmp_path / "p" / name).read_text() == name
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from tests import tools
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -46,9 +48,8 @@ class Postgres:
 
 @contextmanager
 def running() -> Iterator[Postgres]:
-    """Start a server, and stop it."""
-    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name))
-    assert programs, "PostgreSQL is missing: apt-get install postgresql"
+    """Start a server, and stop it. Raises MissingToolError."""
+    programs = Path(tools.require("initdb")).parent
     is_root = os.geteuid() == 0
     folder = Path(tempfile.mkdtemp(prefix="mlpack-pg-", dir="/tmp"))
     try:
@@ -58,7 +59,7 @@ def running() -> Iterator[Postgres]:
 
         def run(program: str, *arguments: str) -> None:
             done = subprocess.run(
-                [programs[-1] / program, *arguments],
+                [programs / program, *arguments],
                 user=owner if is_root else None,
                 cwd=folder,
                 env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},

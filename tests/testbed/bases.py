@@ -50,7 +50,7 @@ def archive_of(suite: str) -> Path:
 
 def _debootstrap(suite: str, folder: Path) -> None:
     system, layer = folder / "system", folder / "layer.tar"
-    run(bound("debootstrap", "--variant=minbase", suite, system, *_mirror()))
+    run(bound("debootstrap", "--variant=minbase", suite, system, *mirror()))
     rules = [*(f"path-exclude=/{path}/*" for path in _LEFT_OUT), "path-include=/usr/share/doc/*/copyright"]
     (system / "etc/dpkg/dpkg.cfg.d/slim").write_text("\n".join(rules) + "\n")
     (system / "etc/apt/apt.conf.d/keep-nothing").write_text(_APT)
@@ -66,7 +66,7 @@ def _debootstrap(suite: str, folder: Path) -> None:
     shutil.rmtree(system)
 
 
-def _mirror() -> list[str]:
+def mirror() -> list[str]:
     """Where this machine gets Debian from. If it is no Debian, debootstrap knows a mirror itself."""
     lines = run(["apt-get", "indextargets", "--format", "$(ORIGIN) $(LABEL) $(REPO_URI)", "Created-By: Packages"])
     return [line.split()[2] for line in lines.splitlines() if line.startswith("Debian Debian ")][:1]

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.testbed.errors import ToolError
@@ -37,20 +37,48 @@ def install(packages: dict[str, str]) -> None:
     """Installs those packages whose sign is missing. One process does: apt-get does not wait for another."""
     with only_one(CACHE):
         if missing := [package for package, sign in packages.items() if not _found(sign)]:
-            _install(missing)
+            install_missing(missing)
 
 
-def _install(missing: list[str]) -> None:
+def install_missing(missing: list[str]) -> None:
+    """Installs packages; if they cannot be installed together, those that can be.
+
+    Raises:
+        ToolError: One cannot be installed.
+    """
     if not shutil.which("apt-get"):
         raise ToolError(f"this machine lacks {', '.join(missing)} (Debian's names) and has no apt-get to install them")
-    env = {"DEBIAN_FRONTEND": "noninteractive"}
-    install_them = ["apt-get", "install", "--quiet", "--yes", "--no-install-recommends", *missing]
     with step(f"installed Debian's {', '.join(missing)}", duration="a minute"), _no_service_starts():
         try:
-            run(install_them, env=env, outlives_us=True)  # half an installation is nothing to leave behind
+            _apt_get_install(missing)
         except ToolError:  # the machine has no package lists yet, or old ones
-            run(["apt-get", "update", "--quiet"], env=env)
-            run(install_them, env=env, outlives_us=True)
+            with suppress(ToolError):  # the list of one archive of several
+                _apt_get("update")
+            try:
+                _apt_get_install(missing)
+            except ToolError:
+                _install_one_by_one(missing)
+
+
+def _install_one_by_one(missing: list[str]) -> None:
+    errors = []
+    for package in missing:
+        try:
+            _apt_get_install([package])
+        except ToolError as error:
+            errors.append(str(error))
+    if errors:
+        raise ToolError("\n".join(errors))
+
+
+def _apt_get_install(missing: list[str]) -> None:
+    _apt_get("install", "--yes", "--no-install-recommends", *missing)
+
+
+def _apt_get(*arguments: str) -> None:
+    env = {"DEBIAN_FRONTEND": "noninteractive"}
+    # Half an installation is nothing to leave behind.
+    run(["apt-get", "--quiet", *arguments], env=env, outlives_us=True)
 
 
 def _found(sign: str) -> bool:

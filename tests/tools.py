@@ -1,0 +1,155 @@
+"""The programs that tests need beside Python and what every Debian has: the one list of them.
+
+    python -m tests.tools             lists them
+    python -m tests.tools install     as root on Debian, installs the packages of those that are missing
+
+A test calls `require`. Without the program it is skipped, and the last lines of the run say so (`tests/conftest.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.testbed import packages
+from tests.testbed.errors import ToolError
+from tests.testbed.places import CACHE, only_one
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program.
+
+    Attributes:
+        name: Its name on PATH.
+        packages: The Debian packages that contain it and what it needs.
+        purpose: What tests do with it.
+        other_names: Names that it has on other systems.
+        folders: Where Debian has its versions, none of which is on PATH, as a pattern below `/`.
+    """
+
+    name: str
+    packages: tuple[str, ...]
+    purpose: str
+    other_names: tuple[str, ...] = ()
+    folders: str | None = None
+
+    def find(self) -> str | None:
+        """Return its path, of several versions that of the newest; None if it is missing."""
+        if self.folders is not None:
+            versions = sorted(Path("/").glob(f"{self.folders}/{self.name}"), key=lambda path: (len(str(path)), path))
+            if versions:
+                return str(versions[-1])
+        return next(filter(None, map(shutil.which, (self.name, *self.other_names))), None)
+
+
+TOOLS = (
+    Tool("bsdtar", ("libarchive-tools",), "comparison of archive readers"),
+    Tool("busybox", ("busybox",), "comparison of archive readers, and scripts in pods"),
+    Tool(
+        "chromium", ("chromium", "fonts-dejavu-core"), "page of the task service", ("chromium-browser", "google-chrome")
+    ),
+    Tool("curl", ("curl",), "commands of the documentation"),
+    Tool("initdb", ("postgresql",), "task service on PostgreSQL", folders="usr/lib/postgresql/*/bin"),
+)
+
+
+class MissingToolError(Exception):
+    """A program is missing on this machine."""
+
+    def __init__(self, tool: Tool) -> None:
+        super().__init__(f"{tool.name} not found: {install_command([tool])}")
+        self.tool = tool
+
+
+def require(program: str) -> str:
+    """Return the path of a program of the list; the name of any other program is returned as it is.
+
+    Raises:
+        MissingToolError: The program is missing.
+    """
+    tool = next((tool for tool in TOOLS if tool.name == program), None)
+    if tool is None:
+        return program
+    if (path := tool.find()) is None:
+        raise MissingToolError(tool)
+    return path
+
+
+def command(words: str) -> list[str]:
+    """Return the words of a command line whose program is required.
+
+    Raises:
+        MissingToolError: The program is missing.
+    """
+    program, *arguments = words.split()
+    return [require(program), *arguments]
+
+
+def install_command(tools: list[Tool]) -> str:
+    """Return the command that installs programs on Debian."""
+    return f"apt-get install {' '.join(_packages(tools))}"
+
+
+def _packages(tools: list[Tool]) -> list[str]:
+    return [package for tool in tools for package in tool.packages]
+
+
+def missing() -> list[Tool]:
+    """Return the programs that are missing."""
+    return [tool for tool in TOOLS if tool.find() is None]
+
+
+def left_out(names: Iterable[str]) -> list[str]:
+    """Return the lines that report which tests were left out, and the command that installs what they need.
+
+    Args:
+        names: For each test, the program that is missing.
+    """
+    counts = Counter(names)
+    if not counts:
+        return []
+    absent = [tool for tool in TOOLS if tool.name in counts]
+    return [
+        f"{counts.total()} tests were left out, because programs are missing:",
+        *(f"  {tool.name}: {counts[tool.name]} tests ({tool.purpose})" for tool in absent),
+        f"to install them, run as root: {install_command(absent)}",
+    ]
+
+
+def install() -> None:
+    """Install the Debian packages of missing programs, if this is root on Debian, and print which."""
+    tools = missing()
+    if not tools or os.geteuid() != 0 or not shutil.which("apt-get"):
+        return
+    sys.stderr.write(f"the tests need more programs: {install_command(tools)}\n")
+    try:
+        with only_one(CACHE):  # apt-get does not wait for another one
+            packages.install_missing(_packages(tools))
+    except ToolError as error:
+        sys.stderr.write(f"{error}\n")
+
+
+def main() -> int:
+    """List the programs or install them, and return 0."""
+    parser = argparse.ArgumentParser(prog="python -m tests.tools", description="List the programs that tests need.")
+    parser.add_argument("verb", nargs="?", choices=["list", "install"], default="list")
+    if parser.parse_args().verb == "install":
+        install()
+        return 0
+    for tool in TOOLS:
+        sys.stdout.write(f"{tool.name:10} {' '.join(tool.packages):28} {tool.purpose:50} {tool.find() or 'missing'}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
