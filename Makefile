@@ -28,10 +28,10 @@ WITH_KUBECTL = kubectl="$$(python -m tests.kubectls)" && PATH="$${kubectl%/*}:$$
 WITH_CLUSTER = $(if $(CONTEXT),MLPACK_E2E_CONTEXT="$(CONTEXT)")
 WITH_SEED = $(if $(SEED),--seed "$(SEED)")
 
-.PHONY: help setup package test lint types fmt golden quickstart docs pictures kubectls matrix cluster cluster-down e2e bench fuzz requests check lock
+.PHONY: help setup package tools test test-as-root test-as-user lint types fmt golden quickstart docs pictures kubectls matrix cluster cluster-down e2e bench fuzz requests check lock
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV) $(COMPILED) ## create .venv with everything that the other targets need
 
@@ -46,7 +46,10 @@ package: setup ## build the resnet50 fp32 package, and show its files and the ne
 	@mlpack build resnet50 --precision fp32 --mode training --force
 	@tools/show-package $(PACKAGE)
 
-test: setup ## run the tests that need neither a cluster nor every version of kubectl
+tools: setup ## as root on Debian, install the programs that tests need
+	@python -m tests.tools install
+
+test: tools ## run the tests that need neither a cluster nor every version of kubectl
 	$(WITH_KUBECTL) tools/in-memory python -m pytest -m "not e2e and not matrix" --numprocesses auto
 
 lint: setup ## check the code with ruff and shellcheck
@@ -78,6 +81,9 @@ docs: setup ## update docs/spec.md and docs/commands.md
 kubectls: setup ## download kubectl 1.22 to 1.36 now; otherwise the tests do it when needed
 	@python -m tests.kubectls --all
 
+test-as-root test-as-user: setup ## run `make test` on a bare Debian 12 (needs root)
+	@python -m tests.bare $(@:test-as-%=%) make test
+
 matrix: setup ## render every overlay with every kubectl from 1.22 to 1.36
 	tools/in-memory python -m pytest tests/test_matrix.py -m matrix
 
@@ -87,7 +93,7 @@ cluster: setup ## start a real Kubernetes on this machine, and print the path of
 cluster-down: setup ## stop and remove it
 	@python -m tests.testbed down
 
-e2e: setup ## run packages on the cluster of `make cluster`, or on the cluster of CONTEXT=name
+e2e: tools ## run packages on the cluster of `make cluster`, or on the cluster of CONTEXT=name
 	@$(WITH_KUBECTL) && export PATH $(WITH_CLUSTER) && ended=0 && \
 	{ python -m pytest tests/e2e -m "not alone" --numprocesses 5 --dist worksteal || ended=$$?; } && \
 	{ python -m pytest tests/e2e -m alone || ended=$$?; } && exit $$ended

@@ -120,10 +120,14 @@ def left_out(names: Iterable[str]) -> list[str]:
         return []
     absent = [tool for tool in TOOLS if tool.name in counts]
     return [
-        f"{counts.total()} tests were left out, because programs are missing:",
-        *(f"  {tool.name}: {counts[tool.name]} tests ({tool.purpose})" for tool in absent),
+        f"{_tests(counts.total())} left out, because programs are missing:",
+        *(f"  {tool.name}: {_tests(counts[tool.name])} ({tool.purpose})" for tool in absent),
         f"to install them, run as root: {install_command(absent)}",
     ]
+
+
+def _tests(count: int) -> str:
+    return "1 test" if count == 1 else f"{count} tests"
 
 
 def install() -> None:
