@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,30 @@ DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md")])
 def test_the_references_are_made_of_the_code(document: str, reference: Callable[[], str]) -> None:
     written = (CHECKOUT / document).read_text(encoding="utf-8")
     assert written == reference(), f"{document} is not what the code says: run `make docs`"
+
+
+def test_no_index_is_asked_for_mlpack() -> None:
+    """The distribution is in no package index, so anyone could register its name there."""
+    files = [*DOCUMENTS, *CHECKOUT.glob("packager/**/*.py"), *CHECKOUT.glob("packager/**/*.md")]
+    assert [path for path in files if "mlpack-kubernetes" in path.read_text(encoding="utf-8")] == []
+
+
+@pytest.mark.parametrize(
+    ("extras", "hint"),
+    [
+        (("service",), "install mlpack with its extra 'service': pip install '.[service]' in its checkout"),
+        (
+            ("service", "oidc"),
+            "install mlpack with its extras 'service' and 'oidc': pip install '.[service,oidc]' in its checkout",
+        ),
+    ],
+)
+def test_missing_extra_is_installed_from_a_checkout(extras: tuple[str, ...], hint: str) -> None:
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    error = errors.missing_extra("mlpack serve", ModuleNotFoundError(name="litestar"), *extras)
+    assert str(error) == "mlpack serve needs the Python package litestar, which is not installed"
+    assert error.hint == hint
+    assert set(extras) <= set(project["optional-dependencies"])
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

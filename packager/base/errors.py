@@ -141,6 +141,16 @@ def unreadable(shown: object, error: OSError) -> ToolError:
     return ToolError(f"{shown} cannot be read: {reason(error)}")
 
 
+def missing_extra(subject: str, error: ModuleNotFoundError, *extras: str) -> ToolError:
+    """Return the error that `subject` needs a Python package which only optional `extras` of mlpack bring."""
+    names = " and ".join(f"'{extra}'" for extra in extras)
+    return ToolError(
+        f"{subject} needs the Python package {error.name}, which is not installed",
+        hint=f"install mlpack with {'its extra' if len(extras) == 1 else 'its extras'} {names}: "
+        f"pip install '.[{','.join(extras)}]' in its checkout",
+    )
+
+
 def reason(error: OSError) -> str:
     """Return the system's reason in the form that ends a message: `permission denied`."""
     return (error.strerror or str(error)).lower()

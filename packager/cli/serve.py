@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from packager.base.errors import ToolError, UsageError
+from packager.base.errors import ToolError, UsageError, missing_extra
 from packager.cli.console import emit, emit_data, say
 
 if TYPE_CHECKING:
@@ -261,6 +261,5 @@ def _service() -> Any:
     try:
         from packager.service import serving
     except ModuleNotFoundError as error:
-        message = f"mlpack serve needs the Python package {error.name}, which is not installed"
-        raise ToolError(message, hint="pip install 'mlpack-kubernetes[service]'") from None
+        raise missing_extra("mlpack serve", error, "service") from None
     return serving

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from packager.base.errors import ToolError, UsageError, reason
+from packager.base.errors import ToolError, UsageError, missing_extra, reason
 from packager.service import config, prometheus, sealing, variables
 from packager.service.access import projects, sign_in
 from packager.service.access.sign_in import Client
@@ -136,8 +136,7 @@ def issuer(settings: ServerConfig) -> Issuer | None:
     try:
         from packager.service.access.oidc import Issuer  # noqa: PLC0415 - only sites with an issuer have its library
     except ModuleNotFoundError as error:
-        message = f"oidc needs the Python package {error.name}, which is not installed"
-        raise ToolError(message, hint="pip install 'mlpack-kubernetes[service,oidc]'") from None
+        raise missing_extra("oidc", error, "service", "oidc") from None
     return Issuer(settings.oidc)
 
 

@@ -19,7 +19,7 @@ from sqlalchemy import create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.pool import QueuePool
 
-from packager.base.errors import MlpackError, ToolError, UsageError, reason
+from packager.base.errors import MlpackError, ToolError, UsageError, missing_extra, reason
 from packager.base.filesystems import network_file_system
 from packager.service.store.addresses import is_postgres
 
@@ -217,8 +217,7 @@ class Postgres(Database):
                 url, pool_size=8, max_overflow=8, pool_pre_ping=True, connect_args={"connect_timeout": _CONNECT_SECONDS}
             )
         except ModuleNotFoundError as error:
-            message = f"a database of PostgreSQL needs the Python package {error.name}, which is not installed"
-            raise ToolError(message, hint="pip install 'mlpack-kubernetes[service,postgres]'") from None
+            raise missing_extra("a database of PostgreSQL", error, "service", "postgres") from None
         try:
             with self.reading() as connection:
                 version = int(connection.exec_driver_sql("SHOW server_version_num").scalar_one()) // 10_000
