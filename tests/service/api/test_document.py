@@ -33,7 +33,8 @@ def matching(revision: int) -> dict[str, dict[str, str]]:
     return {"headers": {"If-Match": f'"{revision}"'}}
 
 
-# Method, path, role, options of the request, status: one after the other. RELEASE is a job that exists.
+# Method, path, role, options of the request, status: one after the other. RELEASE is a job that exists until it is
+# deleted: nothing asks for it after that, because the control loop deletes it at a time of its own.
 STEPS: tuple[tuple[str, str, str | None, dict[str, Any], int], ...] = (
     ("GET", "/v1/templates", "viewer", {}, 200),
     ("GET", "/v1/templates", None, {}, 401),
@@ -104,6 +105,8 @@ STEPS: tuple[tuple[str, str, str | None, dict[str, Any], int], ...] = (
     ("GET", "/v1/jobs/nothing/logs", "viewer", {}, 404),
     ("GET", "/v1/jobs/RELEASE/events", "viewer", {}, 200),
     ("GET", "/v1/jobs/nothing/events", "viewer", {}, 404),
+    ("GET", "/v1/jobs/RELEASE/metrics", "viewer", {}, 200),
+    ("GET", "/v1/jobs/nothing/metrics", "viewer", {}, 404),
     ("GET", "/v1/jobs/RELEASE/callbacks", "admin", {}, 200),
     ("GET", "/v1/jobs/RELEASE/callbacks", "user", {}, 403),
     ("GET", "/v1/jobs/nothing/callbacks", "admin", {}, 404),
@@ -125,8 +128,6 @@ STEPS: tuple[tuple[str, str, str | None, dict[str, Any], int], ...] = (
     ("DELETE", "/v1/jobs/RELEASE", "user", {}, 403),
     ("DELETE", "/v1/jobs/nothing", "developer", {}, 404),
     ("DELETE", "/v1/jobs/RELEASE?storage=delete", "developer", {}, 202),
-    ("GET", "/v1/jobs/RELEASE/metrics", "viewer", {}, 200),
-    ("GET", "/v1/jobs/nothing/metrics", "viewer", {}, 404),
     ("GET", "/v1/projects", "viewer", {}, 200),
     ("GET", "/v1/projects", None, {}, 401),
     ("GET", "/v1/projects/default/usage", "viewer", {}, 200),
