@@ -13,9 +13,9 @@ from random import Random
 
 import pytest
 
-from packager.package import integrity as files
+from packager.package import integrity
 from packager.package.limits import DEFAULT
-from packager.package.opened import opened
+from packager.package.opened import Package, opened
 from tests.kill import SCENARIOS, Scenario, Trial
 
 MLPACK = (sys.executable, "-m", "packager")
@@ -25,6 +25,12 @@ def _mlpack(*arguments: str | Path, **options: object) -> subprocess.CompletedPr
     return subprocess.run(  # type: ignore[call-overload, no-any-return]
         [*MLPACK, *arguments], stderr=subprocess.PIPE, text=True, check=False, **{"stdout": subprocess.PIPE, **options}
     )
+
+
+def assert_sealed(package: Package) -> None:
+    """Assert that the files of a package are all there, as they were sealed."""
+    checked = integrity.check(package, DEFAULT)
+    assert (checked.problems, checked.edits, checked.unread) == ([], [], [])
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
@@ -54,7 +60,7 @@ def test_work_in_progress_of_a_living_build_is_left_alone(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     for path in tmp_path.iterdir():
         with opened(path) as package:
-            assert files.check(package, DEFAULT) == files.Checked([], [], [])
+            assert_sealed(package)
 
 
 def _copies(specs: Path, count: int) -> None:
@@ -78,7 +84,7 @@ def test_a_build_in_several_processes_that_is_killed_leaves_whole_packages(packa
     build.communicate()  # all its processes have ended when none can print any more
     for path in out.glob("*.tar.gz"):
         with opened(path) as package:
-            assert files.check(package, DEFAULT) == files.Checked([], [], [])
+            assert_sealed(package)
     subprocess.run([*argv, "--force"], check=True, stdout=subprocess.DEVNULL)
     assert sorted(path.name for path in out.iterdir()) == sorted(f"hello-{index}.tar.gz" for index in range(40))
 
@@ -101,7 +107,7 @@ def test_an_interrupted_build_says_one_line_and_leaves_nothing_half_done(
     for path in out.iterdir():
         assert not path.name.startswith(".")
         with opened(path) as package:
-            assert files.check(package, DEFAULT) == files.Checked([], [], [])
+            assert_sealed(package)
 
 
 CLEANING = """\
@@ -218,7 +224,7 @@ def test_of_twenty_builds_at_once_one_makes_the_package(form: str, tmp_path: Pat
     assert done == [(0, ""), *[(2, "hint: --force replaces it")] * 19]
     (path,) = tmp_path.iterdir()
     with opened(path) as package:
-        assert files.check(package, DEFAULT) == files.Checked([], [], [])
+        assert_sealed(package)
 
 
 def test_of_twenty_configurations_at_once_one_is_written(tmp_path: Path) -> None:

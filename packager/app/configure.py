@@ -15,6 +15,7 @@ from packager.build.plan import Options, check_options
 from packager.configure import changes as stage
 from packager.configure import settings
 from packager.configure.changes import Answers
+from packager.configure.consent import consent
 from packager.package import archive
 from packager.package.opened import opened
 from packager.rendering import render
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from packager.app.progress import Tell
     from packager.base.problems import Problem
     from packager.configure.changes import Change
+    from packager.configure.consent import Consent
     from packager.package.opened import Package
     from packager.package.tree import Entry, Tree
 
@@ -48,6 +50,14 @@ class PreparedEdits:
     def changes(self) -> tuple[Change, ...]:
         """The lines that change."""
         return tuple(stage.changes(self.package, self.changed))
+
+    @property
+    def consent(self) -> Consent:
+        """What `mlpack deploy` has to be told to accept when these edits are made."""
+        files = settings.Files(self.package)
+        for path, content in self.changed.items():
+            files.write(path, content)
+        return consent(files)
 
     def as_json(self) -> dict[str, Any]:
         """Return the edits as JSON; what may be a secret is masked."""

@@ -136,13 +136,25 @@ class Deployed:
         }
 
 
-def check(target: Target, allowed: frozenset[str], level: Level | None) -> None:
-    """Check that the overlay may be applied, if objects of the kinds `allowed` and this `level` are accepted.
+def check(target: Target, allowed: frozenset[str], level: Level | None, expected: str | None = None) -> None:
+    """Check that the overlay may be applied.
+
+    Args:
+        target: The overlay.
+        allowed: The kinds of object, and the variables, that the user has allowed.
+        level: The Pod Security level that is accepted; None for that which the package was sealed with.
+        expected: The digest that the package has to have; None for any.
 
     Raises:
         VerificationError: It may not be applied; the error contains every problem.
     """
-    checks = Checks((target.kubectl.program,), level=level, allowed=allowed, namespace=target.kubectl.namespace)
+    checks = Checks(
+        (target.kubectl.program,),
+        level=level,
+        allowed=allowed,
+        namespace=target.kubectl.namespace,
+        expected=expected,
+    )
     problems = trust(target.package, target.rendered, checks)
     if problems:
         source = argument(target.package.source)

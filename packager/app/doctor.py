@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from packager.app.target import Target
+    from packager.kubernetes.podsecurity import Level
     from packager.package.opened import Package
 
 
@@ -48,8 +49,13 @@ class Examination:
         return {"findings": [_as_json(finding) for finding in self.findings], "exit_code": self.exit_code}
 
 
-def doctor(target: Target) -> Iterator[CheckResult]:
+def doctor(target: Target, allowed: frozenset[str], level: Level | None) -> Iterator[CheckResult]:
     """Check everything that a deploy of the package needs from the cluster, and yield the results one by one.
+
+    Args:
+        target: The overlay, and the cluster.
+        allowed: What `mlpack deploy` will be told to allow.
+        level: The Pod Security level that it will be told to accept; None for that which the package was sealed with.
 
     Raises:
         ClusterError: The cluster does not answer.
@@ -68,7 +74,7 @@ def doctor(target: Target) -> Iterator[CheckResult]:
         target.identity,
         _creating(target.package),
     )
-    yield from itertools.chain(_trust_failures(target), examine(case))
+    yield from itertools.chain(_trust_failures(target, allowed, level), examine(case))
 
 
 def _creating(package: Package) -> dict[str, str]:
@@ -80,9 +86,10 @@ def _creating(package: Package) -> dict[str, str]:
     return {package.workspace: f"kubectl apply -k {argument(package.source / layout.overlay(layout.WORKSPACE))}"}
 
 
-def _trust_failures(target: Target) -> Iterator[CheckResult]:
+def _trust_failures(target: Target, allowed: frozenset[str], level: Level | None) -> Iterator[CheckResult]:
     """Yield why `mlpack deploy` would not apply the package."""
-    checks = Checks((target.kubectl.program,), namespace=target.kubectl.namespace)
+    program, namespace = target.kubectl.program, target.kubectl.namespace
+    checks = Checks((program,), level=level, allowed=allowed, namespace=namespace)
     for problem in trust(target.package, target.rendered, checks):
         yield fails("package", str(values.replace(problem, hint=None)), problem.hint)
 

@@ -12,8 +12,18 @@ from packager.kubernetes.podsecurity import Level
 from packager.package.limits import Limits
 from packager.package.opened import opened
 from packager.verify import Checks, schema
+from packager.verify.expected import is_digest
 
-__all__ = ["Checks", "Limits", "Verification", "allowed_words", "kubernetes_versions", "level", "verify"]
+__all__ = [
+    "Checks",
+    "Limits",
+    "Verification",
+    "allowed_words",
+    "expected_digest",
+    "kubernetes_versions",
+    "level",
+    "verify",
+]
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +79,7 @@ def verify(path: Path, checks: Checks) -> Verification:
 
 
 def allowed_words(given: Sequence[str]) -> frozenset[str]:
-    """Return the kinds, fields, labels and annotations that `--allow` names.
+    """Return the kinds, fields, labels, annotations and variables that `--allow` names.
 
     Raises:
         UsageError: One of them is none.
@@ -78,6 +88,17 @@ def allowed_words(given: Sequence[str]) -> frozenset[str]:
         if not words.is_word(word):
             raise UsageError(f"--allow {word}: {words.EXPECTED}")
     return frozenset(given)
+
+
+def expected_digest(digest: str | None) -> str | None:
+    """Return the digest that `--expect` names.
+
+    Raises:
+        UsageError: It is none.
+    """
+    if digest is not None and not is_digest(digest):
+        raise UsageError(f"--expect {digest}: expected sha256: and 64 hexadecimal digits, as `mlpack verify -v` prints")
+    return digest
 
 
 def level(name: str | None) -> Level | None:

@@ -45,9 +45,12 @@ def is_secret(key: str) -> bool:
 
 def masked(key: str, value: str) -> str:
     """Return the value of `key` as it may be shown."""
-    if value and is_secret(key):
-        return MASK
-    return _PASSWORD_IN_URL.sub(f"{MASK}@", value)
+    return MASK if value and is_secret(key) else masked_urls(value)
+
+
+def masked_urls(text: str) -> str:
+    """Return `text` as it may be shown if no key says what it is: without the passwords of URLs."""
+    return _PASSWORD_IN_URL.sub(f"{MASK}@", text)
 
 
 def masked_line(line: str, *, is_site: bool = False) -> str:

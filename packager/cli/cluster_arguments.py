@@ -15,6 +15,8 @@ from packager.base.errors import UsageError
 from packager.cli.console import say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from packager.kubectl.client import Kubectl
 
 PackagePath = Annotated[
@@ -72,7 +74,16 @@ Allow = Annotated[
     list[str],
     typer.Option(
         metavar="WORD",
-        help="Allow what no build makes: KIND, KIND.GROUP, a field (pod.spec.hostname), label:KEY, annotation:KEY.",
+        help="Allow what no build makes: KIND, KIND.GROUP, a field (pod.spec.hostname), label:KEY, annotation:KEY, or "
+        "variable:NAME, which an edit adds. Repeatable.",
+        show_default=False,
+    ),
+]
+Expect = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIGEST",
+        help="Accept only the package with this digest, sha256:…, as its sender has told you.",
         show_default=False,
     ),
 ]
@@ -118,6 +129,12 @@ Yes = Annotated[bool, typer.Option("-y", "--yes", help="Answer every question wi
 
 _KUBECONFIG = Path(os.path.expanduser("~/.kube/config"))  # noqa: PTH111 - the other way raises for users without a home
 """The file that kubectl reads if nothing names another."""
+
+
+def acceptance(allow: Sequence[str], pod_security: str | None) -> list[str]:
+    """Return the arguments that accept, for another command, what these options accept."""
+    levels = ["--pod-security", pod_security] if pod_security is not None else []
+    return [*levels, *(word for name in allow for word in ("--allow", name))]
 
 
 def kubectl_for(

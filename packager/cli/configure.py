@@ -11,7 +11,7 @@ import typer
 
 from packager.base.errors import MlpackError, UsageError
 from packager.cli.arguments import FsGroup, GroupId, UserId  # noqa: TC001 - typer reads the annotations
-from packager.cli.cluster_arguments import PackagePath  # noqa: TC001
+from packager.cli.cluster_arguments import PackagePath, acceptance
 from packager.cli.console import emit, emit_data, say
 
 
@@ -115,7 +115,10 @@ def configure(
         if not edits.changed:
             say("nothing to change")
         next_to = package if package.is_dir() else written
-        say(f"next: {shlex.join(['mlpack', 'doctor', paths.argument(next_to)])}")
+        accepted = acceptance(edits.consent.allowed, edits.consent.level)
+        if accepted:
+            say(f"doctor, verify, deploy and run need {shlex.join(accepted)}: the package was sealed without that")
+        say(f"next: {shlex.join(['mlpack', 'doctor', paths.argument(next_to), *accepted])}")
 
 
 def _setting(text: str) -> tuple[str, str]:

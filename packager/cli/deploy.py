@@ -16,6 +16,7 @@ from packager.cli.cluster_arguments import (
     Applied,
     Context,
     DryRunOption,
+    Expect,
     ForceConflicts,
     Kubeconfig,
     Namespace,
@@ -27,6 +28,7 @@ from packager.cli.cluster_arguments import (
     Verbose,
     Verify,
     Yes,
+    acceptance,
     kubectl_for,
     seconds,
 )
@@ -34,6 +36,8 @@ from packager.cli.console import emit_data, say
 from packager.cli.existing import delete_existing, warn_of_lost_results
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from packager.app.target import Target
 
 
@@ -61,6 +65,7 @@ def deploy(
     verify: Verify = True,
     allow: Allow = [],  # noqa: B006 - typer copies it
     pod_security: PodSecurity = None,
+    expect: Expect = None,
     timeout: Annotated[
         str | None,
         typer.Option(metavar="DURATION", help="How long to wait at most, such as 90s or 2h.", show_default=False),
@@ -77,20 +82,20 @@ def deploy(
     running.
     """
     from packager.app import deploy as use_case
-    from packager.app.verify import allowed_words, level
+    from packager.app.verify import allowed_words, expected_digest, level
     from packager.cli.target import open_target
     from packager.cli.watching import report_end, watch_and_show
 
     limit = (seconds(timeout) or None) if timeout else None
     longest = seconds(patience)
-    if follow and not wait:
-        raise UsageError("--follow and --no-wait cannot be combined")
+    _refuse_combined(("--follow", follow), ("--no-wait", not wait))
+    _refuse_combined(("--expect", expect is not None), ("--no-verify", not verify))
     timeout_error = TimedOutError(f"{package} is not deployed after {timeout}", hint="deploy again to complete it")
     to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
     deadline = to_cluster.within(limit).deadline
     with limited(limit, timeout_error) as clock, open_target(ctx, package, overlay, to_cluster) as target:
         if verify:
-            use_case.check(target, allowed_words(allow), level(pod_security))
+            use_case.check(target, allowed_words(allow), level(pod_security), expected_digest(expect))
         if dry_run:
             emit_data(use_case.dry_run(target, dry_run, force_conflicts=force_conflicts, form=output))
             return
@@ -118,10 +123,16 @@ def deploy(
         except Exception:
             raise
         except BaseException:  # Ctrl-C
-            _detach(target, is_applied=is_applied)
+            _detach(target, acceptance(allow, pod_security), is_applied=is_applied)
             raise
         for one, verdict in ended:
             report_end(one, verdict)
+
+
+def _refuse_combined(*options: tuple[str, bool]) -> None:
+    """Refuse options that contradict each other, if all of them are given."""
+    if all(is_given for _, is_given in options):
+        raise UsageError(f"{' and '.join(name for name, _ in options)} cannot be combined")
 
 
 def _mention_sequence(target: Target, overlay: str | None) -> None:
@@ -139,12 +150,12 @@ def _not_ended_error(target: Target, timeout: str | None) -> TimedOutError:
     )
 
 
-def _detach(target: Target, *, is_applied: bool) -> None:
+def _detach(target: Target, accepted: Sequence[str], *, is_applied: bool) -> None:
     say("")
     if not is_applied:
         say(f"stopped before {target.shown} was known to be fully applied; deploy again to complete it")
     else:
         say(f"detached; {target.shown} continues in the cluster")
-    say(f"  follow it:  {target.command('deploy')}")
+    say(f"  follow it:  {target.command('deploy', *accepted)}")
     say(f"  look at it: {target.command('status')}")
     say(f"  delete it:  {target.command('delete')}")

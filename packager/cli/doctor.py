@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.cli.cluster_arguments import (
+    Allow,
     Context,
     Kubeconfig,
     Namespace,
     OverlayOption,
     PackagePath,
+    PodSecurity,
     Program,
     Verbose,
+    acceptance,
     kubectl_for,
 )
 from packager.cli.console import Machine, emit, emit_json, say
@@ -35,6 +38,8 @@ def doctor(
     context: Context = None,
     kubeconfig: Kubeconfig = None,
     kubectl: Program = "kubectl",
+    allow: Allow = [],  # noqa: B006 - typer copies it
+    pod_security: PodSecurity = None,
     output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
     verbose: Verbose = False,
 ) -> None:
@@ -44,16 +49,18 @@ def doctor(
     """
     from packager.app.doctor import Examination
     from packager.app.doctor import doctor as examine
+    from packager.app.verify import allowed_words, level
     from packager.cli.target import open_target
 
     findings: list[CheckResult] = []
+    accepted = allowed_words(allow), level(pod_security)
     to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
     with open_target(ctx, package, overlay, to_cluster) as target:
-        for finding in examine(target):
+        for finding in examine(target, *accepted):
             findings.append(finding)
             if output is None:
                 emit(_line(finding))
-        next_step = target.command("deploy")
+        next_step = target.command("deploy", *acceptance(allow, pod_security))
     examination = Examination(tuple(findings))
     if output is Machine.json:
         emit_json(examination.as_json())

@@ -12,6 +12,7 @@ from packager.base.errors import UsageError
 from packager.cli.cluster_arguments import (
     Allow,
     Context,
+    Expect,
     Kubeconfig,
     Namespace,
     PackagePath,
@@ -52,6 +53,7 @@ def verify(
     ] = [],  # noqa: B006
     pod_security: PodSecurity = None,
     allow: Allow = [],  # noqa: B006
+    expect: Expect = None,
     server: Annotated[bool, typer.Option("--server", help="Also ask a cluster, with a server-side dry run.")] = False,
     context: Context = None,
     namespace: Namespace = None,
@@ -70,7 +72,7 @@ def verify(
 
     Exit code 5 when something is wrong, 6 when nothing is wrong but something could not be checked.
     """
-    from packager.app.verify import Checks, allowed_words, level
+    from packager.app.verify import Checks, allowed_words, expected_digest, level
     from packager.app.verify import verify as judge
     from packager.cli.host import host
 
@@ -86,6 +88,7 @@ def verify(
         limits=limits,
         allowed=allowed_words(allow),
         namespace=namespace,
+        expected=expected_digest(expect),
         runner=host(ctx).runner,
     )
     verdict = judge(package, checks)
@@ -96,6 +99,9 @@ def verify(
         for problem in report.problems:
             emit(str(problem))
     _explain(report, verbose=verbose)
+    if expect is not None and not report.problems:
+        whole = "as it was sealed, without edits" if expect == report.digest else "as received, with its edits"
+        say(f"{report.package} has the expected digest, {whole}")
     if report.problems:
         count = len(report.problems)
         say(f"{count} problem{'s' if count > 1 else ''}")
@@ -103,12 +109,17 @@ def verify(
         raise typer.Exit(verdict.exit_code)
 
 
-def _explain(report: Report, *, verbose: bool) -> None:
+def _show_edits(report: Report) -> None:
+    """Print each edited line, below its file."""
     for file in report.edits:
         say(f"edited: {file}")
         for change in report.changes:
-            if change.file == file and not change.expected:
+            if change.file == file:
                 say(f"  {change}")
+
+
+def _explain(report: Report, *, verbose: bool) -> None:
+    _show_edits(report)
     for note in report.notes:
         say(f"note: {note}")
     for reason in report.unchecked:
@@ -116,6 +127,8 @@ def _explain(report: Report, *, verbose: bool) -> None:
     if not verbose:
         return
     say(f"{report.package} {report.digest}")
+    if report.edits and report.received:
+        say(f"{report.package} {report.received} as received, with the edits above")
     kubernetes = report.kubernetes
     span = f"{kubernetes[0]} to {kubernetes[-1]}" if len(kubernetes) > 2 else " and ".join(kubernetes)
     say(f"rendered by {', '.join(report.kubectls)}; schemas of Kubernetes {span}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 import unicodedata
 
 from packager.package.limits import DEFAULT, Limits
@@ -123,6 +124,23 @@ def composed(path: str) -> str:
     if not unicodedata.is_normalized("NFC", path):
         raise ContentError(f"{path!a}: the name is not in Unicode form NFC, to which some readers convert it")
     return path
+
+
+def hidden_part(path: str) -> str | None:
+    """Return the part of `path` that programs act on by its name; None if it has none.
+
+    git, direnv, editors and others run what files with names such as `.git`, `.envrc` or `.vscode` say, as soon as a
+    shell or an editor opens the folder. To git, a folder with a file HEAD may be a repository, too. Some file systems
+    take other names for these: with characters that are not shown (HFS+), or in short form, such as GIT~1 (FAT, NTFS).
+    """
+    for part in path.split("/"):
+        visible = "".join(character for character in part if unicodedata.category(character) != "Cf")
+        if visible.startswith(".") or visible.strip(". ").lower() == "head" or _SHORT_NAME.search(visible):
+            return part
+    return None
+
+
+_SHORT_NAME = re.compile(r"~[0-9]+ *(\.|$)")
 
 
 def shown(path: str) -> str:

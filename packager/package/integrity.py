@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from packager.base import envfile
 from packager.base.errors import ToolError
 from packager.base.paths import argument
 from packager.base.problems import Problem
-from packager.package import contents, inventory, layout, tree
+from packager.package import contents, inventory, layout, outputs, tree
 from packager.package.editable import is_editable
 from packager.package.layout import INVENTORY, OVERLAYS
 
@@ -38,17 +38,21 @@ class Checked:
         problems: What is wrong with them.
         edits: The paths of those that were edited, and may be.
         unread: Why some could not be read: these are neither good nor bad.
+        notes: What lies in the package's folder and is no part of it.
+        received: The digest of all that is there, see `received_digest`; None if there are problems, or files unread.
     """
 
     problems: list[Problem]
     edits: list[str]
     unread: list[ToolError]
+    notes: list[Problem] = field(default_factory=list)
+    received: str | None = None
 
 
 def check(package: Package, limits: Limits) -> Checked:
     """Compare the package's files with its inventory.
 
-    What runs of the package have written into it is no damage: a storage option may mount the package's own folder.
+    What runs of the package have written into its folder is no damage: a storage option may mount that folder.
 
     Raises:
         VerificationError: Something in the folder is no file of a package: a link, say.
@@ -60,62 +64,88 @@ def check(package: Package, limits: Limits) -> Checked:
     edits: list[str] = []
     unread: list[ToolError] = []
     lines = _inventory_lines(package)
-    for path, seal in sealed.items():
-        entry = entries.get(path)
-        if entry is None:
+    for path in sealed:
+        if path not in entries:
             message = f"{path} is listed here but missing"
             problems.append(Problem(package.shown(INVENTORY), lines.get(path, 1), 5, message))
             continue
-        file = package.shown(path)
-        may_be_edited = is_editable(path)
-        # No check reads a longer file, so its digest, which takes seconds for a gigabyte, is not computed either.
-        is_too_long = may_be_edited and entry.size > _ENV_BYTES
         try:
-            digest = None if is_too_long else package.reader.digest(path)
+            problems += _content_problems(package, entries[path], edits)
         except ToolError as error:
             unread.append(error)
-            continue
-        if digest != seal["sha256"]:
-            if may_be_edited:
-                edits.append(path)
-            else:
-                problems.append(Problem(file, 0, 0, "the content differs from what the package was sealed with"))
-        if f"{entry.mode:04o}" != seal["mode"]:
-            message = f"expected the mode {seal['mode']}, found {entry.mode:04o}"
-            fix = shlex.join(["chmod", seal["mode"], argument(package.source / path)])
-            problems.append(Problem(file, 0, 0, message, fix if package.folder == package.source else None))
-    try:
-        problems += _unlisted_files(package, entries)
-    except ToolError as error:  # where runs write is not known
-        unread.append(error)
+        problems += _mode_problems(package, entries[path])
+    problems += _unlisted_files(package, entries)
     problems += _mismatched_lines(package, lines)
     problems += _overlooked_kustomizations(package, entries)
-    return Checked(problems, edits, unread)
+    received = None if problems or unread else received_digest(package)
+    return Checked(problems, edits, unread, list(_ignored(package)), received)
+
+
+def received_digest(package: Package) -> str:
+    """Return the digest of all files of the package as they are, edits included.
+
+    It is that of a list with a line for each file, of its sha256, two blanks and its path: what
+    `find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum` prints in the folder that an archive was unpacked to.
+
+    Raises:
+        ToolError: A file cannot be read.
+    """
+    names = sorted((*package.inventory["files"], INVENTORY))
+    lines = "".join(f"{package.reader.digest(name)}  ./{name}\n" for name in names)
+    return f"sha256:{hashlib.sha256(lines.encode()).hexdigest()}"
+
+
+def _content_problems(package: Package, entry: tree.Entry, edits: list[str]) -> Iterator[Problem]:
+    """Yield a finding if a file is not what it was sealed as, or add it to `edits` if it may be edited."""
+    path, file = entry.path, package.shown(entry.path)
+    may_be_edited = is_editable(path) and package.sealed(path) is not None
+    if is_editable(path) and entry.size > _ENV_BYTES:  # its digest would take seconds for a gigabyte
+        yield Problem(file, 0, 0, f"the file is larger than {_ENV_BYTES >> 10:,} KiB, the limit of a Kubernetes object")
+        return
+    if package.reader.digest(path) == package.inventory["files"][path]["sha256"]:
+        return
+    if may_be_edited:
+        edits.append(path)
+    else:
+        yield Problem(file, 0, 0, "the content differs from what the package was sealed with")
+
+
+def _mode_problems(package: Package, entry: tree.Entry) -> Iterator[Problem]:
+    mode = package.inventory["files"][entry.path]["mode"]
+    if f"{entry.mode:04o}" != mode:
+        message = f"expected the mode {mode}, found {entry.mode:04o}"
+        fix = shlex.join(["chmod", mode, argument(package.source / entry.path)])
+        yield Problem(package.shown(entry.path), 0, 0, message, fix if package.folder == package.source else None)
+
+
+def _ignored(package: Package) -> Iterator[Problem]:
+    """Yield a note for each thing in the package's folder that no command looks at."""
+    for name in sorted(tree.IGNORED_NAMES):
+        if os.path.lexists(package.folder / name):
+            message = "it is not part of the package, and was not looked at; git runs programs that are named in it"
+            yield Problem(package.shown(name), 0, 0, message)
 
 
 def _unlisted_files(package: Package, entries: Mapping[str, tree.Entry]) -> Iterator[Problem]:
     """Yield a finding for every file that the inventory does not list, and that no run has written."""
-    results = tuple(_results(package, entries)) if package.folder == package.source else ()
+    results = tuple(_results(package)) if package.folder == package.source else ()
     for path in sorted(entries.keys() - package.inventory["files"].keys()):
-        if not path.startswith(results):
+        if not path.startswith(results) or not _is_result(path):
             yield Problem(package.shown(path), 0, 0, "the package was not sealed with this file")
 
 
-def _results(package: Package, entries: Mapping[str, tree.Entry]) -> Iterator[str]:
-    """Yield the folders in the package that its overlays write results to; none that the package has files in."""
+def _results(package: Package) -> Iterator[str]:
+    """Yield the folders in the package that it was sealed to write to, if nothing of the package is beside them."""
+    sealed_tops = {path.partition("/")[0] for path in package.inventory["files"]}
     for name in package.overlays:
-        path = layout.env(name)
-        is_short = path in entries and entries[path].size <= _ENV_BYTES
-        text = package.reader.read(path, _ENV_BYTES) if is_short else b""
-        values = {line.key: line.value for line in envfile.lines(text)}
-        root, output = (f"{values.get(key, '').rstrip('/')}/" for key in ("MODEL_DIR", "OUTPUT_DIR"))
-        folder = output.removeprefix(root)
-        if (
-            len(root) > 1
-            and folder not in (output, "")
-            and not any(sealed.startswith(folder) for sealed in package.inventory["files"])
-        ):
-            yield folder
+        for _, folder in outputs.inside(package, layout.env(name), sealed=True):
+            if folder.partition("/")[0] not in sealed_tops:
+                yield f"{folder}/"
+
+
+def _is_result(path: str) -> bool:
+    """Whether a run may have written the file: kubectl, git and other programs of the user act on none of its name."""
+    return path.rpartition("/")[2].casefold() not in _KUSTOMIZATIONS and contents.hidden_part(path) is None
 
 
 def _overlooked_kustomizations(package: Package, entries: Mapping[str, tree.Entry]) -> Iterator[Problem]:

@@ -73,6 +73,11 @@ class Package:
         """Return the folder of the overlay `name`."""
         return self.folder / layout.overlay(name)
 
+    def sealed(self, path: str) -> bytes | None:
+        """Return the content that a file which people may edit was sealed with; None if the inventory has it not."""
+        lines: list[str] | None = self.inventory.get("editable", {}).get(path)
+        return None if lines is None else "\n".join(lines).encode(errors="surrogatepass")
+
     def shown(self, path: str) -> str:
         """Return how messages name the file `path` of the package: below what the user named."""
         return _shown(self.source, path)

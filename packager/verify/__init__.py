@@ -10,7 +10,9 @@
     names, references, containers, podspec, kinds, options: whether it makes sense
     security      the Pod Security level: stated, and judged when one is asked for, or when an edit lowers it
     changes       what was edited, line by line
-    additions     workloads that an edit adds
+    original      an overlay without its edits, to tell what they have brought
+    additions, replaced: workloads that an edit adds, and what it lets pods use
+    expected      the digest that the user expects
     workspace     the overlay that creates a claim, and nothing else
     server        a server-side dry run, on request
 
@@ -26,7 +28,7 @@ from packager.base.errors import ToolError
 from packager.base.problems import Problem, ordered
 from packager.base.runner import SYSTEM, Runner
 from packager.kubernetes.manifest import dotted
-from packager.package import integrity, layout
+from packager.package import integrity, layout, outputs
 from packager.package.limits import DEFAULT
 from packager.rendering import render
 from packager.verify import (
@@ -34,6 +36,7 @@ from packager.verify import (
     changes,
     containers,
     environment,
+    expected,
     kinds,
     levels,
     listed,
@@ -42,12 +45,14 @@ from packager.verify import (
     options,
     podspec,
     references,
+    replaced,
     rights,
     schema,
     security,
     server,
     workspace,
 )
+from packager.verify.original import Original
 from packager.verify.report import Report, Security
 from packager.workloads import structures
 
@@ -72,8 +77,10 @@ class Checks:
         level: The Pod Security level that every overlay has to keep within; None only states which each reaches.
         server: The cluster to ask; None asks none.
         limits: How much the package may hold.
-        allowed: The words of `--allow`: kinds, fields, labels and annotations that it may have besides.
+        allowed: The words of `--allow`: kinds, fields, labels and annotations that it may have besides, and variables
+            that an edit may add.
         namespace: The one that its objects may name, besides none.
+        expected: The digest that it has to have, `sha256:…`; None if the user has given none.
         runner: What starts kubectl.
     """
 
@@ -84,6 +91,7 @@ class Checks:
     limits: Limits = DEFAULT
     allowed: frozenset[str] = frozenset()
     namespace: str | None = None
+    expected: str | None = None
     runner: Runner = SYSTEM
 
 
@@ -100,8 +108,9 @@ def verify(package: Package, checks: Checks) -> Report:
     edits = changes.read(package, checked.edits)
     levels_reached: list[Security] = []
     made: list[objects.Made] = []
-    notes: list[Problem] = []
+    notes = list(checked.notes)
     problems += _overlay_problems(package)
+    problems += _edit_problems(package, checked, edits, checks)
     for name in package.applied:
         try:
             outcome = render.render(package, name, checks.kubectls, checks.runner)
@@ -115,7 +124,6 @@ def verify(package: Package, checks: Checks) -> Report:
         if outcome.overlay is None:
             continue
         problems += _manifest_problems(outcome.overlay, versions)
-        problems += _permission_problems(outcome.overlay, checks)
         judged = _schema_places(outcome.overlay, versions)
         notes += rights.notes(outcome.overlay)
         made += objects.made(outcome.overlay)
@@ -125,11 +133,13 @@ def verify(package: Package, checks: Checks) -> Report:
         is_known = not unknown and (outcome.overlay.pods or outcome.overlay.claim)
         level = security.level(exceeded) if is_known else None
         levels_reached.append(Security(name, level, exceeded))
+        original = Original(edits, name, checks.kubectls[0], checks.runner)
         try:
-            problems += additions.check(outcome.overlay, edits, checks.allowed, checks.kubectls[0], checks.runner)
-            problems += _field_problems(outcome.overlay, exceeded, edits, checks, judged)
+            problems += _permission_problems(outcome.overlay, original, checks)
+            problems += _field_problems(outcome.overlay, exceeded, original, checks, judged)
+            notes += replaced.notes(outcome.overlay, original)
         except ToolError as error:
-            unchecked.append(f"{error}, so the Pod Security level of {name} when it was sealed is unknown")
+            unchecked.append(f"{error}, so what edits have brought to {name} is unknown")
         if checks.level is not None:
             unchecked += [f"{name}: the Pod Security level of {manifest} is unknown" for manifest in unknown]
         if checks.server is not None:
@@ -142,6 +152,7 @@ def verify(package: Package, checks: Checks) -> Report:
     return Report(
         package=package.name,
         digest=package.digest,
+        received=checked.received,
         problems=tuple(ordered(problems)),
         edits=tuple(package.shown(path) for path in edits.paths),
         changes=edits.lines,
@@ -158,8 +169,8 @@ def verify(package: Package, checks: Checks) -> Report:
 def trust(package: Package, overlay: RenderedOverlay, checks: Checks) -> list[Problem]:
     """Return why an overlay must not be applied: the part of `verify` that takes only milliseconds.
 
-    It starts no kubectl, but where an edit is more than ids, values and switches, and the level is not "restricted" or
-    there are several workloads.
+    It starts kubectl only for a package with edits: where the level is not "restricted" or a pod has a service account,
+    and where an edit is more than ids, values and switches.
 
     What a user is meant to edit may have been edited. Each check here is one of `verify` too: what is a problem here is
     one there, with the same words.
@@ -176,10 +187,11 @@ def trust(package: Package, overlay: RenderedOverlay, checks: Checks) -> list[Pr
     checked = integrity.check(package, checks.limits)
     problems = checked.problems
     problems += overlay.sources.refused
-    problems += _permission_problems(overlay, checks)
     edits = changes.read(package, checked.edits)
-    problems += additions.check(overlay, edits, checks.allowed, checks.kubectls[0], checks.runner)
-    problems += _field_problems(overlay, security.exceeded(overlay), edits, checks)
+    problems += _edit_problems(package, checked, edits, checks)
+    original = Original(edits, overlay.name, checks.kubectls[0], checks.runner)
+    problems += _permission_problems(overlay, original, checks)
+    problems += _field_problems(overlay, security.exceeded(overlay), original, checks)
     if checked.unread and not problems:
         raise checked.unread[0]
     return ordered(problems)
@@ -194,17 +206,29 @@ def _overlay_problems(package: Package) -> Iterator[Problem]:
             yield Problem(package.shown(layout.INVENTORY), 0, 0, message)
 
 
-def _permission_problems(overlay: RenderedOverlay, checks: Checks) -> Iterator[Problem]:
+def _edit_problems(package: Package, checked: integrity.Checked, edits: Edits, checks: Checks) -> Iterator[Problem]:
+    """Yield what is wrong with the package's edits and its digest, whatever it renders to."""
+    if not edits.is_complete:
+        message = f"more than {changes.MOST_LINES:,} lines are edited, more than anyone reads"
+        yield Problem(str(package.source), 0, 0, message, "build the package again with these values")
+    yield from outputs.check(package, edits.paths)
+    if checks.expected is not None:
+        yield from expected.check(package, checked, checks.expected)
+
+
+def _permission_problems(overlay: RenderedOverlay, original: Original, checks: Checks) -> Iterator[Problem]:
     yield from environment.check(overlay)
+    yield from environment.added(overlay, original, checks.allowed)
     yield from objects.check(overlay, checks.allowed, checks.namespace)
-    yield from rights.check(overlay, checks.allowed)
+    yield from rights.check(overlay, checks.allowed, original)
+    yield from additions.check(overlay, original, checks.allowed)
     yield from workspace.check(overlay)
 
 
 def _field_problems(
     overlay: RenderedOverlay,
     exceeded: tuple[security.Exceeded, ...],
-    edits: Edits,
+    original: Original,
     checks: Checks,
     judged: frozenset[listed.Place] = frozenset(),
 ) -> Iterator[Problem]:
@@ -216,7 +240,7 @@ def _field_problems(
         by_level = exceeded
         yield from security.breaches(exceeded, checks.level)
     else:
-        by_level = levels.lowered(overlay, exceeded, edits, checks.kubectls[0], checks.runner)
+        by_level = levels.lowered(exceeded, original)
         yield from levels.problems(by_level)
     places = frozenset((field.manifest, field.field) for field in by_level)
     yield from listed.check(overlay, checks.allowed, judged | places)

@@ -8,40 +8,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packager.verify import changes
 from packager.verify.objects import KIND, allow_word, is_allowed, permits_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from packager.base.problems import Problem
-    from packager.base.runner import Runner
     from packager.kubernetes.manifest import Manifest
     from packager.rendering.overlay import RenderedOverlay
-    from packager.verify.changes import Edits
+    from packager.verify.original import Original
 
 
-def check(
-    overlay: RenderedOverlay, edits: Edits, allowed: frozenset[str], kubectl: str, runner: Runner
-) -> Iterator[Problem]:
+def check(overlay: RenderedOverlay, original: Original, allowed: frozenset[str]) -> Iterator[Problem]:
     """Yield a finding for each workload that an edit adds.
 
     Args:
         overlay: An overlay of the package, as it is.
-        edits: What was edited in the package.
+        original: The overlay without its edits.
         allowed: The kinds that the user has named.
-        kubectl: What renders the overlay as it was sealed.
-        runner: What starts it.
 
     Raises:
         ToolError: A file cannot be read, or there is no room for a copy.
     """
     workloads = _workloads(overlay, allowed)
-    if len(workloads) < 2 or (edits.all_known and all(change.expected for change in edits.lines)):
+    if len(workloads) < 2 or original.edits.are_expected:
         return
-    before = changes.before(edits, overlay.name, kubectl, runner) if edits.all_known else None
-    # If the original is not known, nor is what an edit adds; a build makes one workload.
-    sealed = _workloads(before, allowed) if before else workloads[:1]
+    # If the original does not render, what an edit adds is not known; a build makes one workload.
+    sealed = _workloads(original.permitted, allowed) if original.permitted else workloads[:1]
     known = {_identity(manifest) for manifest in sealed}
     others = [manifest for manifest in workloads if _identity(manifest) not in known]
     for manifest in others[max(len(sealed) - (len(workloads) - len(others)), 0) :]:

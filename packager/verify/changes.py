@@ -1,37 +1,34 @@
 """Finds the lines that were edited in a package, and those that change more than ids, values and switches.
 
 The inventory contains the original lines of the files that people may edit. Users are expected to change the ids in a
-patch, the lines of an env file and which options are on. Every other edit is reported, and must not need a weaker Pod
-Security level.
+patch, the values in an env file and which options are on. Every edited line is reported, with what it was.
 """
 
 from __future__ import annotations
 
 import difflib
 import itertools
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from packager.base import workfolder, yamlio
-from packager.base.errors import MlpackError, ToolError, reason
-from packager.base.masking import masked_line
+from packager.base import envfile, yamlio
+from packager.base.errors import MlpackError
+from packager.base.masking import masked_line, masked_urls
 from packager.package import ids, kustomization, layout
-from packager.package.reader import Reader
-from packager.rendering import render
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
-    from packager.base.runner import Runner
     from packager.package.opened import Package
-    from packager.rendering.overlay import RenderedOverlay
+
+MOST_LINES = 500
+"""How many edited lines are reported. More are no edit that a person makes, and none that a person reads."""
 
 # Finding what two texts have in common takes the square of their length.
 _LINES = 1_000
-# kustomize makes a ConfigMap of no larger file, and reads no larger YAML.
-_BYTES = 2 << 20
+
+_SHOWN = 1_000
+"""How many characters of a line are printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,12 @@ class EditedLine:
         place = f"{self.file}:{self.line}"
         if self.after is None:
             return f"{place}: removed {_short(self.before)}"
-        return f"{place}: {_short(self.after)} " + ("is new" if self.before is None else f"was {_short(self.before)}")
+        if self.before is None:
+            return f"{place}: {_short(self.after)} is new"
+        is_indented_alone = self.before.strip() == self.after.strip()
+        return (
+            f"{place}: {_short(self.after, whole=is_indented_alone)} was {_short(self.before, whole=is_indented_alone)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,51 +68,58 @@ class Edits:
     Attributes:
         package: The package.
         paths: The files, below its root.
-        lines: Their lines that changed, as far as the inventory holds what they were.
+        lines: Their lines that changed; at most `MOST_LINES`.
+        is_complete: Whether these are all of them.
     """
 
     package: Package
     paths: tuple[str, ...]
     lines: tuple[EditedLine, ...]
+    is_complete: bool = True
 
     @property
-    def all_known(self) -> bool:
-        """Whether the inventory contains the original of each of the files, except those with values only."""
-        return all(path.endswith(".env") or sealed(self.package, path) is not None for path in self.paths)
+    def are_expected(self) -> bool:
+        """Whether all of them are ids, values of keys that the package has, and switches."""
+        return self.is_complete and all(change.expected for change in self.lines)
 
 
-def _short(line: str | None) -> str:
-    plain = (line or "").strip()
-    return repr(plain if len(plain) <= 200 else f"{plain[:197]}...")
+def _short(line: str | None, *, whole: bool = False) -> str:
+    """Return a line for a message: escaped, without indentation; of a long one the start, the end and the length."""
+    plain = (line or "") if whole else (line or "").strip()
+    if len(plain) <= _SHOWN:
+        return repr(plain)
+    half = _SHOWN // 2
+    return f"{plain[:half]!r}...{plain[-half:]!r} ({len(plain):,} characters)"
 
 
 def read(package: Package, edited: Sequence[str]) -> Edits:
-    """Return the edits of the files `edited`, which are paths below the package's root.
+    """Return the edits of the files `edited`: paths below the package's root, whose lines its inventory holds.
 
     Raises:
         ToolError: A file cannot be read.
     """
-    lines: list[EditedLine] = []
+    lines = list(itertools.islice(_all_lines(package, edited), MOST_LINES + 1))
+    return Edits(package, tuple(edited), tuple(lines[:MOST_LINES]), len(lines) <= MOST_LINES)
+
+
+def _all_lines(package: Package, edited: Sequence[str]) -> Iterator[EditedLine]:
     for path in edited:
-        before = sealed(package, path)
-        if before is not None:
-            now = package.reader.read(path, yamlio.MAX_BYTES)
-            file_changes = _changes(package.shown(path), before, permitted(path, before, now), now)
-            is_site = path.endswith(layout.site_env(""))
-            lines += (_masked(change, is_site=is_site) if path.endswith(".env") else change for change in file_changes)
-    return Edits(package, tuple(edited), tuple(lines))
+        before = package.sealed(path) or b""
+        now = package.reader.read(path, yamlio.MAX_BYTES)
+        for change in _changes(package.shown(path), before, permitted(path, before, now), now):
+            yield _masked(change, path)
 
 
-def _masked(change: EditedLine, *, is_site: bool) -> EditedLine:
-    """Return a change of an env file as it may be shown; in scripts, what is called like a secret may be anything."""
-    before, after = (line and masked_line(line, is_site=is_site) for line in (change.before, change.after))
-    return replace(change, before=before, after=after)
+def _masked(change: EditedLine, path: str) -> EditedLine:
+    """Return a change as it may be shown; in a manifest, what is called like a secret may be anything."""
+    is_site = path.endswith(layout.site_env(""))
 
+    def shown(line: str | None) -> str | None:
+        if line is None:
+            return None
+        return masked_line(line, is_site=is_site) if path.endswith(".env") else masked_urls(line)
 
-def sealed(package: Package, path: str) -> bytes | None:
-    """Return the content that the file `path` was sealed with; None when the inventory does not hold it."""
-    lines = package.inventory.get("editable", {}).get(path)
-    return None if lines is None else "\n".join(lines).encode(errors="surrogatepass")
+    return replace(change, before=shown(change.before), after=shown(change.after))
 
 
 def permitted(path: str, before: bytes, now: bytes) -> bytes:
@@ -122,7 +131,7 @@ def permitted(path: str, before: bytes, now: bytes) -> bytes:
         now: What it is.
     """
     if path.endswith(".env"):
-        return now
+        return _without_new_keys(before, now)
     try:
         if layout.overlay_of(path):
             return _switched(before, now)
@@ -133,6 +142,17 @@ def permitted(path: str, before: bytes, now: bytes) -> bytes:
     return before
 
 
+def _without_new_keys(before: bytes, now: bytes) -> bytes:
+    """Return the env file `now` without the lines of keys that `before` neither sets nor has commented out."""
+    known = {line.key for line in envfile.lines(before)}
+    new = {
+        line.number - 1
+        for line in envfile.lines(now)
+        if line.key not in known and envfile.commented_out(before, line.key) is None
+    }
+    return b"\n".join(row for number, row in enumerate(now.split(b"\n")) if number not in new)
+
+
 def _switched(before: bytes, now: bytes) -> bytes:
     """Return the kustomization `before` with the components on that are on in `now`, and no others."""
     is_on = {component.path: component.on for component in kustomization.components(now)}
@@ -140,49 +160,6 @@ def _switched(before: bytes, now: bytes) -> bytes:
         if component.path in is_on:
             before = kustomization.switch(before, component.name, on=is_on[component.path])
     return before
-
-
-def before(edits: Edits, name: str, kubectl: str, runner: Runner) -> RenderedOverlay | None:
-    """Return an overlay without what edits change beyond ids, values and switches; None when it does not render.
-
-    Raises:
-        ToolError: There is no room for a copy, or a file cannot be read.
-    """
-    with restored(edits) as package:
-        return render.render(package, name, (kubectl,), runner).overlay
-
-
-@contextmanager
-def restored(edited: Edits) -> Iterator[Package]:
-    """Give the package without what its edits change beyond ids, values and switches, as far as it renders.
-
-    Raises:
-        ToolError: There is no room for a copy, or a file cannot be read.
-    """
-    package, contents = edited.package, {}
-    for path in edited.paths:
-        before = sealed(package, path)
-        if before is not None:
-            contents[path] = permitted(path, before, package.reader.read(path, yamlio.MAX_BYTES))
-    with workfolder.temporary() as work:
-        for path in package.inventory["files"]:
-            if path.startswith(f"{layout.QUICKSTART}/"):
-                _copy(package, path, work / path, contents)
-        yield replace(package, folder=work, reader=Reader(work, package.shown))
-
-
-def _copy(package: Package, path: str, target: Path, contents: Mapping[str, bytes]) -> None:
-    source = package.folder / path
-    if not source.is_file() or source.is_symlink():
-        return
-    content = contents[path] if path in contents else package.reader.read(path, _BYTES)
-    if len(content) > _BYTES:
-        return
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
-    except OSError as error:
-        raise ToolError(f"{package.shown(path)} cannot be copied: {reason(error)}") from None
 
 
 def _changes(file: str, before: bytes, allowed: bytes, now: bytes) -> Iterator[EditedLine]:
@@ -211,4 +188,6 @@ def _difference(file: str, before: list[str], after: list[str], *, expected: boo
             continue
         pairs = itertools.zip_longest(before[first:last], after[begin:end])
         for offset, (old, new) in enumerate(pairs):
+            if old == new:
+                continue
             yield EditedLine(file, begin + (offset if new is not None else max(end - begin, 0)) + 1, old, new, expected)

@@ -1,11 +1,13 @@
-"""Checks the variables that containers get from ConfigMaps: mlops.env and others in the package."""
+"""Checks the variables of containers: those of mlops.env and other ConfigMaps, and those that an edit adds."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from packager.kubernetes.allowed.words import VARIABLE
 from packager.kubernetes.environment import refusal_reason
-from packager.kubernetes.manifest import listing, mapping
+from packager.kubernetes.manifest import listing, mapping, text
+from packager.verify.objects import permits_hint
 from packager.workloads.program import CHOICE, choices, wrong_choice
 from packager.workloads.structures import reserved
 
@@ -13,8 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from packager.base.problems import Problem
+    from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
     from packager.rendering.overlay import RenderedOverlay
+    from packager.verify.original import Original
+
+
+KIND = "variable"
+"""The kind of problems with variables that an edit adds."""
 
 
 def check(overlay: RenderedOverlay) -> Iterator[Problem]:
@@ -41,6 +49,50 @@ def check(overlay: RenderedOverlay) -> Iterator[Problem]:
             if (name, key) in secrets:
                 message = f"{key} is a secret: pods read it from a Secret, and anyone can read this file"
                 yield overlay.problem(manifest, ("data", key), message, "remove this line", at_key=True)
+
+
+def added(overlay: RenderedOverlay, original: Original, allowed: frozenset[str]) -> Iterator[Problem]:
+    """Yield a finding for each variable that an edit adds: many programs run what some variable says.
+
+    Args:
+        overlay: An overlay of the package, as it is.
+        original: The overlay without its edits.
+        allowed: What the user has allowed; variables as `permission` names them.
+
+    Raises:
+        ToolError: A file cannot be read, or there is no room for a copy.
+    """
+    if original.edits.are_expected:
+        return
+    known = {name for name, _, _ in _variables(original.permitted)} if original.permitted else set()
+    for name, manifest, location in _variables(overlay):
+        if name not in known and permission(name) not in allowed and not refusal_reason(name):
+            message = "an edit adds this variable, and programs may run what it says"
+            word = permission(name)
+            yield overlay.problem(manifest, location, message, permits_hint(word), at_key=True).about(KIND, word)
+
+
+def permission(name: str) -> str:
+    """Return the word with which the user allows a variable that a package was sealed without."""
+    return f"{VARIABLE}{name}"
+
+
+def _variables(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Location]]:
+    """Yield each variable that a container gets, and where it is set."""
+    for pods in overlay.pods:
+        for location, container in pods.containers():
+            for index, variable in enumerate(listing(container.get("env"))):
+                yield text(mapping(variable).get("name")), pods.manifest, (*location, "env", index, "name")
+            for index, source in enumerate(map(mapping, listing(container.get("envFrom")))):
+                prefix = text(source.get("prefix"))
+                manifest = overlay.named("ConfigMap", mapping(source.get("configMapRef")).get("name"))
+                if manifest is None:
+                    # Of an object that is not in the package no key is known.
+                    reference = mapping(source.get("configMapRef")) or mapping(source.get("secretRef"))
+                    yield f"{prefix}{text(reference.get('name'))}.*", pods.manifest, (*location, "envFrom", index)
+                    continue
+                for key in mapping(manifest.data.get("data")):
+                    yield f"{prefix}{key}", manifest, ("data", key)
 
 
 def _secrets(overlay: RenderedOverlay) -> set[tuple[str, str]]:

@@ -4,45 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packager import options as components
 from packager.base.problems import Problem
-from packager.kubernetes.podsecurity import Level
-from packager.verify import changes, options, security
+from packager.verify import security
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from packager.base.runner import Runner
-    from packager.rendering.overlay import RenderedOverlay
-    from packager.verify.changes import Edits
+    from packager.verify.original import Original
     from packager.verify.security import Exceeded
 
 
-def lowered(
-    overlay: RenderedOverlay, fields: Sequence[Exceeded], edits: Edits, kubectl: str, runner: Runner
-) -> tuple[Exceeded, ...]:
-    """Return which of `fields` an edit has brought, beyond what the package's own options ask for.
+def lowered(fields: Sequence[Exceeded], original: Original) -> tuple[Exceeded, ...]:
+    """Return which of `fields` an edit has brought; switching on an option of the package is an edit, too.
 
     Args:
-        overlay: An overlay of the package, as it is.
-        fields: Every field of it that exceeds the level "restricted".
-        edits: What was edited in the package.
-        kubectl: What renders the overlay as it was sealed.
-        runner: What starts kubectl.
+        fields: Every field of an overlay of the package, as it is, that exceeds the level "restricted".
+        original: The overlay without its edits.
 
     Raises:
         ToolError: A file cannot be read, or there is no room for a copy.
     """
-    if not fields or not edits.paths:
+    if not fields or not original.edits.paths:
         return ()
-    if not edits.all_known:
-        order = list(Level)
-        best = components.level(options.switched_on(overlay.sources))
-        return tuple(field for field in fields if order.index(field.level) > order.index(best))
-    if all(change.expected for change in edits.lines):
-        return ()
-    before = changes.before(edits, overlay.name, kubectl, runner)
-    own = {_identity(field) for field in (security.exceeded(before) if before else ())}
+    own = {_identity(field) for field in (security.exceeded(original.sealed) if original.sealed else ())}
     return tuple(field for field in fields if _identity(field) not in own)
 
 

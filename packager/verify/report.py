@@ -31,14 +31,15 @@ class Report:
 
     Attributes:
         package: Its name.
-        digest: Its digest.
+        digest: The digest that it was sealed with.
+        received: The digest of all its files as they are; None if one of them is missing, not sealed or unread.
         problems: What is wrong, in order of file and line.
-        edits: Editable files that have been edited, which is allowed.
+        edits: Editable files that have been edited.
         unchecked: What could not be found out, and why; neither good nor bad.
         security: For each overlay that could be rendered.
         objects: What the overlays make.
         notes: What may not mean what it seems to, and is no problem when it does.
-        changes: The lines that were edited, in the files whose lines the package was sealed with.
+        changes: The lines that were edited.
         kubernetes: The versions whose schemas were checked against.
         kubectls: What rendered.
         server: Whether a cluster was asked.
@@ -56,3 +57,4 @@ class Report:
     objects: tuple[Made, ...] = ()
     changes: tuple[EditedLine, ...] = ()
     notes: tuple[Problem, ...] = ()
+    received: str | None = None

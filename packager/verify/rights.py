@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from packager.base.problems import Problem
     from packager.base.yamlio import Location
     from packager.rendering.overlay import RenderedOverlay
+    from packager.verify.original import Original
     from packager.workloads.pods import Pods
 
 _TOKEN = "a token of the namespace's service account is mounted, with its rights"  # noqa: S105 - a message
@@ -26,13 +27,20 @@ ACCOUNT = "ServiceAccount"
 """The kinds of these problems, and what `--allow` takes to permit them."""
 
 
-def check(overlay: RenderedOverlay, allowed: frozenset[str]) -> Iterator[Problem]:
+def check(overlay: RenderedOverlay, allowed: frozenset[str], original: Original | None = None) -> Iterator[Problem]:
     """Yield a finding for every Secret and service account that a pod uses and no option of the package provides.
+
+    An option provides no account if an edit has switched it on, or has changed the account.
 
     Args:
         overlay: It.
         allowed: The kinds that the user has named.
+        original: The overlay without its edits; None if there are none.
+
+    Raises:
+        ToolError: A file cannot be read, or there is no room for a copy.
     """
+    account = None if ACCOUNT in allowed else _sealed_account(overlay, original)
     for pods in overlay.pods:
         if SECRET not in allowed:
             own = _own_secret(overlay)
@@ -43,7 +51,7 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str]) -> Iterator[Problem
                 hint = permits_hint(SECRET)
                 yield overlay.problem(pods.manifest, location, message, hint).about(SECRET, SECRET)
         if ACCOUNT not in allowed:
-            yield from _account(overlay, pods)
+            yield from _account(overlay, pods, account)
 
 
 def notes(overlay: RenderedOverlay) -> Iterator[Problem]:
@@ -124,14 +132,14 @@ def _projected(location: Location, volume: dict[str, Any]) -> Iterator[tuple[Loc
         yield (*location, "projected", "sources", index), source
 
 
-def _account(overlay: RenderedOverlay, pods: Pods) -> Iterator[Problem]:
+def _account(overlay: RenderedOverlay, pods: Pods, own: str | None) -> Iterator[Problem]:
+    """Yield a finding for another service account than `own`, and for a token, unless that account has it."""
     here = (*pods.location, "spec")
-    own = _own_account(overlay)
     for field in ("serviceAccountName", "serviceAccount"):
         name = pods.spec.get(field)
         if name not in (None, "", "default", own):
             message = f"runs as the service account {name!r} of the namespace"
-            yield _unmade(overlay, pods, (*here, field), message, f"use the option {_OPTION.name}; or ")
+            yield _unmade(overlay, pods, (*here, field), message)
     if own is None and pods.spec.get("automountServiceAccountToken") is not False:
         yield _unmade(overlay, pods, (*here, "automountServiceAccountToken"), _TOKEN, "set it to false; or ")
     for location, volume in pods.volumes():
@@ -145,6 +153,14 @@ def _own_account(overlay: RenderedOverlay) -> str | None:
     if _OPTION.name not in options.switched_on(overlay.sources):
         return None
     return options.site_values(overlay.sources).get(_OPTION.keys[0].name)
+
+
+def _sealed_account(overlay: RenderedOverlay, original: Original | None) -> str | None:
+    """Return the service account that the option gives the pods, if the package was sealed with it; else None."""
+    own = _own_account(overlay)
+    if own is None or original is None or not original.edits.paths:
+        return own
+    return own if original.sealed is not None and _own_account(original.sealed) == own else None
 
 
 def _unmade(overlay: RenderedOverlay, pods: Pods, location: Location, message: str, instead: str = "") -> Problem:

@@ -22,7 +22,7 @@ UNKNOWN = CheckResult("image", CheckState.UNKNOWN, "no answer")
 
 def test_findings_come_one_by_one(target: Target, life: Life) -> None:
     life.objects = healthy().objects
-    examination = Examination(tuple(doctor(target)))
+    examination = Examination(tuple(doctor(target, frozenset(), None)))
     assert (examination.failures, examination.exit_code) == (0, 0)
     assert {finding.check for finding in examination.findings} >= {"kubectl", "namespace", "names", "permissions"}
 
@@ -31,7 +31,7 @@ def test_a_package_that_deploy_would_refuse_fails(opened: Callable[..., Target],
     (tmp_path / "hello-mpi/quickstart/scripts/hello.sh").write_text("#!/bin/sh\n")
     target = opened()
     life.objects = healthy().objects
-    first = next(doctor(target))
+    first = next(doctor(target, frozenset(), None))
     assert (first.check, first.state) == ("package", CheckState.FAILS)
 
 

@@ -53,11 +53,11 @@ def doctor(mlpack: Mlpack, kubectl: Path, cluster: FakeCluster) -> Doctor:
     cluster.first = lambda argv: SYSTEM.run(argv, offline=True) if argv[1] == "kustomize" else None
     mlpack.host = Host(cluster)
 
-    def examine(*configured: str, overlay: str = "multi-node") -> Report:
+    def examine(*configured: str, overlay: str = "multi-node", accept: tuple[str, ...] = ()) -> Report:
         if configured:
             assert mlpack("configure", "hello-mpi", *configured).code == 0
-        arguments = ("-n", "team", "--overlay", overlay, "--kubectl", kubectl, "-o", "json")
-        return Report(mlpack("doctor", "hello-mpi", *arguments))
+        arguments: tuple[str | Path, ...] = ("--overlay", overlay, "--kubectl", kubectl, "-o", "json", *accept)
+        return Report(mlpack("doctor", "hello-mpi", "-n", "team", *arguments))
 
     return examine
 
@@ -150,9 +150,19 @@ def test_a_lease_counts_when_the_clocks_differ_and_it_is_renewed() -> None:
 
 
 def test_a_namespace_that_enforces_more_than_the_overlay_meets(doctor: Doctor) -> None:
-    message, fix = doctor("--with", "root").of("namespace")[0]
+    message, fix = doctor("--with", "root", accept=("--pod-security", "baseline")).of("namespace")[0]
     assert message.startswith("team enforces Pod Security restricted, and the overlay needs baseline: spec.")
     assert fix == "kubectl label --overwrite namespace team pod-security.kubernetes.io/enforce=baseline"
+
+
+def test_next_command_accepts_what_was_accepted(mlpack: Mlpack, doctor: Doctor, kubectl: Path) -> None:
+    doctor("--with", "root")
+    arguments = ("doctor", "hello-mpi", "-n", "team", "--overlay", "single-node", "--kubectl", kubectl)
+    refused = mlpack(*arguments)
+    assert "fails   package      " in refused.stdout
+    assert "when it was sealed; fix: --pod-security baseline accepts it\n" in refused.stdout
+    accepted = mlpack(*arguments, "--pod-security", "baseline", "--allow", "Service")
+    assert "fails   package      " not in accepted.stdout
 
 
 def test_a_namespace_that_is_going(doctor: Doctor, cluster: FakeCluster) -> None:
@@ -408,7 +418,11 @@ def test_a_secret_of_the_package_that_is_missing_or_has_a_key_too_few(
 
 
 def test_a_service_account_that_is_missing(doctor: Doctor) -> None:
-    report = doctor("--with", "service-account", "--set", "SERVICE_ACCOUNT=trainer")
+    account = ("--with", "service-account", "--set", "SERVICE_ACCOUNT=trainer")
+    refused = [message for message, _ in doctor(*account).of("package")]
+    assert any("runs as the service account 'trainer' of the namespace" in message for message in refused)
+    report = doctor(accept=("--allow", "ServiceAccount"))
+    assert report.of("package") == []
     assert report.of("references") == [
         (
             "the launcher refers to the ServiceAccount trainer, which does not exist",

@@ -67,7 +67,7 @@ def test_an_option_that_is_on_is_rendered_when_it_has_its_values(
     write_list(package, text)
     assert mlpack("configure", package, *VALUES, "--overlay", "single-node", "--registry", "r.example").code == 0
     assert mlpack("configure", package, "--overlay", "single-node", "--check").code == 0
-    assert mlpack("verify", package, "--kubectl", kubectl).code == 0
+    assert mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "baseline").code == 0
     assert mounts_nfs(package, kubectl)
 
 
@@ -89,7 +89,7 @@ def test_an_option_that_is_switched_on_is_on_for_all(
     only = ("--overlay", "single-node")
     assert mlpack("configure", package, *only, *VALUES, "--registry", "r.example", "--storage", "nfs").code == 0
     assert mlpack("configure", package, *only, "--check").code == 0
-    assert mlpack("verify", package, "--kubectl", kubectl).code == 0
+    assert mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "baseline").code == 0
     assert mounts_nfs(package, kubectl)
 
 

@@ -197,7 +197,7 @@ def test_a_folder_can_have_a_place_of_its_own(mlpack: Mlpack, package: Path, kub
     claim = ("--storage", "output-pvc", "--with", "pvc-create", "--set", "CLAIM_CLASS=fast")
     assert mlpack("configure", package, *claim, "--set", "OUTPUT_CLAIM=results").code == 0
     assert on(package) == ["output-pvc", "dataset-host-path", "pvc-create"]
-    assert mlpack("verify", package, "--kubectl", kubectl).code == 0
+    assert mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "privileged").code == 0
     pod = next(item for item in rendered(kubectl, package, "single-node") if item["kind"] == "Pod")
     volumes = {item["name"]: item for item in pod["spec"]["volumes"]}
     assert volumes["mlpack-results"]["persistentVolumeClaim"] == {"claimName": "results-single-node"}
@@ -356,3 +356,20 @@ def _type(arguments: list[str], answers: list[str], folder: Path) -> tuple[str, 
             asked += 1
     os.close(ours)
     return screen, process.wait(timeout=300)
+
+
+def test_configure_names_what_has_to_be_accepted(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
+    done = mlpack("configure", package, "--with", "root", "--set", "NEW=1")
+    accepted = "--pod-security baseline --allow variable:NEW"
+    assert f"\nnext: mlpack doctor {package} {accepted}\n" in done.stderr
+    assert mlpack("verify", package, "--kubectl", kubectl).code == 5
+    assert mlpack("verify", package, "--kubectl", kubectl, *accepted.split()).code == 0
+    account = ("--without", "root", "--with", "service-account", "--set", "SERVICE_ACCOUNT=trainer")
+    done = mlpack("configure", package, *account)
+    assert done.stderr.endswith(f"next: mlpack doctor {package} --allow variable:NEW --allow ServiceAccount\n")
+
+
+def test_configure_names_nothing_that_the_package_was_sealed_with(mlpack: Mlpack, tmp_path: Path) -> None:
+    assert mlpack("build", "hello-mpi", "--format", "dir", "--with", "root").code == 0
+    done = mlpack("configure", tmp_path / "hello-mpi", "--gid", "5")
+    assert done.stderr.endswith(f"next: mlpack doctor {tmp_path / 'hello-mpi'}\n")

@@ -193,7 +193,7 @@ def test_what_the_server_refuses_is_said_with_a_hint_and_nothing_is_made(
     package = faulty(site, "none", overlay="single-node")
     site.run(make.format(package.folder))
     site.until(lambda: "quota" not in make or site.get("quota full").get("status"), "the quota to be counted")
-    refused = package.run("deploy")
+    refused = package.run("deploy", "--pod-security", "baseline")
     assert refused.code == 7
     assert f"error: the cluster rejects it: {message}" in refused.err
     assert f"hint: {hint}\n" in refused.err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,15 +81,3 @@ def test_a_renamed_workload_is_none_that_was_added(mlpack: Mlpack, evaluated: Pa
     replace(evaluated / OVERLAY / "kustomization.yaml", "nameSuffix: -single-node", "nameSuffix: -trial")
     done = mlpack("verify", evaluated, "--kubectl", kubectl)
     assert (done.code, done.stdout) == (0, "")
-
-
-def test_of_an_edit_of_which_nothing_is_known_one_workload_is_taken(
-    mlpack: Mlpack, evaluated: Path, kubectl: Path
-) -> None:
-    inventory = evaluated / "manifest.json"
-    inventory.write_text(json.dumps({**json.loads(inventory.read_text()), "editable": {}}))
-    pod = evaluated / OVERLAY / "pod.yaml"
-    replace(pod, 'memory: "128Mi"', "memory: 512Mi")
-    added = "Pod hello-mpi-single-node: kind: an edit adds this workload: the package was sealed with"
-    done = mlpack("verify", evaluated, "--kubectl", kubectl)
-    assert f"{added} Job evaluate-single-node (--allow Pod permits it)" in done.stdout

@@ -126,16 +126,21 @@ def test_json_has_every_line_that_changed(mlpack: Run, package: Path, kubectl: P
         ("    runAsUser: 1000", "    runAsUser: 12345", True),
         (None, "  activeDeadlineSeconds: 5", False),
     ]
-    assert done.stderr.splitlines() == [
-        f"edited: {package}/{LIST}",
-        f"edited: {package}/{SINGLE}/mlops.env",
-        f"edited: {package}/{PATCH}",
-        f"  {package}/{PATCH}:11: 'activeDeadlineSeconds: 5' is new",
+    assert [line.removeprefix(f"  {package}/") for line in done.stderr.splitlines() if line.startswith("  ")] == [
+        f"{LIST}:13: '- ../../../common/mpi/k8s/mlops/scratch' was '# - ../../../common/mpi/k8s/mlops/scratch'",
+        f"{SINGLE}/mlops.env:8: 'DATASET_DIR=/data' was 'DATASET_DIR=/dataset'",
+        f"{PATCH}:8: 'runAsUser: 12345' was 'runAsUser: 1000'",
+        f"{PATCH}:11: 'activeDeadlineSeconds: 5' is new",
     ]
 
 
-def test_a_level_that_an_option_of_the_package_brings_is_no_edit_s(mlpack: Run, package: Path, kubectl: Path) -> None:
-    assert mlpack("configure", package, "--root", "/srv", "--with", "host-path").code == 0
+def test_option_that_was_sealed_on_may_weaken_the_level_and_no_edit_beside_it(
+    mlpack: Run, kubectl: Path, tmp_path: Path
+) -> None:
+    build = ("build", "hello-mpi", "--format", "dir", "--with", "host-path", "--root", "/srv")
+    assert mlpack(*build).code == 0
+    package = tmp_path / "hello-mpi"
+    assert mlpack("configure", package, "--root", "/mnt").code == 0
     assert mlpack("verify", package, "--kubectl", kubectl).code == 0
     replace(package / PATCH, "    runAsUser: 1000\n", "    runAsUser: 1000\n    runAsNonRoot: false\n")
     done = mlpack("verify", package, "--kubectl", kubectl)
@@ -157,14 +162,18 @@ def test_a_level_that_an_option_of_the_package_brings_is_no_edit_s(mlpack: Run, 
 def test_a_weaker_level_is_found_however_it_is_edited_in(
     file: str, old: str, new: str, message: str, mlpack: Run, package: Path, kubectl: Path
 ) -> None:
-    for sealed_with_lines in (True, False):
-        if sealed_with_lines:
-            replace(package / file, old, new)
-        else:
-            _without_lines(package)
-        done = mlpack("verify", package, "--kubectl", kubectl)
-        assert done.code == 5
-        assert f"{message}, which the package did not ask for when it was sealed" in done.stdout
+    replace(package / file, old, new)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert f"{message}, which the package did not ask for when it was sealed" in done.stdout
+
+
+def test_an_edit_of_a_file_whose_lines_are_not_sealed_is_damage(mlpack: Run, package: Path, kubectl: Path) -> None:
+    replace(package / PATCH, "runAsUser: 1000", "runAsUser: 12345")
+    _without_lines(package)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    message = "the content differs from what the package was sealed with"
+    assert (done.code, done.stdout) == (5, f"{package}/{PATCH}: {message}\n")
 
 
 def test_edits_that_lower_nothing_are_said_and_accepted(mlpack: Run, package: Path, kubectl: Path) -> None:
@@ -183,7 +192,7 @@ SEALED_PATCH = b"spec:\n  securityContext:\n    runAsUser: 1\n    fsGroup: 1\n"
 @pytest.mark.parametrize(
     ("path", "before", "now", "expected"),
     [
-        ("quickstart/k8s/mlops/o/mlops.env", b"A=1\n", b"A=2\nB=3\n", b"A=2\nB=3\n"),
+        ("quickstart/k8s/mlops/o/mlops.env", b"A=1\n#C=\n", b"A=2\nB=3\nC=4\n", b"A=2\nC=4\n"),
         (
             "quickstart/k8s/mlops/o/kustomization.yaml",
             SEALED_LIST,

@@ -528,9 +528,11 @@ def test_a_component_of_the_site_that_is_called_like_an_option_is_none(package: 
 
 
 def test_only_the_service_account_that_site_env_names_is_the_option_s(
-    mlpack: Callable[..., Outcome], package: Path, kubectl: Path
+    mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path
 ) -> None:
-    assert mlpack("configure", package, "--with", "service-account", "--set", "SERVICE_ACCOUNT=trainer").code == 0
+    package = tmp_path / "hello-mpi"
+    build = ("build", "hello-mpi", "--format", "dir", "--with", "service-account", "--site", "SERVICE_ACCOUNT=trainer")
+    assert mlpack(*build).code == 0
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert done.code == 0
     assert (

@@ -223,7 +223,7 @@ def test_an_overlay_runs_something() -> None:
             "spec:\n  serviceAccountName: admin",
             (
                 "5:23: Pod p: spec.serviceAccountName: runs as the service account 'admin' of the namespace "
-                "(use the option service-account; or --allow ServiceAccount permits it)"
+                "(--allow ServiceAccount permits it)"
             ),
             "ServiceAccount",
         ),

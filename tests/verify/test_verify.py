@@ -116,7 +116,15 @@ def test_edits_where_edits_belong_are_no_damage(mlpack: Run, package: Path, kube
     replace(package / MULTI / "mlops-job-patch.yaml", "runAsUser: 1000", "runAsUser: 12345")
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert (done.code, done.stdout) == (0, "")
-    assert done.stderr == f"edited: {package / MULTI}/mlops-job-patch.yaml\nedited: {package / MULTI}/mlops.env\n"
+    env, patch = package / MULTI / "mlops.env", package / MULTI / "mlops-job-patch.yaml"
+    row, changed_row = (_line(env, text).split(":")[0] for text in ("MODEL_DIR=", "MODEL_DIR=/shared"))
+    assert row == changed_row
+    assert done.stderr.splitlines() == [
+        f"edited: {patch}",
+        f"  {patch}:{_line(patch, 'runAsUser: 12345').split(':')[0]}: 'runAsUser: 12345' was 'runAsUser: 1000'",
+        f"edited: {env}",
+        f"  {env}:{row}: 'MODEL_DIR=/shared/hello-mpi' was 'MODEL_DIR=ROOT/hello-mpi'",
+    ]
 
 
 def test_what_runs_have_written_is_no_damage(mlpack: Run, package: Path, kubectl: Path) -> None:

@@ -1,4 +1,4 @@
-"""The words of `--allow`: `Kind`, `Kind.group`, a field such as `pod.spec.hostname`, `label:KEY`, `annotation:KEY`."""
+"""The words of `--allow`: a kind, a field (`pod.spec.hostname`), `label:KEY`, `annotation:KEY` and `variable:NAME`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,14 @@ _FIELD = re.compile(r"([a-z][a-z0-9]*)((?:\.[A-Za-z][A-Za-z0-9]*(?:\[\])*|\.\*)+
 _TOP = ("data", "metadata", "spec")
 """Fields right below an object: no group of an API begins so."""
 
+VARIABLE = "variable:"
+"""What the name of a variable follows that an edit adds."""
+
+_NAME = re.compile(r"[A-Za-z0-9_.*-]+")
+
 EXPECTED = (
     "expected a kind such as Service or Service.serving.knative.dev, a field such as pod.spec.hostname, "
-    "label:KEY or annotation:KEY"
+    "label:KEY, annotation:KEY or variable:NAME"
 )
 
 
@@ -32,6 +37,8 @@ def is_word(word: str) -> bool:
     """Whether `--allow` takes a word."""
     if word.startswith((LABEL, ANNOTATION)):
         return is_key(word.partition(":")[2])
+    if word.startswith(VARIABLE):
+        return _NAME.fullmatch(word.removeprefix(VARIABLE)) is not None
     return is_kind(word) or _FIELD.fullmatch(word) is not None
 
 

@@ -1,0 +1,67 @@
+"""Determines what `mlpack deploy` must be told to accept: what edits add to the original, before it is rendered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager import options as components
+from packager.base import envfile
+from packager.base.values import Value
+from packager.configure import settings
+from packager.kubernetes.podsecurity import Level
+from packager.package import kustomization, layout
+from packager.verify.environment import permission
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.configure.settings import Files
+
+_ACCOUNT = "service-account"
+
+
+class Consent(Value, frozen=True):
+    """What a user has to accept.
+
+    Attributes:
+        level: The Pod Security level that options need which the package was sealed without; None if they need none.
+        allowed: What `--allow` has to name.
+    """
+
+    level: Level | None
+    allowed: tuple[str, ...]
+
+
+def consent(files: Files) -> Consent:
+    """Return what has to be accepted of a package as it is in `files`.
+
+    A change by hand of a manifest may need more: only `mlpack verify` renders it.
+
+    Raises:
+        UsageError: A kustomization is no YAML.
+        VerificationError: An overlay reads far more than any has to.
+        ToolError: A file cannot be read.
+    """
+    new_options = {name for overlay in files.package.overlays for name in _new_options(files, overlay)}
+    level = components.level(new_options)
+    allowed = [permission(key) for overlay in files.package.overlays for key in _new_keys(files, overlay)]
+    if _ACCOUNT in new_options:
+        allowed.append("ServiceAccount")
+    return Consent(None if level is Level.restricted else level, tuple(dict.fromkeys(allowed)))
+
+
+def _new_options(files: Files, overlay: str) -> Iterator[str]:
+    """Yield the options that are on, and were off when the package was sealed."""
+    sealed = files.package.sealed(layout.kustomization(overlay))
+    before = {component.name for component in kustomization.components(sealed or b"") if component.on}
+    yield from (name for name, is_on in settings.options(files, overlay).items() if is_on and name not in before)
+
+
+def _new_keys(files: Files, overlay: str) -> Iterator[str]:
+    """Yield the keys of an mlops.env that it was sealed without."""
+    path = layout.env(overlay)
+    sealed = files.package.sealed(path) or b""
+    known = {line.key for line in envfile.lines(sealed)}
+    for line in envfile.lines(files.read(path)):
+        if line.key not in known and envfile.commented_out(sealed, line.key) is None:
+            yield line.key

@@ -1,0 +1,123 @@
+"""Renders an overlay as it was sealed, to tell what an edit has brought."""
+
+from __future__ import annotations
+
+import posixpath
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from packager.base import workfolder, yamlio
+from packager.base.errors import MlpackError, ToolError, reason
+from packager.package import ids, kustomization, layout
+from packager.package.reader import Reader
+from packager.rendering import render
+from packager.verify import changes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from packager.base.runner import Runner
+    from packager.package.opened import Package
+    from packager.rendering.overlay import RenderedOverlay
+    from packager.verify.changes import Edits
+
+# kustomize makes a ConfigMap of no larger file, and reads no larger YAML.
+_BYTES = 2 << 20
+
+_ROOT = "root"
+"""The option with which a package is meant to run as user 0."""
+
+
+class Original:
+    """One overlay of a package without its edits. It is rendered when it is needed, and once.
+
+    Attributes:
+        edits: The edits of the package.
+    """
+
+    def __init__(self, edits: Edits, name: str, kubectl: str, runner: Runner) -> None:
+        self.edits = edits
+        self._name = name
+        self._kubectl = kubectl
+        self._runner = runner
+
+    @cached_property
+    def sealed(self) -> RenderedOverlay | None:
+        """The overlay as it was sealed; None when it does not render.
+
+        With the ids of now, if it was sealed with the option `root`: the user is then expected to set them to 0. And
+        with the options' values of now, if it does not render without: an option may be sealed on, and its values not
+        be known until the package is at its site.
+
+        Raises:
+            ToolError: There is no room for a copy, a file cannot be read, or kubectl came to no end.
+        """
+        return self._rendered(self._sealed_content) or self._rendered(self._sealed_content_with_site)
+
+    @cached_property
+    def permitted(self) -> RenderedOverlay | None:
+        """The overlay with no more edits than ids, values and switches; otherwise as `sealed`."""
+        return self._rendered(self._permitted_content)
+
+    def _rendered(self, content: Callable[[str], bytes]) -> RenderedOverlay | None:
+        with _restored(self.edits.package, {path: content(path) for path in self.edits.paths}) as package:
+            outcome = render.render(package, self._name, (self._kubectl,), self._runner)
+        if outcome.unchecked:
+            raise ToolError(outcome.unchecked[0])
+        return outcome.overlay
+
+    def _sealed_content(self, path: str) -> bytes:
+        before = self.edits.package.sealed(path) or b""
+        if layout.is_patch(path) and self._allows_root(posixpath.basename(posixpath.dirname(path))):
+            return ids.with_ids_of(before, self._content(path))
+        return before
+
+    def _sealed_content_with_site(self, path: str) -> bytes:
+        is_site = path.endswith(".env") and posixpath.basename(path) != layout.ENV
+        return self._permitted_content(path) if is_site else self._sealed_content(path)
+
+    def _permitted_content(self, path: str) -> bytes:
+        return changes.permitted(path, (self.edits.package.sealed(path) or b""), self._content(path))
+
+    def _content(self, path: str) -> bytes:
+        return self.edits.package.reader.read(path, yamlio.MAX_BYTES)
+
+    def _allows_root(self, overlay: str) -> bool:
+        """Whether an overlay was sealed with the option `root` on."""
+        path = layout.kustomization(overlay)
+        try:
+            components = kustomization.components(self.edits.package.sealed(path) or b"")
+        except (MlpackError, UnicodeDecodeError):
+            return False
+        return any(component.on and component.name == _ROOT for component in components)
+
+
+@contextmanager
+def _restored(package: Package, contents: Mapping[str, bytes]) -> Iterator[Package]:
+    """Give a copy of what the package renders, with other contents in some files, by path.
+
+    Raises:
+        ToolError: There is no room for a copy, or a file cannot be read.
+    """
+    with workfolder.temporary() as work:
+        for path in package.inventory["files"]:
+            if path.startswith(f"{layout.QUICKSTART}/"):
+                _copy(package, path, work / path, contents)
+        yield replace(package, folder=work, reader=Reader(work, package.shown))
+
+
+def _copy(package: Package, path: str, target: Path, contents: Mapping[str, bytes]) -> None:
+    source = package.folder / path
+    if not source.is_file() or source.is_symlink():
+        return
+    content = contents[path] if path in contents else package.reader.read(path, _BYTES)
+    if len(content) > _BYTES:
+        return
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+    except OSError as error:
+        raise ToolError(f"{package.shown(path)} cannot be copied: {reason(error)}") from None

@@ -1,0 +1,90 @@
+"""Names what pods use because of an edit: other images, programs, folders of nodes and servers, and claims."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING, Any
+
+from packager.base.values import Value, replace
+from packager.kubernetes.manifest import listing, mapping, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.base.problems import Problem
+    from packager.base.yamlio import Location
+    from packager.kubernetes.manifest import Manifest
+    from packager.rendering.overlay import RenderedOverlay
+    from packager.verify.original import Original
+
+_MOST = 50
+"""How many are named of one overlay; the edited lines are all listed besides."""
+
+_SHOWN = 300
+
+
+class _Usage(Value, frozen=True):
+    """One thing that pods use.
+
+    Attributes:
+        noun: What it is.
+        value: Which one.
+        manifest: The workload.
+        location: Where it says so.
+    """
+
+    noun: str
+    value: str
+    manifest: Manifest
+    location: Location
+
+
+def notes(overlay: RenderedOverlay, original: Original) -> Iterator[Problem]:
+    """Yield each image, program, folder and claim that the overlay uses, and did not use when it was sealed.
+
+    Raises:
+        ToolError: A file cannot be read, or there is no room for a copy.
+    """
+    if not original.edits.paths:
+        return
+    before: dict[str, dict[str, None]] = {}
+    for use in _uses(original.sealed) if original.sealed else ():
+        before.setdefault(use.noun, {})[use.value] = None
+    new = {(use.noun, use.value): use for use in _uses(overlay) if use.value not in before.get(use.noun, {})}
+    for use in itertools.islice(new.values(), _MOST):
+        sealed = ", ".join(map(_short, before.get(use.noun, {}))) or "none"
+        message = f"an edit changes the {use.noun} of {overlay.name}: {_short(use.value)}; it was sealed with {sealed}"
+        yield replace(overlay.problem(use.manifest, use.location, ""), message=message)
+
+
+def _short(value: str) -> str:
+    return repr(value) if len(value) <= _SHOWN else f"{value[:_SHOWN]!r}... ({len(value):,} characters)"
+
+
+def _uses(overlay: RenderedOverlay) -> Iterator[_Usage]:
+    for pods in overlay.pods:
+        for location, container in pods.containers():
+            yield from _of_container(pods.manifest, location, container)
+        for location, volume in pods.volumes():
+            yield from _of_volume(pods.manifest, location, volume)
+
+
+def _of_container(manifest: Manifest, location: Location, container: dict[str, Any]) -> Iterator[_Usage]:
+    if container.get("image") is not None:
+        yield _Usage("image", text(container["image"]), manifest, (*location, "image"))
+    for field in ("command", "args"):
+        if words := listing(container.get(field)):
+            yield _Usage(field, json.dumps(words, ensure_ascii=False, default=str), manifest, (*location, field))
+
+
+def _of_volume(manifest: Manifest, location: Location, volume: dict[str, Any]) -> Iterator[_Usage]:
+    host, nfs, claim = (mapping(volume.get(kind)) for kind in ("hostPath", "nfs", "persistentVolumeClaim"))
+    if host:
+        yield _Usage("folder of the nodes", text(host.get("path")), manifest, (*location, "hostPath", "path"))
+    if nfs:
+        place = f"{text(nfs.get('server'))}:{text(nfs.get('path'))}"
+        yield _Usage("folder on NFS", place, manifest, (*location, "nfs", "path"))
+    if claim:
+        name = text(claim.get("claimName"))
+        yield _Usage("claim", name, manifest, (*location, "persistentVolumeClaim", "claimName"))

@@ -1,0 +1,316 @@
+"""Edits of somebody in between, who changes only what people may edit: each is named, and none brings more rights."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.package.layout import INVENTORY
+from packager.verify import changes
+from tests.files import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+
+    Run = Callable[..., Outcome]
+
+MULTI = "quickstart/k8s/mlops/multi-node"
+SINGLE = "quickstart/k8s/mlops/single-node"
+COMMON = "quickstart/common/mpi/k8s/mlops"
+ENV = f"{SINGLE}/mlops.env"
+PATCH = f"{SINGLE}/pod-patch.yaml"
+LIST = f"{SINGLE}/kustomization.yaml"
+
+
+def _append(path: Path, text: str) -> None:
+    path.write_text(path.read_text(encoding="utf-8") + text, encoding="utf-8")
+
+
+def _switch_on(package: Path, *options: str, overlay: str = SINGLE) -> None:
+    for option in options:
+        line = f"- ../../../common/mpi/k8s/mlops/{option}\n"
+        replace(package / overlay / "kustomization.yaml", f"# {line}", line)
+
+
+def _listed_digest(folder: Path) -> str:
+    """Return the digest that the documentation tells people to compute with programs that every system has."""
+    script = "find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum"
+    done = subprocess.run(["sh", "-c", script], cwd=folder, check=True, capture_output=True, text=True)
+    return f"sha256:{done.stdout.split()[0]}"
+
+
+def _sealed_digest(folder: Path) -> str:
+    return f"sha256:{hashlib.sha256((folder / INVENTORY).read_bytes()).hexdigest()}"
+
+
+def test_digest_as_received_covers_edits(mlpack: Run, package: Path, kubectl: Path) -> None:
+    sealed = _sealed_digest(package)
+    verbose = ("verify", "-v", package, "--kubectl", kubectl)
+    unedited = mlpack(*verbose)
+    assert f"hello-mpi {sealed}\n" in unedited.stderr
+    assert "as received" not in unedited.stderr
+    replace(package / ENV, "REGISTRY=docker.io", "REGISTRY=evil.example/x")
+    edited = mlpack(*verbose)
+    received = _listed_digest(package)
+    assert edited.code == 0
+    assert f"hello-mpi {sealed}\nhello-mpi {received} as received, with the edits above\n" in edited.stderr
+    report = mlpack("verify", package, "--kubectl", kubectl, "-o", "json").json
+    assert (report["digest"], report["received"]) == (sealed, received)
+
+
+def test_digest_as_received_is_that_of_the_archive_too(
+    mlpack: Run, package: Path, kubectl: Path, tmp_path: Path
+) -> None:
+    replace(package / ENV, "REGISTRY=docker.io", "REGISTRY=mirror.example")
+    subprocess.run(["tar", "--format=ustar", "-czf", "p.tar.gz", "hello-mpi"], cwd=tmp_path, check=True)
+    (package / "output").mkdir()
+    (package / "output/log.txt").touch()
+    (package / ".git").mkdir()
+    reports = [mlpack("verify", path, "--kubectl", kubectl, "-o", "json").json for path in (package, "p.tar.gz")]
+    assert reports[0]["received"] == reports[1]["received"]
+    assert reports[0]["valid"] is reports[1]["valid"] is True
+
+
+def test_expected_digest(mlpack: Run, package: Path, kubectl: Path) -> None:
+    def expect(digest: str) -> Outcome:
+        return mlpack("verify", package, "--kubectl", kubectl, "--expect", digest)
+
+    sealed, other = _sealed_digest(package), f"sha256:{'0' * 64}"
+    matched = expect(sealed)
+    assert (matched.code, matched.stdout) == (0, "")
+    assert matched.stderr == "hello-mpi has the expected digest, as it was sealed, without edits\n"
+    refused = expect(other)
+    message = f"{package}: expected the digest {other}, found {sealed} (sealed); as received: "
+    assert (refused.code, refused.stdout) == (5, f"{message}{_listed_digest(package)}\n")
+    replace(package / ENV, "REGISTRY=docker.io", "REGISTRY=evil.example/x")
+    received = _listed_digest(package)
+    edited = expect(sealed)
+    words = f"{sealed} is the digest of the package as it was sealed, but it has been edited"
+    assert (edited.code, edited.stdout) == (5, f"{package}: {words} (as received, its digest is {received})\n")
+    assert expect(received).stderr.endswith("hello-mpi has the expected digest, as received, with its edits\n")
+    assert expect("sha256:12").code == 2
+    refused = mlpack("deploy", package, "--kubectl", kubectl, "--overlay", "single-node", "--expect", sealed)
+    assert (refused.code, words in refused.stderr) == (5, True)
+    assert mlpack("deploy", package, "--no-verify", "--expect", sealed).code == 2
+
+
+def test_expected_digest_of_damaged_package_is_unknown(mlpack: Run, package: Path, kubectl: Path) -> None:
+    _append(package / "README.md", "more")
+    done = mlpack("verify", package, "--kubectl", kubectl, "--expect", _sealed_digest(package))
+    assert done.code == 5
+    assert "README.md: the content differs" in done.stdout
+    assert mlpack("verify", package, "--kubectl", kubectl, "-o", "json").json["received"] is None
+
+
+def test_edited_image_is_named(mlpack: Run, package: Path, kubectl: Path) -> None:
+    replace(package / ENV, "REGISTRY=docker.io", "REGISTRY=evil.example/x")
+    pod = package / SINGLE / "pod.yaml"
+    replace(pod, "        - $(MODEL_DIR)/quickstart/scripts/hello.sh", "        - /bin/evil\n        - \u202e")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert f"  {package}/{ENV}:5: 'REGISTRY=evil.example/x' was 'REGISTRY=docker.io'\n" in done.stderr
+    image = "an edit changes the image of single-node: 'evil.example/x/mpioperator/mpi-pi:openmpi'"
+    assert f": {image}; it was sealed with 'docker.io/mpioperator/mpi-pi:openmpi'\n" in done.stderr
+    assert "an edit changes the command of single-node: " in done.stderr
+    assert "\u202e" not in done.stdout + done.stderr
+
+
+def test_edited_values_are_masked_where_they_may_be_secret(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
+    build = ("build", "hello-mpi", "--format", "dir", "--set", "environment.API_TOKEN=geheim0")
+    assert mlpack(*build).code == 0
+    package = tmp_path / "hello-mpi"
+    replace(package / ENV, "API_TOKEN=geheim0", "API_TOKEN=geheim1")
+    _append(package / PATCH, "# https://user:geheim2@example.com\n")
+    for output in ((), ("-o", "json")):
+        done = mlpack("verify", package, "--kubectl", kubectl, *output)
+        assert done.code == 0
+        assert "geheim" not in done.stdout + done.stderr
+        assert "'API_TOKEN=***' was 'API_TOKEN=***'" in done.stderr
+
+
+def test_long_edited_line_shows_its_start_and_its_end(mlpack: Run, package: Path, kubectl: Path) -> None:
+    replace(package / ENV, "DATASET_DIR=/dataset", f"DATASET_DIR=/data{'x' * 5000}/end")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    [line] = [line for line in done.stderr.splitlines() if "DATASET_DIR" in line]
+    assert "'DATASET_DIR=/dataxxx" in line
+    assert "xxx/end' (5,021 characters) was 'DATASET_DIR=/dataset'" in line
+
+
+def test_edits_that_nobody_could_read_are_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
+    _append(package / ENV, "# a comment\n" * changes.MOST_LINES)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 0
+    assert done.stderr.count("'# a comment' is new\n") == changes.MOST_LINES
+    _append(package / ENV, "# a comment\n")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    message = f"{package}: more than 500 lines are edited, more than anyone reads"
+    assert (done.code, done.stdout) == (5, f"{message} (build the package again with these values)\n")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("PYTHONWARNINGS", "BROWSER", "ENV", "JAVA_TOOL_OPTIONS", "RUBYOPT", "PAGER", "GIT_SSH", "LD_LIBRARY_PATH"),
+        *("OMPI_MCA_plm_rsh_agent", "OMP_TOOL_LIBRARIES", "CUDA_INJECTION64_PATH", "HTTPS_PROXY", "EPOCHS"),
+    ],
+)  # fmt: skip
+def test_variable_that_an_edit_adds_is_refused(mlpack: Run, package: Path, kubectl: Path, key: str) -> None:
+    _append(package / ENV, f'{key}=/bin/sh -c "id"\n')
+    row = (package / ENV).read_text(encoding="utf-8").count("\n")
+    message = "an edit adds this variable, and programs may run what it says"
+    place = f"{package}/{ENV}:{row}:1: ConfigMap hello-mpi-env-single-node: data.{key}"
+    problem = f"{place}: {message} (--allow variable:{key} permits it)"
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (5, f"{problem}\n")
+    refused = mlpack("deploy", package, "--overlay", "single-node", "--kubectl", kubectl)
+    assert (refused.code, problem in refused.stderr) == (5, True)
+    assert mlpack("verify", package, "--kubectl", kubectl, "--allow", f"variable:{key}").code == 0
+
+
+def test_no_flag_allows_a_variable_that_no_package_may_have(mlpack: Run, package: Path, kubectl: Path) -> None:
+    _append(package / ENV, "BASH_ENV=/x\n")
+    done = mlpack("verify", package, "--kubectl", kubectl, "--allow", "variable:BASH_ENV")
+    assert done.code == 5
+    assert "data.BASH_ENV: it cannot be set in a package: the shell would run it" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        (f"{SINGLE}/pod.yaml", "      env:\n", "      env:\n        - name: BROWSER\n          value: x\n"),
+        (LIST, "    envs:\n", "    literals: [BROWSER=x]\n    envs:\n"),
+        (PATCH, "spec:\n", "spec:\n  containers: [{name: main, env: [{name: BROWSER, value: x}]}]\n"),
+        (LIST, "  - path: pod-patch.yaml\n", ("  - path: pod-patch.yaml\n  - patch: |-\n      - {op: add, path: "
+         "/spec/containers/0/env/-, value: {name: BROWSER, value: x}}\n    target: {kind: Pod}\n")),
+    ],
+)  # fmt: skip
+def test_variable_is_found_wherever_an_edit_adds_it(
+    mlpack: Run, package: Path, kubectl: Path, file: str, old: str, new: str
+) -> None:
+    replace(package / file, old, new)
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert done.stdout.count("an edit adds this variable") == done.stdout.count("\n") == 1
+    assert mlpack("verify", package, "--kubectl", kubectl, "--allow", "variable:BROWSER").code == 0
+
+
+def test_keys_that_the_spec_has_may_change(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
+    assert mlpack("build", "hello-mpi", "--format", "dir", "--set", "environment.PYTHONPATH=/a").code == 0
+    package = tmp_path / "hello-mpi"
+    replace(package / ENV, "PYTHONPATH=/a", "PYTHONPATH=/b")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (0, "")
+    assert "'PYTHONPATH=/b' was 'PYTHONPATH=/a'" in done.stderr
+
+
+def test_options_that_an_edit_switches_on_do_not_lower_the_level(mlpack: Run, package: Path, kubectl: Path) -> None:
+    _switch_on(package, "root", "output-host-path")
+    replace(package / f"{COMMON}/site/site.env", "#OUTPUT_HOST_PATH=/srv/results", "OUTPUT_HOST_PATH=/")
+    replace(package / PATCH, "runAsUser: 1000", "runAsUser: 0")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    words = "which the package did not ask for when it was sealed"
+    assert all(words in line for line in done.stdout.splitlines())
+    for field in (
+        "hostPath: a folder of the node",
+        "runAsNonRoot: expected true",
+        "runAsUser: root",
+        "drop: expected ALL",
+    ):
+        assert f"{field}, {words}" in done.stdout
+    assert "an edit changes the folder of the nodes of single-node: '/'; it was sealed with none" in done.stderr
+    refused = mlpack("deploy", package, "--overlay", "single-node", "--kubectl", kubectl)
+    assert (refused.code, words in refused.stderr) == (5, True)
+    assert mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "baseline").code == 5
+    assert mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "privileged").code == 0
+
+
+@pytest.mark.parametrize("option", ["root", "nfs", "host-path", "host-network", "output-nfs", "dataset-host-path"])
+def test_each_option_of_a_weaker_level_needs_consent(mlpack: Run, package: Path, kubectl: Path, option: str) -> None:
+    values = {
+        "nfs": ("NFS_SERVER=nfs.example.com",),
+        "output-nfs": ("OUTPUT_NFS_SERVER=nfs.example.com", "OUTPUT_NFS_PATH=/export"),
+        "dataset-host-path": ("DATASET_HOST_PATH=/srv/data",),
+    }
+    settings = [word for value in values.get(option, ()) for word in ("--set", value)]
+    assert mlpack("configure", package, "--root", "/srv", "--with", option, *settings).code == 0
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert all("when it was sealed (--pod-security " in line for line in done.stdout.splitlines())
+    assert mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "privileged").code == 0
+
+
+def test_root_needs_consent_by_an_id_alone(mlpack: Run, package: Path, kubectl: Path) -> None:
+    replace(package / PATCH, "runAsUser: 1000", "runAsUser: 0")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert "spec.securityContext.runAsUser: root, which the package did not ask for when it was sealed" in done.stdout
+
+
+def test_package_that_was_sealed_for_root_takes_root_ids(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
+    assert mlpack("build", "hello-mpi", "--format", "dir", "--with", "root").code == 0
+    package = tmp_path / "hello-mpi"
+    replace(package / PATCH, "runAsUser: 0", "runAsUser: 1")
+    assert mlpack("configure", package, "--uid", "0", "--gid", "5").code == 0
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (0, "")
+
+
+def test_option_that_was_sealed_on_may_be_switched_off(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
+    assert mlpack("build", "hello-mpi", "--format", "dir", "--with", "host-network").code == 0
+    package = tmp_path / "hello-mpi"
+    assert mlpack("configure", package, "--without", "host-network").code == 0
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (0, "")
+
+
+ACCOUNT = "runs as the service account 'admin' of the namespace (--allow ServiceAccount permits it)"
+
+
+def test_service_account_by_an_edit_needs_consent(mlpack: Run, package: Path, kubectl: Path) -> None:
+    assert mlpack("configure", package, "--with", "service-account", "--set", "SERVICE_ACCOUNT=admin").code == 0
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert done.stdout.count(ACCOUNT) == 3
+    refused = mlpack("deploy", package, "--overlay", "single-node", "--kubectl", kubectl)
+    assert (refused.code, ACCOUNT in refused.stderr) == (5, True)
+    done = mlpack("verify", package, "--kubectl", kubectl, "--allow", "ServiceAccount")
+    assert (done.code, done.stdout) == (0, "")
+    assert (
+        "the pods of single-node run as the service account 'admin' of the namespace, with its token\n" in done.stderr
+    )
+
+
+def test_another_account_than_the_sealed_one_needs_consent(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
+    build = ("build", "hello-mpi", "--format", "dir", "--with", "service-account", "--site", "SERVICE_ACCOUNT=trainer")
+    assert mlpack(*build).code == 0
+    package = tmp_path / "hello-mpi"
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (0, "")
+    assert (
+        "the pods of single-node run as the service account 'trainer' of the namespace, with its token\n" in done.stderr
+    )
+    replace(package / ENV, "DATASET_DIR=/dataset", "DATASET_DIR=/data")
+    assert mlpack("verify", package, "--kubectl", kubectl).code == 0
+    replace(package / f"{COMMON}/site/site.env", "SERVICE_ACCOUNT=trainer", "SERVICE_ACCOUNT=admin")
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert (done.code, ACCOUNT in done.stdout) == (5, True)
+
+
+def test_original_that_does_not_render_excuses_nothing(mlpack: Run, package: Path, kubectl: Path) -> None:
+    """Somebody who seals again can seal what does not render; nothing is then known of before."""
+    replace(package / PATCH, "spec:\n", "spec:\n  hostPID: true\n")
+    inventory = json.loads((package / INVENTORY).read_text())
+    broken = ["resources: [nowhere]"]
+    inventory["editable"][LIST] = broken
+    inventory["files"][LIST]["sha256"] = hashlib.sha256(broken[0].encode()).hexdigest()
+    (package / INVENTORY).write_text(json.dumps(inventory, indent=2))
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert "hostPID: shares the node's, which the package did not ask for when it was sealed" in done.stdout
