@@ -15,7 +15,16 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, cast
 from packager.base.errors import ToolError, VerificationError, unreadable
 from packager.base.paths import argument
 from packager.package import tarheader
-from packager.package.contents import ContentError, Contents, composed, shown
+from packager.package.contents import (
+    DOCKERIGNORE,
+    ActiveNameError,
+    ContentError,
+    Contents,
+    composed,
+    inactive,
+    normalized,
+    shown,
+)
 from packager.package.limits import DEFAULT
 from packager.package.tarheader import BLOCK, FOLDER, RECORD, DamageError, FormError
 from packager.package.tree import chunks, seal
@@ -168,6 +177,10 @@ def extract(archive: Path, folder: Path, limits: Limits = DEFAULT) -> None:
         raise VerificationError(f"{archive}: {error}", hint=f"pack its folder again: {again}") from None
     except DamageError as error:
         raise VerificationError(f"{archive} is not a tar archive, or is damaged: {error}") from None
+    except ActiveNameError as error:
+        raise VerificationError(
+            f"{archive}: {error}", hint=f"exclude it: tar --exclude={shlex.quote(error.part)}"
+        ) from None
     except ContentError as error:
         raise VerificationError(f"{archive}: {error}") from None
     except EOFError:
@@ -270,6 +283,9 @@ def _unpack(member: Member, source: _Source, folder: Path, contents: Contents) -
         raise ContentError(f"{name} has the mode {member.mode:04o}")
     if member.mode & 0o002:
         raise ContentError(f"{name} has the mode {member.mode:04o}: everyone may write to it")
+    above, _, last = normalized(member.path).rpartition("/")
+    is_own = last == DOCKERIGNORE and "/" not in above  # in the package's folder, which may be at the top
+    inactive(above if is_own else normalized(member.path))
     if member.kind == FOLDER:
         if member.mode & 0o700 != 0o700:
             raise FormError(f"{name} has the mode {member.mode:04o}: its owner cannot use the folder")

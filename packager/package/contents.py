@@ -126,19 +126,38 @@ def composed(path: str) -> str:
     return path
 
 
-def hidden_part(path: str) -> str | None:
+class ActiveNameError(ContentError):
+    """A name that programs act on. Attribute: part, the part of the path that is such a name."""
+
+    def __init__(self, path: str, part: str) -> None:
+        super().__init__(f"{shown(path)}: a package contains no file or folder with the name {shown(part)}")
+        self.part = part
+
+
+def inactive(path: str) -> str:
+    """Return `path`. Raises ActiveNameError if programs act on a part of it by its name."""
+    part = active_part(path)
+    if part is not None:
+        raise ActiveNameError(path, part)
+    return path
+
+
+def active_part(path: str) -> str | None:
     """Return the part of `path` that programs act on by its name; None if it has none.
 
     git, direnv, editors and others run what files with names such as `.git`, `.envrc` or `.vscode` say, as soon as a
     shell or an editor opens the folder. To git, a folder with a file HEAD may be a repository, too. Some file systems
     take other names for these: with characters that are not shown (HFS+), or in short form, such as GIT~1 (FAT, NTFS).
     """
-    for part in path.split("/"):
+    for part in path.split("/") if path != DOCKERIGNORE else ():
         visible = "".join(character for character in part if unicodedata.category(character) != "Cf")
         if visible.startswith(".") or visible.strip(". ").lower() == "head" or _SHORT_NAME.search(visible):
             return part
     return None
 
+
+DOCKERIGNORE = ".dockerignore"
+"""The only file of a package whose name starts with a dot; it is in the package's own folder."""
 
 _SHORT_NAME = re.compile(r"~[0-9]+ *(\.|$)")
 

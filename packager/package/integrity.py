@@ -65,6 +65,8 @@ def check(package: Package, limits: Limits) -> Checked:
     unread: list[ToolError] = []
     lines = _inventory_lines(package)
     for path in sealed:
+        if not layout.is_part(path):
+            problems.append(Problem(package.shown(path), 0, 0, "no build makes a file at this place of a package"))
         if path not in entries:
             message = f"{path} is listed here but missing"
             problems.append(Problem(package.shown(INVENTORY), lines.get(path, 1), 5, message))
@@ -145,7 +147,7 @@ def _results(package: Package) -> Iterator[str]:
 
 def _is_result(path: str) -> bool:
     """Whether a run may have written the file: kubectl, git and other programs of the user act on none of its name."""
-    return path.rpartition("/")[2].casefold() not in _KUSTOMIZATIONS and contents.hidden_part(path) is None
+    return path.rpartition("/")[2].casefold() not in _KUSTOMIZATIONS and contents.active_part(path) is None
 
 
 def _overlooked_kustomizations(package: Package, entries: Mapping[str, tree.Entry]) -> Iterator[Problem]:

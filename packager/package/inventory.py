@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base import plain
 from packager.base.errors import VerificationError, unreadable
 from packager.base.names import LABEL_LENGTH, LETTER_FIRST, SUBDOMAIN_LENGTH, is_label
-from packager.package.contents import ContentError, normalized, shown
+from packager.package.contents import ContentError, inactive, normalized, shown
 from packager.package.layout import INVENTORY
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _are_overlays(names: Any) -> bool:
 
 def _entry_complaint(path: str, sealed: Any) -> str | None:
     try:
-        if normalized(path) != path or not path:
+        if inactive(normalized(path)) != path or not path:
             return f"{shown(path)} is not a plain path"
     except ContentError as error:
         return str(error)

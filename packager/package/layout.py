@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import posixpath
 
+from packager.package.contents import DOCKERIGNORE
+
 INVENTORY = "manifest.json"
 """The digest of every file, and what the editable ones were sealed with."""
 
@@ -41,6 +43,17 @@ SITE = "site"
 
 PATCH = "patch.yaml"
 """How the names of the patches end that lie in an overlay's folder."""
+
+
+ASSETS = "assets"
+"""The folder of files that pods read from storage."""
+
+_FILES = frozenset((INVENTORY, SPEC, "README.md", "Dockerfile", DOCKERIGNORE))
+
+
+def is_part(path: str) -> bool:
+    """Whether a package may have a file at `path`; what each of its folders holds is up to its spec."""
+    return path in _FILES or path.startswith((f"{QUICKSTART}/", f"{ASSETS}/"))
 
 
 def overlay(name: str) -> str:

@@ -191,12 +191,7 @@ def _extracted(path: Path, limits: Limits) -> Iterator[Path]:
             archive.extract(path, work, limits)
         except OSError as error:
             raise ToolError(f"{path} cannot be unpacked: {reason(error)}") from None
-        root = _root(path, work)
-        for name in sorted(tree.IGNORED_NAMES):
-            if (root / name).exists():
-                message = f"{path}: {name} is not allowed in the archive of a package"
-                raise VerificationError(message, hint=f"exclude it: tar --exclude={name}")
-        yield root
+        yield _root(path, work)
 
 
 def _root(path: Path, work: Path) -> Path:

@@ -13,7 +13,7 @@ from packager.base import plain
 from packager.base.errors import SpecError, VerificationError, unreadable
 from packager.base.values import Value, indented
 from packager.package import inventory
-from packager.package.contents import ContentError, Contents, shown
+from packager.package.contents import ContentError, Contents, inactive, shown
 from packager.package.editable import is_editable
 from packager.package.layout import INVENTORY
 from packager.package.limits import DEFAULT
@@ -111,7 +111,7 @@ def check(tree: Tree, limits: Limits) -> None:
     contents = Contents(limits)
     contents.add_folder(tree.name)
     for path, size in (*((entry.path, entry.size) for entry in tree.entries), (INVENTORY, 0)):
-        contents.add_file(f"{tree.name}/{path}", size)
+        contents.add_file(f"{tree.name}/{inactive(path)}", size)
 
 
 def digest(inventory: Entry) -> str:

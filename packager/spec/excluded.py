@@ -1,19 +1,15 @@
-"""Defines what is left out of a folder of assets unless it is named: secrets, history and caches."""
+"""Defines what is left out of a folder of a spec: secrets, history, caches, and names that programs act on."""
 
 from __future__ import annotations
 
 import re
 
+from packager.package.contents import active_part
+
 # Without regard to case, as some file systems have it.
-_NAMES = (
-    r"\.(git|hg|svn|bzr|jj)|cvs"
-    r"|\.env([.-].*)?|\.envrc|\.netrc|\.pgpass|\.my\.cnf|\.npmrc|\.pypirc|\.git-credentials|\.htpasswd|\.vault-token"
-    r"|\.(ssh|aws|azure|gcloud|kube|docker|gnupg|huggingface|kaggle|config)|id_(rsa|dsa|ecdsa|ed25519)"
-    r"|\.[a-z]+_history|\.ds_store|\._.*|thumbs\.db|__pycache__|\.ipynb_checkpoints|\.venv|\.tox|\.direnv"
-    r"|\.(cache|mypy_cache|pytest_cache|ruff_cache|idea|vscode|terraform)|\.mlpack-.*"
-)
+_NAMES = r"cvs|id_(rsa|dsa|ecdsa|ed25519)|thumbs\.db|__pycache__"
 
 
 def is_excluded(name: str) -> bool:
     """Whether a file or folder called `name` is left out: .git, .env, .ssh, __pycache__ and the like."""
-    return re.fullmatch(_NAMES, name, re.IGNORECASE) is not None
+    return active_part(name) is not None or re.fullmatch(_NAMES, name, re.IGNORECASE) is not None

@@ -12,6 +12,7 @@ from packager.base.faults import Fault
 from packager.base.problems import similar
 from packager.base.values import Value, replace
 from packager.kubernetes import configmap
+from packager.package.contents import active_part, shown
 from packager.spec import excluded
 
 if TYPE_CHECKING:
@@ -88,8 +89,18 @@ class SpecFiles(Value, frozen=True):
     def notes(self) -> tuple[tuple[str, str], ...]:
         """Each path that is left out, and what to tell the user of it."""
         lists = (("assets", self.left_out), ("files", self.left_out_code))
-        hint = "list it there to include it"
-        return tuple((path, f"is not included in the {name}; {hint}") for name, paths in lists for path in paths)
+        return tuple((path, f"is not included in the {name}; {_hint(path)}") for name, paths in lists for path in paths)
+
+
+def _hint(left_out: str) -> str:
+    """Return what to tell the user of a path that is left out."""
+    return "a package contains no such name" if active_part(left_out) else "list it there to include it"
+
+
+def _refused(name: str) -> str | None:
+    """Return why no package has a file of this name; None if one may."""
+    part = active_part(name)
+    return None if part is None else f"a package contains no file or folder with the name {shown(part)}"
 
 
 def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
@@ -116,6 +127,9 @@ def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
     assets: dict[str, SourceFile] = {}
     left_out: set[str] = set()
     for index, name in enumerate(spec.assets):
+        if refused := _refused(name):
+            faults.append(Fault(("assets", index), refused, "rename it"))
+            continue
         for source in _walk(root, name, left_out) if _is_folder(root, name) else (_source_file(root, name),):
             if isinstance(source, SourceFile):
                 assets[source.name] = replace(source, place=("assets", index))
@@ -168,6 +182,8 @@ class _Code:
 
     def _sources(self, name: str, here: Location) -> Iterable[SourceFile | str | None]:
         """Return the files that one entry of a list names, or what is wrong with them."""
+        if refused := _refused(name):
+            return (refused,)
         if "*" in name or "?" in name:
             return _matched(self._root, name, self.left_out)
         if _is_folder(self._root, name):
@@ -195,6 +211,9 @@ def _matched(root: Path, pattern: str, left_out: set[str]) -> Iterator[SourceFil
     try:
         for name in patterns.matches(root, pattern, left_out):
             source = _source_file(root, name)
+            if active_part(name):
+                left_out.add(name)
+                continue
             if (root / name).is_symlink() and _leads_to_excluded(source, root, root):
                 left_out.add(name)
                 continue

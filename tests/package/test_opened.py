@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import shutil
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.base.errors import VerificationError
-from packager.package import archive, tree
-from packager.package import integrity as files
+from packager.package import archive, integrity, tree
+from packager.package.layout import INVENTORY
 from packager.package.limits import DEFAULT
 from packager.package.opened import opened
 from tests import tools
 from tests.broken import build
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
 # How people pack what they have unpacked: each of these is the same package.
 WAYS = {
@@ -161,17 +164,94 @@ def test_git_at_the_root_is_none_of_it(tmp_path: Path) -> None:
     assert tree.read(folder) == before
 
 
-def test_git_in_an_archive_is_refused(folder: Path, tmp_path: Path) -> None:
-    """Nothing in it is sealed, and git runs what stands in its configuration."""
+ACTIVE = (
+    *(
+        ".git/config",
+        ".GIT/config",
+        ".git /config",
+        ".git./config",
+        "quickstart/.git/config",
+        "quickstart/scripts/.git",
+    ),
+    *(".g\u200cit/config", "\ufeff.git/config", "\u200d.git", "git~1/config", "GIT~1/config", "quickstart/GITMOD~1"),
+    *(".gitmodules", ".gitattributes", "quickstart/.gitattributes", ".hg/hgrc", ".svn/x", ".jj/x"),
+    *(".envrc", ".vscode/tasks.json", ".idea/x", ".github/workflows/x.yaml", ".devcontainer/devcontainer.json"),
+    *("quickstart/.dockerignore", "assets/repo/HEAD", "assets/repo/head", "assets/repo/HEAD ", "HEAD"),
+)
+
+
+@pytest.mark.parametrize("name", ACTIVE)
+def test_name_that_programs_act_on_is_refused_in_an_archive(folder: Path, tmp_path: Path, name: str) -> None:
+    """Git, for example, runs what stands in a repository's configuration."""
     shutil.copytree(folder, tmp_path / "hello-mpi")
-    (tmp_path / "hello-mpi/.git").mkdir()
-    (tmp_path / "hello-mpi/.git/config").write_text("[core]\n\tfsmonitor = touch evil\n")
+    file = tmp_path / "hello-mpi" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("[core]\n\tfsmonitor = touch evil\n")
     path = tmp_path / "p.tar.gz"
     subprocess.run(["tar", "--format=ustar", "-czf", path, "hello-mpi"], cwd=tmp_path, check=True)
-    with pytest.raises(VerificationError) as refused, opened(path):
+    with (
+        pytest.raises(VerificationError, match="a package contains no file or folder with the name") as refused,
+        opened(path),
+    ):
         pass
-    assert str(refused.value) == f"{path}: .git is not allowed in the archive of a package"
-    assert refused.value.hint == "exclude it: tar --exclude=.git"
+    assert str(refused.value.hint).startswith("exclude it: tar --exclude=")
+
+
+@pytest.mark.parametrize("name", ACTIVE)
+def test_name_that_programs_act_on_is_refused_if_it_is_sealed(folder: Path, tmp_path: Path, name: str) -> None:
+    package = shutil.copytree(folder, tmp_path / "hello-mpi")
+    sealed = json.loads((package / INVENTORY).read_text())
+    sealed["files"][name] = {"mode": "0644", "sha256": "0" * 64}
+    (package / INVENTORY).write_text(json.dumps(sealed))
+    with pytest.raises(VerificationError, match="is not the inventory of a package: "), opened(package):
+        pass
+
+
+def test_archive_whose_folder_is_called_git_is_refused(folder: Path, tmp_path: Path) -> None:
+    """Unpacked in somebody's checkout, it would add to the repository."""
+    shutil.copytree(folder, tmp_path / ".git")
+    path = tmp_path / "p.tar.gz"
+    subprocess.run(["tar", "--format=ustar", "-czf", path, ".git"], cwd=tmp_path, check=True)
+    with pytest.raises(VerificationError, match=r"with the name \.git"), opened(path):
+        pass
+
+
+def test_empty_folder_with_such_a_name_is_refused_in_an_archive(folder: Path, tmp_path: Path) -> None:
+    package = shutil.copytree(folder, tmp_path / "hello-mpi")
+    (package / "quickstart/.git/hooks").mkdir(parents=True)
+    path = tmp_path / "p.tar.gz"
+    subprocess.run(["tar", "--format=ustar", "-czf", path, "hello-mpi"], cwd=tmp_path, check=True)
+    with pytest.raises(VerificationError, match=r"with the name \.git"), opened(path):
+        pass
+
+
+@pytest.mark.parametrize("name", ["Makefile", "mise.toml", "docs/x.md", "quickstartx/y"])
+def test_sealed_file_that_no_build_makes_is_found(folder: Path, tmp_path: Path, name: str) -> None:
+    package = shutil.copytree(folder, tmp_path / "hello-mpi")
+    file = package / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch()
+    sealed = json.loads((package / INVENTORY).read_text())
+    sealed["files"][name] = {"mode": "0644", "sha256": hashlib.sha256(b"").hexdigest()}
+    (package / INVENTORY).write_text(json.dumps(sealed))
+    with opened(package) as whole:
+        problems = integrity.check(whole, DEFAULT).problems
+    assert [str(problem) for problem in problems] == [f"{file}: no build makes a file at this place of a package"]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/etc"), Path.touch, Path.mkdir])
+def test_git_beside_a_package_is_named_and_not_looked_at(
+    folder: Path, tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    package = shutil.copytree(folder, tmp_path / "hello-mpi")
+    make(package / ".git")
+    if (package / ".git").is_dir() and not (package / ".git").is_symlink():
+        os.mkfifo(package / ".git/index")
+        (package / ".git/link").symlink_to("/etc")
+    with opened(package) as whole:
+        checked = integrity.check(whole, DEFAULT)
+    message = "it is not part of the package, and was not looked at; git runs programs that are named in it"
+    assert (checked.problems, [str(note) for note in checked.notes]) == ([], [f"{package}/.git: {message}"])
 
 
 def test_results_of_a_run_are_part_of_no_archive(folder: Path, tmp_path: Path) -> None:
@@ -181,12 +261,12 @@ def test_results_of_a_run_are_part_of_no_archive(folder: Path, tmp_path: Path) -
     path = tmp_path / "p.tar.gz"
     subprocess.run(["tar", "--format=ustar", "-czf", path, "hello-mpi"], cwd=tmp_path, check=True)
     with opened(path) as package:
-        problems = files.check(package, DEFAULT).problems
+        problems = integrity.check(package, DEFAULT).problems
     assert [str(problem) for problem in problems] == [
         f"{path}:output/evil.sh: the package was not sealed with this file"
     ]
     with opened(tmp_path / "hello-mpi") as package:
-        assert files.check(package, DEFAULT).problems == []
+        assert integrity.check(package, DEFAULT).problems == []
 
 
 def test_overlays_are_folders_with_a_kustomization(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def test_a_line_that_kustomize_would_drop(tmp_path: Path) -> None:
 def test_assets_are_files_and_folders(tmp_path: Path) -> None:
     files = {"data/b": "2", "data/a/c": "1", "data/.hidden": "3", "one": "4"}
     sources = load(demo.write(tmp_path, demo.changed("assets: [data, one]"), files)).sources
-    assert [asset.name for asset in sources.assets] == ["data/.hidden", "data/a/c", "data/b", "one"]
+    assert [asset.name for asset in sources.assets] == ["data/a/c", "data/b", "one"]
 
 
 def test_assets_that_no_package_may_have(tmp_path: Path) -> None:
@@ -214,8 +214,11 @@ def test_a_folder_of_assets_that_cannot_be_read(tmp_path: Path, monkeypatch: pyt
 
 # What a folder of assets leaves out.
 
-LEFT = (".git/config", ".env", "deep/.ENV.local", "deep/.ssh/id_rsa", "__pycache__/a.pyc", ".DS_Store", "id_ed25519")
-KEPT = ("a.csv", "deep/b.csv", ".gitignore", "env", "git/x", ".envoy")
+LEFT = (
+    *(".git/config", ".env", "deep/.ENV.local", "deep/.ssh/id_rsa", "__pycache__/a.pyc", ".DS_Store", "id_ed25519"),
+    *(".gitignore", "repo/HEAD", "GIT~1/config"),
+)
+KEPT = ("a.csv", "deep/b.csv", "gitignore", "env", "git/x", "a.b.c", "header", "x~")
 DATA = {f"data/{name}": "x" for name in (*LEFT, *KEPT)}
 
 
@@ -223,16 +226,24 @@ def test_a_folder_of_assets_leaves_secrets_history_and_clutter_out(tmp_path: Pat
     sources = load(demo.write(tmp_path, demo.changed("assets: [data]"), DATA)).sources
     assert [file.name for file in sources.assets] == sorted(f"data/{name}" for name in KEPT)
     assert sources.left_out == (
-        *("data/.DS_Store", "data/.env", "data/.git", "data/__pycache__"),
-        *("data/deep/.ENV.local", "data/deep/.ssh", "data/id_ed25519"),
+        *("data/.DS_Store", "data/.env", "data/.git", "data/.gitignore", "data/GIT~1", "data/__pycache__"),
+        *("data/deep/.ENV.local", "data/deep/.ssh", "data/id_ed25519", "data/repo/HEAD"),
     )
 
 
 def test_a_secret_that_is_listed_by_name_is_included(tmp_path: Path) -> None:
-    spec = demo.changed("assets: [data, data/.env, data/.git]")
+    spec = demo.changed("assets: [data, data/id_ed25519]")
     sources = load(demo.write(tmp_path, spec, DATA)).sources
-    assert {file.name for file in sources.assets} >= {"data/.env", "data/.git/config"}
-    assert not {"data/.env", "data/.git"} & set(sources.left_out)
+    assert "data/id_ed25519" in {file.name for file in sources.assets}
+    assert "data/id_ed25519" not in sources.left_out
+
+
+def test_names_that_programs_act_on_are_in_no_package(tmp_path: Path) -> None:
+    spec = demo.changed("assets: [data, data/.env, data/.git, data/repo/HEAD]")
+    assert messages(tmp_path, spec, DATA) == [
+        f"spec.yaml:11:{column}: a package contains no file or folder with the name {name} (rename it)"
+        for column, name in ((16, ".env"), (27, ".git"), (38, "HEAD"))
+    ]
 
 
 def test_a_link_to_an_excluded_file_is_excluded(tmp_path: Path) -> None:
@@ -253,7 +264,7 @@ def test_a_folder_of_excluded_files_only_is_refused(tmp_path: Path) -> None:
 
 def test_excluded_files_are_listed_on_stderr(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     demo.write(tmp_path / "demo", demo.changed("assets: [data]"), {"data/a": "x", "data/.env": "HF_TOKEN=x"})
-    note = "note: demo/data/.env is not included in the assets; list it there to include it\n"
+    note = "note: demo/data/.env is not included in the assets; a package contains no such name\n"
     unseen = (
         "note: the containers of demo-fp32-training do not see its assets, which are not in the image: switch on "
         "--with model-nfs, model-pvc, model-host-path, nfs or host-path\n"

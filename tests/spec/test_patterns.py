@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
         ("**/a.py", ["a.py", "src/a.py", "src/deep/er/a.py"], ["src/__pycache__"]),
         ("src/**", ["src/a.py", "src/deep/er/a.py", "src/link.py"], ["src/__pycache__", "src/id_rsa"]),
         ("**/**/er/*", ["src/deep/er/a.py"], ["src/__pycache__"]),
-        (".*.py", [".hidden.py"], []),
+        (".*.py", [], [".hidden.py"]),
         (".e*", [], [".env"]),
         ("src/**/id_rsa", ["src/id_rsa"], ["src/__pycache__"]),
         (".venv/**/*.py", [".venv/lib/a.py"], []),
