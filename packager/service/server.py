@@ -38,6 +38,9 @@ from packager.service.times import now
 from packager.service.use.events import JobEvents
 from packager.service.use.jobs import Jobs
 from packager.service.use.logs import Logs
+from packager.service.use.projects import Projects
+from packager.service.use.registry import TaskDefinitions, TaskTemplates
+from packager.service.use.tokens import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -67,7 +70,7 @@ class Server:
     Attributes:
         name: By which it knows its objects in the cluster.
         projects: Those that jobs can belong to, by name.
-        jobs, logs, events: What callers do with jobs.
+        jobs, logs, events, templates, definitions, tokens, project_use: What callers do with them.
         pulse: Tells that a job has an event.
         figures: What Prometheus is told.
         trusted: Who every caller is, when no token is asked for; None otherwise.
@@ -132,6 +135,10 @@ class Server:
         self.jobs = Jobs(store, self.tasks, sealer, self.recorder, self.courier)
         self.logs = Logs(store, cluster, settings.name)
         self.events = JobEvents(store, self.pulse)
+        self.templates = TaskTemplates(self.catalog)
+        self.definitions = TaskDefinitions(self.catalog, self.tasks, self.projects, self.check)
+        self.tokens = Tokens(store, self.projects)
+        self.project_use = Projects(store, self.projects)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

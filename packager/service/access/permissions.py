@@ -24,6 +24,19 @@ def check_role(caller: Caller, role: str) -> None:
         raise Failure("forbidden", f"expected the role {role}, found {', '.join(caller.roles.values())}")
 
 
+def check_admin(caller: Caller, project: str | None) -> None:
+    """Raise Failure unless a caller is an admin of a project, or of all projects for None."""
+    check_role(caller, "admin")
+    if not caller.may("admin", project):
+        raise Failure("forbidden", f"expected an admin of {project or 'all projects'}")
+
+
+def check_knows_project(caller: Caller, project: str, projects: Mapping[str, Project]) -> None:
+    """Raise Failure unless there is a project, and a caller has a role in it."""
+    if project not in projects or not caller.may("viewer", project):
+        raise Failure("invalid-body", "the project was not found", [_not_found(project)])
+
+
 def projects_of(caller: Caller, role: str) -> tuple[str, ...] | None:
     """Return the projects in which a caller has a role; None for all, also those that are no longer configured."""
     if caller.may(role):
@@ -78,8 +91,7 @@ def project_of_definition(caller: Caller, project: str | None, projects: Mapping
             return usable[0]
         complaint = Complaint("/project", f"is missing: expected {' or '.join(usable) or 'a project of this server'}")
         raise Failure("invalid-body", "the project is missing", [complaint])
-    if project not in projects or not caller.may("viewer", project):
-        raise Failure("invalid-body", "the project was not found", [_not_found(project)])
+    check_knows_project(caller, project, projects)
     if project not in usable:
         raise Failure("forbidden", f"expected the role developer in the project {project!r}")
     return project

@@ -100,19 +100,6 @@ def require_origin(request: ASGIConnection[Any, Any, Any, Any]) -> None:
         raise Failure("forbidden", "the request was not made by a page of this server: its Origin is another one")
 
 
-def projects_with(state: State, caller: Caller, role: str) -> list[str]:
-    """Return the projects of the server in which a caller has a role."""
-    return [project for project in server_of(state).projects if caller.may(role, project)]
-
-
-async def admin_of(request: AnyRequest, project: str | None) -> Caller:
-    """Return who makes a request, who must be an admin of a project, or of all projects for None. Raises Failure."""
-    caller = await caller_of(request, "admin")
-    if not caller.may("admin", project):
-        raise Failure("forbidden", f"expected an admin of {project or 'all projects'}")
-    return caller
-
-
 def expected_revision(if_match: str | None) -> int | None:
     """Return the revision in If-Match; None for any. Raises Failure."""
     text = (if_match or "").strip().removeprefix("W/").strip('"')

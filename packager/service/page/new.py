@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +9,11 @@ from litestar import Response, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery
 
-from packager.service.api import registry
-from packager.service.api.access import AnyRequest, caller_of, projects_with, server_of
+from packager.service.api.access import AnyRequest, caller_of, server_of
 from packager.service.api.jobs import create_once
 from packager.service.failures import Failure
 from packager.service.page import form
 from packager.service.page.html import redirect, respond
-from packager.service.registry.catalog import read_definition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +27,7 @@ _EMPTY: dict[str, Any] = {"manifests": None, "warnings": (), "failure": None}
 
 @get("/new", include_in_schema=False)
 async def _choose(request: AnyRequest, state: State) -> Response[Any]:
-    items = (await registry.list_definitions.fn(request, state)).items
+    items = (await server_of(state).definitions.read(await caller_of(request))).items
     return await respond(request, "choose", items=items)
 
 
@@ -39,7 +36,7 @@ async def _new(
     request: AnyRequest, state: State, name: FromPath[str], values_of: FromQuery[str | None] = None
 ) -> Response[Any]:
     caller = await caller_of(request, "user")
-    definition = await _definition(request, state, name)
+    definition = await server_of(state).definitions.usable(caller, name)
     data = {}
     if values_of:
         job = await server_of(state).jobs.job(caller, values_of)
@@ -49,15 +46,10 @@ async def _new(
     return await _form(request, definition, data, values_of=values_of)
 
 
-async def _definition(request: AnyRequest, state: State, name: str) -> Definition:
-    await registry.get_definition.fn(request, state, name=name)
-    return read_definition(await asyncio.to_thread(server_of(state).catalog.definition, name))
-
-
 @post("/new/{name:str}", include_in_schema=False)
 async def _sent(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
     caller = await caller_of(request, "user")
-    definition = await _definition(request, state, name)
+    definition = await server_of(state).definitions.usable(caller, name)
     data = {key: str(value) for key, value in (await request.form()).items()}
     action = data.get("action", "create")
     if action.startswith("more:"):
@@ -108,7 +100,7 @@ async def _form(
 
 def _projects(request: AnyRequest, caller: Caller, definition: Definition) -> list[str]:
     """Return the projects in which a caller can create jobs of a definition."""
-    usable = projects_with(request.app.state, caller, "user")
+    usable = server_of(request.app.state).project_use.names(caller, "user")
     own = definition.body.project
     return usable if own is None else [project for project in usable if project == own]
 

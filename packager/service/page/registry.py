@@ -12,8 +12,8 @@ from litestar.params import FromPath, FromQuery
 
 from packager.base import yamlio
 from packager.base.values import UNSET, FieldsError, Value, as_plain, convert
-from packager.service.api import registry as routes
-from packager.service.api.access import AnyRequest, caller_of, projects_with
+from packager.service.access import permissions
+from packager.service.api.access import AnyRequest, caller_of, expected_revision, server_of
 from packager.service.failures import Failure
 from packager.service.page.html import redirect, respond
 from packager.service.registry.bodies import DefinitionBody, TemplateBody, as_flag
@@ -114,7 +114,7 @@ async def _shown(
         raise Failure("not-found", f"revision {number} of {what} not found")
     older = next((item for item in items if item.revision < number), None)
     changes = await asyncio.to_thread(compared, _fields(older, keys), _fields(shown, keys), keys) if older else ()
-    is_current = current is not None and current.content.revision == number
+    is_current = current is not None and current.revision == number
     return {"item": shown, "items": items, "older": older, "changes": changes, "is_current": is_current}
 
 
@@ -127,7 +127,7 @@ def _fields(item: Any, keys: Sequence[str]) -> dict[str, Any]:
 
 @get("/definitions", include_in_schema=False)
 async def _definitions(request: AnyRequest, state: State) -> Response[Any]:
-    items = (await routes.list_definitions.fn(request, state)).items
+    items = (await server_of(state).definitions.read(await caller_of(request))).items
     return await respond(request, "definitions", items=items)
 
 
@@ -135,8 +135,8 @@ async def _definitions(request: AnyRequest, state: State) -> Response[Any]:
 async def _definition(
     request: AnyRequest, state: State, name: FromPath[str], revision: FromQuery[int | None] = None
 ) -> Response[Any]:
-    items = (await routes.definition_revisions.fn(request, state, name=name)).items
-    current = await _or_none(routes.get_definition.fn(request, state, name=name))
+    items = (await server_of(state).definitions.revisions(await caller_of(request), name)).items
+    current = await _or_none(server_of(state).definitions.definition(await caller_of(request), name))
     shown = await _shown(f"definition {name!r}", items, current, revision, (*_DEFINITION_KEYS, "origin"))
     return await respond(request, "definition", appends=as_flag(shown["item"].append_uuid), **shown)
 
@@ -157,7 +157,7 @@ async def _new_definition(request: AnyRequest, state: State) -> Response[Any]:
 
 @get("/definitions/{name:str}/edit", include_in_schema=False)
 async def _edit_definition(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
-    item = (await routes.get_definition.fn(request, state, name=name)).content
+    item = await server_of(state).definitions.definition(await caller_of(request), name)
     data = {key: _text(value) for key, value in _fields(item, _DEFINITION_KEYS).items()} | _package_inputs(item.package)
     data |= {"append_uuid": "1" if as_flag(item.append_uuid) else "", "revision": str(item.revision)}
     return await _definition_form(request, state, data, name)
@@ -191,7 +191,7 @@ async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
     failure: Failure | None = None,
     trial: Any = None,
 ) -> Response[Any]:
-    templates = (await routes.list_templates.fn(request, state)).items
+    templates = (await server_of(state).templates.read(await caller_of(request))).items
     return await respond(
         request,
         "definition-form",
@@ -199,7 +199,7 @@ async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
         role="developer",
         data={**dict.fromkeys((*_DEFINITION_KEYS, *_PACKAGE_KEYS, "name"), ""), **data},
         name=name,
-        projects=projects_with(state, await caller_of(request, "developer"), "developer"),
+        projects=server_of(state).project_use.names(await caller_of(request), "developer"),
         templates=[
             item.name for item in templates if not item.deprecated or item.name == data.get("task_template_name")
         ],
@@ -234,7 +234,7 @@ async def _change_definition(request: AnyRequest, state: State, name: FromPath[s
 
 
 async def _register_definition(request: AnyRequest, state: State, name: str | None) -> Response[Any]:
-    await caller_of(request, "developer")
+    caller = await caller_of(request, "developer")
     data = await _inputs(request, name)
     try:
         values = {key: data.get(key, "") for key in (*_DEFINITION_KEYS, "name")}
@@ -242,12 +242,13 @@ async def _register_definition(request: AnyRequest, state: State, name: str | No
         others |= {"package": _package_of_inputs(data), "task_template_name": data.get("task_template_name") or None}
         body = convert({**values, **others}, DefinitionBody)
         if data.get("action") == "trial":
-            trial = await routes.try_definition(request, state, body)
+            trial = await server_of(state).definitions.trial(caller, body)
             return await _definition_form(request, state, data, name, trial=trial)
         if name is None:
-            answer = await routes.add_definition.fn(request, state, data=body)
-            return redirect(f"/definitions/{answer.content['name']}")
-        await routes.change_definition.fn(request, state, name=name, data=body, if_match=data.get("revision"))
+            added = await server_of(state).definitions.add(caller, body)
+            return redirect(f"/definitions/{added.name}")
+        expected = expected_revision(data.get("revision"))
+        await server_of(state).definitions.change(caller, name, body, expected)
     except (FieldsError, Failure) as error:
         return await _definition_form(request, state, data, name, _shown_in_form(error))
     return redirect(f"/definitions/{name}")
@@ -270,7 +271,7 @@ def _shown_in_form(error: FieldsError | Failure) -> Failure:
 
 @post("/definitions/{name:str}/remove", include_in_schema=False)
 async def _remove_definition(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
-    await routes.remove_definition.fn(request, state, name=name)
+    await server_of(state).definitions.remove(await caller_of(request), name)
     return redirect("/definitions")
 
 
@@ -279,7 +280,7 @@ async def _remove_definition(request: AnyRequest, state: State, name: FromPath[s
 
 @get("/templates", include_in_schema=False)
 async def _templates(request: AnyRequest, state: State) -> Response[Any]:
-    items = (await routes.list_templates.fn(request, state)).items
+    items = (await server_of(state).templates.read(await caller_of(request))).items
     return await respond(request, "templates", items=items)
 
 
@@ -287,10 +288,10 @@ async def _templates(request: AnyRequest, state: State) -> Response[Any]:
 async def _template(
     request: AnyRequest, state: State, name: FromPath[str], revision: FromQuery[int | None] = None
 ) -> Response[Any]:
-    items = (await routes.template_revisions.fn(request, state, name=name)).items
-    current = await _or_none(routes.get_template.fn(request, state, name=name))
+    items = (await server_of(state).templates.revisions(await caller_of(request), name)).items
+    current = await _or_none(server_of(state).templates.template(await caller_of(request), name))
     shown = await _shown(f"template {name!r}", items, current, revision, _TEMPLATE_KEYS)
-    definitions = (await routes.list_definitions.fn(request, state)).items
+    definitions = (await server_of(state).definitions.read(await caller_of(request))).items
     users = [item.name for item in definitions if item.task_template_name == name]
     return await respond(request, "template", users=users, **shown)
 
@@ -302,7 +303,7 @@ async def _new_template(request: AnyRequest) -> Response[Any]:
 
 @get("/templates/{name:str}/edit", include_in_schema=False)
 async def _edit_template(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
-    item = (await routes.get_template.fn(request, state, name=name)).content
+    item = await server_of(state).templates.template(await caller_of(request), name)
     data = {"template": item.template, "description": item.description, "revision": str(item.revision)}
     return await _template_form(request, data | ({"deprecated": "1"} if item.deprecated else {}), name)
 
@@ -314,6 +315,7 @@ async def _template_form(
     failure: Failure | None = None,
     trial: Any = None,
 ) -> Response[Any]:
+    permissions.check_admin(await caller_of(request), None)
     return await respond(
         request,
         "template-form",
@@ -338,18 +340,19 @@ async def _change_template(request: AnyRequest, state: State, name: FromPath[str
 
 
 async def _register_template(request: AnyRequest, state: State, name: str | None) -> Response[Any]:
-    await caller_of(request, "admin")
+    caller = await caller_of(request, "admin")
     data = await _inputs(request, name)
     try:
         values = {key: data.get(key, "") for key in ("name", "template", "description")}
         body = convert({**values, "deprecated": bool(data.get("deprecated"))}, TemplateBody)
         if data.get("action") == "trial":
-            trial = await routes.try_template(request, state, body)
+            trial = await server_of(state).templates.trial(caller, body)
             return await _template_form(request, data, name, trial=trial.definitions)
         if name is None:
-            answer = await routes.add_template.fn(request, state, data=body)
-            return redirect(f"/templates/{answer.content['name']}")
-        await routes.change_template.fn(request, state, name=name, data=body, if_match=data.get("revision"))
+            added = await server_of(state).templates.add(caller, body)
+            return redirect(f"/templates/{added.name}")
+        expected = expected_revision(data.get("revision"))
+        await server_of(state).templates.change(caller, name, body, expected)
     except (FieldsError, Failure) as error:
         return await _template_form(request, data, name, _shown_in_form(error))
     return redirect(f"/templates/{name}")
@@ -358,7 +361,7 @@ async def _register_template(request: AnyRequest, state: State, name: str | None
 @post("/templates/{name:str}/remove", include_in_schema=False)
 async def _remove_template(request: AnyRequest, state: State, name: FromPath[str]) -> Response[Any]:
     try:
-        await routes.remove_template.fn(request, state, name=name)
+        await server_of(state).templates.remove(await caller_of(request), name)
     except Failure as failure:
         if failure.status != 409:
             raise

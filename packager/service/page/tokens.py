@@ -10,8 +10,7 @@ from litestar.params import FromPath
 
 from packager.base.values import FieldsError, convert
 from packager.service.access import tokens
-from packager.service.api import system
-from packager.service.api.access import AnyRequest, caller_of, projects_with
+from packager.service.api.access import AnyRequest, caller_of, server_of
 from packager.service.page.html import redirect, respond
 from packager.service.registry.bodies import TokenBody
 
@@ -23,8 +22,9 @@ async def _tokens(request: AnyRequest, state: State) -> Response[Any]:
 
 async def _listed(request: AnyRequest, state: State, status: int = 200, **values: Any) -> Response[Any]:
     shown = {"made": None, "error": None, "filled": {}, **values}
-    items = (await system.list_tokens.fn(request, state)).items
-    projects = projects_with(state, await caller_of(request, "admin"), "admin")
+    caller = await caller_of(request)
+    items = (await server_of(state).tokens.read(caller)).items
+    projects = server_of(state).project_use.names(caller, "admin")
     return await respond(
         request, "tokens", status, role="admin", items=items, roles=tokens.ROLES, projects=projects, **shown
     )
@@ -43,12 +43,13 @@ async def _add_token(request: AnyRequest, state: State) -> Response[Any]:
     except FieldsError:
         error = "Expected a name of at most 63 letters, digits and -_., and 1 to 3650 days or none."
         return await _listed(request, state, 422, error=error, filled=form)
-    return await _listed(request, state, 201, made=await system.add_token.fn(request, state, data=body))
+    made = await server_of(state).tokens.add(await caller_of(request), body)
+    return await _listed(request, state, 201, made=made)
 
 
 @post("/tokens/{identifier:str}/remove", include_in_schema=False)
 async def _remove_token(request: AnyRequest, state: State, identifier: FromPath[str]) -> Response[Any]:
-    await system.remove_token.fn(request, state, identifier=identifier)
+    await server_of(state).tokens.remove(await caller_of(request), identifier)
     return redirect("/tokens")
 
 

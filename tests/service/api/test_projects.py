@@ -129,8 +129,10 @@ def test_a_key_of_one_project_does_not_repeat_the_answer_of_another(service: Pro
 def test_an_admin_of_a_project_gives_tokens_for_it_only(service: Projects) -> None:
     made = service.post("/v1/tokens", {"name": "bob", "role": "user", "project": "research"}, "root")
     assert (made.status_code, made.json()["project"]) == (201, "research")
-    for project in (None, "vision"):
-        assert service.post("/v1/tokens", {"name": "x", "role": "user", "project": project}, "root").status_code == 403
+    assert service.post("/v1/tokens", {"name": "x", "role": "user"}, "root").status_code == 403
+    for project in ("vision", "none"):  # one that the caller may not know of is as one that does not exist
+        refused = service.post("/v1/tokens", {"name": "x", "role": "user", "project": project}, "root")
+        assert (refused.status_code, refused.json()["errors"][0]["detail"]) == (422, f"project '{project}' not found")
     assert service.post("/v1/tokens", {"name": "x", "role": "user", "project": "none"}).status_code == 422
     assert {token["name"] for token in service.get("/v1/tokens", "root").json()["items"]} == {"ada", "root", "bob"}
     others = {token["name"]: token["id"] for token in service.get("/v1/tokens").json()["items"]}
@@ -139,18 +141,22 @@ def test_an_admin_of_a_project_gives_tokens_for_it_only(service: Projects) -> No
 
 
 def test_a_definition_of_a_project_is_used_and_changed_there_only(service: Projects) -> None:
-    made = service.post("/v1/definitions", {**COUNTDOWN, "name": "own"}, "dev")
+    made = service.post("/v1/definitions", {**COUNTDOWN, "name": "vision.own"}, "dev")
     assert (made.status_code, made.json()["project"]) == (201, "vision")
-    assert service.get("/v1/definitions/own", "eve").status_code == 200
+    assert service.get("/v1/definitions/vision.own", "eve").status_code == 200
     for suffix in ("", "/schema", "/revisions", "/revisions/1"):
-        assert service.get(f"/v1/definitions/own{suffix}", "ada").status_code == 404
+        assert service.get(f"/v1/definitions/vision.own{suffix}", "ada").status_code == 404
     assert [item["name"] for item in service.get("/v1/definitions", "ada").json()["items"]] == ["countdown"]
-    assert service.job("vision", "eve", taskDef="own").status_code == 201
-    refused = service.job("research", "ada", taskDef="own")
-    assert (refused.status_code, refused.json()["detail"]) == (422, "definition 'own' not found")
-    assert "hint" not in service.job("research", "ada", taskDef="owm").json()["errors"][0]  # it is of another project
-    assert service.job("vision", "eve", taskDef="owm").json()["errors"][0]["hint"] == "did you mean 'own'?"
-    put = service.call("PUT", "/v1/definitions/own", "dev", json={**COUNTDOWN, "name": "own"})
+    assert service.job("vision", "eve", taskDef="vision.own").status_code == 201
+    refused = service.job("research", "ada", taskDef="vision.own")
+    assert (refused.status_code, refused.json()["detail"]) == (422, "definition 'vision.own' not found")
+    assert (
+        "hint" not in service.job("research", "ada", taskDef="vision.owm").json()["errors"][0]
+    )  # it is of another project
+    assert (
+        service.job("vision", "eve", taskDef="vision.owm").json()["errors"][0]["hint"] == "did you mean 'vision.own'?"
+    )
+    put = service.call("PUT", "/v1/definitions/vision.own", "dev", json={**COUNTDOWN, "name": "vision.own"})
     assert (put.status_code, put.json()["project"]) == (200, "vision")
     shared = service.call("PUT", "/v1/definitions/countdown", "dev", json=COUNTDOWN)
     assert (shared.status_code, shared.json()["detail"]) == (
@@ -161,7 +167,26 @@ def test_a_definition_of_a_project_is_used_and_changed_there_only(service: Proje
     for project, status in (("research", 422), ("none", 422)):
         body = {**COUNTDOWN, "name": "other", "project": project}
         assert service.post("/v1/definitions", body, "dev").status_code == status
-    assert service.call("DELETE", "/v1/definitions/own", "dev").status_code == 204
+    assert service.call("DELETE", "/v1/definitions/vision.own", "dev").status_code == 204
+
+
+def test_names_that_are_taken_tell_nothing_of_definitions_of_other_projects(service: Projects) -> None:
+    body = {**COUNTDOWN, "name": "research.own", "project": "research"}
+    detail = "expected a name that begins with 'vision.', as the definition belongs to that project"
+    assert service.post("/v1/definitions", body).status_code == 201
+    for name in ("research.own", "research.none", "own"):
+        for query in ("", "?dry_run=true"):
+            refused = service.post(f"/v1/definitions{query}", {**COUNTDOWN, "name": name}, "dev")
+            assert (refused.status_code, refused.json()["errors"]) == (
+                422,
+                [
+                    {
+                        "pointer": "/name",
+                        "detail": detail,
+                        "hint": f"name: vision.{name}",
+                    }
+                ],
+            )
 
 
 def test_users_cannot_be_asked_for_a_project(service: Projects) -> None:

@@ -1,0 +1,205 @@
+"""What callers do with templates and definitions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from packager.base.values import replace
+from packager.service.access import permissions
+from packager.service.complaints import Complaint
+from packager.service.failures import Failure
+from packager.service.jobs import records
+from packager.service.registry.catalog import read_definition
+from packager.service.use import answers
+from packager.service.use.answers import (
+    DefinitionList,
+    DefinitionTrial,
+    RegisteredDefinition,
+    RegisteredTemplate,
+    TemplateList,
+    TemplateTrial,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from packager.service.access.projects import Project
+    from packager.service.access.tokens import Caller
+    from packager.service.jobs.tasks import Tasks
+    from packager.service.registry.bodies import DefinitionBody, TemplateBody
+    from packager.service.registry.catalog import Catalog
+    from packager.service.registry.definitions import Definition
+    from packager.service.store.store import Row
+
+
+class TaskTemplates:
+    """The use cases of templates: everyone sees them, and admins of all projects change them.
+
+    Each raises Failure if its caller may not do it, or if there is no such template.
+
+    Args:
+        catalog: The templates of the server.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    async def read(self, caller: Caller) -> TemplateList:
+        """Return the current revision of each template."""
+        permissions.check_role(caller, "viewer")
+        rows = await asyncio.to_thread(self._catalog.store.templates)
+        return TemplateList(items=[answers.template(row) for row in rows])
+
+    async def template(self, caller: Caller, name: str, revision: int | None = None) -> RegisteredTemplate:
+        """Return a revision of a template, or the current one."""
+        permissions.check_role(caller, "viewer")
+        return answers.template(await asyncio.to_thread(self._catalog.template, name, revision))
+
+    async def revisions(self, caller: Caller, name: str) -> TemplateList:
+        """Return all revisions of a template, the newest first."""
+        permissions.check_role(caller, "viewer")
+        rows = await asyncio.to_thread(self._catalog.store.template_revisions, name)
+        if not rows:
+            raise Failure("not-found", f"template {name!r} not found")
+        return TemplateList(items=[answers.template(row) for row in rows])
+
+    async def add(self, caller: Caller, body: TemplateBody) -> RegisteredTemplate:
+        """Register a template."""
+        permissions.check_admin(caller, None)
+        return answers.template(await asyncio.to_thread(self._catalog.add_template, body, caller.name))
+
+    async def trial(self, caller: Caller, body: TemplateBody) -> TemplateTrial:
+        """Return what registering a template would do."""
+        permissions.check_admin(caller, None)
+        tried = await asyncio.to_thread(self._catalog.try_template, body)
+        return TemplateTrial(outcome=tried.outcome, definitions=tried.problems)
+
+    async def change(self, caller: Caller, name: str, body: TemplateBody, expected: int | None) -> RegisteredTemplate:
+        """Register the next revision of a template, whose current one is `expected`; None for any."""
+        permissions.check_admin(caller, None)
+        change = self._catalog.change_template
+        row, warnings = await asyncio.to_thread(change, name, body, caller.name, expected)
+        return answers.template(row, warnings)
+
+    async def remove(self, caller: Caller, name: str) -> None:
+        """Remove a template that no definition uses."""
+        permissions.check_admin(caller, None)
+        await asyncio.to_thread(self._catalog.remove_template, name)
+
+
+class TaskDefinitions:
+    """The use cases of definitions: one of a project is known and used there only.
+
+    Each raises Failure if its caller may not do it, or if they know of no such definition.
+
+    Args:
+        catalog: The definitions of the server.
+        tasks: Compares them with the cluster.
+        projects: The projects of the server, by name.
+        checked: Runs the check of a body where it keeps no other request waiting.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        tasks: Tasks,
+        projects: Mapping[str, Project],
+        checked: Callable[[DefinitionBody, Callable[[], Any]], Awaitable[Any]],
+    ) -> None:
+        self._catalog = catalog
+        self._tasks = tasks
+        self._projects = projects
+        self._checked = checked
+
+    async def read(self, caller: Caller) -> DefinitionList:
+        """Return the current revision of each definition that the caller may know of."""
+        permissions.check_role(caller, "viewer")
+        rows = await asyncio.to_thread(self._catalog.store.definitions)
+        visible = [row for row in rows if permissions.sees_definition(caller, row)]
+        return DefinitionList(items=[answers.definition(row) for row in visible])
+
+    async def definition(self, caller: Caller, name: str, revision: int | None = None) -> RegisteredDefinition:
+        """Return a revision of a definition, or the current one."""
+        return answers.definition(await self._visible(caller, name, revision))
+
+    async def usable(self, caller: Caller, name: str) -> Definition:
+        """Return the current revision of a definition, as jobs are made from it."""
+        return read_definition(await self._visible(caller, name))
+
+    async def revisions(self, caller: Caller, name: str) -> DefinitionList:
+        """Return all revisions of a definition, the newest first."""
+        permissions.check_role(caller, "viewer")
+        rows = await asyncio.to_thread(self._catalog.store.definition_revisions, name)
+        if not rows or not permissions.sees_definition(caller, rows[0]):
+            raise Failure("not-found", f"definition {name!r} not found")
+        return DefinitionList(items=[answers.definition(row) for row in rows])
+
+    async def add(self, caller: Caller, body: DefinitionBody) -> RegisteredDefinition:
+        """Register a definition, whose example is filled in as a trial."""
+        permissions.check_role(caller, "developer")
+        body = self._placed(caller, body, body.project)
+        add = self._catalog.add_definition
+        row, trial = await self._checked(body, lambda: add(body, caller.name))
+        return answers.definition(row, await self._tasks.warnings(trial))
+
+    async def trial(self, caller: Caller, body: DefinitionBody) -> DefinitionTrial:
+        """Return what registering a definition would do, also to one that is registered."""
+        permissions.check_role(caller, "developer")
+        asked = body.project
+        if asked is None:
+            before = await asyncio.to_thread(self._catalog.store.definition, body.name)
+            if before is not None and permissions.sees_definition(caller, before):
+                asked = permissions.definition_project(before)
+        body = self._placed(caller, body, asked)
+        before = await asyncio.to_thread(self._catalog.store.definition, body.name)
+        if before is not None:
+            permissions.check_changes_definition(caller, before)
+        tried = await self._checked(body, lambda: self._catalog.try_definition(body, caller.name))
+        return DefinitionTrial(
+            outcome=tried.outcome,
+            manifests=records.redacted(tried.trial.objects),
+            warnings=await self._tasks.warnings(tried.trial),
+        )
+
+    async def change(
+        self, caller: Caller, name: str, body: DefinitionBody, expected: int | None
+    ) -> RegisteredDefinition:
+        """Register the next revision of a definition, whose current one is `expected`; None for any."""
+        before = await self._changeable(caller, name)
+        body = self._placed(caller, body, body.project or permissions.definition_project(before))
+        change = self._catalog.change_definition
+        row, trial = await self._checked(body, lambda: change(name, body, caller.name, expected))
+        return answers.definition(row, await self._tasks.warnings(trial))
+
+    async def remove(self, caller: Caller, name: str) -> None:
+        """Remove a definition; jobs that were made with it stay."""
+        await self._changeable(caller, name)
+        await asyncio.to_thread(self._catalog.remove_definition, name)
+
+    def _placed(self, caller: Caller, body: DefinitionBody, project: str | None) -> DefinitionBody:
+        """Return a definition with the project that it belongs to, whose name begins its own.
+
+        So a name that is taken tells nothing of the definitions of other projects.
+        """
+        body = replace(body, project=permissions.project_of_definition(caller, project, self._projects))
+        if body.project is None or body.name.startswith(f"{body.project}."):
+            return body
+        expected = f"expected a name that begins with '{body.project}.', as the definition belongs to that project"
+        hint = f"name: {body.project}.{body.name}"
+        raise Failure("invalid-body", "the name is not one of the project", [Complaint("/name", expected, hint)])
+
+    async def _visible(self, caller: Caller, name: str, revision: int | None = None) -> Row:
+        permissions.check_role(caller, "viewer")
+        row = await asyncio.to_thread(self._catalog.definition, name)  # what its newest revision belongs to
+        permissions.check_sees_definition(caller, row)
+        if revision is not None:
+            row = await asyncio.to_thread(self._catalog.definition, name, revision)
+            permissions.check_sees_definition(caller, row)
+        return row
+
+    async def _changeable(self, caller: Caller, name: str) -> Row:
+        permissions.check_role(caller, "developer")
+        row = await asyncio.to_thread(self._catalog.definition, name)
+        permissions.check_changes_definition(caller, row)
+        return row

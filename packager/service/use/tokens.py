@@ -1,0 +1,55 @@
+"""What admins do with tokens."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from packager.base.values import as_plain
+from packager.service.access import permissions, tokens
+from packager.service.failures import Failure
+from packager.service.use import answers
+from packager.service.use.answers import NewToken, TokenList
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from packager.service.access.projects import Project
+    from packager.service.access.tokens import Caller
+    from packager.service.registry.bodies import TokenBody
+    from packager.service.store.store import Store
+
+
+class Tokens:
+    """The use cases of tokens: an admin of a project has those for it. Each raises Failure if its caller is none.
+
+    Args:
+        store: The database.
+        projects: The projects of the server, by name.
+    """
+
+    def __init__(self, store: Store, projects: Mapping[str, Project]) -> None:
+        self._store = store
+        self._projects = projects
+
+    async def read(self, caller: Caller) -> TokenList:
+        """Return the tokens, without their texts."""
+        permissions.check_role(caller, "admin")
+        rows = await asyncio.to_thread(self._store.tokens, permissions.projects_of(caller, "admin"))
+        return TokenList(items=[answers.token(row) for row in rows])
+
+    async def add(self, caller: Caller, body: TokenBody) -> NewToken:
+        """Create a token; its text is returned once."""
+        permissions.check_role(caller, "admin")
+        if body.project is not None:
+            permissions.check_knows_project(caller, body.project, self._projects)
+        permissions.check_admin(caller, body.project)
+        row, text = await asyncio.to_thread(tokens.create, self._store, body.name, body.role, body.days, body.project)
+        return NewToken(**as_plain(answers.token(row)), token=text)
+
+    async def remove(self, caller: Caller, identifier: str) -> None:
+        """Remove a token, which is refused from now on."""
+        permissions.check_role(caller, "admin")
+        visible = permissions.projects_of(caller, "admin")
+        if not await asyncio.to_thread(self._store.remove_token, identifier, visible):
+            raise Failure("not-found", f"token {identifier!r} not found")
