@@ -36,7 +36,8 @@ _DEBOOTSTRAP = ("debootstrap", "--variant=minbase", "--include=python3,make,ca-c
 _USER = "mlpack:x:1000:1000::/home/mlpack:/bin/sh\n"
 _RECIPE = hashlib.sha256(repr([_DEBOOTSTRAP, _USER]).encode()).hexdigest()[:8]
 
-_DOWNLOADS = ("kubectl", "renders", "wheels")
+_DOWNLOADS = ("kubectl", "wheels")
+_RENDERS = "renders"
 """The folders of the cache that an ordinary user gets; root gets the cache itself."""
 
 _SETTINGS = ("etc/resolv.conf", "etc/hosts", "etc/pip.conf", "etc/ssl/certs/ca-certificates.crt")
@@ -105,7 +106,7 @@ def run_bare(person: Person, command: list[str]) -> int:
         (home / ".cache/mlpack").mkdir(parents=True)
         run(["chown", "--recursive", f"{person.uid}:{person.uid}", home])
         if person.uid != 0:
-            _link_downloads(home / ".cache/mlpack", person)
+            _share_cache(home / ".cache/mlpack", person)
         settings = {name: value for name, value in os.environ.items() if _VARIABLES.fullmatch(name)}
         environment = {
             **settings,
@@ -147,12 +148,16 @@ def _copy_checkout(target: Path) -> None:
             shutil.copy2(CHECKOUT / name, target / name, follow_symlinks=False)
 
 
-def _link_downloads(target: Path, person: Person) -> None:
+def _share_cache(target: Path, person: Person) -> None:
     """Let the user read the downloads of this machine, and add others beside them."""
+    owner = f"{person.uid}:{person.uid}"
     for name in _DOWNLOADS:
         if (_CACHE / name).is_dir():
             run(["cp", "--recursive", "--link", _CACHE / name, target])
-    run(["find", target, "-type", "d", "-exec", "chown", f"{person.uid}:{person.uid}", "{}", "+"])
+    run(["find", target, "-type", "d", "-exec", "chown", owner, "{}", "+"])
+    if (_CACHE / _RENDERS).is_dir():  # only their owner can read them
+        run(["cp", "--recursive", _CACHE / _RENDERS, target])
+        run(["chown", "--recursive", owner, target / _RENDERS])
 
 
 if __name__ == "__main__":
