@@ -97,7 +97,7 @@ def apt_get(bare_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     return apt_get
 
 
-NEEDED = ["libarchive-tools", "busybox", "chromium", "fonts-dejavu-core", "curl"]
+NEEDED = ["libarchive-tools", "busybox", "chromium", "fonts-dejavu-core", "libatomic1", "curl"]
 
 
 def test_root_installs_what_is_missing_and_reports_it(apt_get: AptGet, capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,7 +56,10 @@ TOOLS = (
     Tool("bsdtar", ("libarchive-tools",), "comparison of archive readers"),
     Tool("busybox", ("busybox",), "comparison of archive readers, and scripts in pods"),
     Tool(
-        "chromium", ("chromium", "fonts-dejavu-core"), "page of the task service", ("chromium-browser", "google-chrome")
+        "chromium",
+        ("chromium", "fonts-dejavu-core", "libatomic1"),
+        "page of the task service",
+        ("chromium-browser", "google-chrome"),
     ),
     Tool("curl", ("curl",), "commands of the documentation"),
     Tool("initdb", ("postgresql",), "task service on PostgreSQL", folders="usr/lib/postgresql/*/bin"),

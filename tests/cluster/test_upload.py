@@ -165,7 +165,7 @@ def test_a_folder_behind_a_link_that_leads_out(pod: LocalPod, tmp_path: Path) ->
 
 
 def test_a_storage_that_its_user_may_not_write_to(pod: LocalPod, tmp_path: Path) -> None:
-    pod.claim.chmod(0o755)
+    pod.claim.chmod(0o555)
     with pytest.raises(ClusterError, match=r"/data cannot be written: mkdir: .*[Pp]ermission denied") as refused:
         pushed(pod, write(tmp_path / "here", {"a": b"a"}))
     assert refused.value.hint == "the user in the patch must be able to write there"
