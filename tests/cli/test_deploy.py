@@ -59,6 +59,7 @@ def test_results_that_stay_are_pointed_at(mlpack: Mlpack, life: Life) -> None:
     output = next(volume for volume in volumes if volume["name"] == "output")
     output["persistentVolumeClaim"] = {"claimName": "results"}
     del output["emptyDir"]
+    assert mlpack("configure", "hello-mpi", "--with", "output-pvc", "--set", "OUTPUT_CLAIM=results").code == 0
     life.moments = [life.end]
     done = mlpack(*DEPLOY, "--no-verify")  # what is rendered here is not what the package says
     assert done.code == 0

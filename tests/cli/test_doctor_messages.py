@@ -139,8 +139,9 @@ def test_a_job_that_stands_in_the_way(
     [("disk-1", None, "waits for its volume"), (None, "now", "is not bound yet")],
 )
 def test_a_claim_that_is_not_bound(
-    doctor: Callable[[], Report], life: Life, volume: str | None, storage_class: str | None, why: str
+    mlpack: Mlpack, doctor: Callable[[], Report], life: Life, volume: str | None, storage_class: str | None, why: str
 ) -> None:
+    assert mlpack("configure", "hello-mpi", "--with", "output-pvc", "--set", "OUTPUT_CLAIM=data").code == 0
     workload = next(obj for obj in life.overlays["multi-node"] if obj["kind"] == "MPIJob")
     volumes = workload["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["volumes"]
     volumes.append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
@@ -164,8 +165,9 @@ def unready() -> dict[str, Any]:
     ids=["none", "not ready", "not labelled"],
 )
 def test_why_no_node_could_take_it(
-    doctor: Callable[[], Report], life: Life, nodes: list[dict[str, Any]], why: str
+    mlpack: Mlpack, doctor: Callable[[], Report], life: Life, nodes: list[dict[str, Any]], why: str
 ) -> None:
+    assert mlpack("configure", "hello-mpi", "--with", "placement").code == 0
     with_nodes(life, *nodes)
     if "disk" in why:
         workload = next(obj for obj in life.overlays["multi-node"] if obj["kind"] == "MPIJob")
