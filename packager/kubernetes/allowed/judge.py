@@ -77,14 +77,16 @@ class Judge:
     ) -> Iterator[Unlisted]:
         """Yield what is not listed of metadata at `location` of an object, by default that of a pod template."""
         metadata = mapping(value)
-        of_object = table.fields()[table.OBJECT].steps if table.OBJECT in places else {}
+        of_template = table.fields()[table.POD].steps["metadata"].steps
+        steps = table.fields()[table.OBJECT].steps if table.OBJECT in places else of_template
+        known = {field for field, node in steps.items() if usable(node.subtree, self._facts)}
         for field, content in metadata.items():
             here = (*location, field)
             if field in ("labels", "annotations"):
                 prefix = table.LABEL if field == "labels" else table.ANNOTATION
                 for key, text in mapping(content).items():
                     yield from self._key(manifest, f"{prefix}{key}", text, (*here, key), places)
-            elif field not in of_object and content is not None:
+            elif field not in known and content is not None:
                 yield Unlisted(here, "a package must not set this field: the cluster does", None)
 
     def _key(
