@@ -8,12 +8,13 @@ text as written. So `str(value)` is always what the author wrote.
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import yaml
 
-from packager.base.problems import Problem
+from packager.base.problems import Problem, show
 from packager.base.values import Value
 
 if TYPE_CHECKING:
@@ -35,13 +36,18 @@ MISREAD = {
 MAX_BYTES = 1 << 20
 MAX_NODES = 50_000
 MAX_DEPTH = 40
+MAX_PROBLEMS = 100
 
-# libyaml composes by recursion in C and a document of some 30,000 brackets overflows its stack: a larger file is
-# first read as a flat stream of events. A smaller one cannot hold as many.
-_SAFE_BYTES = 8 << 10
+# What a value counts for, in characters, when an alias repeats it: MAX_NODES of them count for MAX_BYTES.
+_NODE_CHARACTERS = MAX_BYTES // MAX_NODES
+
+# libyaml looks for each tag directive among all earlier ones.
+_MAX_DIRECTIVES = 100
+_DIRECTIVE = re.compile("^%TAG", re.MULTILINE)
 
 # YAML 1.1 breaks lines at these and YAML 1.2 does not; a byte order mark is allowed only at the start.
-_BREAKS = "[\x85\u2028\u2029\ufeff]"
+_BREAKS = re.compile("[\x85\u2028\u2029\ufeff]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,9})\.[0-9]{1,6}")
@@ -160,10 +166,10 @@ def load(text: bytes, name: str) -> tuple[Document, list[Problem]]:
         The document, and what is wrong with it as YAML: syntax, duplicate keys, keys that are not text, aliases
         without end. When they do not let it be read, the document is empty.
     """
-    roots, problems = _compose(text, name, MAX_BYTES, lambda source: [yaml.compose(source, Loader=_Parser)])
+    roots, problems = _compose(text, name, MAX_BYTES, lambda source, loader: [yaml.compose(source, Loader=loader)])
     if problems:
         return Document(name, None, None), problems
-    return _document(name, roots[0])
+    return _Reader(name).document(roots[0])
 
 
 def load_all(
@@ -178,10 +184,13 @@ def load_all(
         read: Returns the value of a scalar that is not a key, from its text and whether it is plain; without it, the
             value is what `load` makes of it.
     """
-    roots, problems = _compose(text, name, max_bytes, lambda source: list(yaml.compose_all(source, Loader=_Parser)))
+    roots, problems = _compose(
+        text, name, max_bytes, lambda source, loader: list(yaml.compose_all(source, Loader=loader))
+    )
     documents = []
+    reader = _Reader(name, read or _as_written)
     for root in roots:
-        document, document_problems = _document(name, root, read or _as_written)
+        document, document_problems = reader.document(root)
         documents.append(document)
         problems.extend(document_problems)
     return documents, problems
@@ -190,23 +199,35 @@ def load_all(
 def indirections(text: bytes, name: str) -> list[Problem]:
     """Return a finding for each anchor, alias, tag and directive, and for characters that only some readers break at.
 
-    A file without any of them means the same to every YAML parser. A syntax error is left to `load`.
+    A file without any of them means the same to every YAML parser. A syntax error, and what is too large, is left to
+    `load`. There are at most twice MAX_PROBLEMS findings.
     """
     source = text.decode("utf-8-sig", "replace")
     problems = []
-    for match in re.finditer(_BREAKS, source):
+    for match in islice(_BREAKS.finditer(source), MAX_PROBLEMS):
         message = f"the character U+{ord(match[0]):04X} ends a line for some YAML parsers but not for others"
-        problems.append(
-            Problem(name, *_line_and_column(source.encode(), len(source[: match.start()].encode())), message)
-        )
+        line_start = source.rfind("\n", 0, match.start()) + 1
+        place = (source.count("\n", 0, match.start()) + 1, match.start() - line_start + 1)
+        problems.append(Problem(name, *place, message))
+    problems += islice(_indirections(source, name), MAX_PROBLEMS)
+    return problems
+
+
+def _indirections(source: str, name: str) -> Iterator[Problem]:
+    if _has_too_many_directives(source):
+        return
+    depth = 0
     try:
-        for event in yaml.parse(source, Loader=_Parser):
+        # A document has two events for a list or a mapping, which are nodes, and two of its own.
+        for event in islice(yaml.parse(source, Loader=_Parser), 4 * MAX_NODES):
             for message, hint in _indirection(event):
                 assert event.start_mark
-                problems.append(Problem(name, event.start_mark.line + 1, event.start_mark.column + 1, message, hint))
+                yield Problem(name, event.start_mark.line + 1, event.start_mark.column + 1, message, hint)
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                return
     except yaml.YAMLError:
         pass
-    return problems
 
 
 def _indirection(event: Any) -> Iterator[tuple[str, str]]:
@@ -271,8 +292,46 @@ def _represented(dumper: _Dumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _represented)
 
 
+class _TooLargeError(Exception):
+    """A document is too deep, or has too many keys and values.
+
+    Args:
+        node: The list or mapping that is too much; None for the document itself.
+        message: What is too large.
+    """
+
+    def __init__(self, node: yaml.Node | None, message: str) -> None:
+        super().__init__(message)
+        mark = node.start_mark if node is not None else None
+        self.place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+
+
+def _composer(max_nodes: int) -> Any:
+    """Return a loader that gives up at more than MAX_DEPTH levels or `max_nodes` keys and values, aliases not counted.
+
+    libyaml's composer is a recursion in C, which ends the process when a document is too deep for the stack. It calls
+    these methods of PyYAML's resolver before and after each node.
+    """
+
+    class Composer(_Parser):  # type: ignore[misc]
+        depth = nodes = 0
+
+        def descend_resolver(self, current_node: yaml.Node | None, current_index: object) -> None:  # noqa: ARG002
+            self.depth += 1
+            self.nodes += 1
+            if self.depth > MAX_DEPTH + 1:
+                raise _TooLargeError(current_node, "the document is nested too deeply")
+            if self.nodes > max_nodes:
+                raise _TooLargeError(current_node, f"the file has more than {max_nodes:,} keys and values")
+
+        def ascend_resolver(self) -> None:
+            self.depth -= 1
+
+    return Composer
+
+
 def _compose(
-    text: bytes, name: str, max_bytes: int, parse: Callable[[str], list[yaml.Node | None]]
+    text: bytes, name: str, max_bytes: int, parse: Callable[[str, Any], list[yaml.Node | None]]
 ) -> tuple[list[yaml.Node | None], list[Problem]]:
     """Return the root of each document in `text`; or none, and why it is not YAML."""
     if len(text) > max_bytes:
@@ -281,10 +340,13 @@ def _compose(
         source = text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         return [], [Problem(name, *_line_and_column(text, error.start), "expected UTF-8 text, found other bytes")]
-    place, message = (1, 1), "the document is nested too deeply"
+    if _has_too_many_directives(source):
+        return [], [Problem(name, 1, 1, f"the file has more than {_MAX_DIRECTIVES} tag directives")]
+    place = (1, 1)
     try:
-        if len(text) <= _SAFE_BYTES or _depth(source) <= MAX_DEPTH:
-            return parse(source), []
+        return parse(source, _composer(2 * MAX_NODES * max(1, max_bytes // MAX_BYTES))), []
+    except _TooLargeError as error:
+        place, message = error.place, str(error)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = (mark.line + 1, mark.column + 1) if mark else place
@@ -292,64 +354,90 @@ def _compose(
     except yaml.reader.ReaderError as error:
         place = _line_and_column(source.encode(), error.position)
         message = f"not valid YAML: {error.reason}"
-    except RecursionError:
-        pass  # PyYAML's own parser, where libyaml's is missing
     return [], [Problem(name, *place, message)]
+
+
+def _has_too_many_directives(source: str) -> bool:
+    return sum(1 for _ in islice(_DIRECTIVE.finditer(source), _MAX_DIRECTIVES + 1)) > _MAX_DIRECTIVES
 
 
 def _as_written(text: str, is_plain: bool) -> Any:  # noqa: FBT001 - as `load_all` calls it
     return scalar(text) if is_plain else text
 
 
-def _document(
-    name: str, root: yaml.Node | None, read: Callable[[str, bool], Any] = _as_written
-) -> tuple[Document, list[Problem]]:
-    reader = _Reader(name, read)
-    data = reader.value(root, 0) if root is not None else None
-    if reader.exhausted:
-        return Document(name, None, None), reader.problems
-    return Document(name, data, root), reader.problems
-
-
 class _Reader:
-    """Turns nodes into values, counting as it goes."""
+    """Turns the nodes of a stream into values, and counts them.
 
-    def __init__(self, name: str, read: Callable[[str, bool], Any]) -> None:
+    Aliases may repeat no more in the whole stream than MAX_BYTES characters, with _NODE_CHARACTERS for each value: who
+    reads the values takes a shared list for a list of its own, and judges a shared text at each place.
+    """
+
+    def __init__(self, name: str, read: Callable[[str, bool], Any] = _as_written) -> None:
         self.name = name
-        self.problems: list[Problem] = []
-        self.exhausted = False
+        self._problems: list[Problem] = []
+        self._exhausted = False
         self._read = read
         self._nodes = 0
+        self._repeated = 0
+        self._scalars: dict[yaml.Node, Any] = {}
+        self._collections: set[yaml.Node] = set()
 
-    def value(self, node: yaml.Node, depth: int) -> Any:
+    def document(self, root: yaml.Node | None) -> tuple[Document, list[Problem]]:
+        """Return the next document and its problems."""
+        self._problems, self._exhausted, self._nodes = [], False, 0
+        data = self._value(root, 0) if root is not None else None
+        if self._exhausted:
+            return Document(self.name, None, None), self._problems
+        return Document(self.name, data, root), self._problems
+
+    def _value(self, node: yaml.Node, depth: int) -> Any:
         self._nodes += 1
-        if self.exhausted:
+        if self._exhausted:
             return None
-        if depth > MAX_DEPTH or self._nodes > MAX_NODES:
-            self.exhausted = True
+        if node in self._scalars or node in self._collections:
+            self._repeated += _NODE_CHARACTERS + _characters(node)
+        if depth > MAX_DEPTH or self._nodes > MAX_NODES or self._repeated > MAX_BYTES:
+            self._exhausted = True
             self._add_problem(node, "the document is nested too deeply, or its aliases expand without limit")
             return None
         if isinstance(node, yaml.ScalarNode):
-            if any("\ud800" <= character <= "\udfff" for character in node.value):
-                self._add_problem(node, "expected text, found an unpaired surrogate (\\ud800 to \\udfff)")
-                return ""
-            return self._read(node.value, not node.style)
+            if node not in self._scalars:
+                self._scalars[node] = self._scalar(node)
+            return self._scalars[node]
+        self._collections.add(node)
         if isinstance(node, yaml.SequenceNode):
-            return [self.value(item, depth + 1) for item in node.value]
+            return [self._value(item, depth + 1) for item in node.value]
         assert isinstance(node, yaml.MappingNode)
         mapping: dict[str, Any] = {}
         for key, item in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 self._add_problem(key, "expected text as the key, found a list or a mapping")
             elif key.value in mapping:
-                self._add_problem(key, f"duplicate key {key.value!r}", "keep one of them")
+                self._add_problem(key, f"duplicate key {show(key.value)}", "keep one of them")
             else:
-                mapping[key.value] = self.value(item, depth + 1)
+                mapping[key.value] = self._value(item, depth + 1)
         return mapping
+
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
+        if _SURROGATES.search(node.value):
+            self._add_problem(node, "expected text, found an unpaired surrogate (\\ud800 to \\udfff)")
+            return ""
+        return self._read(node.value, not node.style)
 
     def _add_problem(self, node: yaml.Node, message: str, hint: str | None = None) -> None:
         mark = node.start_mark
-        self.problems.append(Problem(self.name, mark.line + 1, mark.column + 1, message, hint))
+        if len(self._problems) == MAX_PROBLEMS:
+            message, hint = "there are more problems here and below", None
+            self._exhausted = True
+        if len(self._problems) <= MAX_PROBLEMS:
+            self._problems.append(Problem(self.name, mark.line + 1, mark.column + 1, message, hint))
+
+
+def _characters(node: yaml.Node) -> int:
+    """Return how many characters a scalar, or the keys of a mapping, have."""
+    if isinstance(node, yaml.ScalarNode):
+        return len(node.value)
+    return sum(len(key.value) for key, _ in node.value) if isinstance(node, yaml.MappingNode) else 0
 
 
 def _sentence(error: yaml.MarkedYAMLError) -> str:
@@ -361,19 +449,6 @@ def _line_and_column(text: bytes, offset: int) -> tuple[int, int]:
     """Return line and column, in characters, of the byte at `offset`."""
     before = text[:offset]
     return before.count(b"\n") + 1, len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1
-
-
-def _depth(source: str) -> int:
-    deepest = depth = 0
-    for event in yaml.parse(source, Loader=_Parser):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            deepest = max(deepest, depth)
-            if deepest > MAX_DEPTH:
-                break
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-    return deepest
 
 
 def _child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:

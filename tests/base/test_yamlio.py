@@ -97,8 +97,11 @@ def test_a_scalar_is_what_its_author_wrote(value: object) -> None:
             'a: "\\ud800"',
             "f:1:7: not valid YAML: found invalid Unicode character escape code while parsing a quoted scalar",
         ),
-        ("[" * 60 + "]" * 60, "f:1:42: the document is nested too deeply, or its aliases expand without limit"),
-        ("[" * 9000 + "]" * 9000, "f:1:1: the document is nested too deeply"),
+        ("[" * 60 + "]" * 60, "f:1:41: the document is nested too deeply"),
+        ("[" * 9000 + "]" * 9000, "f:1:41: the document is nested too deeply"),
+        ("a:\n  b: " + "{c: " * 60 + "}" * 60, "f:2:158: the document is nested too deeply"),
+        ("[a,\n" + "b," * 100_000 + "c]", "f:1:1: the file has more than 100,000 keys and values"),
+        ("%TAG !a! !b\n" * 101 + "---\na: 1", "f:1:1: the file has more than 100 tag directives"),
         ("a: &a [*a]", "f:1:4: the document is nested too deeply, or its aliases expand without limit"),
         (b"#" * (1 << 20) + b"#", "f:1:1: the file is larger than 1024 KiB, the limit for such a file"),
     ],
@@ -113,6 +116,62 @@ def test_aliases_that_expand_without_end_cost_nothing() -> None:
     messages = complaints("\n".join(lines))
     assert len(messages) == 1
     assert "aliases expand without limit" in messages[0]
+
+
+_MEBIBYTE = 1 << 20
+# Each is long enough that work for every pair of its parts, or for every part of every alias, takes minutes.
+_HOSTILE = {
+    "a long text that aliases repeat": b'x: &a "' + b"A" * (50 << 10) + b'"\ny: [' + b"*a, " * 18_000 + b"]\n",
+    "a long key that aliases repeat": b'x: &a {"' + b"A" * (50 << 10) + b'": 1}\ny: [' + b"*a, " * 18_000 + b"]\n",
+    "lists of aliases in each document": b"".join(
+        b"---\n- &a [1,1,1,1,1,1,1,1,1,1]\n- &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\n- [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\n"
+        for _ in range(8_000)
+    ),
+    "the same key again and again": b"a:\n" * (_MEBIBYTE // 3),
+    "the same key in braces": b"{" + b"a," * (_MEBIBYTE // 2 - 1) + b"}",
+    "keys that are lists": b"[]: 1\n" * (_MEBIBYTE // 6),
+    "many values": b"[" + b"1," * (_MEBIBYTE // 2 - 2) + b"]",
+    "many documents": b"---\n" * (_MEBIBYTE // 4),
+    "many anchors": b"".join(b"- &a%x\n" % number for number in range(_MEBIBYTE // 10)),
+    "many aliases": b"a: &a 1\nb: [" + b"*a," * (_MEBIBYTE // 3 - 10) + b"]",
+    "many tags": b"- !a\n" * (_MEBIBYTE // 5),
+    "many tag directives": b"".join(b"%%TAG !%x! !b\n" % number for number in range(_MEBIBYTE // 20)) + b"--- a\n",
+    "deep lists": b"[" * _MEBIBYTE,
+    "deep mappings": b"{a: " * (_MEBIBYTE // 4),
+    "breaks of YAML 1.1": "\u2028".encode() * (_MEBIBYTE // 3 - 10),
+    "breaks of YAML 1.1 in a comment": b"#" + "\u2028".encode() * (_MEBIBYTE // 3 - 10),
+    "merge keys": b"a: &a {b: 1}\n" + b"<<: *a\n" * (_MEBIBYTE // 7 - 5),
+}
+
+
+@pytest.mark.parametrize("shape", _HOSTILE)
+def test_hostile_yaml_takes_no_time_and_has_few_problems(shape: str) -> None:
+    begin = time.process_time()
+    _, problems = yamlio.load(_HOSTILE[shape], "f")
+    _, stream_problems = yamlio.load_all(_HOSTILE[shape], "f")
+    findings = yamlio.indirections(_HOSTILE[shape], "f")
+    assert problems + stream_problems + findings
+    assert max(map(len, (problems, stream_problems, findings))) <= 2 * yamlio.MAX_PROBLEMS
+    assert time.process_time() - begin < 10
+
+
+def test_a_text_is_read_once_however_many_aliases_repeat_it() -> None:
+    texts = []
+
+    def read_text(text: str, _is_plain: bool) -> str:  # noqa: FBT001 - as `load_all` calls it
+        texts.append(text)
+        return text
+
+    documents, problems = yamlio.load_all(b"- &a 'text'\n- [*a, *a]\n- {b: *a}\n", "f", read=read_text)
+    assert problems == []
+    assert documents[0].data == ["text", ["text", "text"], {"b": "text"}]
+    assert texts == ["text"]
+
+
+def test_aliases_of_all_documents_count_together() -> None:
+    document = b"---\na: &a '" + b"A" * 1000 + b"'\nb: [" + b"*a," * 100 + b"]\n"
+    assert yamlio.load_all(document * 10, "f")[1] == []
+    assert "aliases expand without limit" in yamlio.load_all(document * 12, "f")[1][0].message
 
 
 def test_anchors_are_read() -> None:
