@@ -78,21 +78,17 @@ def permission(name: str) -> str:
 
 
 def _variables(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Location]]:
-    """Yield each variable that a container gets, and where it is set."""
+    """Yield each variable that a container gets from the package, and where it is set."""
     for pods in overlay.pods:
         for location, container in pods.containers():
             for index, variable in enumerate(listing(container.get("env"))):
                 yield text(mapping(variable).get("name")), pods.manifest, (*location, "env", index, "name")
-            for index, source in enumerate(map(mapping, listing(container.get("envFrom")))):
+            for source in map(mapping, listing(container.get("envFrom"))):
                 prefix = text(source.get("prefix"))
                 manifest = overlay.named("ConfigMap", mapping(source.get("configMapRef")).get("name"))
-                if manifest is None:
-                    # Of an object that is not in the package no key is known.
-                    reference = mapping(source.get("configMapRef")) or mapping(source.get("secretRef"))
-                    yield f"{prefix}{text(reference.get('name'))}.*", pods.manifest, (*location, "envFrom", index)
-                    continue
-                for key in mapping(manifest.data.get("data")):
-                    yield f"{prefix}{key}", manifest, ("data", key)
+                if manifest is not None:
+                    for key in mapping(manifest.data.get("data")):
+                        yield f"{prefix}{key}", manifest, ("data", key)
 
 
 def _secrets(overlay: RenderedOverlay) -> set[tuple[str, str]]:

@@ -19,7 +19,7 @@ _TOP = ("data", "metadata", "spec")
 VARIABLE = "variable:"
 """What the name of a variable follows that an edit adds."""
 
-_NAME = re.compile(r"[A-Za-z0-9_.*-]+")
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 EXPECTED = (
     "expected a kind such as Service or Service.serving.knative.dev, a field such as pod.spec.hostname, "
