@@ -127,7 +127,7 @@ def test_doctor_asks_whether_its_pod_is_let_in(mlpack: Mlpack, cluster: Life, mo
         return create(given)
 
     monkeypatch.setattr(cluster, "_create", keep)
-    answer = mlpack("doctor", *WHERE, "-o", "json").json
+    answer = mlpack("doctor", *WHERE, "--allow", "label:team", "-o", "json").json
     assert [finding for finding in answer["findings"] if finding["state"] == "fails"] == []
     [labels] = [trial["metadata"]["labels"] for trial in trials if trial["kind"] == "Pod"]
     assert labels == {"team": "a", "job-name": JOB, "batch.kubernetes.io/job-name": JOB}

@@ -214,7 +214,9 @@ def test_rerun_gives_secrets_of_a_package_to_their_owner_alone(site: Site) -> No
 def test_values_change_nothing_but_scalars(site: Site, value: str) -> None:
     shape = _shape(site.post("/v1/jobs?dry_run=true", _filled("plain"), "user").json()["manifests"])
     answer = site.post("/v1/jobs?dry_run=true", _filled(value), "user")
-    if "\n" in value or "\0" in value:
+    if "\0" in value:
+        assert (answer.status_code, answer.json()["detail"]) == (422, "a text has the character NUL")
+    elif "\n" in value:
         assert answer.json()["errors"][0]["detail"] == "expected one line without control characters"
     else:
         manifests = answer.json()["manifests"]
