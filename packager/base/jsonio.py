@@ -6,6 +6,7 @@ RFC 8259, and stricter: a key comes once in an object, and every text can be enc
 from __future__ import annotations
 
 import json
+import math
 import re
 from functools import partial
 from typing import Any
@@ -44,7 +45,7 @@ def read(content: bytes, *, max_values: int = MAX_VALUES, huge: float | None = N
     Args:
         content: The text, in UTF-8.
         max_values: How many values it may have.
-        huge: What stands for a number that is none, or that 64 bits cannot hold; None refuses them.
+        huge: The value for NaN, for an infinity, and for a number that 64 bits cannot hold; None refuses these.
 
     Raises:
         JsonError: It is not valid; or one of its kinds.
@@ -94,15 +95,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _integer(huge: float | None, text: str) -> float:
     if len(text) > _LONGEST_INTEGER or (number := int(text)) not in _INTEGERS:
-        return _float(huge, text, is_too_long=True)
+        return _constant(huge, text)
     return number
 
 
-def _float(huge: float | None, text: str, *, is_too_long: bool = False) -> float:
+def _float(huge: float | None, text: str) -> float:
     number = float(text)
-    if not is_too_long and number not in {float("inf"), float("-inf")}:
-        return number
-    return _constant(huge, text)
+    return _constant(huge, text) if math.isinf(number) else number
 
 
 def _constant(huge: float | None, text: str) -> float:

@@ -115,7 +115,8 @@ def configure(
         if not edits.changed:
             say("nothing to change")
         next_to = package if package.is_dir() else written
-        accepted = acceptance(edits.consent.allowed, edits.consent.level)
+        consent = edits.consent
+        accepted = acceptance(consent.allowed, consent.level)
         if accepted:
             say(f"doctor, verify, deploy and run need {shlex.join(accepted)}: the package was sealed without that")
         say(f"next: {shlex.join(['mlpack', 'doctor', paths.argument(next_to), *accepted])}")

@@ -1,4 +1,4 @@
-"""Determines what `mlpack deploy` must be told to accept: what edits add to the original, before it is rendered."""
+"""Determines, without rendering, which options `mlpack deploy` needs to accept the edits of a package."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Consent(Value, frozen=True):
 
 
 def consent(files: Files) -> Consent:
-    """Return what has to be accepted of a package as it is in `files`.
+    """Return what a user has to accept before the package in `files` can be deployed.
 
     A change by hand of a manifest may need more: only `mlpack verify` renders it.
 
     Raises:
-        UsageError: A kustomization is no YAML.
+        UsageError: A kustomization is not YAML.
         VerificationError: An overlay reads far more than any has to.
         ToolError: A file cannot be read.
     """
@@ -61,7 +61,7 @@ def _new_keys(files: Files, overlay: str) -> Iterator[str]:
     """Yield the keys of an mlops.env that it was sealed without."""
     path = layout.env(overlay)
     sealed = files.package.sealed(path) or b""
-    known = {line.key for line in envfile.lines(sealed)}
+    sealed_keys = {line.key for line in envfile.lines(sealed)}
     for line in envfile.lines(files.read(path)):
-        if line.key not in known and envfile.commented_out(sealed, line.key) is None:
+        if line.key not in sealed_keys and envfile.commented_out(sealed, line.key) is None:
             yield line.key

@@ -38,8 +38,9 @@ def check(
         allowed: The words of `--allow`.
         elsewhere: What other checks judge.
     """
+    known = facts(overlay)
     for manifest in overlay.manifests:
-        for unlisted in judged(overlay, manifest, facts(overlay), allowed):
+        for unlisted in judged(overlay, manifest, known, allowed):
             if not _is_elsewhere(unlisted, manifest, elsewhere):
                 yield _problem(overlay, manifest, unlisted)
 
