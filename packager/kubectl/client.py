@@ -268,7 +268,7 @@ class Kubectl:
         """Return the effective namespace: the one given, else the context's, else `default`.
 
         Raises:
-            ClusterError: The kubeconfig cannot be read, or there is none and this is no pod.
+            ClusterError: The kubeconfig cannot be read, or there is none and this process does not run in a pod.
             UsageError: There is no such context.
         """
         if self.namespace:

@@ -107,8 +107,11 @@ class Connection:
             flags += [f"--{key}={text(context.get(key))}" for key in ("cluster", "user")]
             flags += [f"--context={text(config.get('current-context'))}", f"--namespace={namespace}"]
             return Pinned(tuple(flags), namespace)
-        for reference in _references(config):
-            reference.values[reference.key] = str(self._folder(run, reference) / reference.value)
+        if references := list(_references(config)):
+            folders = self._folders(run)
+            for reference in references:
+                folder = folders.get(reference.origin, self._files[0].parent)
+                reference.values[reference.key] = str(folder / reference.value)
         return self._written(config, namespace)
 
     def _written(self, config: dict[str, Any], namespace: str | None) -> Pinned:
@@ -122,13 +125,17 @@ class Connection:
             raise ToolError(f"cannot write a temporary file: {reason(error)}", hint="set TMPDIR") from None
         return Pinned((f"--kubeconfig={file}",), namespace, str(file))
 
-    def _folder(self, run: RunsKubectl, reference: _Reference) -> Path:
-        """Return the folder of the kubeconfig that a relative path comes from: of several, the first that has it."""
+    def _folders(self, run: RunsKubectl) -> dict[tuple[str, ...], Path]:
+        """Return the folder of the first kubeconfig that has a relative path, by the path's origin.
+
+        A single kubeconfig has them all: then there is nothing to read.
+        """
+        folders: dict[tuple[str, ...], Path] = {}
         for file in self._files if len(self._files) > 1 else ():
             done = run(*_VIEW, f"--kubeconfig={file}", timeout=_SECONDS)
-            if done.returncode == 0 and reference.origin in {other.origin for other in _references(_config(done))}:
-                return file.parent
-        return self._files[0].parent
+            for reference in _references(_config(done)) if done.returncode == 0 else ():
+                folders.setdefault(reference.origin, file.parent)
+        return folders
 
 
 def pod_namespace() -> str:
