@@ -147,12 +147,10 @@ class TaskDefinitions:
         """Return what registering a definition would do, also to one that is registered."""
         permissions.check_role(caller, "developer")
         asked = body.project
-        if asked is None:
-            before = await asyncio.to_thread(self._catalog.store.definition, body.name)
-            if before is not None and permissions.sees_definition(caller, before):
-                asked = permissions.definition_project(before)
-        body = self._placed(caller, body, asked)
         before = await asyncio.to_thread(self._catalog.store.definition, body.name)
+        if asked is None and before is not None and permissions.sees_definition(caller, before):
+            asked = permissions.definition_project(before)
+        body = self._placed(caller, body, asked)
         if before is not None:
             permissions.check_changes_definition(caller, before)
         tried = await self._checked(body, lambda: self._catalog.try_definition(body, caller.name))
