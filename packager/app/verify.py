@@ -82,7 +82,7 @@ def allowed_words(given: Sequence[str]) -> frozenset[str]:
     """Return the kinds, fields, labels, annotations and variables that `--allow` names.
 
     Raises:
-        UsageError: One of them is none.
+        UsageError: A word has none of these forms.
     """
     for word in given:
         if not words.is_word(word):
@@ -94,7 +94,7 @@ def expected_digest(digest: str | None) -> str | None:
     """Return the digest that `--expect` names.
 
     Raises:
-        UsageError: It is none.
+        UsageError: The text is not a digest.
     """
     if digest is not None and not is_digest(digest):
         raise UsageError(f"--expect {digest}: expected sha256: and 64 hexadecimal digits, as `mlpack verify -v` prints")

@@ -110,7 +110,7 @@ class Jobs:
             caller: Who asks for it.
             release: The other job.
             is_pinned: Whether the revisions of the other job are used instead of the current ones.
-            answered: See there.
+            answered: Completes the row of the request with its answer; see `Answered`.
 
         Raises:
             Failure: As `Tasks.create`; or the other job has secrets of others.
@@ -124,7 +124,7 @@ class Jobs:
         return answers.job(made)
 
     def _check_knows_secrets(self, caller: Caller, row: Row) -> None:
-        """Refuse to give the secrets of a job to others than its owner and who has filled them in.
+        """Refuse to give the secrets of a job to callers other than its owner and the person who filled them in.
 
         Those who act for others may change the definition, and so send the secrets of a copy to an image of their own.
         """
