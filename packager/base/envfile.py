@@ -61,11 +61,24 @@ def lines(text: bytes) -> Iterator[Line]:
 
 def commented_out(text: bytes, key: str) -> int | None:
     """Return the line, from 0, in which an env file has `key` commented out; None when it has not."""
+    return next((number for number, other in _commented_out(text) if other == key.encode()), None)
+
+
+def _commented_out(text: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield each key that an env file has commented out, after the number of its line, from 0."""
     for number, raw in enumerate(text.removeprefix(_BYTE_ORDER_MARK).split(b"\n")):
         comment, has_value, _ = raw.partition(b"=")
-        if has_value and comment.startswith(b"#") and comment[1:].lstrip(b" \t") == key.encode():
-            return number
-    return None
+        if has_value and comment.startswith(b"#"):
+            yield number, comment[1:].lstrip(b" \t")
+
+
+def added(before: bytes, after: bytes) -> Iterator[Line]:
+    """Yield each line of the env file `after` whose key `before` neither sets nor has commented out."""
+    keys = {line.key for line in lines(before)}
+    commented_out_keys = {key for _, key in _commented_out(before)}
+    for line in lines(after):
+        if line.key not in keys and line.key.encode() not in commented_out_keys:
+            yield line
 
 
 def assign(text: bytes, key: str, value: str, name: str) -> bytes:

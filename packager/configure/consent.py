@@ -60,8 +60,4 @@ def _new_options(files: Files, overlay: str) -> Iterator[str]:
 def _new_keys(files: Files, overlay: str) -> Iterator[str]:
     """Yield the keys of an mlops.env that it was sealed without."""
     path = layout.env(overlay)
-    sealed = files.package.sealed(path) or b""
-    sealed_keys = {line.key for line in envfile.lines(sealed)}
-    for line in envfile.lines(files.read(path)):
-        if line.key not in sealed_keys and envfile.commented_out(sealed, line.key) is None:
-            yield line.key
+    yield from (line.key for line in envfile.added(files.package.sealed(path) or b"", files.read(path)))

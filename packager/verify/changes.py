@@ -144,12 +144,7 @@ def permitted(path: str, before: bytes, now: bytes) -> bytes:
 
 def _without_new_keys(before: bytes, now: bytes) -> bytes:
     """Return the env file `now` without the lines of keys that `before` neither sets nor has commented out."""
-    known = {line.key for line in envfile.lines(before)}
-    new = {
-        line.number - 1
-        for line in envfile.lines(now)
-        if line.key not in known and envfile.commented_out(before, line.key) is None
-    }
+    new = {line.number - 1 for line in envfile.added(before, now)}
     return b"\n".join(row for number, row in enumerate(now.split(b"\n")) if number not in new)
 
 

@@ -160,3 +160,9 @@ def test_assign_refuses_a_line_that_kustomize_would_not_read() -> None:
         envfile.assign(b"A=" + b"x" * (64 << 10) + b"\n", "B", "2", "mlops.env")
     assert str(error.value) == "mlops.env: kustomize would not read B there, nor anything else below a line of 64 KiB"
     assert error.value.hint == "shorten that line"
+
+
+def test_added_yields_keys_that_are_neither_set_nor_commented_out() -> None:
+    before = b"A=1\n#B=2\n# C=3\n# a comment\n"
+    after = b"A=4\nB=5\nC=6\nD=7\n#E=8\n"
+    assert [(line.number, line.key, line.value) for line in envfile.added(before, after)] == [(4, "D", "7")]
