@@ -15,6 +15,7 @@ from packager.base.problems import Problem
 from packager.package import contents, inventory, layout, outputs, tree
 from packager.package.editable import is_editable
 from packager.package.layout import INVENTORY, OVERLAYS
+from packager.package.outputs import ENV_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 
 _OVERLAYS_PARENT = OVERLAYS[: OVERLAYS.rindex("/") + 1]
 _KUSTOMIZATIONS = frozenset(name.casefold() for name in layout.KUSTOMIZATIONS)
-
-_ENV_BYTES = 1 << 20
-"""What Kubernetes takes of a ConfigMap, which an env file becomes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +99,8 @@ def _content_problems(package: Package, entry: tree.Entry, edits: list[str]) -> 
     """Yield a finding if a file is not what it was sealed as, or add it to `edits` if it may be edited."""
     path, file = entry.path, package.shown(entry.path)
     may_be_edited = is_editable(path) and package.sealed(path) is not None
-    if is_editable(path) and entry.size > _ENV_BYTES:  # its digest would take seconds for a gigabyte
-        yield Problem(file, 0, 0, f"the file is larger than {_ENV_BYTES >> 10:,} KiB, the limit of a Kubernetes object")
+    if is_editable(path) and entry.size > ENV_BYTES:  # its digest would take seconds for a gigabyte
+        yield Problem(file, 0, 0, f"the file is larger than {ENV_BYTES >> 10:,} KiB, the limit of a Kubernetes object")
         return
     if package.reader.digest(path) == package.inventory["files"][path]["sha256"]:
         return

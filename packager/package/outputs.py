@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _WRITABLE = ("OUTPUT_DIR", "CHECKPOINT_DIR")
 
-_MAX_BYTES = 1 << 20
+ENV_BYTES = 1 << 20
 """What Kubernetes takes of a ConfigMap, which an env file becomes."""
 
 
@@ -55,7 +55,7 @@ def inside(package: Package, path: str, *, sealed: bool) -> Iterator[tuple[envfi
     """
     if path not in package.inventory["files"]:
         return
-    text = (package.sealed(path) or b"") if sealed else package.reader.read(path, _MAX_BYTES)
+    text = (package.sealed(path) or b"") if sealed else package.reader.read(path, ENV_BYTES)
     lines = list(envfile.lines(text))
     root = next((normalized(line.value) for line in lines if line.key == "MODEL_DIR" and line.value), None)
     for line in lines if root else ():
