@@ -33,7 +33,7 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str], original: Original 
     An option provides no account if an edit has switched it on, or has changed the account.
 
     Args:
-        overlay: It.
+        overlay: A rendered overlay.
         allowed: The kinds that the user has named.
         original: The overlay without its edits; None if there are none.
 

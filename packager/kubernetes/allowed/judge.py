@@ -87,7 +87,8 @@ class Judge:
                 for key, text in mapping(content).items():
                     yield from self._key(manifest, f"{prefix}{key}", text, (*here, key), places)
             elif field not in known and content is not None:
-                yield Unlisted(here, "a package must not set this field: the cluster does", None)
+                owner = "template" if self._facts.is_template else "package"
+                yield Unlisted(here, f"a {owner} must not set this field: the cluster does", None)
 
     def _key(
         self, manifest: Manifest, key: str, value: Any, location: Location, places: Sequence[str]

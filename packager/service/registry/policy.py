@@ -69,14 +69,12 @@ class Site(Value, frozen=True):
         level: The Pod Security level that pods keep within.
         storage_classes: What a template's storage class is called in this cluster.
         node_selectors: The selectors that take the place of a template's `key=value`.
-        allow: Fields, labels and annotations that templates may have besides.
     """
 
     server: str = "default"
     level: Level = Level.restricted
     storage_classes: Mapping[str, str] = {}
     node_selectors: Mapping[str, Mapping[str, str]] = {}
-    allow: tuple[str, ...] = ()
 
 
 class Accepted(Value, frozen=True):
@@ -120,7 +118,7 @@ def accept(
         _add_security(item, site.level)
         _add_labels(item, release, application, site)
     copies.sort(key=_is_workload)
-    unlisted = list(_unlisted(rendered, site))
+    unlisted = list(_unlisted(rendered))
     problems = list(_verified(copies, release, site.level, is_package=is_package))
     problems += unlisted
     return Accepted(problems=tuple(dict.fromkeys(problems))) if problems else Accepted(tuple(copies))
@@ -266,7 +264,7 @@ def _add_labels(item: dict[str, Any], release: str, application: str, site: Site
                 holder["labels"][APPLICATION] = application
 
 
-def _unlisted(rendered: Sequence[dict[str, Any]], site: Site) -> Iterator[str]:
+def _unlisted(rendered: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Yield the fields, labels and annotations that neither a build nor a template may have."""
     overlay = RenderedOverlay("template", tuple(map(Manifest, rendered)), _Sources())  # type: ignore[arg-type]
     facts = Facts(
@@ -274,8 +272,8 @@ def _unlisted(rendered: Sequence[dict[str, Any]], site: Site) -> Iterator[str]:
     )
     for manifest in overlay.manifests:
         known = replace(facts, names=tuple(mapping(manifest.data["metadata"].get("labels")).values()))
-        for unlisted in listed.judged(overlay, manifest, known, site.allow, (*WORKLOADS, *COMPANIONS)):
-            message = unlisted.message.replace("a package must not", "a template must not")
+        for unlisted in listed.judged(overlay, manifest, known, (), (*WORKLOADS, *COMPANIONS)):
+            message = unlisted.message
             if unlisted.missing:
                 message = f"the template has no {unlisted.missing} {at(manifest.data, unlisted.location)!r}"
             yield f"{manifest}: {dotted(unlisted.location) or 'kind'}: {message}"
