@@ -123,7 +123,7 @@ def _masked(change: EditedLine, path: str) -> EditedLine:
 
 
 def permitted(path: str, before: bytes, now: bytes) -> bytes:
-    """Return what a file was sealed with, with no more of what it is now than ids, values and switches.
+    """Return the sealed content of a file with only the ids, values and switches of its present content.
 
     Args:
         path: Its path below the package's root.

@@ -31,7 +31,7 @@ Place = tuple[str, str]
 def check(
     overlay: RenderedOverlay, allowed: Collection[str], elsewhere: Collection[Place] = frozenset()
 ) -> Iterator[Problem]:
-    """Yield a finding for everything that is not listed.
+    """Yield a finding for each unlisted field, label and annotation.
 
     Args:
         overlay: An overlay of a package.
@@ -52,7 +52,7 @@ def judged(
     allowed: Collection[str],
     kinds: Collection[tuple[str, str]] = MADE,
 ) -> Iterator[Unlisted]:
-    """Yield what is not listed of one object: of other kinds than `kinds`, in its metadata and its pods."""
+    """Yield each unlisted part of an object; if its kind is not in `kinds`, only in its metadata and its pods."""
     judge = Judge(known, allowed)
     yield from judge.metadata(manifest)
     is_known = (manifest.api, manifest.kind) in kinds and lists(manifest)

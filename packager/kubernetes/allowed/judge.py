@@ -26,8 +26,8 @@ class Unlisted(Value, frozen=True):
         message: What was expected and what was found.
         word: What `--allow` takes to permit it; None if nothing permits it.
         options: The options that make it, and that are off.
-        at_key: Whether the problem is that it is there, not its value.
-        missing: The kind of object that it should name and that is not there; empty if it names none.
+        at_key: Whether the problem is the key, not its value.
+        missing: The kind of object that it names and that does not exist in the package; empty if it names none.
     """
 
     location: Location
@@ -63,30 +63,30 @@ class Judge:
                 yield from walk.step(root, key, value, (key,), f"{manifest.kind.lower()}.{key}")
 
     def template(self, manifest: Manifest, value: Any, location: Location) -> Iterator[Unlisted]:
-        """Yield what is not listed of a pod template at `location` of an object."""
+        """Yield each unlisted field of the pod template at `location` of an object."""
         walk = _Walk(self._facts, self._allowed, manifest, self)
         yield from walk.value(table.fields()[table.POD], value, location, table.POD)
 
     def metadata(self, manifest: Manifest) -> Iterator[Unlisted]:
-        """Yield what is not listed of an object's own metadata."""
+        """Yield each unlisted field, label and annotation of an object's own metadata."""
         places = (table.POD, table.OBJECT) if manifest.kind.lower() == table.POD else (table.OBJECT,)
         yield from self.metadata_below(manifest, manifest.data.get("metadata"), ("metadata",), places)
 
     def metadata_below(
         self, manifest: Manifest, value: Any, location: Location, places: Sequence[str] = (table.POD,)
     ) -> Iterator[Unlisted]:
-        """Yield what is not listed of metadata at `location` of an object, by default that of a pod template."""
+        """Yield each unlisted field, label and annotation of metadata at `location`, by default of a pod template."""
         metadata = mapping(value)
         of_template = table.fields()[table.POD].steps["metadata"].steps
         steps = table.fields()[table.OBJECT].steps if table.OBJECT in places else of_template
-        known = {field for field, node in steps.items() if usable(node.subtree, self._facts)}
+        usable_fields = {field for field, node in steps.items() if usable(node.subtree, self._facts)}
         for field, content in metadata.items():
             here = (*location, field)
             if field in ("labels", "annotations"):
                 prefix = table.LABEL if field == "labels" else table.ANNOTATION
                 for key, text in mapping(content).items():
                     yield from self._key(manifest, f"{prefix}{key}", text, (*here, key), places)
-            elif field not in known and content is not None:
+            elif field not in usable_fields and content is not None:
                 owner = "template" if self._facts.is_template else "package"
                 yield Unlisted(here, f"a {owner} must not set this field: the cluster does", None)
 
@@ -118,7 +118,7 @@ class _Walk:
         self._judge = judge
 
     def step(self, node: Node, step: str, value: Any, location: Location, word: str) -> Iterator[Unlisted]:
-        """Yield what is not listed of a field, a key or an item below `node`."""
+        """Yield each unlisted part of the field, key or item `step` below `node`."""
         below = node.steps.get(step) or node.steps.get("*")
         if words.permits(self._allowed, word):
             return
@@ -131,7 +131,7 @@ class _Walk:
             yield from self.value(below, value, location, word)
 
     def value(self, node: Node, value: Any, location: Location, word: str) -> Iterator[Unlisted]:
-        """Yield what is not listed of a value at `node`."""
+        """Yield each unlisted part of the value at `node`."""
         rows = usable(node.rows, self._facts)
         part = next((row.value for row in rows if row.value in table.fields()), None)
         if part == table.POD:
