@@ -86,11 +86,14 @@ progress)
     sleep 2
     ;;
 flood)
-    # More than a kubelet keeps of a log (10 MiB), then time for it to notice, and a line of the next file.
+    # More than a kubelet keeps of a log (10 MiB). It may notice in the middle or long after: lines follow until it has.
+    echo "rank $rank: the first line"
+    sleep 5
     yes "rank $rank: a line of very many, which nobody reads" | head -c 12000000 || true
-    sleep 30
-    echo "rank $rank: the last line"
-    sleep 300
+    for number in $(seq 60); do
+        sleep 5
+        echo "rank $rank: a later line"
+    done
     ;;
 *)
     words="none, threads, exit:N, memory, flaky:N, sleep:N, checkpoint:N, child-memory, results, results-until-told"
