@@ -11,7 +11,7 @@ from packager.diagnosis.losses import LOST, VANISHED, losses
 from packager.diagnosis.obstacles import kept_running, lost_node, obstacles
 from packager.diagnosis.past import Past
 from packager.kubernetes.objects import is_being_deleted, moment, shown
-from packager.kubernetes.pods import crashed, failure, state
+from packager.kubernetes.pods import broken, crashed, failure, state
 from packager.kubernetes.verdict import Finding, Phase, Verdict, grouped
 from packager.workloads.controllers import ignored_change
 
@@ -101,17 +101,16 @@ def _others(earlier: Sequence[Finding], snapshot: Snapshot) -> Iterator[Finding]
 
 
 def _pods(kind: Workload, snapshot: Snapshot) -> Iterator[Finding]:
-    workers = kind.workers(snapshot.pods)
+    main, workers = kind.main(snapshot.pods), kind.workers(snapshot.pods)
     for pod in snapshot.pods:
         if is_being_deleted(pod):
             yield from lost_node(pod, snapshot.nodes)
             continue
         yield from obstacles(pod, snapshot.events, snapshot.nodes)
-        if finding := crashed(pod) or (failure(pod) if pod in workers else None):
+        if pod is main and (finding := kept_running(pod)):
+            yield finding
+        elif finding := crashed(pod) or broken(pod) or (failure(pod) if pod in workers else None):
             yield replace(finding, blocks=False)  # the main pod decides what becomes of the workload
-    main = kind.main(snapshot.pods)
-    if main and not is_being_deleted(main) and (finding := kept_running(main)):
-        yield finding
 
 
 def _removal(snapshot: Snapshot, past: Past) -> Iterator[Finding]:

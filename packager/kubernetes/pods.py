@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packager.kubernetes.objects import condition, container_statuses, is_being_deleted, shown, status, true_condition
@@ -87,6 +88,23 @@ def crashed(pod: Object) -> Finding | None:
             end = termination(pod, container, terminated)
             message = f"{end.message}; started again, {container['restartCount']} times so far"
             return Finding(end.reason, end.subject, message, end.hint, blocks=False, log=end.log)
+    return None
+
+
+def broken(pod: Object) -> Finding | None:
+    """Return which container of a running pod has failed for good: the pod fails when its other containers end.
+
+    A kubelet that may not start containers again waits for all of them, and calls the pod Failed if one of them failed
+    (pkg/kubelet/kubelet_pods.go, getPhase).
+    """
+    if status(pod).get("phase") != "Running" or pod["spec"].get("restartPolicy") != "Never":
+        return None
+    for container in status(pod).get("containerStatuses") or ():
+        terminated = container["state"].get("terminated")
+        if terminated and terminated.get("exitCode"):
+            end = termination(pod, container, terminated)
+            message = f"{end.message}, so that the pod fails when its other containers have ended"
+            return replace(end, message=message, blocks=False)
     return None
 
 

@@ -64,6 +64,15 @@ def test_each_fault_is_told_by_its_reason(case: str, phase: Phase, reason: str, 
     assert words in diagnosis.findings[0].message
 
 
+def test_sidecars_that_have_failed_are_named_while_the_ranks_run() -> None:
+    diagnosis = verdict(recorded("mpijob-sidecar"))
+    assert (diagnosis.phase, diagnosis.summary) == (Phase.RUNNING, "pods: 3 error")
+    (finding,) = diagnosis.findings
+    assert (finding.reason, finding.others, finding.blocks, finding.container) == ("Error", 2, False, "sidecar")
+    end = "container sidecar ended with exit code 4"
+    assert finding.message == f"{end}, so that the pod fails when its other containers have ended"
+
+
 @pytest.mark.parametrize("case", ["pod-succeeded", "mpijob-succeeded"])
 def test_a_success_has_no_findings(case: str) -> None:
     diagnosis = verdict(recorded(case))

@@ -1,0 +1,117 @@
+"""A mutating webhook for one namespace: it listens on this machine, and changes what is created there."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import ipaddress
+import json
+import socket
+import ssl
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.e2e.site import Site
+
+Patch = list[dict[str, Any]]
+"""Operations of a JSON patch (RFC 6902)."""
+
+PODS = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+
+
+@contextmanager
+def mutating(site: Site, patch: Patch, resources: dict[str, list[str]] = PODS) -> Iterator[str]:
+    """Change everything of `resources` that is created in the site's namespace; yields the configuration's name."""
+    server_url = urlsplit(site.run("kubectl config view --minify -o jsonpath='{.clusters[0].cluster.server}'"))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((server_url.hostname, server_url.port or 443))
+        address = probe.getsockname()[0]
+    name = f"mutating-{site.namespace}"
+    authority = _certify(site.folder.parent / f"{name}.pem", address)
+    with _served(site.folder.parent / f"{name}.pem", address, patch) as port:
+        configuration = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration",
+            "metadata": {"name": name},
+            "webhooks": [
+                {
+                    "name": f"{name}.example.com",
+                    "admissionReviewVersions": ["v1"],
+                    "sideEffects": "None",
+                    "clientConfig": {"url": f"https://{address}:{port}/", "caBundle": authority},
+                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": site.namespace}},
+                    "rules": [{**resources, "operations": ["CREATE"], "scope": "Namespaced"}],
+                }
+            ],
+        }
+        site.apply(configuration)
+        try:
+            yield name
+        finally:
+            site.run(f"kubectl delete mutatingwebhookconfiguration {name}")
+
+
+@contextmanager
+def _served(certificate: Path, address: str, patch: Patch) -> Iterator[int]:
+    encoded = base64.b64encode(json.dumps(patch).encode()).decode()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            response = {"uid": review["request"]["uid"], "allowed": True, "patchType": "JSONPatch", "patch": encoded}
+            body = json.dumps({**review, "response": response}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer((address, 0), Handler)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _certify(file: Path, address: str) -> str:
+    """Write a key and a certificate for the address, and return the certificate as a `caBundle`."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "webhook")])
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    file.write_bytes(pem + private)
+    return base64.b64encode(pem).decode()
