@@ -53,6 +53,7 @@ class Deleted:
         kept: The objects that stay so that the results are kept.
         others: The objects that were left because they do not belong to this package alone, and their owners.
         is_gone: Whether the delete waited until all objects were gone.
+        missing: The workloads that did not exist, each as a name for kubectl.
     """
 
     workload: str
@@ -60,6 +61,7 @@ class Deleted:
     kept: tuple[str, ...]
     others: tuple[tuple[Object, str], ...]
     is_gone: bool
+    missing: tuple[str, ...] = ()
 
     @property
     def left(self) -> str:
@@ -74,6 +76,7 @@ class Deleted:
             "kept": list(self.kept),
             "others": [{"object": shown(item), "owner": owner} for item, owner in self.others],
             "gone": self.is_gone,
+            "missing": list(self.missing),
         }
 
 
@@ -106,4 +109,6 @@ def delete(prepared: PreparedDelete, *, timeout: float | None) -> Deleted:
     for workload in survey.workloads if timeout is not None else ():
         removal.await_stragglers(target.kubectl, kinds()[workload["kind"]], workload, timeout=timeout or 0)
     objects = tuple(shown(item) for item in (*survey.workloads, *survey.rest))
-    return Deleted(target.shown_all, objects, prepared.kept, survey.others, is_gone=timeout is not None)
+    known = {shown(item) for item in (*survey.workloads, *(item for item, _ in survey.others))}
+    missing = tuple(one.shown for one in target.per_workload if one.shown not in known)
+    return Deleted(target.shown_all, objects, prepared.kept, survey.others, timeout is not None, missing)

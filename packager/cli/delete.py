@@ -87,7 +87,11 @@ def _report(deleted: Deleted) -> None:
         ClusterError: Something is not the package's, or not only.
     """
     how = "deleted" if deleted.is_gone else "being deleted"
+    for workload in deleted.missing:
+        say(f"{workload} does not exist")
     if deleted.others:
-        what = f"{deleted.left}; everything else is {how}"
+        what = f"{deleted.left}; everything else is {how}" if deleted.objects else deleted.left
         raise ClusterError(f"not deleted, because it does not belong to the package alone: {what}")
-    say(f"{deleted.workload} {'are' if ', ' in deleted.workload else 'is'} {how}")
+    workloads = [name for name in deleted.workload.split(", ") if name not in deleted.missing]
+    names = workloads or deleted.objects
+    say(f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} {how}" if names else "nothing was deleted")

@@ -29,6 +29,7 @@ def test_a_package_is_deleted_by_values_alone(target: Target, life: Life) -> Non
         "kept": [],
         "others": [],
         "gone": True,
+        "missing": [],
     }
     assert life.objects == []
 

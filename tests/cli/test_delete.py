@@ -128,7 +128,14 @@ def test_without_the_operator_the_rest_is_deleted(mlpack: Mlpack, life: Life) ->
     life.objects = [item for item in life.objects if item["kind"] != "MPIJob"]
     del life.served["kubeflow.org/v2beta1"]
     done = mlpack(*DELETE)
-    assert (done.code, done.stderr, life.objects) == (0, f"{MPIJOB} is deleted\n", [])
+    names = ", ".join(f"configmap/hello-mpi-{name}-multi-node" for name in ("env", "runtime", "scripts"))
+    assert (done.code, life.objects) == (0, [])
+    assert done.stderr == f"{MPIJOB} does not exist\n{names} are deleted\n"
+
+
+def test_delete_says_that_nothing_existed(mlpack: Mlpack, life: Life) -> None:
+    done = mlpack(*DELETE)
+    assert (done.code, done.stderr, life.objects) == (0, f"{MPIJOB} does not exist\nnothing was deleted\n", [])
 
 
 def test_delete_of_a_workload_that_the_cluster_refuses(mlpack: Mlpack, life: Life) -> None:
