@@ -34,6 +34,7 @@ _PLURALS = {
     "Lease": "leases",
     "JobSet": "jobsets",
     "MPIJob": "mpijobs",
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
     "Namespace": "namespaces",
     "Node": "nodes",
     "PersistentVolume": "persistentvolumes",
@@ -87,6 +88,7 @@ class FakeCluster(Runner):
         wait: What happens while somebody waits.
         seconds: What the clock shows.
         given: What the last command that reads its stdin has read there.
+        admit: What a webhook makes of a pod that is created.
     """
 
     objects: list[Object] = field(default_factory=list)
@@ -105,6 +107,7 @@ class FakeCluster(Runner):
     wait: Callable[[float], object] = lambda _seconds: None
     seconds: float = 0.0
     given: bytes = b""
+    admit: Callable[[Object], Object] = lambda pod: pod
 
     def run(
         self, argv: Sequence[str], *, offline: bool = False, stdin: bytes | None = None, **_limits: Any
@@ -260,7 +263,7 @@ class FakeCluster(Runner):
     def _create(self, item: Object) -> Finished:
         if item["kind"] == "Pod":
             refusal = self.refused.get("create")
-            return Finished(1, "", refusal) if refusal else Finished(0, "pod/x\n", "")
+            return Finished(1, "", refusal) if refusal else Finished(0, json.dumps(self.admit(item)), "")
         answers = []
         for review in item["items"]:
             asked = review["spec"]["resourceAttributes"]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import VerificationError
+from packager.base.errors import ClusterError, UnreachableError, VerificationError
 from packager.base.paths import argument
 from packager.cluster import deploy
+from packager.cluster.admission import AdmissionChange, object_changes, pod_changes
 from packager.cluster.deploy import DeployState, Situation
 from packager.cluster.leftovers import switched_off
 from packager.cluster.ownership import key, look_up, refuse_taken, resource
 from packager.cluster.removal import remove
 from packager.cluster.storage import lasting_storage, lost_with_pods
+from packager.cluster.trial import try_pods
 from packager.kubernetes.objects import shown
 from packager.verify import Checks, trust
 
@@ -39,6 +42,7 @@ class PreparedDeploy:
         situation: What exists in the cluster under the workload's name.
         live: The existing objects with the names of those to apply.
         surplus: What an option of an earlier deploy has put beside the workloads, and none does any more.
+        planned: The objects as the server would store them; empty unless a workload is not as it was deployed.
     """
 
     target: Target
@@ -46,12 +50,13 @@ class PreparedDeploy:
     situation: Situation
     live: Mapping[Key, Object]
     surplus: tuple[Object, ...] = ()
+    planned: tuple[Object, ...] = ()
 
     @property
     def per_workload(self) -> tuple[PreparedDeploy, ...]:
         """The same for each workload alone."""
         return tuple(
-            replace(self, target=one, situation=deploy.situation(one.manifests, self.live))
+            replace(self, target=one, situation=deploy.situation(one.manifests, self.live, self.planned))
             for one in self.target.per_workload
         )
 
@@ -115,6 +120,7 @@ class Deployed:
         deployed_by: The user who has deployed it.
         objects: All objects that were applied, each as a name for kubectl.
         removed: What was deleted because the overlay does not contain it any more, each as kubectl takes it.
+        changes: What the cluster's policies and webhooks have changed in the objects.
     """
 
     workload: str
@@ -123,6 +129,7 @@ class Deployed:
     deployed_by: str
     objects: tuple[str, ...]
     removed: tuple[str, ...] = ()
+    changes: tuple[AdmissionChange, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -133,6 +140,7 @@ class Deployed:
             "deployedBy": self.deployed_by,
             "objects": list(self.objects),
             "removed": list(self.removed),
+            "changes": list(map(str, self.changes)),
         }
 
 
@@ -176,6 +184,22 @@ def dry_run(target: Target, strategy: str, *, force_conflicts: bool = False, for
     return deploy.apply(target.kubectl, stamped, dry_run=strategy, force_conflicts=force_conflicts, flags=flags)
 
 
+def planned_changes(target: Target, *, force_conflicts: bool = False) -> tuple[AdmissionChange, ...]:
+    """Return what the cluster's policies and webhooks would change in the objects, and in the pods made for them.
+
+    Raises:
+        ClusterError: The cluster would refuse the objects.
+    """
+    namespace = target.kubectl.default_namespace()
+    kubectl = replace(target.kubectl, namespace=namespace)
+    stamped = target.manifests.stamped(target.package.digest, target.person)
+    planned = deploy.planned(kubectl, stamped, force_conflicts=force_conflicts)
+    trials = try_pods(kubectl, target.manifests, target.rendered.pods, target.identity, planned)
+    sent = [item for item in json.loads(stamped)["items"] if item["kind"] != "Pod"]  # tried as a pod
+    live = look_up(kubectl, target.manifests.objects)
+    return (*object_changes(sent, planned, live), *pod_changes(trials))
+
+
 def prepare(target: Target) -> PreparedDeploy:
     """Find what is in the cluster under the names of the package's objects; change nothing.
 
@@ -186,7 +210,23 @@ def prepare(target: Target) -> PreparedDeploy:
     live = look_up(target.kubectl, target.manifests.objects)
     refuse_taken(live, target.identity)
     surplus = tuple(switched_off(target.kubectl, target.manifests, target.identity))
-    return PreparedDeploy(target, namespace, deploy.situation(target.manifests, live), live, surplus)
+    planned = _planned(target) if deploy.is_touched(target.manifests, live) else ()
+    situation = deploy.situation(target.manifests, live, planned)
+    return PreparedDeploy(target, namespace, situation, live, surplus, planned)
+
+
+def _planned(target: Target) -> tuple[Object, ...]:
+    """Return the objects as the server would store them; none if it would not take them, such as a change by hand.
+
+    Raises:
+        UnreachableError: It does not answer.
+    """
+    try:
+        return tuple(deploy.planned(target.kubectl, target.manifests.stamped(target.package.digest, target.person)))
+    except UnreachableError:
+        raise
+    except ClusterError:
+        return ()
 
 
 def delete_existing(prepared: PreparedDeploy) -> PreparedDeploy:
@@ -218,11 +258,18 @@ def apply(prepared: PreparedDeploy, *, force_conflicts: bool = False) -> Deploye
     target, author = prepared.target, prepared.author
     stamped = target.manifests.stamped(target.package.digest, author)
     surplus = prepared.surplus
-    deploy.apply_all(
+    planned = deploy.apply_all(
         target.kubectl, target.manifests, stamped, prepared.live, surplus=surplus, force_conflicts=force_conflicts
     )
-    removed = tuple(map(shown, surplus))
-    return Deployed(target.shown_all, prepared.namespace, target.package.digest, author, _resources(target), removed)
+    return Deployed(
+        target.shown_all,
+        prepared.namespace,
+        target.package.digest,
+        author,
+        _resources(target),
+        tuple(map(shown, surplus)),
+        tuple(object_changes(json.loads(stamped)["items"], planned, prepared.live)),
+    )
 
 
 def printed(target: Target, form: str) -> str:

@@ -34,6 +34,7 @@ from packager.cli.cluster_arguments import (
 )
 from packager.cli.console import emit_data, say
 from packager.cli.existing import delete_existing, warn_of_lost_results
+from packager.cli.printing import print_changes, print_deployed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,6 +99,8 @@ def deploy(
             use_case.check(target, allowed_words(allow), level(pod_security), expected_digest(expect))
         if dry_run:
             emit_data(use_case.dry_run(target, dry_run, force_conflicts=force_conflicts, form=output))
+            if dry_run == "server":
+                print_changes(use_case.planned_changes(target, force_conflicts=force_conflicts))
             return
         _mention_sequence(target, overlay)
         is_applied = False
@@ -109,10 +112,7 @@ def deploy(
             clock.timeout_error = _not_ended_error(target, timeout)
             if output:
                 emit_data(use_case.printed(target, output))
-            for removed in deployed.removed:
-                say(f"{removed} is deleted: the overlay does not contain it any more")
-            verb = "is" if len(target.per_workload) == 1 else "are"
-            say(f"{deployed.workload} {verb} deployed in the namespace {deployed.namespace}")
+            print_deployed(deployed)
             if not wait:
                 say(f"show its state: {target.command('status')}")
                 return

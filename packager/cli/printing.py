@@ -1,4 +1,4 @@
-"""Prints the logs of a package: their bytes to stdout, remarks about them to stderr."""
+"""Prints what several verbs have: the parts of a log, and what was applied."""
 
 from __future__ import annotations
 
@@ -9,13 +9,30 @@ from packager.cli.console import emit_log, say
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from packager.app.deploy import Deployed
     from packager.app.logs import Part
+    from packager.cluster.admission import AdmissionChange
 
 
 def print_parts(parts: Iterable[Part]) -> None:
-    """Print each part as it comes."""
+    """Print each part as it comes: bytes to stdout, remarks about them to stderr."""
     for part in parts:
         if isinstance(part, bytes):
             emit_log(part)
         else:
             say(part)
+
+
+def print_deployed(deployed: Deployed) -> None:
+    """Say what was applied, what was deleted for it, and what the cluster has changed in it."""
+    print_changes(deployed.changes)
+    for removed in deployed.removed:
+        say(f"{removed} is deleted: the overlay does not contain it any more")
+    verb = "are" if ", " in deployed.workload else "is"
+    say(f"{deployed.workload} {verb} deployed in the namespace {deployed.namespace}")
+
+
+def print_changes(changes: Iterable[AdmissionChange]) -> None:
+    """Say what the cluster changes in what is applied."""
+    for change in changes:
+        say(f"note: {change}")

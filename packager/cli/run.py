@@ -40,6 +40,7 @@ from packager.cli.cluster_arguments import (
 )
 from packager.cli.console import emit_data, progress, say
 from packager.cli.host import host
+from packager.cli.printing import print_changes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -185,6 +186,8 @@ def run(
             if dry_run:
                 for one in targets:
                     emit_data(deploying.dry_run(one, dry_run, force_conflicts=force_conflicts, form=output))
+                    if dry_run == "server":
+                        print_changes(deploying.planned_changes(one, force_conflicts=force_conflicts))
                 return
             again = [*_again(ctx, target), *(["--task", ",".join(one.overlay for one in targets)] if names else [])]
             session = RunSession(

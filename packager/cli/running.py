@@ -12,6 +12,7 @@ from packager.cli.asking import has_terminal, require_yes
 from packager.cli.cluster_arguments import Applied
 from packager.cli.console import emit_data, emit_json_line, print_error, say
 from packager.cli.existing import delete_existing, warn_of_lost_results
+from packager.cli.printing import print_deployed
 from packager.cli.watching import bad_end, print_finding, watch_and_show
 from packager.kubernetes.verdict import Phase
 
@@ -135,10 +136,7 @@ class RunSession:
             emit_data("---")
         if self.output in (Applied.name, Applied.yaml):
             emit_data(deploy.printed(target, self.output))
-        for removed in deployed.removed:
-            say(f"{removed} is deleted: the overlay does not contain it any more")
-        verb = "is" if len(target.per_workload) == 1 else "are"
-        say(f"{deployed.workload} {verb} deployed in the namespace {deployed.namespace}")
+        print_deployed(deployed)
         return watch_and_show(
             replace(target, kubectl=replace(target.kubectl, deadline=self.deadline)),
             rendered=target.manifests.digest,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from typing import TYPE_CHECKING
 
 from packager.base import workfolder
@@ -69,8 +68,15 @@ class Situation:
     deployed_by: str | None = None
 
 
-def situation(manifests: Manifests, live: Mapping[Key, Object]) -> Situation:
-    """Return what is in the cluster under the names of `manifests`; `live` are the objects that were looked up."""
+def situation(manifests: Manifests, live: Mapping[Key, Object], planned: Sequence[Object] = ()) -> Situation:
+    """Return what is in the cluster under the names of `manifests`.
+
+    Args:
+        manifests: What would be applied.
+        live: The objects that were looked up.
+        planned: The objects as the server would store them. A workload that differs from its manifest is the same if
+            it would stay as it is: the cluster's policies have made it so.
+    """
     workload = live.get(key(manifests.workload))
     if workload is None:
         return Situation(DeployState.ABSENT)
@@ -78,8 +84,9 @@ def situation(manifests: Manifests, live: Mapping[Key, Object]) -> Situation:
     if is_being_deleted(workload):
         return Situation(DeployState.GOING, workload, deployed_by=who)
     if annotation(workload, RENDERED) == manifests.digest:
-        changed: tuple[tuple[str, Difference], ...] = ()
-        is_same = True
+        stored = next((item for item in planned if key(item) == key(workload)), manifests.workload)
+        is_same = not differences(stored, workload)
+        changed: tuple[tuple[str, Difference], ...] = () if is_same else tuple(_workload_changes(manifests, workload))
     else:
         changed = tuple(_changes(manifests, live))
         # What was applied by kubectl itself carries no digest, and with other workloads the digest is of these, too:
@@ -89,6 +96,15 @@ def situation(manifests: Manifests, live: Mapping[Key, Object]) -> Situation:
     changed_state = DeployState.OUTDATED if manifests.kind.serves else DeployState.CHANGED
     state = DeployState.ENDED if ended else DeployState.SAME if is_same else changed_state
     return Situation(state, workload, changed, who)
+
+
+def is_touched(manifests: Manifests, live: Mapping[Key, Object]) -> bool:
+    """Whether a workload was deployed as it is in `manifests`, and is not like that: by a policy, or by hand."""
+    pairs = [(item, live.get(key(item))) for item in manifests.workloads]
+    return any(
+        item is not None and annotation(item, RENDERED) == manifests.digest and differences(manifest, item)
+        for manifest, item in pairs
+    )
 
 
 def apply(
@@ -133,7 +149,7 @@ def apply_all(  # noqa: PLR0913 - what is there, what comes and what goes
     *,
     surplus: Sequence[Object] = (),
     force_conflicts: bool = False,
-) -> None:
+) -> list[Object]:
     """Apply all objects or, as far as a dry run can tell, none; never overwrite objects of others.
 
     Args:
@@ -144,28 +160,30 @@ def apply_all(  # noqa: PLR0913 - what is there, what comes and what goes
         surplus: What is deleted before it is applied, for an autoscaler would go on to change the workload.
         force_conflicts: Whether to take over fields that another field manager has set.
 
+    Returns:
+        The objects as the dry run had them.
+
     Raises:
         ClusterError: The server refused something, or an object of the same name was created meanwhile.
         TimedOutError: Something of `surplus` is not gone yet; nothing was applied.
     """
-    apply_stamped = partial(apply, kubectl, stamped, flags=_AS_JSON)
     # A quota or a policy that refuses the last object would leave the others behind.
     try:
-        planned = _objects(apply_stamped(dry_run="server", force_conflicts=force_conflicts))
+        objects = planned(kubectl, stamped, force_conflicts=force_conflicts)
     except ConflictError as error:
         is_autoscaled = any(item["kind"] == "HorizontalPodAutoscaler" for item in surplus)
         if not is_autoscaled or not error.fields <= _SET_BY_AUTOSCALER:
             raise
         force_conflicts = True
-        planned = _objects(apply_stamped(dry_run="server", force_conflicts=True))
-    refuse_foreign(foreign_objects(planned, live))
+        objects = planned(kubectl, stamped, force_conflicts=True)
+    refuse_foreign(foreign_objects(objects, live))
     if surplus:
         remove(kubectl, surplus, timeout=_SURPLUS_SECONDS)
     if kept := list(_handed_over(manifests, live)):
         # Of two such flags, the later counts; and kubectl would miss the other fields of what is there already.
         apply(kubectl, as_list(kept), flags=(f"--field-manager={_KEPT}", "--validate=false"))
     try:
-        applied = _objects(apply_stamped(force_conflicts=force_conflicts))
+        applied = _objects(apply(kubectl, stamped, flags=_AS_JSON, force_conflicts=force_conflicts))
     except UnreachableError as error:
         message = f"{error}; it is not known whether it was applied"
         raise UnreachableError(message, hint="deploy again to complete it") from None
@@ -179,6 +197,12 @@ def apply_all(  # noqa: PLR0913 - what is there, what comes and what goes
     if taken := foreign_objects(applied, live):
         _release_fields(kubectl, taken)
         refuse_foreign(taken)
+    return objects
+
+
+def planned(kubectl: Kubectl, manifests: str, *, force_conflicts: bool = False) -> list[Object]:
+    """Return the objects of `manifests`, which are JSON, as the server would store them. Raises as `apply`."""
+    return _objects(apply(kubectl, manifests, dry_run="server", force_conflicts=force_conflicts, flags=_AS_JSON))
 
 
 def _handed_over(manifests: Manifests, live: Mapping[Key, Object]) -> Iterator[Object]:
@@ -243,6 +267,11 @@ def _run(kubectl: Kubectl, arguments: list[str]) -> str:
     if unserved and unserved.operator:
         error.hint = error.hint or unserved.operator.installation(kubectl.cluster)
     raise error
+
+
+def _workload_changes(manifests: Manifests, workload: Object) -> Iterator[tuple[str, Difference]]:
+    for difference in differences(manifests.workload, workload):
+        yield shown(workload), difference
 
 
 def _changes(manifests: Manifests, live: Mapping[Key, Object]) -> Iterator[tuple[str, Difference]]:

@@ -64,12 +64,12 @@ def _compare(desired: Any, actual: Any, path: str) -> Iterator[Difference]:
             yield from _compare(value, actual.get(key, _MISSING), f"{path}.{key}" if path else key)
     elif isinstance(desired, list) and isinstance(actual, list):
         yield from _compare_lists(desired, actual, path)
-    elif not _is_same(desired, actual):
+    elif not is_same(desired, actual):
         yield Difference(path, None if actual is _MISSING else actual, desired)
 
 
 def _compare_lists(desired: list[Any], actual: list[Any], path: str) -> Iterator[Difference]:
-    key = _key(desired)
+    key = list_key(desired)
     if key is None:
         for index, item in enumerate(desired):
             yield from _compare(item, actual[index] if index < len(actual) else _MISSING, f"{path}[{index}]")
@@ -79,18 +79,21 @@ def _compare_lists(desired: list[Any], actual: list[Any], path: str) -> Iterator
         yield from _compare(item, actual_by_key.get(item[key], _MISSING), f"{path}[{item[key]}]")
 
 
-def _key(items: list[Any]) -> str | None:
-    for key in _KEYS:
-        values = [item.get(key) for item in items if isinstance(item, dict)]
-        if len(values) == len(items) and None not in values and len(set(values)) == len(items):
-            return key
-    return None
+def list_key(*lists: list[Any]) -> str | None:
+    """Return the key that tells the items of each list apart; None when there is none."""
+    return next((key for key in _KEYS if all(_are_told_apart(items, key) for items in lists)), None)
 
 
-def _is_same(desired: Any, actual: Any) -> bool:
+def _are_told_apart(items: list[Any], key: str) -> bool:
+    values = [item.get(key) for item in items if isinstance(item, dict)]
+    return len(values) == len(items) and None not in values and len(set(map(str, values))) == len(items)
+
+
+def is_same(desired: Any, actual: Any) -> bool:
+    """Whether two values mean the same to the server, which writes 0.5 as 500m."""
     if desired == actual or (actual is _MISSING and desired in (None, {}, [], "")):
         return True
-    try:  # the server writes 0.5 as 500m
+    try:
         return parse(str(desired)) == parse(str(actual))
     except ValueError:
         return False

@@ -35,6 +35,9 @@ class Structure(ABC):
     ranges: ClassVar[Mapping[str, tuple[int, int | None]]] = MappingProxyType({})
     """The least and the most that numbers below the workload's `spec` may be, by their path; `*` is each of a list."""
 
+    defaults: ClassVar[Mapping[str, object]] = MappingProxyType({})
+    """The values that its CRD gives to fields which a manifest leaves out, by their dotted path."""
+
     suspend: ClassVar[Location] = ()
     """Where a manifest says whether the workload is suspended, as a queue sets it; empty if it cannot say so."""
 

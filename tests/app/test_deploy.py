@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.app.deploy import apply, check, delete_existing, dry_run, prepare, printed
+from packager.app.deploy import apply, check, delete_existing, dry_run, planned_changes, prepare, printed
 from packager.base.errors import VerificationError
-from tests.life import JOB
+from tests.life import JOB, POD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +30,7 @@ def test_a_package_is_deployed_by_values_alone(target: Target, life: Life) -> No
         "deployedBy": "ann@desk",
         "objects": list(deployed.objects),
         "removed": [],
+        "changes": [],
     }
     assert len(deployed.objects) == len(life.objects) == len(target.manifests.objects)
     assert f"mpijob.kubeflow.org/{JOB}" in deployed.objects
@@ -64,6 +65,47 @@ def test_a_dry_run_applies_nothing(opened: Callable[..., Target], life: Life) ->
     dry_run(target, "client", form="name")
     assert life.calls[-1].endswith("--dry-run=client")
     assert life.objects == []
+
+
+def test_a_workload_that_was_changed_by_hand_is_not_the_same(opened: Callable[..., Target], life: Life) -> None:
+    target = opened("single-node")
+    apply(prepare(target))
+    assert prepare(target).is_same
+    life.find("Pod", POD)["spec"]["containers"][0]["image"] = "another:1"
+    life.refused["apply"] = 'error: Apply failed with 1 conflict: conflict with "kubectl-set"'
+    prepared = prepare(target)
+    assert prepared.obstacle is not None
+    assert prepared.obstacle.endswith("already exists with a different spec, and its pods cannot be changed in place")
+    ((subject, difference),) = prepared.situation.differences
+    assert (subject, difference.path, difference.before) == (f"pod/{POD}", "spec.containers[main].image", "another:1")
+
+
+def test_a_workload_that_a_policy_makes_anew_with_each_deploy_is_the_same(
+    opened: Callable[..., Target], life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = opened("single-node")
+    apply(prepare(target))
+    merged = life.merged
+
+    def mirrored(manifest: dict[str, Any]) -> dict[str, Any]:
+        item = merged(manifest)
+        if item["kind"] == "Pod":
+            item["spec"]["containers"][0]["image"] = "mirror.example/mpi-pi:1"
+        return item
+
+    monkeypatch.setattr(life, "merged", mirrored)
+    life.find("Pod", POD)["spec"]["containers"][0]["image"] = "mirror.example/mpi-pi:1"
+    prepared = prepare(target)
+    assert (prepared.is_same, prepared.obstacle) == (True, None)
+    (change,) = apply(prepared).changes
+    assert "spec.containers[main].image: " in str(change)
+
+
+def test_the_changes_of_policies_are_planned_for_objects_and_for_their_pods(target: Target, life: Life) -> None:
+    life.admit = lambda pod: {**pod, "spec": {**pod["spec"], "schedulerName": "volcano"}}
+    (change,) = planned_changes(target)
+    line = "the cluster changes the pods of launcher and worker: spec.schedulerName: nothing -> volcano"
+    assert (str(change), life.objects) == (line, [])
 
 
 def test_what_was_applied_is_printed_by_kubectl(target: Target, life: Life) -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from packager.base.process import Finished
 from packager.base.runner import SYSTEM
 from packager.cli.host import Host
 from packager.cluster import heartbeat
@@ -14,7 +16,7 @@ from tests import demo
 from tests.fake_cluster import FakeCluster, healthy, item, lease, managed, node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from tests.conftest import Mlpack, Outcome
@@ -472,3 +474,63 @@ def test_the_servers_own_word(doctor: Doctor, cluster: FakeCluster) -> None:
     report = doctor()
     assert report.not_ok() == [("apply", "fails")]
     assert "not this one" in report.of("apply")[0][0]
+
+
+LIST_MUTATORS = "kubectl get mutatingwebhookconfigurations,limitranges"
+
+
+def admit_with(**spec: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return a webhook that adds to the spec of pods."""
+    return lambda pod: {**pod, "spec": {**pod["spec"], **spec}}
+
+
+def test_a_change_by_a_policy_is_a_note_and_other_checks_judge_the_changed_pods(
+    doctor: Doctor, cluster: FakeCluster
+) -> None:
+    cluster.admit = admit_with(nodeSelector={"disk": "ssd"})
+    report = doctor()
+    assert (report.code, report.not_ok()) == (1, [("nodes", "fails")])
+    change = "the cluster changes the pods of launcher and worker: spec.nodeSelector.disk: nothing -> ssd"
+    assert report.of("admission") == [("2 kinds of pod are admitted", None), (change, LIST_MUTATORS)]
+    assert "node-1: no label disk=ssd" in report.of("nodes")[0][0]
+
+
+def test_policies_of_the_cluster_itself_are_named_where_it_serves_them(doctor: Doctor, cluster: FakeCluster) -> None:
+    cluster.served["admissionregistration.k8s.io/v1"] = ["MutatingAdmissionPolicy"]
+    cluster.admit = admit_with(priority=5)
+    assert doctor().of("admission")[1][1] == f"{LIST_MUTATORS},mutatingadmissionpolicies"
+
+
+def test_pods_that_their_operator_would_not_find_fail(doctor: Doctor, cluster: FakeCluster) -> None:
+    label = "training.kubeflow.org/job-name"
+
+    def relabelled(pod: dict[str, Any]) -> dict[str, Any]:
+        metadata = {**pod["metadata"], "labels": {**pod["metadata"]["labels"], label: "other"}}
+        return {**pod, "metadata": metadata}
+
+    cluster.admit = relabelled
+    report = doctor()
+    assert (report.code, report.not_ok()) == (1, [("admission", "fails")])
+    change = f"metadata.labels.{label}: hello-mpi-multi-node -> other; the pods are found by this label"
+    assert report.of("admission")[1][0] == f"the cluster changes the pods of launcher and worker: {change}"
+
+
+def test_a_change_of_the_workload_itself_is_reported(
+    doctor: Doctor, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carry_out = cluster.carry_out
+
+    def suspend(argv: Sequence[str]) -> Finished:
+        done = carry_out(argv)
+        if "apply" not in argv:
+            return done
+        answer = json.loads(done.stdout)
+        [job] = [item for item in answer["items"] if item["kind"] == "MPIJob"]
+        job["spec"]["runPolicy"]["suspend"] = True
+        return Finished(0, json.dumps(answer), "")
+
+    monkeypatch.setattr(cluster, "carry_out", suspend)
+    report = doctor()
+    assert report.code == 0
+    change = "the cluster changes mpijob/hello-mpi-multi-node: spec.runPolicy.suspend: nothing -> True"
+    assert (change, LIST_MUTATORS) in report.of("apply")

@@ -1,7 +1,8 @@
 """Finds what would make a package fail on a cluster before anything is applied, and leaves nothing behind.
 
 software    kubectl, the server, the kinds, the operator
-permission  the namespace, what the user may do, admission
+permission  the namespace, and what the user may do
+admission   whether policies admit the pods, and what they change in them
 quota       the namespace's quotas
 nodes       room on the nodes
 reference   claims, secrets, names, and the server's own dry run
@@ -19,7 +20,18 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, MlpackError, ToolError, UnreachableError
-from packager.cluster.doctor import beside, image, memory, nodes, permission, quota, reference, results, software
+from packager.cluster.doctor import (
+    admission,
+    beside,
+    image,
+    memory,
+    nodes,
+    permission,
+    quota,
+    reference,
+    results,
+    software,
+)
 from packager.cluster.doctor.case import unknown
 
 if TYPE_CHECKING:
@@ -33,7 +45,7 @@ CHECKS: dict[str, Check] = {
     "operator": software.operator,
     "namespace": permission.namespace,
     "permissions": permission.permissions,
-    "admission": permission.admission,
+    "admission": admission.admission,
     "quota": quota.quotas,
     "nodes": nodes.nodes,
     "image": image.images,
@@ -60,6 +72,7 @@ def examine(case: Case) -> Iterator[CheckResult]:
     yield from results
     if not can_continue:
         return
+    _ = case.trials  # before the checks that need it run side by side
     # Each check waits for kubectl most of the time.
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for results, _ in pool.map(lambda check: _run_check(case, check), rest):

@@ -8,12 +8,16 @@ from functools import cached_property
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from packager.base.errors import ClusterError, ToolError
+from packager.cluster import deploy
 from packager.cluster.doctor.demand import Demand, demands
 from packager.cluster.ownership import look_up
+from packager.cluster.trial import Trial, try_pods
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from packager.base.errors import MlpackError
     from packager.cluster.manifests import Manifests
     from packager.cluster.ownership import Identity, Key
     from packager.kubectl.client import Kubectl
@@ -49,6 +53,19 @@ class CheckResult:
     fix: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedObjects:
+    """The server's answer to a dry run.
+
+    Attributes:
+        objects: The objects as it would store them.
+        error: Why it would not.
+    """
+
+    objects: tuple[Object, ...] = ()
+    error: MlpackError | None = None
+
+
 @dataclass(frozen=True)
 class Case:
     """A package's overlay, and the cluster that it is to run in.
@@ -77,9 +94,27 @@ class Case:
     _discovery: dict[str, Object | None] = field(default_factory=dict, repr=False)
 
     @cached_property
+    def plan(self) -> PlannedObjects:
+        """What the server would store of what would be applied, or why it would not."""
+        try:
+            return PlannedObjects(tuple(deploy.planned(self.kubectl, self.stamped)))
+        except (ClusterError, ToolError) as error:
+            return PlannedObjects(error=error)
+
+    @cached_property
+    def stamped(self) -> str:
+        """What would be applied, as JSON."""
+        return self.manifests.stamped("sha256:" + "0" * 64, "mlpack doctor")
+
+    @cached_property
+    def trials(self) -> tuple[Trial, ...]:
+        """The pods of each template, as the server would create them."""
+        return try_pods(self.kubectl, self.manifests, self.overlay.pods, self.identity, self.plan.objects)
+
+    @cached_property
     def demands(self) -> tuple[Demand, ...]:
-        """What the workload's pods ask for."""
-        return demands(self.overlay)
+        """What the workload's pods ask for, with what the cluster's policies make of it."""
+        return demands(self.overlay, [trial.spec for trial in self.trials])
 
     @cached_property
     def live(self) -> dict[Key, Object]:

@@ -10,7 +10,7 @@ from packager.base.quantity import parse
 from packager.kubernetes.manifest import integer, listing, mapping
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from packager.rendering.overlay import RenderedOverlay
     from packager.workloads.pods import Pods
@@ -38,17 +38,18 @@ class Demand:
     limits: Amounts
 
 
-def demands(overlay: RenderedOverlay) -> tuple[Demand, ...]:
-    """Return the needs of each group of pods of the overlay."""
+def demands(overlay: RenderedOverlay, specs: Sequence[Mapping[str, Any]] = ()) -> tuple[Demand, ...]:
+    """Return the needs of each group of pods of the overlay.
+
+    Args:
+        overlay: The overlay.
+        specs: The PodSpec with which each of them would run; as the overlay says when empty.
+    """
     return tuple(
         Demand(
-            pods.name,
-            max(pods.count, _least(overlay, pods)),
-            pods.spec,
-            of_pod(pods.spec, "requests"),
-            of_pod(pods.spec, "limits"),
+            pods.name, max(pods.count, _least(overlay, pods)), spec, of_pod(spec, "requests"), of_pod(spec, "limits")
         )
-        for pods in overlay.pods
+        for pods, spec in zip(overlay.pods, specs or [pods.spec for pods in overlay.pods], strict=True)
     )
 
 

@@ -1,4 +1,4 @@
-"""Checks the namespace and its Pod Security level, the user's permissions, and admission."""
+"""Checks the namespace and its Pod Security level, and the user's permissions."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import json
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from packager.base import workfolder
 from packager.base.errors import ClusterError
 from packager.cluster.doctor.case import fails, note, ok
-from packager.kubectl import sentences
-from packager.kubectl.refusals import error_from, refusal, was_evaluated
-from packager.kubernetes.manifest import mapping
+from packager.cluster.trial import create
+from packager.kubectl.refusals import error_from
 from packager.kubernetes.objects import labels, status
 from packager.kubernetes.podsecurity import Level
 from packager.workloads.kinds import operators
@@ -19,11 +17,7 @@ from packager.workloads.kinds import operators
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from packager.base.process import Finished
     from packager.cluster.doctor.case import Case, CheckResult
-    from packager.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
-    from packager.workloads.pods import Pods
 
 _ENFORCE = "pod-security.kubernetes.io/enforce"
 _SECONDS = 60.0
@@ -82,7 +76,7 @@ def permissions(case: Case) -> Iterator[CheckResult]:
         }
         for group, kind, subresource, verb in needed
     ]
-    done = _create(case.kubectl, {"apiVersion": "v1", "kind": "List", "items": reviews}, "--output=json")
+    done = create(case.kubectl, {"apiVersion": "v1", "kind": "List", "items": reviews}, "--output=json")
     if done.returncode != 0:
         raise error_from(done.stderr)
     denied: dict[str, list[str]] = {}
@@ -102,59 +96,6 @@ def permissions(case: Case) -> Iterator[CheckResult]:
             yield fails("permissions", message, _grant_command(case, name))
     if not denied:
         yield ok("permissions", f"{len(needed)} of {len(needed)} that mlpack's verbs need")
-
-
-def admission(case: Case) -> Iterator[CheckResult]:
-    """Check that the cluster's policies admit each group of pods, with a dry run, which creates nothing.
-
-    What the checks of the namespace, of its quotas, and of what is referred to say better is left to them.
-    """
-    refused: dict[tuple[str, str | None], list[str]] = {}
-    is_reported_elsewhere = False
-    for pods in case.overlay.pods:
-        done = _create(case.kubectl, _trial_pod(case, pods), "--dry-run=server", "--output=name")
-        if done.returncode == 0:
-            continue
-        error = error_from(done.stderr)
-        if not was_evaluated(error):
-            raise error
-        finding = refusal("", str(error))
-        if _is_reported_elsewhere(str(error), finding.reason if finding else None):
-            is_reported_elsewhere = True
-            continue
-        message = sentences.TRIAL_POD_PREFIX.sub("", finding.message if finding else str(error))
-        refused.setdefault((message, finding.hint if finding else None), []).append(
-            pods.role.lower() or pods.manifest.name
-        )
-    for (message, hint), roles in refused.items():
-        yield fails("admission", f"the pods of {' and '.join(roles)} are rejected: {message}", hint)
-    if not refused and not is_reported_elsewhere:
-        number = len(case.overlay.pods)
-        yield ok("admission", "the pods are admitted" if number == 1 else f"{number} kinds of pod are admitted")
-
-
-def _trial_pod(case: Case, pods: Pods) -> Object:
-    """Return a pod as it will be created: policies select pods by labels, which the controller adds."""
-    notes: dict[str, str] = {}
-    makers = [one for one in case.manifests.per_workload if one.workload is pods.manifest.data]
-    labels = makers[0].kind.pod_labels(makers[0].name, pods.role.lower()) if makers else {}
-    if makers and not pods.location:
-        labels, notes = case.manifests.stamp(case.identity.digest, case.identity.user)
-    metadata = {
-        "generateName": "mlpack-doctor-",
-        "labels": {**mapping(pods.metadata.get("labels")), **labels},
-        "annotations": {**mapping(pods.metadata.get("annotations")), **notes},
-    }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**pods.spec, "restartPolicy": "Never"}}
-
-
-def _is_reported_elsewhere(error: str, reason: str | None) -> bool:
-    return (
-        (reason == "PodSecurity")
-        or (reason == "QuotaExceeded" and "must specify" not in error)
-        or bool(sentences.PREREQUISITE_MISSING.search(error))
-        or bool(sentences.NO_RIGHT_TO_CREATE.search(error))  # it is the operator that makes the pods
-    )
 
 
 def _needed_permissions(case: Case) -> Iterator[tuple[str, str, str, str]]:
@@ -181,13 +122,6 @@ def _grant_command(case: Case, name: str) -> str:
         binding = f"kubectl create rolebinding {role} --role={role} --user=YOU {case.namespace_flag}"
         return f"kubectl create role {role} {verbs} {case.namespace_flag} && {binding}"
     return f"kubectl create rolebinding mlpack-{role} --clusterrole={role} --user=YOU {case.namespace_flag}"
-
-
-def _create(kubectl: Kubectl, item: Any, *arguments: str) -> Finished:
-    with workfolder.temporary() as folder:
-        file = folder / "object.json"
-        file.write_text(json.dumps(item), encoding="utf-8")
-        return kubectl.run("create", f"--filename={file}", *arguments, timeout=_SECONDS)
 
 
 def _documents(text: str) -> list[Any]:

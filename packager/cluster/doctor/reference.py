@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ClusterError
 from packager.base.paths import argument
 from packager.cluster import deploy
+from packager.cluster.admission import object_changes
 from packager.cluster.deploy import DeployState
+from packager.cluster.doctor.admission import reported
 from packager.cluster.doctor.case import fails, note, ok
 from packager.cluster.labels import DEPLOYED_BY
 from packager.cluster.ownership import owner
@@ -95,7 +97,7 @@ def names(case: Case) -> Iterator[CheckResult]:
 
 
 def _name_results(case: Case, manifests: Manifests) -> Iterator[CheckResult]:
-    situation = deploy.situation(manifests, case.live)
+    situation = deploy.situation(manifests, case.live, case.plan.objects)
     foreign = [item for item in case.live.values() if not case.identity.owns(item)]
     foreign += _foreign_children(case, manifests, situation.live)
     for item in foreign:
@@ -125,19 +127,18 @@ def _name_results(case: Case, manifests: Manifests) -> Iterator[CheckResult]:
 
 
 def dry_run(case: Case) -> Iterator[CheckResult]:
-    """Check that the server accepts every object, with a dry run, which creates nothing."""
-    text = case.manifests.stamped("sha256:" + "0" * 64, "mlpack doctor")
-    try:
-        deploy.apply(case.kubectl, text, dry_run="server")
-    except ClusterError as error:
-        if not was_evaluated(error):
-            raise
-        is_taken = not all(case.identity.owns(item) for item in case.live.values())
-        said_already = is_taken or re.match(r"namespace \S+ not found|the cluster does not serve ", str(error))
-        if not said_already and "cannot patch resource" not in str(error):
-            yield fails("apply", str(error), error.hint)
+    """Check that the server accepts every object, with a dry run, and report what its policies change in them."""
+    if (error := case.plan.error) is None:
+        yield ok("apply", f"the server accepts all {len(case.manifests.objects)} objects (dry run)")
+        sent = [item for item in json.loads(case.stamped)["items"] if item["kind"] != "Pod"]  # tried as a pod
+        yield from reported(case, "apply", object_changes(sent, case.plan.objects, case.live))
         return
-    yield ok("apply", f"the server accepts all {len(case.manifests.objects)} objects (dry run)")
+    if not was_evaluated(error):
+        raise error
+    is_taken = not all(case.identity.owns(item) for item in case.live.values())
+    said_already = is_taken or re.match(r"namespace \S+ not found|the cluster does not serve ", str(error))
+    if not said_already and "cannot patch resource" not in str(error):
+        yield fails("apply", str(error), error.hint)
 
 
 def _binding_problem(case: Case, claim: Object, *, brought: bool) -> str | None:

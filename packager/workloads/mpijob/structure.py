@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from packager.kubernetes.manifest import at, integer, mapping
@@ -23,6 +24,7 @@ class MPIJob(Structure):
     """A launcher and its workers."""
 
     api = "kubeflow.org/v2beta1"
+    defaults = MappingProxyType({"spec.launcherCreationPolicy": "AtStartup", "spec.runLauncherAsWorker": False})
     suspend = ("spec", "runPolicy", "suspend")
     maker = "mpi-operator"
 

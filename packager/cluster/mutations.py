@@ -1,0 +1,222 @@
+"""Compares an object as it was sent with the server's answer: what admission has changed in it, as a pure function.
+
+What Kubernetes itself adds is left out: the default values of fields (k8s.io/kubernetes, pkg/apis/*/v1/defaults.go) and
+what its own admission plugins add to every pod (plugin/pkg/admission: serviceaccount, defaulttolerationseconds,
+priority). A webhook or a MutatingAdmissionPolicy that adds such a value changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from packager.cluster.differences import Difference, is_same, list_key
+from packager.kubernetes.manifest import mapping
+from packager.workloads.structures import structures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from packager.kubernetes.objects import Object
+
+_DEFAULTS: Mapping[str, tuple[Any, ...]] = {
+    # pods
+    "dnsPolicy": ("ClusterFirst",),
+    "enableServiceLinks": (True,),
+    "preemptionPolicy": ("PreemptLowerPriority",),
+    "priority": (0,),
+    "restartPolicy": ("Always", "OnFailure"),
+    "schedulerName": ("default-scheduler",),
+    "serviceAccount": ("default",),
+    "serviceAccountName": ("default",),
+    "terminationGracePeriodSeconds": (30,),
+    # containers
+    "failureThreshold": (3,),
+    "path": ("/",),
+    "periodSeconds": (10,),
+    "procMount": ("Default",),
+    "protocol": ("TCP",),
+    "scheme": ("HTTP",),
+    "service": ("",),
+    "successThreshold": (1,),
+    "terminationMessagePath": ("/dev/termination-log",),
+    "terminationMessagePolicy": ("File",),
+    "timeoutSeconds": (1,),
+    # volumes
+    "apiVersion": ("v1",),
+    "defaultMode": (0o644,),
+    "expirationSeconds": (3600,),
+    "readOnly": (False,),
+    "type": ("", "ClusterIP", "RollingUpdate"),
+    "volumeMode": ("Filesystem",),
+    # workloads
+    "backoffLimit": (6,),
+    "completionMode": ("NonIndexed", "Indexed"),
+    "completions": (1,),
+    "groupName": ("default",),
+    "manualSelector": (False,),
+    "maxSurge": ("25%",),
+    "maxUnavailable": ("25%",),
+    "parallelism": (1,),
+    "podReplacementPolicy": ("TerminatingOrFailed", "Failed"),
+    "progressDeadlineSeconds": (600,),
+    "replicas": (1,),
+    "restartStrategy": ("Recreate",),
+    "revisionHistoryLimit": (10,),
+    "startupPolicyOrder": ("AnyOrder",),
+    "suspend": (False,),
+    # JobSet's own webhook
+    "enableDNSHostnames": (True,),
+    "operator": ("All",),
+    "publishNotReadyAddresses": (True,),
+    # Services
+    "internalTrafficPolicy": ("Cluster",),
+    "sessionAffinity": ("None",),
+}
+"""The value that a field gets when a manifest says nothing: by its name, in whatever object."""
+
+_GENERATED = frozenset(
+    {
+        "clusterIP",
+        "clusterIPs",
+        "ipFamilies",
+        "ipFamilyPolicy",
+        "nodePort",
+        "selector",
+        "storageClassName",
+        "targetPort",
+    }
+)
+"""Fields whose values Kubernetes makes up."""
+
+_MAPS = frozenset({"annotations", "data", "labels", "limits", "matchLabels", "nodeSelector", "requests"})
+"""Fields whose keys users choose, so that none of them has a default value."""
+
+_OWN_NOTES = re.compile(
+    r"kubernetes\.io/limit-ranger|deployment\.kubernetes\.io/revision|(batch\.kubernetes\.io/)?(controller-uid|job-name)"
+)
+"""Labels and annotations that Kubernetes itself adds."""
+
+_TOKEN = "kube-api-access-"  # noqa: S105 - the beginning of a volume's name
+"""How the volume of a pod's own token is called; the rest of its name is random."""
+
+_TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+"""Taints that Kubernetes lets every pod tolerate for a while."""
+
+_NOTES = ("labels", "annotations", "finalizers", "ownerReferences")
+_BESIDE = ("apiVersion", "kind", "metadata", "status")
+
+
+def mutations(sent: Object, answer: Object) -> list[Difference]:
+    """Return what admission has changed: before is what was sent, after is what the server would store.
+
+    Args:
+        sent: A new object.
+        answer: The server's answer to it.
+    """
+    before, after = (
+        {"metadata": _only(mapping(item.get("metadata")), _NOTES), **{k: item[k] for k in item if k not in _BESIDE}}
+        for item in (sent, answer)
+    )
+    structure = structures().get(str(sent.get("kind")))
+    defaults = structure.defaults if structure else {}
+    return [
+        difference
+        for difference in _compare(before, after, "")
+        if difference.before is not None
+        or difference.path not in defaults
+        or difference.after != defaults[difference.path]
+    ]
+
+
+def is_token(item: Any) -> bool:
+    """Whether a volume, or a mount of one, is that of a pod's own token."""
+    return str(mapping(item).get("name")).startswith(_TOKEN)
+
+
+def _only(value: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    return {key: value[key] for key in keys if value.get(key)}
+
+
+def _compare(sent: Any, answer: Any, path: str) -> Iterator[Difference]:
+    if isinstance(sent, dict) and isinstance(answer, dict):
+        sent = _with_requests(sent) if path.endswith(".resources") else sent
+        for key in {**sent, **answer}:
+            inner = f"{path}.{key}" if path else str(key)
+            if key not in answer:
+                yield from _added_or_removed(sent[key], inner, is_added=False)
+            elif key in sent:
+                yield from _compare(sent[key], answer[key], inner)
+            elif not _is_own(path, key, answer):
+                yield from _added_or_removed(answer[key], inner, is_added=True)
+    elif isinstance(sent, list) and isinstance(answer, list):
+        yield from _compare_lists(sent, answer, path)
+    elif not is_same(sent, answer):
+        yield Difference(path, sent, answer)
+
+
+def _compare_lists(sent: list[Any], answer: list[Any], path: str) -> Iterator[Difference]:
+    key = list_key(sent, answer)
+    if key is None and len(sent) == len(answer):
+        for index, (before, after) in enumerate(zip(sent, answer, strict=True)):
+            yield from _compare(before, after, f"{path}[{index}]")
+    elif key is None:
+        yield Difference(path, sent or None, answer or None)
+    else:
+        sent_items, answer_items = ({item[key]: item for item in items} for items in (sent, answer))
+        for name in {**sent_items, **answer_items}:
+            before, after = sent_items.get(name), answer_items.get(name)
+            if before is not None and after is not None:
+                yield from _compare(before, after, f"{path}[{name}]")
+            elif not _is_own_item(after):
+                yield _item_difference(f"{path}[{name}]", before, after)
+
+
+def _added_or_removed(value: Any, path: str, *, is_added: bool) -> Iterator[Difference]:
+    """Yield each field of a value that is there on one side only."""
+    if isinstance(value, dict):
+        yield from _compare({}, value, path) if is_added else _compare(value, {}, path)
+    elif isinstance(value, list):
+        yield from _compare_lists([], value, path) if is_added else _compare_lists(value, [], path)
+    elif value not in (None, ""):
+        yield Difference(path, *((None, value) if is_added else (value, None)))
+
+
+def _item_difference(path: str, before: Any, after: Any) -> Difference:
+    """Return what a person wants to know of a list's item that is there on one side only."""
+    item = mapping(before or after)
+    if "image" in item:
+        return Difference(path, *(side and f"image {side['image']}" for side in (before, after)))
+    if item.keys() == {"name", "value"}:  # of an environment, whose values may be secrets
+        return Difference(f"{path}.value", *(side and side["value"] for side in (before, after)))
+    return Difference(path, before, after)
+
+
+def _with_requests(resources: Mapping[str, Any]) -> dict[str, Any]:
+    """Return resources with the requests that Kubernetes makes of limits."""
+    limits = mapping(resources.get("limits"))
+    return {**resources, "requests": {**limits, **mapping(resources.get("requests"))}} if limits else dict(resources)
+
+
+def _is_own(path: str, key: str, answer: Mapping[str, Any]) -> bool:
+    """Whether Kubernetes itself adds the field `key` to what is at `path`."""
+    holder = path.rpartition(".")[2]
+    if holder in ("labels", "annotations") and _OWN_NOTES.fullmatch(key):
+        return True
+    if holder in _MAPS:
+        return False
+    if key == "imagePullPolicy":
+        return bool(answer[key] == _pull_policy(str(answer.get("image"))))
+    return key in _GENERATED or answer[key] in _DEFAULTS.get(key, ())
+
+
+def _is_own_item(item: Any) -> bool:
+    """Whether Kubernetes itself adds this item to a list of every pod."""
+    return is_token(item) or mapping(item).get("key") in _TOLERATED
+
+
+def _pull_policy(image: str) -> str:
+    """Return when an image is pulled if its container does not say so."""
+    name, _, _digest = image.partition("@")
+    tag = name.rpartition("/")[2].partition(":")[2]
+    return "Always" if name == image and tag in ("", "latest") else "IfNotPresent"

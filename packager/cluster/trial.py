@@ -1,0 +1,144 @@
+"""Tries the pods of an overlay with dry runs: policies and webhooks for pods see no template, only pods.
+
+A pod is made of each template as the workload's controller would make it, with the labels that the controller adds.
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from packager.base import workfolder
+from packager.base.errors import MlpackError, UnreachableError
+from packager.cluster.mutations import is_token
+from packager.cluster.ownership import key
+from packager.kubectl.refusals import error_from
+from packager.kubernetes.manifest import Manifest, at, listing, mapping
+from packager.workloads.structures import pods as pods_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from packager.base.process import Finished
+    from packager.cluster.manifests import Manifests
+    from packager.cluster.ownership import Identity
+    from packager.kubectl.client import Kubectl
+    from packager.kubernetes.objects import Object
+    from packager.workloads.pods import Pods
+
+_SECONDS = 60.0
+_AT_ONCE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A pod that was tried.
+
+    Attributes:
+        pods: Its template.
+        sent: The pod.
+        needed_labels: The labels by which its controller, and the objects beside the workload, find such pods.
+        answer: The pod as the server would create it; None if it would not.
+        error: Why there is no answer.
+    """
+
+    pods: Pods
+    sent: Object
+    needed_labels: frozenset[str] = frozenset()
+    answer: Object | None = None
+    error: MlpackError | None = None
+
+    @property
+    def role(self) -> str:
+        """The name of the pods for users."""
+        return self.pods.role.lower() or self.pods.manifest.name
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """The PodSpec with which such a pod would run, without what Kubernetes adds to every pod."""
+        if self.answer is None:
+            return self.pods.spec
+        spec = dict(self.answer["spec"])
+        spec["volumes"] = [volume for volume in listing(spec.get("volumes")) if not is_token(volume)]
+        if not self.pods.spec.get("serviceAccountName") and spec.get("serviceAccountName") == "default":
+            del spec["serviceAccountName"]
+        return spec
+
+
+def try_pods(
+    kubectl: Kubectl, manifests: Manifests, pods: Sequence[Pods], identity: Identity, planned: Sequence[Object] = ()
+) -> tuple[Trial, ...]:
+    """Return a trial of each template; nothing is created.
+
+    Args:
+        kubectl: The user's, pointed at the namespace.
+        manifests: What would be applied.
+        pods: The templates in it.
+        identity: Who works here, with which build.
+        planned: The objects as the server would store them, as far as it has said so: controllers use these.
+    """
+    stored = {key(item): Manifest(item) for item in planned}
+    trials = [_made(manifests, _stored_template(template, stored), template, identity) for template in pods]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return tuple(pool.map(partial(_tried, kubectl), trials))
+
+
+def create(kubectl: Kubectl, item: Any, *arguments: str) -> Finished:
+    """Run `kubectl create` for an object, and return what it printed. Raises as `Kubectl.run`."""
+    with workfolder.temporary() as folder:
+        file = folder / "object.json"
+        file.write_text(json.dumps(item), encoding="utf-8")
+        return kubectl.run("create", f"--filename={file}", *arguments, timeout=_SECONDS)
+
+
+def _stored_template(template: Pods, stored: Mapping[tuple[str, str], Manifest]) -> Pods:
+    """Return a template as the server would store it; a Pod, which is tried itself, as it is."""
+    manifest = stored.get((template.manifest.kind, template.manifest.name))
+    if manifest is None or not template.location:
+        return template
+    return next((pods for pods in pods_of(manifest) if pods.location == template.location), template)
+
+
+def _made(manifests: Manifests, stored: Pods, template: Pods, identity: Identity) -> Trial:
+    """Return a pod as it will be created."""
+    maker = next((one for one in manifests.per_workload if one.workload is template.manifest.data), None)
+    own = mapping(template.metadata.get("labels"))
+    added = maker.kind.pod_labels(maker.name, template.role.lower()) if maker else {}
+    notes: dict[str, str] = {}
+    if maker and not template.location:
+        added, notes = manifests.stamp(identity.digest, identity.user)
+    labels = {**own, **mapping(stored.metadata.get("labels")), **added}
+    metadata = {
+        "generateName": "mlpack-doctor-",
+        "labels": labels,
+        "annotations": {**mapping(stored.metadata.get("annotations")), **notes},
+    }
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**stored.spec, "restartPolicy": "Never"}}
+    needed = {*(labels.keys() - own.keys()), *_selected(manifests, labels)}
+    if maker:
+        needed |= (maker.kind.selector(maker.workload) or {}).keys()
+    return Trial(template, pod, frozenset(needed))
+
+
+def _selected(manifests: Manifests, labels: Mapping[str, Any]) -> set[str]:
+    """Return the labels by which other objects of the overlay, such as a Service, select pods with these labels."""
+    selectors = [mapping(mapping(item.get("spec")).get("selector")) for item in manifests.objects]
+    selectors += [mapping(at(item, ("spec", "podSelector"))) for item in manifests.objects]
+    selected = [mapping(selector.get("matchLabels")) or selector for selector in selectors]
+    return {label for selector in selected if selector.items() <= labels.items() for label in selector}
+
+
+def _tried(kubectl: Kubectl, trial: Trial) -> Trial:
+    try:
+        done = create(kubectl, trial.sent, "--dry-run=server", "--output=json")
+        if done.returncode != 0:
+            return replace(trial, error=error_from(done.stderr))
+        answer = json.loads(done.stdout)
+    except MlpackError as error:
+        return replace(trial, error=error)
+    except ValueError:
+        return replace(trial, error=UnreachableError("the cluster's response was cut off"))
+    return replace(trial, answer=answer)

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from packager.cluster.admission import object_changes, pod_changes
+from packager.cluster.trial import Trial
+from packager.kubernetes.manifest import Manifest
+from packager.workloads.pods import Pods
+
+IMAGE = "docker.io/team/train:1"
+
+
+def trial(path: str, value: Any, *, role: str = "worker") -> Trial:
+    """Return the trial of a pod in which a webhook has set the value at a path; None removes it."""
+    sent: dict[str, Any] = {
+        "kind": "Pod",
+        "metadata": {"labels": {"job-name": "train", "team": "a"}},
+        "spec": {"restartPolicy": "Never", "containers": {"image": IMAGE}},
+    }
+    part, key = path.split("/")
+    answer = {**sent, "metadata": {"labels": {**sent["metadata"]["labels"]}}, "spec": {**sent["spec"]}}
+    place = answer["metadata"]["labels"] if part == "labels" else answer["spec"]
+    place[key] = value
+    if value is None:
+        del place[key]
+    for pod in (sent, answer):
+        image = pod["spec"].pop("image", IMAGE)
+        pod["spec"]["containers"] = [{"name": "main", "image": image}] if image else []
+    return Trial(Pods(Manifest({"kind": "Job"}), (), role), sent, frozenset({"job-name"}), answer)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "harm"),
+    [
+        ("labels/job-name", "other", "the pods are found by this label"),
+        ("labels/job-name", None, "the pods are found by this label"),
+        ("labels/team", "b", None),
+        ("labels/new", "b", None),
+        ("spec/image", "docker.io/evil/train:1", "this is not the package's image"),
+        ("spec/image", "docker.io/team/train:2", "this is not the package's image"),
+        ("spec/image", "mirror.example:5000/team/train:1", None),
+        ("spec/image", "", "the package needs this container"),
+        ("spec/restartPolicy", "Always", "pods that are started again and again do not end"),
+        ("spec/restartPolicy", "OnFailure", None),
+        ("spec/schedulerName", "other", None),
+    ],
+)
+def test_a_change_does_harm_when_the_pods_are_not_found_or_run_something_else(
+    path: str, value: Any, harm: str | None
+) -> None:
+    (change,) = pod_changes([trial(path, value)])
+    assert change.harm == harm
+    assert str(change).startswith("the cluster changes the pods of worker: ")
+
+
+def test_a_change_in_the_pods_of_several_roles_is_one() -> None:
+    trials = [trial("spec/schedulerName", "other", role=role) for role in ("launcher", "worker")]
+    (change,) = pod_changes(trials)
+    assert str(change) == "the cluster changes the pods of launcher and worker: spec.schedulerName: nothing -> other"
+
+
+def test_what_others_have_added_to_an_object_that_exists_is_no_change() -> None:
+    sent = {"kind": "Job", "metadata": {"name": "train"}, "spec": {"parallelism": 1}}
+    planned = {**sent, "spec": {"parallelism": 2, "suspend": True}}
+    lines = [change.difference.path for change in object_changes([sent], [planned], {("Job", "train")})]
+    assert lines == ["spec.parallelism"]
+    assert len(list(object_changes([sent], [planned], {}))) == 2

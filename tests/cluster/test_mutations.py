@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from packager.cluster.mutations import is_token, mutations
+
+POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "train", "labels": {"app": "train"}},
+    "spec": {
+        "restartPolicy": "Never",
+        "containers": [
+            {
+                "name": "main",
+                "image": "example.com/train:1",
+                "env": [{"name": "TOKEN", "value": "1"}],
+                "resources": {"requests": {"cpu": 0.5}, "limits": {"memory": "1Gi"}},
+                "volumeMounts": [{"name": "code", "mountPath": "/code"}],
+                "readinessProbe": {"httpGet": {"port": 80}},
+            }
+        ],
+        "volumes": [{"name": "code", "configMap": {"name": "code"}}],
+    },
+}
+
+
+def stored() -> dict[str, Any]:
+    """Return what an API server makes of the pod when no policy changes it."""
+    pod = deepcopy(POD)
+    pod["metadata"] |= {"namespace": "team", "uid": "1", "creationTimestamp": "2026-11-24T00:00:00Z"}
+    pod["spec"] |= {
+        "dnsPolicy": "ClusterFirst",
+        "enableServiceLinks": True,
+        "preemptionPolicy": "PreemptLowerPriority",
+        "priority": 0,
+        "schedulerName": "default-scheduler",
+        "securityContext": {},
+        "serviceAccount": "default",
+        "serviceAccountName": "default",
+        "terminationGracePeriodSeconds": 30,
+        "tolerations": [
+            {
+                "key": f"node.kubernetes.io/{taint}",
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": 300,
+            }
+            for taint in ("not-ready", "unreachable")
+        ],
+    }
+    main = pod["spec"]["containers"][0]
+    main |= {
+        "imagePullPolicy": "IfNotPresent",
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+        "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"memory": "1Gi"}},
+    }
+    probe = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+    main["readinessProbe"] = {"httpGet": {"port": 80, "path": "/", "scheme": "HTTP"}, **probe}
+    main["volumeMounts"].append({"name": "kube-api-access-x7bq2", "mountPath": "/var/run/secrets", "readOnly": True})
+    pod["spec"]["volumes"][0]["configMap"]["defaultMode"] = 420
+    pod["spec"]["volumes"].append({"name": "kube-api-access-x7bq2", "projected": {"defaultMode": 420, "sources": []}})
+    return {**pod, "status": {"phase": "Pending"}}
+
+
+def test_what_kubernetes_itself_adds_is_no_change() -> None:
+    assert mutations(POD, stored()) == []
+
+
+def change(pod: dict[str, Any], path: str, value: Any) -> None:
+    """Set the value at a path of keys and numbers; None removes it."""
+    *steps, last = path.split("/")
+    for step in steps:
+        pod = pod[int(step)] if isinstance(pod, list) else pod.setdefault(step, {})
+    if value is None:
+        del pod[last]
+    elif isinstance(pod, list):
+        pod.append(value)
+    else:
+        pod[last] = value
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "change_line"),
+    [
+        (
+            "spec/containers/0/image",
+            "evil.example/train:1",
+            "spec.containers[main].image: example.com/train:1 -> evil.example/train:1",
+        ),
+        ("spec/nodeSelector/disk", "ssd", "spec.nodeSelector.disk: nothing -> ssd"),
+        ("spec/nodeSelector/type", "ClusterIP", "spec.nodeSelector.type: nothing -> ClusterIP"),
+        (
+            "spec/containers/0/resources/requests/cpu",
+            "900",
+            "spec.containers[main].resources.requests.cpu: 0.5 -> 900",
+        ),
+        (
+            "spec/containers/0/resources/requests/memory",
+            "2Gi",
+            "spec.containers[main].resources.requests.memory: 1Gi -> 2Gi",
+        ),
+        (
+            "spec/containers/0/resources/limits/cpu",
+            "1",
+            "spec.containers[main].resources.limits.cpu: nothing -> 1",
+        ),
+        ("metadata/labels/app", "other", "metadata.labels.app: train -> other"),
+        ("metadata/labels/app", None, "metadata.labels.app: train -> nothing"),
+        ("metadata/annotations/injected", "yes", "metadata.annotations.injected: nothing -> yes"),
+        (
+            "spec/containers/-",
+            {"name": "proxy", "image": "proxy:1"},
+            "spec.containers[proxy]: nothing -> image proxy:1",
+        ),
+        (
+            "spec/containers/0/env/-",
+            {"name": "PROXY", "value": "http://proxy"},
+            "spec.containers[main].env[PROXY].value: nothing -> http://proxy",
+        ),
+        ("spec/containers/0/env", None, "spec.containers[main].env[TOKEN].value: *** -> nothing"),
+        ("spec/containers/0/imagePullPolicy", "Always", "spec.containers[main].imagePullPolicy: nothing -> Always"),
+        ("spec/schedulerName", "volcano", "spec.schedulerName: nothing -> volcano"),
+        ("spec/priority", 1000, "spec.priority: nothing -> 1000"),
+        ("spec/restartPolicy", "Always", "spec.restartPolicy: Never -> Always"),
+        ("spec/securityContext/runAsUser", 0, "spec.securityContext.runAsUser: nothing -> 0"),
+        ("spec/schedulingGates", [{"name": "queue"}], "spec.schedulingGates[queue]: nothing -> {'name': 'queue'}"),
+        ("metadata/finalizers", ["a.example/hold"], "metadata.finalizers: nothing -> ['a.example/hold']"),
+    ],
+)
+def test_what_a_policy_changes_is_one_line_with_path_old_and_new(path: str, value: Any, change_line: str) -> None:
+    answer = stored()
+    change(answer, path, value)
+    assert [str(difference) for difference in mutations(POD, answer)] == [change_line]
+
+
+def test_the_volume_of_a_pods_own_token_is_told_from_others() -> None:
+    volumes = stored()["spec"]["volumes"]
+    assert [volume["name"] for volume in volumes if not is_token(volume)] == ["code"]
+
+
+def test_what_the_crd_of_a_kind_adds_is_no_change() -> None:
+    sent: dict[str, Any] = {"kind": "MPIJob", "metadata": {"name": "train"}, "spec": {"slotsPerWorker": 1}}
+    defaults = {"launcherCreationPolicy": "AtStartup", "runLauncherAsWorker": False}
+    assert mutations(sent, {**sent, "spec": {**sent["spec"], **defaults}}) == []
+    (difference,) = mutations(sent, {**sent, "spec": {**sent["spec"], **defaults, "runLauncherAsWorker": True}})
+    assert str(difference) == "spec.runLauncherAsWorker: nothing -> True"
