@@ -6,8 +6,10 @@ to which kustomize brings each value, and a job needs no kubectl.
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import json
 import re
-import secrets
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,7 +113,7 @@ class PackageReader:
             raise RefusedPackageError([Complaint(_SOURCE, message)])
         plain = self._rendered(files.edited_package(), overlay)
         on = [name for name, is_on in options(files, overlay).items() if is_on]
-        mark = f"v{secrets.token_hex(6)}"
+        mark = _mark(plain)
         for number, line in enumerate(lines):
             files.assign(path, line.key, filling.word(mark, number))
         objects = PackageObjects(
@@ -140,6 +142,13 @@ class PackageReader:
         if problems or not all(isinstance(item, dict) for item in objects) or len(objects) > MAX_OBJECTS:
             raise RefusedPackageError([Complaint(_SOURCE, f"{overlay}: expected at most {MAX_OBJECTS} objects")])
         return objects
+
+
+def _mark(objects: list[dict[str, Any]]) -> str:
+    """Return how the words in objects begin: the same for the same objects, and in none of their texts."""
+    text = json.dumps(objects)
+    marks = (f"v{hashlib.sha256(f'{number}{text}'.encode()).hexdigest()[:12]}" for number in itertools.count())
+    return next(mark for mark in marks if mark not in text)
 
 
 def _named_alike(objects: list[dict[str, Any]], plain: list[dict[str, Any]], mark: str) -> list[dict[str, Any]]:

@@ -258,6 +258,19 @@ def test_a_changed_package_changes_no_revision(site: Site, demo_package: Path, p
     assert "+ added digest: sha256:" in text
 
 
+def test_put_of_an_unchanged_package_keeps_its_revision(site: Site) -> None:
+    first = define(site, "steady", package={"source": "file:demo"})
+    body = {"name": "steady", "package": {"source": "file:demo"}}
+    answers = [
+        site.call("PUT", "/v1/definitions/steady", "developer", json=body, headers={"If-Match": '"1"'})
+        for _ in range(2)
+    ]
+    assert [(answer.status_code, answer.json()["revision"]) for answer in answers] == [(200, 1), (200, 1)]
+    assert answers[0].json()["origin"] == first["origin"]
+    tried = site.post("/v1/definitions?dry_run=true", body, "developer")
+    assert tried.json()["outcome"] == "unchanged", tried.text
+
+
 def _of(name: str) -> dict[str, Any]:
     return {"taskDef": name, "env": {"HF_TOKEN": "t"}}
 
