@@ -23,6 +23,7 @@ class Fault(Value, frozen=True):
         at_key: Whether the problem is about the key, not its value.
         needs: The locations of the values that the conclusion depends on; `location`, if there are none.
         among: The list or mapping in which something is missing; one of its wrong items may be that thing, misspelled.
+        count: How many faults it stands for.
     """
 
     location: Location
@@ -31,6 +32,7 @@ class Fault(Value, frozen=True):
     at_key: bool = False
     needs: tuple[Location, ...] = ()
     among: Location = ()
+    count: int = 1
 
     def below(self, location: Location) -> Fault:
         """Return the fault of a value that is itself part of a larger one, at `location` there."""

@@ -50,8 +50,14 @@ def ordered(problems: Iterable[Problem]) -> list[Problem]:
     return sorted(set(problems), key=lambda problem: (problem.file, problem.line, problem.column, problem.message))
 
 
+_LONGEST_WORD = 100
+"""How long a word may be that is compared with others: what others send may be long, and comparing takes long then."""
+
+
 def similar(word: str, words: Iterable[str]) -> str | None:
     """Return `did you mean 'x'?` for the closest of `words`; None if none is close."""
+    if len(word) > _LONGEST_WORD:
+        return None
     near = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}?" if near else None
 

@@ -21,16 +21,46 @@ class Complaint(Value, frozen=True):
         pointer: Where in the body; empty for the body as a whole.
         detail: What was expected and what was found.
         hint: The fix, where it can be known.
+        count: How many complaints it stands for.
     """
 
     pointer: str
     detail: str
     hint: str | None = None
+    count: int = 1
+
+
+MOST = 50
+"""How many complaints are listed one by one."""
+
+_LONGEST_POINTER = 300
+_LONGEST_TEXT = 600
 
 
 def counted(complaints: Sequence[Complaint]) -> str:
     """Return how many complaints there are, in words."""
-    return f"{len(complaints)} problem{'s' if len(complaints) != 1 else ''}"
+    count = sum(item.count for item in complaints)
+    return f"{count:,} problem{'s' if count != 1 else ''}"
+
+
+def listed(complaints: Sequence[Complaint]) -> tuple[Complaint, ...]:
+    """Return short complaints for an answer: of many, the first ones, and how many more there are."""
+    first = [item for item in complaints if item.count == 1][:MOST]
+    more = sum(item.count for item in complaints) - len(first)
+    short = tuple(
+        Complaint(
+            cut(item.pointer, _LONGEST_POINTER),
+            cut(item.detail, _LONGEST_TEXT),
+            None if item.hint is None else cut(item.hint, _LONGEST_TEXT),
+        )
+        for item in first
+    )
+    return (*short, Complaint("", f"{more:,} more problems are not listed", count=more)) if more else short
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text, or its beginning if it is longer than `most` characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def pointer(location: Location) -> str:
@@ -40,7 +70,7 @@ def pointer(location: Location) -> str:
 
 def of_fault(fault: Fault, above: Location = ()) -> Complaint:
     """Return the complaint about a value of the body, or of the value at `above`."""
-    return Complaint(pointer((*above, *fault.location)), fault.message, fault.hint)
+    return Complaint(pointer((*above, *fault.location)), fault.message, fault.hint, fault.count)
 
 
 def of_problem(problem: Problem, key: str) -> Complaint:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import MlpackError
+from packager.service.complaints import cut, listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,19 +45,26 @@ RETRY_SECONDS = {429: 60, 503: 5}
 """After how many seconds a request that is refused with a status may be made again."""
 
 
+_LONGEST_DETAIL = 2_000
+
+
 class Failure(MlpackError):  # noqa: N818 - it is an answer
     """A request is refused.
 
     Args:
         kind: One of TITLES.
         detail: What is wrong.
-        complaints: Where in the body, and what.
+        complaints: Where in the body, and what; of many, the first ones are listed.
+        retry_after: After how many seconds the request may be made again; None for what is usual for its status.
     """
 
-    def __init__(self, kind: str, detail: str, complaints: Sequence[Complaint] = ()) -> None:
-        super().__init__(detail)
+    def __init__(
+        self, kind: str, detail: str, complaints: Sequence[Complaint] = (), *, retry_after: int | None = None
+    ) -> None:
+        super().__init__(cut(detail, _LONGEST_DETAIL))
         self.kind = kind
-        self.complaints = tuple(complaints)
+        self.complaints = listed(complaints)
+        self.retry_after = RETRY_SECONDS.get(self.status) if retry_after is None else retry_after
 
     @property
     def status(self) -> int:

@@ -7,7 +7,7 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from litestar import Litestar, Response, Router, get
+from litestar import Litestar, MediaType, Response, Router, get
 from litestar.datastructures import ResponseHeader, State
 from litestar.exceptions import HTTPException, NotFoundException
 from litestar.openapi import OpenAPIConfig
@@ -30,15 +30,17 @@ from packager.service.api import (
     system,
 )
 from packager.service.api.access import AnyRequest, require_caller, server_of
-from packager.service.api.document import PROBLEM, document
+from packager.service.api.document import PROBLEM, OpenApiDocument
 from packager.service.complaints import Complaint, pointer
-from packager.service.failures import RETRY_SECONDS, TITLES, Failure
+from packager.service.failures import TITLES, Failure
 from packager.service.jobs.kube import RefusedError
 from packager.service.store.databases import AwayError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
+    from litestar.connection import ASGIConnection
+    from litestar.handlers import BaseRouteHandler
     from litestar.types import ControllerRouterHandler
 
     from packager.service.server import Server
@@ -52,8 +54,8 @@ def _problem(request: AnyRequest, failure: Failure) -> Response[Any]:
     notes.refuse(failure)
     body = failure.as_problem(f"/v1/requests/{notes.request}")
     headers = {}
-    if failure.status in RETRY_SECONDS:
-        headers["Retry-After"] = str(RETRY_SECONDS[failure.status])
+    if failure.retry_after is not None:
+        headers["Retry-After"] = str(failure.retry_after)
     if failure.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if failure.kind == "too-slow":  # the rest of the body may still come
@@ -151,7 +153,7 @@ def make(
         route_handlers=[api, _openapi, *pages],
         request_class=incoming.IncomingRequest,
         guards=[incoming.check_head],
-        state=State({"server": server}),
+        state=State({"server": server, "document": OpenApiDocument()}),
         lifespan=[lifespan],
         before_request=_require_json,
         response_headers=[ResponseHeader(name="X-Content-Type-Options", value="nosniff")],
@@ -160,12 +162,16 @@ def make(
         openapi_config=OpenAPIConfig(
             title="mlpack task service",
             version=__version__,
-            path="/schema",
-            render_plugins=[],
+            openapi_router=Router("/schema", route_handlers=[], include_in_schema=False, guards=[_absent]),
             use_handler_docstrings=True,
         ),
         logging_config=None,
     )
+
+
+async def _absent(_request: ASGIConnection[Any, Any, Any, Any], _handler: BaseRouteHandler) -> None:
+    """Refuse what litestar shows of the OpenAPI document without being asked to: it loads programs from elsewhere."""
+    raise NotFoundException
 
 
 class _Application(Litestar):
@@ -192,6 +198,10 @@ class _Application(Litestar):
 
 
 @get("/openapi.json", include_in_schema=False)
-async def _openapi(request: AnyRequest) -> dict[str, Any]:
-    """Return the OpenAPI document."""
-    return document(request.app, server_of(request.app.state).root)
+async def _openapi(request: AnyRequest) -> Response[bytes | None]:
+    """Return the OpenAPI document, which is made once."""
+    content, tag = await request.app.state.document.content(request.app, server_of(request.app.state).root)
+    headers = {"ETag": tag, "Cache-Control": "no-cache"}
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(None, status_code=304, headers=headers)
+    return Response(content, media_type=MediaType.JSON, headers=headers)

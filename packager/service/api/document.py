@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import json
 from typing import TYPE_CHECKING, Any
 
 from litestar import MediaType
@@ -77,6 +80,26 @@ def document(app: Litestar, root: str = "") -> dict[str, Any]:
         for method, operation in item.items():
             _complete(path, method, operation)
     return content
+
+
+class OpenApiDocument:
+    """The OpenAPI document of an application as it is sent, which is made when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._made: tuple[bytes, str] | None = None
+
+    async def content(self, app: Litestar, root: str) -> tuple[bytes, str]:
+        """Return the document, whose paths are below `root`, and its entity tag."""
+        async with self._lock:
+            if self._made is None:
+                self._made = await asyncio.to_thread(self._make, app, root)
+            return self._made
+
+    @staticmethod
+    def _make(app: Litestar, root: str) -> tuple[bytes, str]:
+        content = json.dumps(document(app, root), ensure_ascii=False, separators=(",", ":")).encode()
+        return content, f'"{hashlib.sha256(content).hexdigest()[:24]}"'
 
 
 def _complete(path: str, method: str, operation: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from packager.base import quantity, yamlio
 from packager.base.faults import Fault
 from packager.base.problems import Problem, show, similar
 from packager.base.values import Value
+from packager.service.complaints import MOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -185,10 +186,20 @@ class _FilledChecker:
     """Walks filled values beside their description."""
 
     def __init__(self) -> None:
-        self.faults: list[Fault] = []
+        self._faults: list[Fault] = []
+        self._more = 0
+
+    @property
+    def faults(self) -> list[Fault]:
+        """The first faults, and one for all others."""
+        more = [Fault((), "there are more problems", count=self._more)] if self._more else []
+        return [*self._faults, *more]
 
     def add(self, here: Location, message: str, hint: str | None = None, *, at_key: bool = False) -> None:
-        self.faults.append(Fault(here, message, hint, at_key=at_key))
+        if len(self._faults) < MOST:
+            self._faults.append(Fault(here, message, hint, at_key=at_key))
+        else:
+            self._more += 1
 
     def group(self, here: Location, described: Group, value: Any, also: Mapping[str, Described] | None = None) -> None:
         if not isinstance(value, dict):
@@ -196,7 +207,9 @@ class _FilledChecker:
             return
         entries = {**dict(described.entries), **(also or {})}
         for key, item in value.items():
-            if key not in entries:
+            if key not in entries and len(self._faults) >= MOST:
+                self._more += 1  # without looking for what may have been meant, which takes long
+            elif key not in entries:
                 known = similar(key, entries) or (f"the keys are: {', '.join(entries)}" if entries else None)
                 self.add((*here, key), f"unknown key {show(key)}", known, at_key=True)
             elif item is None and entries[key].required:

@@ -115,3 +115,37 @@ def test_the_place_of_a_fault_is_named(shared: Service) -> None:
 def test_large_bodies_are_refused_by_what_they_contain(shared: Service) -> None:
     answer = shared.call("POST", "/v1/jobs", content=BODIES["many keys"], headers=JSON)
     assert (answer.status_code, answer.json()["detail"]) == (413, "expected at most 10,000 values, found more")
+
+
+def test_complaints_are_capped_and_counted(shared: Service) -> None:
+    answer = shared.post("/v1/jobs", {"taskDef": "countdown", **{f"k{number}": 1 for number in range(9_000)}})
+    problem = answer.json()
+    assert problem["detail"] == "9,001 problems in the filled values"
+    assert len(problem["errors"]) == 51
+    assert problem["errors"][-1] == {"pointer": "", "detail": "8,951 more problems are not listed"}
+    assert len(answer.content) < 32_000
+
+
+def test_texts_of_problems_are_cut(shared: Service) -> None:
+    answer = shared.post("/v1/jobs", {**FILLED, "k" * 300_000: 1, "creator": "x" * 100_000})
+    assert answer.status_code == 422
+    assert len(answer.content) < 5_000
+
+
+def test_the_openapi_document_is_made_once_and_has_a_tag(shared: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = shared.get("/openapi.json", None)
+    assert first.headers["content-type"].startswith("application/json")
+
+    def fail(*_: object) -> None:
+        raise AssertionError("it is made again")
+
+    monkeypatch.setattr("packager.service.api.document.document", fail)
+    again = shared.get("/openapi.json", None, headers={"If-None-Match": 'W/"other"'})
+    assert (again.status_code, again.content) == (200, first.content)
+    unchanged = shared.get("/openapi.json", None, headers={"If-None-Match": first.headers["etag"]})
+    assert (unchanged.status_code, unchanged.content) == (304, b"")
+
+
+def test_no_other_copy_of_the_document_is_served(shared: Service) -> None:
+    for path in ("", "/swagger", "/redoc", "/elements", "/rapidoc", "/openapi.json", "/openapi.yaml", "/x"):
+        assert shared.get(f"/schema{path}", None).status_code == 404
