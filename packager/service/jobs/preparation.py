@@ -15,6 +15,7 @@ from packager.service.failures import Failure
 from packager.service.jobs import queues, records
 from packager.service.registry import definitions, policy, values
 from packager.service.registry.catalog import read_definition
+from packager.service.registry.gpus import count_gpus
 from packager.service.registry.packages.content import ENV
 from packager.service.registry.packages.filling import SECRETS
 from packager.service.store.store import as_json
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from packager.service.callbacks.addresses import Allowed
     from packager.service.registry.catalog import Catalog, ObjectSource
     from packager.service.registry.definitions import Definition
+    from packager.service.registry.gpus import Gpus
     from packager.service.sealing import Sealer
     from packager.service.store.store import Row
 
@@ -120,10 +122,8 @@ class Preparation:
         if complaints:
             what = "package" if definition.origin else "template"
             raise Failure("policy", f"the {what} and the values make objects that are refused", complaints)
-        gpus = policy.gpus(accepted.objects)
-        if project.own_limits.gpus is not None and gpus > project.own_limits.gpus:
-            detail = f"the job takes {gpus} GPUs: max_gpus of the project {project.name!r} is {project.own_limits.gpus}"
-            raise Failure("policy", detail, [Complaint("", detail)])
+        gpus = count_gpus(accepted.objects)
+        _refuse_too_many(gpus, project)
         if project.queue:
             queues.put(accepted.workload, project.queue)
         objects = self._with_secrets(accepted.objects, release, definition, filled)
@@ -141,7 +141,7 @@ class Preparation:
             "filled": as_json(values.masked(filled, definition.secret_keys)),
             "secrets": self._sealer.seal(records.secrets(filled, definition.secret_keys), release),
             "manifests": as_json(records.stored(objects, release)),
-            "gpus": gpus,
+            "gpus": gpus.count,
         }
         if project.queue:
             job |= {"status": "queued", "reason": "Queued", "message": f"waits for the queue {project.queue!r}"}
@@ -160,6 +160,19 @@ class Preparation:
         label = str(mapping(objects[-1]["metadata"]["labels"]).get(policy.APPLICATION) or "")
         site = self._catalog.site(None)
         return [*(policy.secret(release, role, texts, label, site) for role, texts in contents.items()), *objects]
+
+
+def _refuse_too_many(gpus: Gpus, project: Project) -> None:
+    """Raise Failure if a job takes more GPUs than its project may have, or devices that cannot be counted."""
+    limit = project.own_limits.gpus
+    if limit is None:
+        return
+    own = f"max_gpus of the project {project.name!r} is {limit}"
+    details = [f"the job takes {gpus.count} GPUs: {own}"] if gpus.count > limit else []
+    if gpus.uncounted:
+        details.append(f"it cannot be counted how many GPUs {', '.join(gpus.uncounted)} are: {own}")
+    if details:
+        raise Failure("policy", details[0], [Complaint("", detail) for detail in details])
 
 
 class _Read:

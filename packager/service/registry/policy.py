@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.problems import Problem, similar
 from packager.base.values import Value, replace
-from packager.cluster.doctor import demand
 from packager.kubernetes.allowed.values import Facts
 from packager.kubernetes.manifest import Manifest, at, dotted, mapping
 from packager.kubernetes.podsecurity import Level
@@ -345,17 +344,6 @@ def node_selectors(items: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
     """Return the node selectors of all pods, without those that any node has."""
     selectors = [mapping(pods.spec.get("nodeSelector")) for item in items for pods in _pods(item)]
     return [selector for selector in selectors if selector]
-
-
-def gpus(items: Sequence[dict[str, Any]]) -> int:
-    """Return how many GPUs, of any vendor, the pods of objects have at a time."""
-    groups = [(pods.count, demand.of_pod(pods.spec, "limits")) for item in items for pods in _pods(item)]
-    return sum(
-        count * int(amount)
-        for count, amounts in groups
-        for resource, amount in amounts.items()
-        if "/" in resource and "gpu" in resource
-    )
 
 
 def _pods(item: dict[str, Any]) -> tuple[Pods, ...]:

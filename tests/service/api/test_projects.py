@@ -250,6 +250,25 @@ def test_the_gpus_of_a_project_are_limited(service: Projects) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("resource", "detail"),
+    [
+        ("nvidia.com/mig-1g.5gb", "the job takes 56 GPUs: max_gpus of the project 'vision' is 1"),
+        (
+            "volcano.sh/vgpu-number",
+            "it cannot be counted how many GPUs volcano.sh/vgpu-number are: max_gpus of the project 'vision' is 1",
+        ),
+    ],
+)
+def test_parts_of_gpus_count_and_unknown_devices_are_refused(resource: str, detail: str, service: Projects) -> None:
+    text = bodies.TEMPLATE.replace("nvidia.com/gpu: 1", f"{resource}: 56")
+    assert service.post("/v1/templates", {"name": "digits-task", "template": text}).status_code == 201
+    assert service.post("/v1/definitions", bodies.definition()).status_code == 201
+    refused = service.post("/v1/jobs", {**bodies.filled(creator="admin"), "project": "vision"})
+    assert (refused.status_code, refused.json()["detail"]) == (422, detail)
+    assert service.post("/v1/jobs", {**bodies.filled(creator="admin"), "project": "research"}).status_code == 201
+
+
 def test_kueue_decides_when_a_job_in_its_queue_starts(service: Projects) -> None:
     release = service.job("kueue").json()["release"]
     assert service.held(release)["status"] == "queued"

@@ -1,0 +1,76 @@
+"""Counts the GPUs that the pods of a job take, by what their device plugins call them.
+
+The names are those of the device plugins of NVIDIA (also for MIG and shared GPUs), AMD, Intel, Habana, Google, AWS,
+Huawei, Iluvatar, Cambricon, MetaX and Moore Threads.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from packager.base.values import Value
+from packager.cluster.doctor import demand
+from packager.kubernetes.manifest import Manifest, listing, mapping
+from packager.workloads import structures
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+_GPUS = re.compile(
+    r"(nvidia\.com/(gpu|mig-[a-z0-9.+-]+)(\.shared)?|amd\.com/(gpu|[scdq]px_nps[0-9])"
+    r"|gpu\.intel\.com/(i915|xe)|habana\.ai/gaudi|google\.com/tpu|aws\.amazon\.com/neuron(core|device)?"
+    r"|huawei\.com/Ascend[0-9A-Z]+|iluvatar\.(ai|com)/gpu|cambricon\.com/mlu|metax-tech\.com/gpu|mthreads\.com/gpu)"
+)
+"""Resources of which one is a GPU, or a part of one that no one else has meanwhile."""
+
+_OTHERS = re.compile(
+    r"cpu|memory|ephemeral-storage|hugepages-[0-9]+[KMG]i|rdma/[a-z0-9_.-]+|vpc\.amazonaws\.com/efa"
+    r"|networking\.gke\.io\.networks/[a-z0-9.-]+"
+)
+"""Resources that are no GPUs: Kubernetes' own, and network cards."""
+
+_MOST = 2**31 - 1
+"""What the database can hold."""
+
+
+class Gpus(Value, frozen=True):
+    """The GPUs that a job takes.
+
+    Attributes:
+        count: How many its pods have at a time; a part of a GPU, such as one of MIG, counts as one.
+        uncounted: What may be GPUs and cannot be counted: other resources, and claims of devices.
+    """
+
+    count: int
+    uncounted: tuple[str, ...]
+
+
+def count_gpus(items: Iterable[Mapping[str, Any]], others: Collection[str] = ()) -> Gpus:
+    """Return how many GPUs the pods of objects take.
+
+    Args:
+        items: The objects of a job.
+        others: Resources that the site has declared to be no GPUs.
+    """
+    count = 0
+    uncounted: list[str] = []
+    for item in items:
+        for pods in structures.pods(Manifest(dict(item))):
+            amounts = demand.of_pod(pods.spec, "requests")
+            limits = demand.of_pod(pods.spec, "limits")
+            for resource in dict.fromkeys((*amounts, *limits)):
+                if _GPUS.fullmatch(resource):
+                    most = max(amounts.get(resource, 0), limits.get(resource, 0))
+                    count += pods.count * max(math.ceil(most), 0)
+                elif resource not in others and not _OTHERS.fullmatch(resource):
+                    uncounted.append(resource)
+            uncounted += _claims(pods.spec)
+    return Gpus(min(count, _MOST), tuple(dict.fromkeys(uncounted)))
+
+
+def _claims(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each claim of devices of a pod (dynamic resource allocation), whose devices its class decides."""
+    for entry in listing(spec.get("resourceClaims")):
+        yield f"the resource claim {mapping(entry).get('name')}"
