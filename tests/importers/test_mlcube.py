@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from packager.app.importing import ModelDestination, import_mlcube, mlcube_choices
 from packager.base.errors import SpecError, UsageError
-from packager.importers.mlcube.paths import PathError, place
+from packager.importers.mlcube.paths import ROOT, WORKSPACE, PathError, place
 from packager.kubectl.kustomize import kustomize
 from packager.workloads.program import references
 from tests.importers.results import SCALARS, TEXTS, check_outcome, check_package, imported, refused
@@ -118,6 +118,77 @@ def test_the_folders_of_all_parameters_are_made_before_a_task(tmp_path: Path) ->
     subprocess.run(words, check=True)
     folders = {path.relative_to(tmp_path / "mnist").as_posix() for path in (tmp_path / "mnist").rglob("*")}
     assert folders == {"one two", "d"}
+
+
+def _read_spec(result: Imported) -> dict[str, Any]:
+    spec: dict[str, Any] = yaml.safe_load((result.folder / "spec.yaml").read_text(encoding="utf-8"))
+    return spec
+
+
+def test_the_workspace_itself_can_be_an_output(tmp_path: Path, kubectl: Path) -> None:
+    parameters = {"outputs": {"all": {"type": "directory", "default": "${workspace}"}, "here": "${runtime.workspace}"}}
+    path = cube(tmp_path / "cube", tasks={"make": {"parameters": parameters}})
+    result = import_mlcube(path, ModelDestination(tmp_path / "models"), choices({}))
+    assert result.findings == ()
+    overlay = _read_spec(result)["overlays"]["make"]
+    environment = {name: value["value"] for name, value in overlay["environment"].items()}
+    assert [expanded(word, environment) for word in overlay["args"]] == [
+        "make",
+        "--all=/mnt/mlcube/mnist/",
+        "--here=/mnt/mlcube/mnist/",
+    ]
+    check_package(result, tmp_path / "packages", kubectl)
+
+
+def test_programs_find_the_workspace_where_its_claim_is_mounted(tmp_path: Path) -> None:
+    task = {"entrypoint": "${python} ${workspace}/main.py"}
+    changes = {"tasks": {"train": task}, "python": "python3", "docker": {"env_args": "-e CACHE=${workspace}/cache"}}
+    path = cube(tmp_path / "cube", **changes)
+    result = import_mlcube(path, ModelDestination(tmp_path / "models"), choices({"image": "example/cube:1"}))
+    spec = _read_spec(result)
+    overlay = spec["overlays"]["train"]
+    assert (overlay["command"], overlay["args"]) == (["python3"], ["/mnt/mlcube/mnist/main.py"])
+    assert spec["environment"] == {"CACHE": "/mnt/mlcube/mnist/cache"}
+    assert overlay["claims"] == [{"claim": "mnist", "path": "/mnt/mlcube/mnist"}]
+    assert spec["workspace"] == "mnist"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": "${workspace}"}, "${workspace} is a folder, which has no place here"),
+        ({"tasks": {"a": {"entrypoint": "${runtime.root}/a"}}}, "${runtime.root} is a folder, which has no place here"),
+        ({"tasks": {"a": {"entrypoint": "${nothing}/a"}}}, "${nothing} is not a value of the file"),
+        (
+            {"tasks": {"a": {"parameters": {"inputs": {"x": "${workspace}x"}}}}},
+            "expected a / after ${workspace}, found '${workspace}x'",
+        ),
+    ],
+)
+def test_a_reference_without_a_meaning_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    path = cube(tmp_path / "cube", **changes)
+    with pytest.raises(SpecError) as error:
+        import_mlcube(path, ModelDestination(tmp_path / "models"), choices({}))
+    assert [problem.message for problem in error.value.problems] == [message]
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "size"), [(100, "100Gi"), ("100", "100Gi"), (0.5, "512Mi"), (2.0, "2Gi"), (1.0001, "1025Mi")]
+)
+def test_the_claim_is_as_large_as_the_disk_of_the_cube(tmp_path: Path, gigabytes: Any, size: str) -> None:
+    path = cube(tmp_path / "cube", platform={"host_disk_space_gb": gigabytes, "host_memory_gb": gigabytes})
+    result = import_mlcube(path, ModelDestination(tmp_path / "models"), choices({}))
+    assert f"--site=CLAIM_SIZE={size}" in result.build
+    assert _read_spec(result)["overlays"]["train"]["resources"]["requests"]["memory"] == size
+    existing = import_mlcube(path, ModelDestination(tmp_path / "others"), choices({"claim": "existing"}))
+    assert existing.site == ()
+
+
+@pytest.mark.parametrize("gigabytes", [-1, float("nan"), float("inf"), "100GB", 1 << 40])
+def test_a_disk_that_no_claim_can_have_is_refused(tmp_path: Path, gigabytes: Any) -> None:
+    path = cube(tmp_path / "cube", platform={"host_disk_space_gb": gigabytes})
+    with pytest.raises(SpecError, match="1 problem"):
+        import_mlcube(path, ModelDestination(tmp_path / "models"), choices({}))
 
 
 def test_the_maker_of_accelerators_that_are_not_asked_for_is_reported(tmp_path: Path) -> None:
@@ -283,13 +354,25 @@ def test_a_pipe_in_its_place(tmp_path: Path, name: str) -> None:
         ("/", ".outside"),
         ("C:\\data\\", ".outside/C/data"),
         ("data\\", "data"),
+        (WORKSPACE, ""),
+        (f"{WORKSPACE}/", ""),
+        (f"{WORKSPACE}//data", "data"),
+        (f"{WORKSPACE}/../x", ".outside/x"),
+        (ROOT, ".outside"),
+        (f"{ROOT}/workspace/data", "data"),
     ],
 )
 def test_places(text: str, path: str) -> None:
     assert place(text).path == path
 
 
-@given(TEXTS | st.text("./~$a\\", max_size=20))
+@pytest.mark.parametrize("text", [f"{WORKSPACE}data", f"{ROOT}data", f"a/{WORKSPACE}", "", " "])
+def test_a_text_without_a_place_is_refused(text: str) -> None:
+    with pytest.raises(PathError, match=r"expected a|in the middle"):
+        place(text)
+
+
+@given(TEXTS | st.text(f"./~$a\\{WORKSPACE}{ROOT}", max_size=20))
 def test_a_place_is_on_the_claim(text: str) -> None:
     try:
         path = place(text).path

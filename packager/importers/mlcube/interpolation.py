@@ -3,40 +3,47 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from packager.importers.mlcube.paths import ROOT, WORKSPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _REFERENCE = re.compile(r"\$\{([^{}$]*)\}")
 _DEEPEST = 8
 _LONGEST = 4096
-_SYMBOLS = {"workspace": WORKSPACE, "runtime.workspace": WORKSPACE, "runtime.root": ROOT}
+
+WORKSPACES = ("workspace", "runtime.workspace")
+"""The names of the workspace."""
+
+PATH_SYMBOLS = {**dict.fromkeys(WORKSPACES, WORKSPACE), "runtime.root": ROOT}
+"""What the runner's own names stand for in a path."""
 
 
 class InterpolationError(ValueError):
     """A reference to nothing, in a circle, or to what is no value."""
 
 
-def resolved(text: str, data: Any, extra: dict[str, str] | None = None) -> str:
+def resolved(text: str, data: Any, names: Mapping[str, str]) -> str:
     """Return `text` with each `${a.b}` replaced by the value at that place of `data`.
 
     Args:
         text: The text.
         data: The whole file.
-        extra: More names.
+        names: What names stand for that are not in the file.
 
     Raises:
         InterpolationError: A reference cannot be replaced.
     """
     if WORKSPACE in text or ROOT in text:
         raise InterpolationError("expected text without control characters")
-    symbols = {**_SYMBOLS, **(extra or {})}
     for _ in range(_DEEPEST):
         if not _REFERENCE.search(text):
             return text
         if len(text) > _LONGEST:
             raise InterpolationError(f"expected at most {_LONGEST} characters in a text with references")
-        text = _REFERENCE.sub(lambda match: _value(match[1].strip(), data, symbols), text)
+        text = _REFERENCE.sub(lambda match: _value(match[1].strip(), data, names), text)
         if len(text) > _LONGEST:
             raise InterpolationError(f"its references expand to more than {_LONGEST} characters")
     raise InterpolationError(f"its references are more than {_DEEPEST} deep, or in a circle")
@@ -47,9 +54,11 @@ def references(text: str) -> list[str]:
     return [name.strip() for name in _REFERENCE.findall(text)]
 
 
-def _value(name: str, data: Any, symbols: dict[str, str]) -> str:
-    if name in symbols:
-        return symbols[name]
+def _value(name: str, data: Any, names: Mapping[str, str]) -> str:
+    if name in names:
+        return names[name]
+    if name in PATH_SYMBOLS:
+        raise InterpolationError(f"${{{name}}} is a folder, which has no place here")
     node = data
     for step in name.split("."):
         node = node.get(step) if isinstance(node, dict) else None

@@ -31,6 +31,11 @@ class PathError(ValueError):
     """A path that no place can be found for."""
 
 
+def written(text: str) -> str:
+    """Return a text whose references have been replaced with the workspace and the root as a cube names them."""
+    return text.replace(WORKSPACE, "${workspace}").replace(ROOT, "${runtime.root}")
+
+
 class Place(Value, frozen=True):
     """Where a path is.
 
@@ -55,10 +60,12 @@ def place(text: str) -> Place:
     """
     is_folder = text.endswith(("/", "\\"))
     plain = text.rstrip("/\\") or text[:1]
-    if plain.startswith(WORKSPACE):
-        plain = plain[1:].lstrip("/")
-    elif plain.startswith(ROOT):
-        plain = f"../{plain[1:].lstrip('/')}"
+    if plain[:1] in (WORKSPACE, ROOT):
+        symbol, rest = plain[0], plain[1:]
+        if rest and not rest.startswith("/"):
+            raise PathError(f"expected a / after {written(symbol)}")
+        is_folder = is_folder or not rest
+        plain = f"{'.' if symbol == WORKSPACE else '..'}/{rest.lstrip('/')}"
     if WORKSPACE in plain or ROOT in plain:
         raise PathError("the workspace's own path is in the middle of it")
     if not plain.strip() or "\x00" in plain:

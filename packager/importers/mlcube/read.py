@@ -6,6 +6,7 @@ the folders below /mnt/mlcube are those of runners/mlcube_k8s and of its documen
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import stat
@@ -20,8 +21,14 @@ from packager.base.values import Value, replace
 from packager.importers.draft import Draft, DraftFile, Sketch, named, with_option
 from packager.importers.images import put_image
 from packager.importers.mlcube import docker, seeds
-from packager.importers.mlcube.interpolation import InterpolationError, references, resolved
-from packager.importers.mlcube.paths import PathError, Place, place
+from packager.importers.mlcube.interpolation import (
+    PATH_SYMBOLS,
+    WORKSPACES,
+    InterpolationError,
+    references,
+    resolved,
+)
+from packager.importers.mlcube.paths import PathError, Place, place, written
 from packager.importers.source import (
     ForeignValue,
     Ledger,
@@ -39,7 +46,7 @@ from packager.package.layout import SCRIPTS, WORKSPACE
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from packager.base.yamlio import Document, Location
@@ -49,6 +56,7 @@ _FILE = "mlcube.yaml"
 _MOUNT = "/mnt/mlcube"
 _REWRITE = "write it as configuration 2.0"
 _RETRIES = 4
+_MOST_GIGABYTES = 1_000_000
 _VENDORS = {"nvidia": "nvidia.com", "amd": "amd.com", "intel": "gpu.intel.com"}
 _TYPES = ("file", "directory")
 _RUNNER = ("pvc", "image", "namespace")
@@ -222,29 +230,36 @@ class _CubeImport:
         self.kinds: dict[str, str] = {}
         self.seeds: dict[str, str] = {}
         self.namespace: str | None = None
+        self.programs_know_workspace = False
 
     def draft(self) -> Sketch:
         """Fill in the sketch; problems and findings are in the ledger."""
         self._names()
         settings = self._settings()
         self._image(settings.get("image"))
-        tasks = self._tasks()
+        claim = self._claim(settings)
+        tasks = self._tasks(claim[0])
         self._check_choices(tasks)
         chosen = [tasks[name] for name in dict.fromkeys(self.choices.tasks or tasks) if name in tasks]
         for name, task in tasks.items():
             if task not in chosen:
                 task.entry.leave("is not one of --task")
                 task.entry.source.mark(("tasks", name), whole=True)
-        self._docker()
-        self._overlays(chosen, list(tasks.values()), settings)
+        self._docker(claim[0])
+        self._overlays(chosen, list(tasks.values()), *claim)
         self._platform(chosen)
         if not chosen and not self.ledger.problems:
             self.root.refuse("expected at least one task")
         self.sketch.put(("variants", 0, "mode"), "task", decided("each overlay is a task"))
         return self.sketch
 
-    def _text(self, entry: ForeignValue | None) -> str | None:
-        """Return a scalar with its references replaced; None, and a problem, when that cannot be done."""
+    def _text(self, entry: ForeignValue | None, symbols: Mapping[str, str] | None = None) -> str | None:
+        """Return a scalar with its references replaced; None, and a problem, when that cannot be done.
+
+        Args:
+            entry: The scalar.
+            symbols: What the runner's own names stand for in it; None where they mean nothing.
+        """
         text = entry.text() if entry else None
         if entry is None or text is None:
             return None
@@ -254,10 +269,19 @@ class _CubeImport:
                 for length in range(1, name.count(".") + 1):
                     entry.source.mark(tuple(name.split(".")[:length]), whole=False)
             extra = {"name": text if entry.key == "name" else str(self.root.value.get("name", ""))}
-            return resolved(text, self.root.value, extra)
+            return resolved(text, self.root.value, {**extra, **(symbols or {})})
         except InterpolationError as error:
             entry.refuse(str(error), "write the value out, or set it with -P")
             return None
+
+    def _program_text(self, entry: ForeignValue | None, claim: str) -> ForeignValue | None:
+        """Return an entry with words for a program, with its references replaced; the workspace is a mounted claim."""
+        folder = f"{_MOUNT}/{claim}"
+        text = self._text(entry, dict.fromkeys(WORKSPACES, folder))
+        if entry is None or text is None:
+            return None
+        self.programs_know_workspace |= folder in text and text != entry.value
+        return ForeignValue(entry.source, entry.location, text)
 
     def _names(self) -> None:
         entry = self.root.child("name")
@@ -319,7 +343,7 @@ class _CubeImport:
         elif text := self._text(entry):
             put_image(self.sketch, text, entry.origin, self.ledger)
 
-    def _docker(self) -> None:
+    def _docker(self, claim: str) -> None:
         section = self.root.at("docker")
         if section is None or not isinstance(section.value, dict):
             return
@@ -330,10 +354,10 @@ class _CubeImport:
                 entry.leave("is not carried over: build and push the image as the cube says, it is not in the package")
             elif entry.key not in ("--mount_opts", "--gpus"):
                 entry.leave()
-        if env_args := section.child("env_args"):
+        if env_args := self._program_text(section.child("env_args"), claim):
             docker.variables(env_args, self.sketch)
         for key in ("gpu_args", "cpu_args"):
-            if arguments := section.child(key):
+            if arguments := self._program_text(section.child(key), claim):
                 docker.run_options(arguments, self.sketch)
 
     def _read_only_inputs(self) -> bool:
@@ -344,7 +368,7 @@ class _CubeImport:
                 return True
         return False
 
-    def _tasks(self) -> dict[str, CubeTask]:
+    def _tasks(self, claim: str) -> dict[str, CubeTask]:
         listed = self.root.child("tasks")
         assert listed is not None
         read_only = self._read_only_inputs()
@@ -359,7 +383,7 @@ class _CubeImport:
                 entry.source.ledger.findings.append(entry.problem(f"{entry.path} {naming.changes}", at_key=True))
             if entry.value is not None and not entry.is_mapping():
                 continue
-            entrypoint = entry.child("entrypoint")
+            entrypoint = self._program_text(entry.child("entrypoint"), claim)
             words = docker.words(entrypoint) if entrypoint else []
             parameters = entry.at("parameters")
             own: list[CubeParameter] = []
@@ -386,7 +410,7 @@ class _CubeImport:
         elif path_entry is None and entry.value is not None:
             entry.refuse(f"expected a path, or a mapping with type and default, found {show(entry.value)}")
             return None
-        text = self._text(path_entry) if path_entry else entry.key
+        text = self._text(path_entry, PATH_SYMBOLS) if path_entry else entry.key
         origin = (path_entry or entry).origin
         for key in (entry.key, f"{task}.{entry.key}"):
             if key in self._chosen_paths():
@@ -396,9 +420,8 @@ class _CubeImport:
         if where is None:
             return None
         if where.is_outside:
-            message = (
-                f"({show(printable(text or ''))}) is outside of the workspace, and becomes {where.path} on the claim"
-            )
+            shown = show(printable(written(text or "")))
+            message = f"({shown}) is outside of the workspace, and becomes {where.path} on the claim"
             self.ledger.findings.append(entry.problem(f"{entry.path} {message}", at_key=True))
         known = kind if kind in _TYPES else "directory" if where.is_folder else None
         return CubeParameter(entry.key, is_input, known, where, is_input and read_only, entry, origin)
@@ -410,7 +433,7 @@ class _CubeImport:
         try:
             return place(text)
         except PathError as error:
-            entry.refuse(f"{error}, found {show(printable(text))}")
+            entry.refuse(f"{error}, found {show(printable(written(text)))}")
             return None
 
     def _is_read_only(self, options: ForeignValue | None, *, is_input: bool, default: bool) -> bool:
@@ -444,10 +467,7 @@ class _CubeImport:
             if name not in names:
                 raise UsageError(f"--param {parameter}: no task has such a parameter", hint=similar(name, names))
 
-    def _overlays(
-        self, chosen: Sequence[CubeTask], tasks: Sequence[CubeTask], settings: dict[str, tuple[str, ForeignValue]]
-    ) -> None:
-        claim, origin = self._claim(settings)
+    def _overlays(self, chosen: Sequence[CubeTask], tasks: Sequence[CubeTask], claim: str, origin: ValueOrigin) -> None:
         made = {parameter.place.path for task in tasks for parameter in task.parameters if not parameter.is_input}
         self.kinds = {one.place.path: one.kind for task in tasks for one in task.parameters if one.kind}
         if len(chosen) > 1 and self.choices.tasks:
@@ -481,7 +501,9 @@ class _CubeImport:
     def _workspace(self, chosen: Sequence[CubeTask], claim: str, origin: ValueOrigin, made: set[str]) -> None:
         """Let the package create the claim, unless the user has named one or a task has the name of that overlay."""
         parameters = (parameter for task in chosen for parameter in task.parameters)
-        is_mounted = any(self._claim_of(parameter, claim, made) == claim for parameter in parameters)
+        is_mounted = self.programs_know_workspace or any(
+            self._claim_of(parameter, claim, made) == claim for parameter in parameters
+        )
         is_free = WORKSPACE not in (task.overlay for task in chosen)
         if self.choices.claim is None and is_mounted and is_free:
             self.sketch.put(("workspace",), claim, origin)
@@ -531,7 +553,8 @@ class _CubeImport:
     def _claims(self, overlay: Location, task: CubeTask, workspace: tuple[str, ValueOrigin], made: set[str]) -> None:
         """Put the claims of a task, each once, and read-only mounts of inputs over the same place."""
         claim, origin = workspace
-        used = dict.fromkeys(self._claim_of(parameter, claim, made) for parameter in task.parameters)
+        names = (self._claim_of(parameter, claim, made) for parameter in task.parameters)
+        used = dict.fromkeys([*names, *([claim] if self.programs_know_workspace else ())])
         mounts: dict[str, tuple[dict[str, Any], ValueOrigin]] = {}
         for name in used:
             given = origin if name == claim else ValueOrigin("--input-claim", "--input-claim")
@@ -623,16 +646,27 @@ class _CubeImport:
                 count_entry.leave("is the option gpu of a site", hint)
         elif maker and maker.value is not None:
             maker.leave(f"({show(maker.value)}) is not carried over: the cube asks for no accelerators")
-        memory = values.pop("host_memory_gb", None)
-        gigabytes = memory.whole(0, 1_000_000) if memory and memory.value is not None else 0
-        for task in chosen if gigabytes else ():
+        memory, disk = values.pop("host_memory_gb", None), values.pop("host_disk_space_gb", None)
+        size = _gigabytes(memory)
+        for task in chosen if memory and size else ():
             assert memory is not None
             place_of: Location = ("overlays", task.overlay, "resources", "requests", "memory")
-            self.sketch.put(place_of, f"{gigabytes}Gi", memory.origin)
+            self.sketch.put(place_of, size, memory.origin)
+        self._disk(disk)
         for entry in values.values():
             if entry.value is not None:
-                advice = "the claim has to be as large" if entry.key == "host_disk_space_gb" else None
-                entry.leave(f"({show(entry.value)}) is not carried over", advice)
+                entry.leave(f"({show(entry.value)}) is not carried over")
+
+    def _disk(self, entry: ForeignValue | None) -> None:
+        """Let the claim of the workspace be as large as the disk that the cube needs."""
+        size = _gigabytes(entry)
+        if entry is None or size is None:
+            return
+        if "workspace" in self.sketch.data:
+            self.sketch.site["CLAIM_SIZE"] = size
+            entry.leave("is the size of the claim", f"--site CLAIM_SIZE={size}")
+        else:
+            entry.leave(f"({show(entry.value)}) is not carried over", "the claim has to be as large")
 
     @staticmethod
     def _vendor(maker: ForeignValue | None) -> dict[str, str]:
@@ -643,6 +677,18 @@ class _CubeImport:
         if vendor is None:
             maker.leave(f"is unknown: {show(maker.value)}", "--site GPU_VENDOR=… names the vendor of the resource")
         return {} if vendor in (None, "nvidia.com") else {"GPU_VENDOR": vendor or ""}
+
+
+def _gigabytes(entry: ForeignValue | None) -> str | None:
+    """Return a number of gigabytes as a quantity; None for none, for zero, and, with a problem, for anything else."""
+    if entry is None or entry.value is None:
+        return None
+    if isinstance(entry.value, float) and 0 <= entry.value <= _MOST_GIGABYTES:
+        mebibytes = math.ceil(entry.value * 1024)
+        size = f"{mebibytes}Mi" if mebibytes % 1024 else f"{mebibytes // 1024}Gi"
+        return size if mebibytes else None
+    number = entry.whole(0, _MOST_GIGABYTES)
+    return f"{number}Gi" if number else None
 
 
 def _literal(word: str) -> str:
