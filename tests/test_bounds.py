@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from packager.base.limits import Limits
 from packager.package import inventory
-from packager.package.limits import Limits
 from tests import demo
 
 if TYPE_CHECKING:

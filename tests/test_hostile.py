@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError
+from packager.base.limits import Limits
 from packager.package import archive, tree
-from packager.package.limits import Limits
 from packager.package.opened import opened
 from tests.broken import build
 from tests.fuzz.tars import Item, extended, record

@@ -13,8 +13,8 @@ from random import Random
 
 import pytest
 
+from packager.base.limits import DEFAULT
 from packager.package import integrity
-from packager.package.limits import DEFAULT
 from packager.package.opened import Package, opened
 from tests.kill import SCENARIOS, Scenario, Trial
 

@@ -9,14 +9,12 @@ from packager import verify as stage
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
-from packager.package.limits import Limits
 from packager.package.opened import opened
 from packager.verify import Checks, schema
 from packager.verify.expected import is_digest
 
 __all__ = [
     "Checks",
-    "Limits",
     "Verification",
     "allowed_words",
     "expected_digest",

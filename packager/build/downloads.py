@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from packager.base import fetch, privatefolder
 from packager.base.errors import ToolError, VerificationError, reason
-from packager.package.limits import DEFAULT
+from packager.base.limits import DEFAULT
 from packager.spec.files import SourceFile
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, get_args
 
 from packager.base.errors import SpecError
 from packager.base.fields import text
+from packager.base.limits import DEFAULT
 from packager.base.values import Value, replace
 from packager.base.yamlio import MISREAD
 from packager.build.targets import pods_in, targets
@@ -33,7 +34,6 @@ from packager.build.templating import Templates, roots
 from packager.options import CLAIM, CLAIM_CLASS, OPTIONS, SECRETS, offered
 from packager.package import layout, tree
 from packager.package.contents import ContentError
-from packager.package.limits import DEFAULT
 from packager.package.tree import Entry, Tree
 from packager.workloads import AnyOverlay
 

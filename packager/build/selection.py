@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from packager.base import paths, yamlio
 from packager.base.errors import UsageError, VerificationError
+from packager.base.limits import Limits
 from packager.base.names import LETTER_FIRST
 from packager.base.problems import similar
 from packager.base.values import Value, field
 from packager.options import BY_NAME, CLAIMS, KEYS, KNOWN, OPTIONS, conflicts
 from packager.package import tree
 from packager.package.layout import KUSTOMIZATIONS, SITE
-from packager.package.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base.errors import UsageError
+from packager.base.limits import DEFAULT, Limits
 from packager.cli.cluster_arguments import (
     Allow,
     Context,
@@ -22,11 +23,10 @@ from packager.cli.cluster_arguments import (
 from packager.cli.console import Machine, emit, emit_json, say
 
 if TYPE_CHECKING:
-    from packager.app.verify import Limits
     from packager.verify.report import Report
 
-_MOST_FILES = 10_000_000
-"""200 times the default; Python cannot count the entries of a folder beyond sys.maxsize."""
+_MOST_FILES = 200 * DEFAULT.files
+"""Python cannot count the entries of a folder beyond sys.maxsize."""
 
 
 def register(app: typer.Typer) -> None:
@@ -58,11 +58,15 @@ def verify(
     context: Context = None,
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
-    max_size: Annotated[str, typer.Option(metavar="SIZE", help="The largest unpacked size to accept.")] = "64Gi",
+    max_size: Annotated[
+        str, typer.Option(metavar="SIZE", help="The largest unpacked size to accept.")
+    ] = f"{DEFAULT.size >> 30}Gi",
     max_files: Annotated[
         int, typer.Option(metavar="N", min=1, max=_MOST_FILES, help="The largest number of files to accept.")
-    ] = 50_000,
-    max_ratio: Annotated[int, typer.Option(metavar="N", min=1, help="The largest compression ratio to accept.")] = 200,
+    ] = DEFAULT.files,
+    max_ratio: Annotated[
+        int, typer.Option(metavar="N", min=1, help="The largest compression ratio to accept.")
+    ] = DEFAULT.ratio,
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Also print what was checked, and the Pod Security levels.")
     ] = False,
@@ -150,7 +154,6 @@ def _made(report: Report, overlay: str) -> str:
 
 
 def _limits(size: str, files: int, ratio: int) -> Limits:
-    from packager.app.verify import Limits
     from packager.base.quantity import parse
 
     try:

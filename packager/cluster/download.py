@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, cast
 
 from packager.base.errors import ClusterError, VerificationError
+from packager.base.limits import Limits
 from packager.base.problems import Problem
 from packager.cluster.receive import ReceivingFolder, receive
 from packager.cluster.shell import ScriptError
 from packager.cluster.workspace import ENTER, PARTS, digests, listed
 from packager.package.contents import ContentError, shown
-from packager.package.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -16,9 +16,9 @@ from typing import IO, TYPE_CHECKING
 
 from packager.base import workfolder
 from packager.base.errors import VerificationError
+from packager.base.limits import Limits
 from packager.cluster.tarstream import TarStream
 from packager.package.contents import ContentError, normalized, shown
-from packager.package.limits import Limits
 from packager.package.tarheader import DamageError
 
 if TYPE_CHECKING:

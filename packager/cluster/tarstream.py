@@ -15,7 +15,7 @@ from packager.package.tarheader import BLOCK, DamageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from packager.package.limits import Limits
+    from packager.base.limits import Limits
 
 SPARSE = b"S"
 

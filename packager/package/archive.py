@@ -13,6 +13,7 @@ import zlib
 from typing import IO, TYPE_CHECKING, Any, ClassVar, cast
 
 from packager.base.errors import ToolError, VerificationError, unreadable
+from packager.base.limits import DEFAULT
 from packager.base.paths import argument
 from packager.package import tarheader
 from packager.package.contents import (
@@ -25,7 +26,6 @@ from packager.package.contents import (
     normalized,
     shown,
 )
-from packager.package.limits import DEFAULT
 from packager.package.tarheader import BLOCK, FOLDER, RECORD, DamageError, FormError
 from packager.package.tree import chunks, seal
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from packager.package.limits import Limits
+    from packager.base.limits import Limits
     from packager.package.tarheader import Member
     from packager.package.tree import Entry, Tree
 

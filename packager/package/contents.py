@@ -6,7 +6,7 @@ import enum
 import re
 import unicodedata
 
-from packager.package.limits import DEFAULT, Limits
+from packager.base.limits import DEFAULT, Limits
 
 _PATH_BYTES = 1_024
 _PART_BYTES = 255

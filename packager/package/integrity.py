@@ -20,7 +20,7 @@ from packager.package.outputs import ENV_BYTES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from packager.package.limits import Limits
+    from packager.base.limits import Limits
     from packager.package.opened import Package
 
 

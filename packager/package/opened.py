@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import paths, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason, unreadable
+from packager.base.limits import DEFAULT
 from packager.base.values import replace
 from packager.package import archive, inventory, layout, tree
-from packager.package.limits import DEFAULT
 from packager.package.overlays import overlay_names
 from packager.package.reader import Reader
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from packager.package.limits import Limits
+    from packager.base.limits import Limits
 
 
 @dataclass(frozen=True, slots=True)

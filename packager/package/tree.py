@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import plain
 from packager.base.errors import SpecError, VerificationError, unreadable
+from packager.base.limits import DEFAULT
 from packager.base.values import Value, indented
 from packager.package import inventory
 from packager.package.contents import ContentError, Contents, inactive, shown
 from packager.package.editable import is_editable
 from packager.package.layout import INVENTORY
-from packager.package.limits import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from packager.package.limits import Limits
+    from packager.base.limits import Limits
 
 _CHUNK = 1 << 20
 _EDITABLE_BYTES = 1 << 20

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
 from packager.base.errors import RenderError, ToolError, VerificationError
+from packager.base.limits import DEFAULT
 from packager.base.problems import Problem, ordered, show
 from packager.kubectl.kustomize import Rendered, kustomize
 from packager.kubernetes.manifest import Manifest
 from packager.package import integrity, layout
-from packager.package.limits import DEFAULT
 from packager.rendering import kustomization
 from packager.rendering.origins import Position
 from packager.rendering.overlay import RenderedOverlay

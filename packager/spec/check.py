@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.faults import Fault
 from packager.base.fields import Resources, text
+from packager.base.limits import DEFAULT
 from packager.base.problems import show, similar
 from packager.base.values import replace
 from packager.base.yamlio import MISREAD
@@ -13,7 +14,6 @@ from packager.kubernetes import resources
 from packager.package import tarheader
 from packager.package.contents import ContentError, Contents, composed, normalized
 from packager.package.layout import WORKSPACE
-from packager.package.limits import DEFAULT
 from packager.spec import code, environments, programs, sequences
 
 if TYPE_CHECKING:

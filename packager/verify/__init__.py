@@ -25,11 +25,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ToolError
+from packager.base.limits import DEFAULT
 from packager.base.problems import Problem, ordered
 from packager.base.runner import SYSTEM, Runner
 from packager.kubernetes.manifest import dotted
 from packager.package import integrity, layout, outputs
-from packager.package.limits import DEFAULT
 from packager.rendering import render
 from packager.verify import (
     additions,
@@ -59,9 +59,9 @@ from packager.workloads import structures
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from packager.base.limits import Limits
     from packager.kubectl.client import Kubectl
     from packager.kubernetes.podsecurity import Level
-    from packager.package.limits import Limits
     from packager.package.opened import Package
     from packager.rendering.overlay import RenderedOverlay
     from packager.verify.changes import Edits

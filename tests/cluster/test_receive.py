@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import VerificationError
+from packager.base.limits import Limits
 from packager.cluster.receive import Received, receive
-from packager.package.limits import Limits
 from tests import tools
 from tests.fuzz.tars import GNU, Item, archive, extended, record
 

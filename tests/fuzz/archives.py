@@ -13,11 +13,11 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from packager.base.errors import MlpackError
+from packager.base.limits import DEFAULT, Limits
 from packager.cluster.receive import receive
 from packager.configure import changes as configure
 from packager.configure import settings
 from packager.package import integrity as files
-from packager.package.limits import DEFAULT, Limits
 from packager.package.opened import opened
 from packager.rendering import kustomization
 from tests.fuzz import mutate, tars

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import VerificationError
+from packager.base.limits import DEFAULT
 from packager.package import archive, integrity, tree
 from packager.package.layout import INVENTORY
-from packager.package.limits import DEFAULT
 from packager.package.opened import opened
 from tests import tools
 from tests.broken import build

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import ToolError, VerificationError
+from packager.base.limits import Limits
 from packager.package import archive, tree
-from packager.package.limits import Limits
 from packager.package.tree import Entry, Tree
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from packager.app.target import chosen_overlays
 from packager.base import envfile, masking, yamlio
 from packager.base.errors import MlpackError
+from packager.base.limits import Limits
 from packager.base.problems import similar
 from packager.base.runner import SYSTEM
 from packager.base.values import replace
@@ -27,7 +28,6 @@ from packager.kubernetes.manifest import Manifest, dotted, listing, mapping
 from packager.kubernetes.mountpath import ROOT
 from packager.options import KEYS
 from packager.package import declared, layout
-from packager.package.limits import Limits
 from packager.package.opened import opened
 from packager.rendering import render
 from packager.service.complaints import Complaint
