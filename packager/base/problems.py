@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import difflib
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 from packager.base.values import Value, as_dict, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+
+MAX_PROBLEMS = 100
+"""How many problems of one file are listed."""
+
+_MAX_WORDS = 500
+_MAX_WORD_CHARACTERS = 100
 
 
 class Problem(Value, frozen=True, order=True):
@@ -46,19 +53,29 @@ class Problem(Value, frozen=True, order=True):
 
 
 def ordered(problems: Iterable[Problem]) -> list[Problem]:
-    """Return each of `problems` once, in order of file and line."""
-    return sorted(set(problems), key=lambda problem: (problem.file, problem.line, problem.column, problem.message))
+    """Return each of `problems` once, in order of file and line, and no more of a file than a person reads."""
+    unique = sorted(set(problems), key=lambda problem: (problem.file, problem.line, problem.column, problem.message))
+    return list(_first_of_each_file(unique))
 
 
-_LONGEST_WORD = 100
-"""How long a word may be that is compared with others: what others send may be long, and comparing takes long then."""
+def _first_of_each_file(problems: list[Problem]) -> Iterator[Problem]:
+    """Yield MAX_PROBLEMS problems of each file, and how many more there are."""
+    for file, group in groupby(problems, key=lambda problem: problem.file):
+        of_file = list(group)
+        yield from of_file[:MAX_PROBLEMS]
+        if rest := of_file[MAX_PROBLEMS:]:
+            yield Problem(file, rest[0].line, rest[0].column, f"{len(rest):,} more problems are not listed")
 
 
 def similar(word: str, words: Iterable[str]) -> str | None:
-    """Return `did you mean 'x'?` for the closest of `words`; None if none is close."""
-    if len(word) > _LONGEST_WORD:
+    """Return `did you mean 'x'?` for the closest of `words`; None if none is close, or there are too many to compare.
+
+    The time for two words grows with the product of their lengths.
+    """
+    comparable = [other for other in islice(words, _MAX_WORDS + 1) if len(other) <= _MAX_WORD_CHARACTERS]
+    if len(word) > _MAX_WORD_CHARACTERS or len(comparable) > _MAX_WORDS:
         return None
-    near = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(word, comparable, n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}?" if near else None
 
 

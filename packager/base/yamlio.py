@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import yaml
 
-from packager.base.problems import Problem, show
+from packager.base.problems import MAX_PROBLEMS, Problem, show
 from packager.base.values import Value
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ MISREAD = {
 MAX_BYTES = 1 << 20
 MAX_NODES = 50_000
 MAX_DEPTH = 40
-MAX_PROBLEMS = 100
 
 # What a value counts for, in characters, when an alias repeats it: MAX_NODES of them count for MAX_BYTES.
 _NODE_CHARACTERS = MAX_BYTES // MAX_NODES

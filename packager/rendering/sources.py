@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packager.base import envfile, workfolder, yamlio
 from packager.base.errors import ToolError, VerificationError, reason
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.envfile import Weight
-    from packager.base.yamlio import Document
+    from packager.base.yamlio import Document, Location
     from packager.package.reader import Reader
     from packager.rendering.origins import Origin
 
@@ -31,6 +31,18 @@ _ALL_YAML = 4 << 20
 
 _DOCUMENT = 1 << 10
 """What reading a file takes, however short it is."""
+
+_MAX_ENTRIES = 1_000
+"""The most entries of a list or mapping, and YAML documents of an overlay: kubectl compares each with each."""
+
+_MAX_FILES = 10_000
+"""The most entries of a list of files."""
+
+_MAX_KEYS = 2_000
+"""The most keys of an env file."""
+
+_MAX_NODES = 50_000
+"""The most values of all YAML documents of an overlay."""
 
 
 class Sources:
@@ -68,7 +80,7 @@ class Sources:
         self._root = reader.folder
         self._read = reader.read
         self._bytes = 0
-        self._yaml = 0
+        self._yaml = self._documents = self._nodes = 0
         self._modes: dict[str, int] = {}
         self._env_files: dict[str, tuple[list[tuple[Weight, Problem]], dict[str, Position]]] = {}
 
@@ -120,9 +132,26 @@ class Sources:
             return []
         self._yaml = self._within(self._yaml + len(content) + _DOCUMENT, _ALL_YAML)
         documents, problems = yamlio.load_all(content, self.shown(path))
+        self._documents += len(documents)
+        if self._documents > _MAX_ENTRIES:
+            raise VerificationError(f"{self.start.file}: the overlay has more than {_MAX_ENTRIES:,} objects and patches")
+        problems += [problem for document in documents for problem in self._oversized(document)]
         for problem in problems:
             self.refuse(problem)
         return documents
+
+    def _oversized(self, document: Document) -> Iterator[Problem]:
+        """Yield a problem for each list and mapping that kubectl would take too long for."""
+        places: list[tuple[Location, Any]] = [((), document.data)] if isinstance(document.data, dict | list) else []
+        for location, value in places:
+            entries = list(value.items() if isinstance(value, dict) else enumerate(value))
+            self._nodes += len(entries)
+            limit = _MAX_FILES if location[1:] and location[-1] in ("items", "files") else _MAX_ENTRIES
+            if len(entries) > limit:
+                yield document.problem(location, f"expected at most {limit:,} entries, found {len(entries):,}")
+            places.extend(((*location, step), entry) for step, entry in entries if isinstance(entry, dict | list))
+        if self._nodes > _MAX_NODES:
+            raise VerificationError(f"{self.start.file}: the overlay has more than {_MAX_NODES:,} values")
 
     def env_file(self, path: str) -> tuple[list[tuple[Weight, Problem]], dict[str, Position]]:
         """Return the problems of an env file that was read, and where its keys are.
@@ -132,7 +161,11 @@ class Sources:
         if path not in self._env_files:
             text, name = self.files[path], self.shown(path)
             keys = {line.key: Position(name, line.number, 1) for line in envfile.lines(text)}
-            self._env_files[path] = list(envfile.problems(text, name, self.declared.environment)), keys
+            problems = list(envfile.problems(text, name, self.declared.environment))
+            if len(keys) > _MAX_KEYS:
+                message = f"expected at most {_MAX_KEYS:,} keys, found {len(keys):,}"
+                problems.append((envfile.Weight.REFUSED, Problem(name, 0, 0, message)))
+            self._env_files[path] = problems, keys
         return self._env_files[path]
 
     @contextmanager

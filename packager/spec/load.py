@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
 from packager.base.errors import SpecError, reason
-from packager.base.problems import Problem
+from packager.base.problems import Problem, ordered
 from packager.base.values import FieldsError, Value, convert
 from packager.spec import check, dockerfile
 from packager.spec.files import SpecFiles, collect
@@ -16,13 +16,15 @@ from packager.spec.model import Spec
 from packager.spec.settings import Setting, apply
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from packager.base.faults import Fault
     from packager.base.yamlio import Document, Location
     from packager.spec.documentation import Documentation
     from packager.spec.validation import SchemaFault
+
+_MAX_ENTRIES = 1_000
 
 
 class LoadedSpec(Value, frozen=True):
@@ -102,10 +104,22 @@ def _read(path: Path, settings: Sequence[Setting]) -> tuple[bytes, Document, Any
     document, problems = yamlio.load(text, name)
     if document.is_empty:
         raise _invalid(name, problems or [Problem(name, 1, 1, "the file is empty", "`mlpack init NAME` creates one")])
+    if oversized := list(_oversized(document)):
+        raise _invalid(name, problems + oversized)
     data = deepcopy(document.data) if settings else document.data
     for setting in settings:
         problems.extend(apply(data, setting))
     return text, document, data, problems
+
+
+def _oversized(document: Document) -> Iterator[Problem]:
+    """Yield a problem for each list or mapping with more entries than the checks, which compare them, are made for."""
+    places: list[tuple[Location, Any]] = [((), document.data)]
+    for location, value in places:
+        entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        if len(entries := list(entries)) > _MAX_ENTRIES:
+            yield document.problem(location, f"expected at most {_MAX_ENTRIES:,} entries, found {len(entries):,}")
+        places.extend(((*location, step), entry) for step, entry in entries if isinstance(entry, dict | list))
 
 
 def _convert(data: Any) -> tuple[Spec | None, list[SchemaFault], list[Location]]:
@@ -152,5 +166,4 @@ def _common_steps(one: Location, other: Location) -> int:
 
 def _invalid(name: str, problems: list[Problem]) -> SpecError:
     count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
-    ordered = sorted(problems, key=lambda problem: (problem.file, problem.line, problem.column))
-    return SpecError(f"{name} is not a valid spec: {count}", problems=ordered)
+    return SpecError(f"{name} is not a valid spec: {count}", problems=ordered(problems))

@@ -126,6 +126,7 @@ class Spec(Fields, frozen=True):
         Meta(
             description="The ways to run it. Each key is the name of an overlay's folder.",
             min_length=1,
+            max_length=100,
             examples=[{"single-node": {"kind": "Pod"}}],
         ),
     ]
@@ -134,6 +135,7 @@ class Spec(Fields, frozen=True):
         Meta(
             description="What it can do. Without --precision and --mode, `mlpack build` builds the first.",
             min_length=1,
+            max_length=100,
             examples=[[{"script": "train.sh"}]],
         ),
     ]

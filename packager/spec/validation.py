@@ -32,6 +32,8 @@ _LIMITS = {
     "maximum": "at most {}",
     "minItems": "at least {} item",
     "minProperties": "at least {} key",
+    "maxItems": "at most {} items",
+    "maxProperties": "at most {} keys",
     "maxLength": "at most {} characters",
 }
 
