@@ -15,7 +15,7 @@ from unittest import mock
 import pytest
 
 from tests.fuzz.demands import broken
-from tests.fuzz.inputs import Input, Seeds, make
+from tests.fuzz.inputs import Input, Seeds, _mutate_files, make
 from tests.fuzz.runner import run
 from tests.fuzz.subjects import SUBJECTS
 
@@ -61,6 +61,15 @@ def test_the_same_seed_makes_the_same_input(seeds: Seeds, tmp_path: Path) -> Non
         content = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         made.append(([word.replace(str(folder), "") for word in argv], content))
     assert made[0] == made[1]
+
+
+@pytest.mark.parametrize("content", [b"!!bool x", b"!!timestamp x", b"!!int x", b"a: 2001-99-99", b"{", b"[" * 5000])
+@pytest.mark.parametrize("name", ["a.yaml", "a.json", "a.env"])
+def test_any_content_can_be_mutated_again(name: str, content: bytes) -> None:
+    for number in range(20):
+        files = {name: (content, 0o644)}
+        _mutate_files(Random(number), files)
+        assert isinstance(files[name][0], bytes)
 
 
 def test_a_traceback_is_noticed(places: tuple[Path, Path]) -> None:

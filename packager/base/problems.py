@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from packager.base.values import Value, as_dict, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 MAX_PROBLEMS = 100
 """How many problems of one file are listed."""
 
+_MAX_ALL_PROBLEMS = 1_000
 _MAX_WORDS = 500
 _MAX_WORD_CHARACTERS = 100
 
@@ -53,18 +54,32 @@ class Problem(Value, frozen=True, order=True):
 
 
 def ordered(problems: Iterable[Problem]) -> list[Problem]:
-    """Return each of `problems` once, in order of file and line, and no more of a file than a person reads."""
-    unique = sorted(set(problems), key=lambda problem: (problem.file, problem.line, problem.column, problem.message))
-    return list(_first_of_each_file(unique))
+    """Return each of `problems` once, in order of file and line; see `listed`."""
+    return listed(
+        sorted(set(problems), key=lambda problem: (problem.file, problem.line, problem.column, problem.message))
+    )
 
 
-def _first_of_each_file(problems: list[Problem]) -> Iterator[Problem]:
-    """Yield MAX_PROBLEMS problems of each file, and how many more there are."""
-    for file, group in groupby(problems, key=lambda problem: problem.file):
-        of_file = list(group)
-        yield from of_file[:MAX_PROBLEMS]
-        if rest := of_file[MAX_PROBLEMS:]:
-            yield Problem(file, rest[0].line, rest[0].column, f"{len(rest):,} more problems are not listed")
+def listed(problems: Sequence[Problem]) -> list[Problem]:
+    """Return as many problems as a person reads, in the same order, and how many more there are.
+
+    Args:
+        problems: All problems; those of a file stand together.
+    """
+    found = [problem for _, group in groupby(problems, key=lambda problem: problem.file) for problem in _first(group)]
+    if len(found) <= _MAX_ALL_PROBLEMS:
+        return found
+    last = found[_MAX_ALL_PROBLEMS - 1]
+    more = f"more problems are not listed, {len(found) - _MAX_ALL_PROBLEMS:,} of them in this file and others"
+    return [*found[:_MAX_ALL_PROBLEMS], Problem(last.file, 0, 0, more)]
+
+
+def _first(problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Yield the first problems of a file, and how many more there are."""
+    of_file = list(problems)
+    yield from of_file[:MAX_PROBLEMS]
+    if rest := of_file[MAX_PROBLEMS:]:
+        yield Problem(rest[0].file, rest[0].line, rest[0].column, f"{len(rest):,} more problems are not listed")
 
 
 def similar(word: str, words: Iterable[str]) -> str | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
 from packager.base.errors import SpecError, reason
-from packager.base.problems import Problem, ordered
+from packager.base.problems import Problem, listed
 from packager.base.values import FieldsError, Value, convert
 from packager.spec import check, dockerfile
 from packager.spec.files import SpecFiles, collect
@@ -166,4 +166,5 @@ def _common_steps(one: Location, other: Location) -> int:
 
 def _invalid(name: str, problems: list[Problem]) -> SpecError:
     count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
-    return SpecError(f"{name} is not a valid spec: {count}", problems=ordered(problems))
+    ordered = sorted(problems, key=lambda problem: (problem.file, problem.line, problem.column))
+    return SpecError(f"{name} is not a valid spec: {count}", problems=listed(ordered))

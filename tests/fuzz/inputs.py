@@ -146,16 +146,24 @@ def _mutate_files(random: Random, files: dict[str, tuple[bytes, int]]) -> None:
     for _ in range(random.choice((1, 1, 2, 3))):
         name = random.choice([path for path in files if path.endswith((".yaml", ".env", ".json"))])
         content, mode = files[name]
-        if name.endswith(".json") and random.random() < 0.7:
-            files[name] = json.dumps(mutate.value(random, json.loads(content))).encode(), mode
-        elif name.endswith(".yaml") and random.random() < 0.75:
-            try:
-                documents = list(yaml.load_all(content, yaml.CSafeLoader))
-            except (yaml.YAMLError, ValueError):
-                documents = []
-            files[name] = b"---\n".join(dump(mutate.value(random, document)) for document in documents), mode
-        else:
+        values = _values(name, content) if random.random() < 0.75 else []
+        mutated = [mutate.value(random, value) for value in values]
+        if not values:
             files[name] = mutate.raw(random, content), mode
+        elif name.endswith(".json"):
+            files[name] = json.dumps(mutated[0]).encode(), mode
+        else:
+            files[name] = b"---\n".join(map(dump, mutated)), mode
+
+
+def _values(name: str, content: bytes) -> list[Any]:
+    """Return the documents of a file; none if it has none, as after an earlier mutation."""
+    try:
+        if name.endswith(".json"):
+            return [json.loads(content)]
+        return list(yaml.load_all(content, yaml.CSafeLoader)) if name.endswith(".yaml") else []
+    except Exception:  # noqa: BLE001 - PyYAML raises KeyError for `!!bool x`, AttributeError for `!!timestamp x`
+        return []
 
 
 def _write(files: dict[str, tuple[bytes, int]], folder: Path) -> None:
