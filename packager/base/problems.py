@@ -69,9 +69,9 @@ def listed(problems: Sequence[Problem]) -> list[Problem]:
     found = [problem for _, group in groupby(problems, key=lambda problem: problem.file) for problem in _first(group)]
     if len(found) <= _MAX_ALL_PROBLEMS:
         return found
-    last = found[_MAX_ALL_PROBLEMS - 1]
-    more = f"more problems are not listed, {len(found) - _MAX_ALL_PROBLEMS:,} of them in this file and others"
-    return [*found[:_MAX_ALL_PROBLEMS], Problem(last.file, 0, 0, more)]
+    rest = found[_MAX_ALL_PROBLEMS:]
+    message = f"{len(rest):,} more problems, from this file on, are not listed"
+    return [*found[:_MAX_ALL_PROBLEMS], Problem(rest[0].file, 0, 0, message)]
 
 
 def _first(problems: Iterable[Problem]) -> Iterator[Problem]:

@@ -134,7 +134,9 @@ class Sources:
         documents, problems = yamlio.load_all(content, self.shown(path))
         self._documents += len(documents)
         if self._documents > _MAX_ENTRIES:
-            raise VerificationError(f"{self.start.file}: the overlay has more than {_MAX_ENTRIES:,} objects and patches")
+            raise VerificationError(
+                f"{self.start.file}: the overlay has more than {_MAX_ENTRIES:,} objects and patches"
+            )
         problems += [problem for document in documents for problem in self._oversized(document)]
         for problem in problems:
             self.refuse(problem)

@@ -101,6 +101,25 @@ def test_a_setting_is_utf8() -> None:
         parse_setting("environment.A=\udcff")
 
 
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (
+            f"environment: {{{', '.join(f'A{n}: 1' for n in range(1_001))}}}",
+            "expected at most 1,000 entries, found 1,001",
+        ),
+        (f"aliases: [{', '.join(f'a{n}' for n in range(1_001))}]", "expected at most 1,000 entries, found 1,001"),
+        (f"overlays: => overlays:{''.join(f'{chr(10)}  o{n}: {{kind: Pod}}' for n in range(99))}", "at most 100 keys"),
+        (f"variants: => variants:{f'{chr(10)}  - {{script: train.sh}}' * 100}", "at most 100 items"),
+    ],
+    ids=["environment", "list", "overlays", "variants"],
+)
+def test_a_spec_has_a_limited_number_of_entries(change: str, problem: str, tmp_path: Path) -> None:
+    problems = demo.problems(demo.write(tmp_path, demo.changed(change)))
+    assert len(problems) == 1
+    assert problem in problems[0]
+
+
 def test_a_missing_spec_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"absent\.yaml: no such file or directory") as refused:
         load(tmp_path / "absent.yaml")

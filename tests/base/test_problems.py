@@ -1,0 +1,42 @@
+"""Problems: how many are listed, and which words are compared."""
+
+from __future__ import annotations
+
+import pytest
+
+from packager.base.problems import MAX_PROBLEMS, Problem, listed, ordered, similar
+
+
+def _of_file(file: str, count: int) -> list[Problem]:
+    return [Problem(file, line + 1, 1, "wrong") for line in range(count)]
+
+
+def test_a_file_lists_its_first_problems_and_counts_the_others() -> None:
+    problems = ordered([*reversed(_of_file("b", MAX_PROBLEMS + 20)), *_of_file("a", MAX_PROBLEMS)])
+    assert problems[:MAX_PROBLEMS] == _of_file("a", MAX_PROBLEMS)
+    assert problems[MAX_PROBLEMS:-1] == _of_file("b", MAX_PROBLEMS)
+    assert str(problems[-1]) == "b:101:1: 20 more problems are not listed"
+
+
+def test_problems_of_many_files_are_limited_together() -> None:
+    problems = listed([Problem(f"{number:05}", 0, 0, "wrong") for number in range(40_000)])
+    assert len(problems) == 1_001
+    assert str(problems[-1]) == "01000: 39,000 more problems, from this file on, are not listed"
+
+
+def test_problems_keep_the_order_in_which_they_are_listed() -> None:
+    problems = [Problem("f", 1, 1, "b"), Problem("f", 1, 1, "a")]
+    assert listed(problems) == problems
+
+
+@pytest.mark.parametrize(
+    ("word", "words"),
+    [("a" * 101, ["a" * 100]), ("same", ["same" + "e" * 97]), ("same", ["same"] * 501)],
+    ids=["long word", "long words", "many words"],
+)
+def test_words_that_take_long_to_compare_have_no_similar_one(word: str, words: list[str]) -> None:
+    assert similar(word, words) is None
+
+
+def test_a_long_word_hides_no_other_that_is_similar() -> None:
+    assert similar("imge", ["x" * 500_000, "image"]) == "did you mean 'image'?"
