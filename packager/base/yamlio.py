@@ -137,6 +137,16 @@ class Document(Value, frozen=True):
         node = entries[-1][0 if at_key else 1] if entries else self._root
         return Span(node.start_mark.index, node.end_mark.index, node.start_mark.column)
 
+    def sizes(self) -> Iterator[tuple[Location, int]]:
+        """Yield the location of each list and mapping, and how many entries it has."""
+        places: list[tuple[Location, Any]] = [((), self.data)]
+        for location, value in places:
+            if not isinstance(value, dict | list):
+                continue
+            yield location, len(value)
+            entries: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, dict) else enumerate(value)
+            places.extend(((*location, step), entry) for step, entry in entries)
+
     def depth(self, location: Location) -> int:
         """Return how many steps of `location` the document has."""
         return len(self._entries(location))

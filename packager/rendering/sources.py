@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base import envfile, workfolder, yamlio
 from packager.base.errors import ToolError, VerificationError, reason
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.envfile import Weight
-    from packager.base.yamlio import Document, Location
+    from packager.base.yamlio import Document
     from packager.package.reader import Reader
     from packager.rendering.origins import Origin
 
@@ -144,14 +144,11 @@ class Sources:
 
     def _oversized(self, document: Document) -> Iterator[Problem]:
         """Yield a problem for each list and mapping that kubectl would take too long for."""
-        places: list[tuple[Location, Any]] = [((), document.data)] if isinstance(document.data, dict | list) else []
-        for location, value in places:
-            entries = list(value.items() if isinstance(value, dict) else enumerate(value))
-            self._nodes += len(entries)
+        for location, size in document.sizes():
+            self._nodes += size
             limit = _MAX_FILES if location[1:] and location[-1] in ("items", "files") else _MAX_ENTRIES
-            if len(entries) > limit:
-                yield document.problem(location, f"expected at most {limit:,} entries, found {len(entries):,}")
-            places.extend(((*location, step), entry) for step, entry in entries if isinstance(entry, dict | list))
+            if size > limit:
+                yield document.problem(location, f"expected at most {limit:,} entries, found {size:,}")
         if self._nodes > _MAX_NODES:
             raise VerificationError(f"{self.start.file}: the overlay has more than {_MAX_NODES:,} values")
 

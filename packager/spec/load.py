@@ -114,12 +114,9 @@ def _read(path: Path, settings: Sequence[Setting]) -> tuple[bytes, Document, Any
 
 def _oversized(document: Document) -> Iterator[Problem]:
     """Yield a problem for each list or mapping with more entries than the checks, which compare them, are made for."""
-    places: list[tuple[Location, Any]] = [((), document.data)]
-    for location, value in places:
-        entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-        if len(entries := list(entries)) > _MAX_ENTRIES:
-            yield document.problem(location, f"expected at most {_MAX_ENTRIES:,} entries, found {len(entries):,}")
-        places.extend(((*location, step), entry) for step, entry in entries if isinstance(entry, dict | list))
+    for location, size in document.sizes():
+        if size > _MAX_ENTRIES:
+            yield document.problem(location, f"expected at most {_MAX_ENTRIES:,} entries, found {size:,}")
 
 
 def _convert(data: Any) -> tuple[Spec | None, list[SchemaFault], list[Location]]:
