@@ -61,21 +61,23 @@ def ordered(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def listed(problems: Sequence[Problem]) -> list[Problem]:
-    """Return as many problems as a person reads, in the same order, and how many more there are.
+    """Return the first problems, in the same order, and how many others there are.
 
     Args:
-        problems: All problems; those of a file stand together.
+        problems: All problems, sorted by file.
     """
-    found = [problem for _, group in groupby(problems, key=lambda problem: problem.file) for problem in _first(group)]
-    if len(found) <= _MAX_ALL_PROBLEMS:
-        return found
-    rest = found[_MAX_ALL_PROBLEMS:]
+    listed_problems = [
+        problem for _, group in groupby(problems, key=lambda problem: problem.file) for problem in _first(group)
+    ]
+    if len(listed_problems) <= _MAX_ALL_PROBLEMS:
+        return listed_problems
+    rest = listed_problems[_MAX_ALL_PROBLEMS:]
     message = f"{len(rest):,} more problems, from this file on, are not listed"
-    return [*found[:_MAX_ALL_PROBLEMS], Problem(rest[0].file, 0, 0, message)]
+    return [*listed_problems[:_MAX_ALL_PROBLEMS], Problem(rest[0].file, 0, 0, message)]
 
 
 def _first(problems: Iterable[Problem]) -> Iterator[Problem]:
-    """Yield the first problems of a file, and how many more there are."""
+    """Yield the first problems of a file, and how many others there are."""
     of_file = list(problems)
     yield from of_file[:MAX_PROBLEMS]
     if rest := of_file[MAX_PROBLEMS:]:
