@@ -146,9 +146,9 @@ def _mutate_files(random: Random, files: dict[str, tuple[bytes, int]]) -> None:
     for _ in range(random.choice((1, 1, 2, 3))):
         name = random.choice([path for path in files if path.endswith((".yaml", ".env", ".json"))])
         content, mode = files[name]
-        values = _values(name, content) if random.random() < 0.75 else []
-        mutated = [mutate.value(random, value) for value in values]
-        if not values:
+        documents = values(name, content) if random.random() < 0.75 else []
+        mutated = [mutate.value(random, value) for value in documents]
+        if not documents:
             files[name] = mutate.raw(random, content), mode
         elif name.endswith(".json"):
             files[name] = json.dumps(mutated[0]).encode(), mode
@@ -156,12 +156,12 @@ def _mutate_files(random: Random, files: dict[str, tuple[bytes, int]]) -> None:
             files[name] = b"---\n".join(map(dump, mutated)), mode
 
 
-def _values(name: str, content: bytes) -> list[Any]:
+def values(name: str, content: bytes) -> list[Any]:
     """Return the documents of a file; none if it has none, as after an earlier mutation."""
     try:
         if name.endswith(".json"):
             return [json.loads(content)]
-        return list(yaml.load_all(content, yaml.CSafeLoader)) if name.endswith(".yaml") else []
+        return list(yaml.load_all(content, yaml.CSafeLoader)) if name.endswith((".yaml", ".yml")) else []
     except Exception:  # noqa: BLE001 - PyYAML raises KeyError for `!!bool x`, AttributeError for `!!timestamp x`
         return []
 

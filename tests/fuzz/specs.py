@@ -87,7 +87,7 @@ def wrong(spec: Path, settings: list[str], random: Random) -> str | None:
     try:
         loaded = load(spec, [parse_setting(setting) for setting in settings])
     except MlpackError as error:
-        return next(_bad_messages(error), None)
+        return next(_bad_refusals(error), None)
     return next(_built(loaded, random), None)
 
 
@@ -97,18 +97,23 @@ def _built(loaded: LoadedSpec, random: Random) -> Iterator[str]:
         stream = io.BytesIO()
         archive.write(render(planned), stream)
     except MlpackError as error:
-        yield from _bad_messages(error)
+        yield from _bad_refusals(error)
     else:
         if not stream.getvalue():
             yield "an empty archive"
 
 
-def _bad_messages(error: MlpackError) -> Iterator[str]:
+def _bad_refusals(error: MlpackError) -> Iterator[str]:
+    """Say what is wrong with the error that a spec is refused with: it has to name problems."""
+    yield from bad_messages(error)
+    if isinstance(error, SpecError) and not error.problems and error.hint is None and ": " not in str(error):
+        yield f"a SpecError without a problem: {error}"
+
+
+def bad_messages(error: MlpackError) -> Iterator[str]:
     """Say what is wrong with an error: it has to be one of the table, to say something, and to fit on a terminal."""
     if error.exit_code not in CODES or not str(error).strip():
         yield f"{type(error).__name__} {error} with the exit code {error.exit_code}"
-    if isinstance(error, SpecError) and not error.problems and error.hint is None and ": " not in str(error):
-        yield f"a SpecError without a problem: {error}"
     for line in (str(error), error.hint or "-", *map(str, error.problems)):
         if not printable(line).strip() or len(line) > 100_000:
             yield f"a message that nobody can read: {line[:200]!r}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.fuzz import archives, packages, specs
+from tests.fuzz import archives, imports, packages, specs
 
 if TYPE_CHECKING:
     from tests.fuzz.runner import Subject
@@ -13,4 +13,5 @@ SUBJECTS: dict[str, Subject] = {
     "specs": specs.subject,
     "packages": packages.subject,
     "archives": archives.subject,
+    "imports": imports.subject,
 }
