@@ -38,6 +38,9 @@ OWN_PATHS = frozenset(
 )
 """How the paths of a server begin: a proxy may take away the prefix or leave it, which could not be told apart."""
 
+SEPARATE_HINT = "give each a namespace of its own, or set unsafe_shared_namespaces: true"
+"""What to do about projects that share a namespace."""
+
 
 Port = Annotated[int, Meta(ge=1, le=65_535)]
 Listen = Annotated[str, Meta(pattern=":", title=f"HOST:PORT, such as {DEFAULT_LISTEN}")]
@@ -156,6 +159,7 @@ class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     namespace: DnsLabel | None = None
     pod_security: Level = Level.restricted
     projects: dict[DnsLabel, ProjectConfig] = {}
+    unsafe_shared_namespaces: bool = False
     storage_classes: dict[str, str] = {}
     node_selectors: dict[str, dict[str, str]] = {}
     callbacks: CallbacksConfig = CallbacksConfig()
@@ -228,6 +232,7 @@ def _faults(settings: ServerConfig) -> Iterator[Fault]:
             address(DEFAULT_LISTEN if listen is None else listen)
         except UsageError as error:
             yield Fault((key,), str(error))
+    yield from _faults_of_projects(settings)
     if settings.oidc is not None:
         yield from _faults_of_oidc(settings, settings.oidc)
     _, refused = read_allowed(settings.callbacks.allow)
@@ -240,6 +245,18 @@ def _faults(settings: ServerConfig) -> Iterator[Fault]:
             times.duration("1d" if text is None else text)
         except ValueError as error:
             yield Fault(("retention", key), str(error))
+
+
+def _faults_of_projects(settings: ServerConfig) -> Iterator[Fault]:
+    """Yield the projects that share a namespace; which one the kubeconfig names is known at the start only."""
+    first: dict[str | None, str] = {}
+    for name, project in settings.projects.items():
+        namespace = project.namespace or settings.namespace
+        other = first.setdefault(namespace, name)
+        if other != name and not settings.unsafe_shared_namespaces:
+            shown = "of the kubeconfig" if namespace is None else namespace
+            message = f"shares the namespace {shown} with {other}, where nothing keeps their jobs and storage apart"
+            yield Fault(("projects", name), message, SEPARATE_HINT, at_key=True, needs=(("projects",),))
 
 
 def _faults_of_registry(host: str, registry: RegistryConfig) -> Iterator[Fault]:

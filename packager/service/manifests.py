@@ -13,7 +13,8 @@ from packager.base.values import as_plain
 from packager.base.yamlio import dump
 from packager.kubernetes.podsecurity import Level
 from packager.service import variables
-from packager.service.config import ProjectConfig, ServerConfig
+from packager.service.access import projects
+from packager.service.config import ServerConfig
 from packager.service.in_cluster import check
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _CALLBACK_PORTS = (443,)
 def manifests(deployment: InCluster) -> str:
     """Return the manifests, as YAML for `kubectl apply -f -`. Raises UsageError."""
     check(deployment)
-    projects = _projects(deployment)
+    namespaces = _namespaces(deployment)
     config = dump([_configuration(deployment)])
     of_server = {
         "NAMESPACE": deployment.namespace,
@@ -54,7 +55,7 @@ def manifests(deployment: InCluster) -> str:
         **(_with_postgres(deployment) if deployment.on_postgres else _with_claim()),
     }
     parts = [_filled("namespace", of_server)] if deployment.with_namespaces else []
-    for namespace, level in projects.items():
+    for namespace, level in namespaces.items():
         if deployment.with_namespaces:
             parts.append(_filled("namespace", {"NAMESPACE": namespace, "LEVEL": level.value}))
         parts.append(_filled("project", {"NAMESPACE": namespace, "SERVER_NAMESPACE": deployment.namespace}))
@@ -132,20 +133,23 @@ def _port(address: str, default: int) -> int:
     return int(port) if port.isascii() and port.isdecimal() else default
 
 
-def _projects(deployment: InCluster) -> dict[str, Level]:
+def _namespaces(deployment: InCluster) -> dict[str, Level]:
     """Return the namespaces in which jobs run, each with its level of Pod Security. Raises UsageError."""
-    settings = deployment.settings
-    common = settings.namespace or f"{deployment.namespace}-jobs"
+    known = projects.of_settings(deployment.settings, _jobs_namespace(deployment)).values()
     namespaces: dict[str, Level] = {}
-    for project in settings.projects.values() or (ProjectConfig(),):
-        namespace, level = project.namespace or common, project.pod_security or settings.pod_security
-        namespaces[namespace] = max(level, namespaces.get(namespace, level), key=list(Level).index)
+    for namespace in dict.fromkeys(project.namespace for project in known):
+        namespaces[namespace] = projects.least_strict(project for project in known if project.namespace == namespace)
     if deployment.namespace in namespaces:
         raise UsageError(
             f"jobs cannot run in the namespace of the server, {deployment.namespace}: they could mount its database",
             hint="choose another one for the server with --namespace",
         )
     return namespaces
+
+
+def _jobs_namespace(deployment: InCluster) -> str:
+    """Return where jobs run if the configuration names no namespace."""
+    return f"{deployment.namespace}-jobs"
 
 
 def _configuration(deployment: InCluster) -> dict[str, Any]:
@@ -160,8 +164,8 @@ def _configuration(deployment: InCluster) -> dict[str, Any]:
     if deployment.database_from is None:
         chosen["database"] = deployment.address or _DATABASE
     chosen["listen"] = _LISTEN
-    if not all(project.namespace for project in settings.projects.values() or (ProjectConfig(),)):
-        chosen.setdefault("namespace", f"{deployment.namespace}-jobs")
+    if not settings.projects or not all(project.namespace for project in settings.projects.values()):
+        chosen.setdefault("namespace", _jobs_namespace(deployment))
     return chosen
 
 

@@ -23,6 +23,7 @@ from packager.service.jobs.follower import Follower
 from packager.service.jobs.keeper import Keeper
 from packager.service.jobs.pulse import Pulse
 from packager.service.jobs.recorder import Recorder
+from packager.service.jobs.references import References
 from packager.service.jobs.sweeper import Sweeper
 from packager.service.jobs.tasks import Tasks
 from packager.service.prometheus import Figures, Load
@@ -121,7 +122,8 @@ class Server:
         )
         self._sweeper = Sweeper(store, settings.retention, self.follower.created, self.log)
         allowed, _ = read_allowed(settings.callbacks.allow, settings.callbacks.ports)
-        self.tasks = Tasks(self.catalog, cluster, self.follower, sealer, self.projects, allowed)
+        references = References(cluster, store, settings.name, self.projects)
+        self.tasks = Tasks(self.catalog, cluster, references, self.follower, sealer, self.projects, allowed)
         self.courier = Courier(
             store.outbox,
             sealer,

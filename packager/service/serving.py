@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from packager.base.errors import ToolError, UsageError, missing_extra, reason
+from packager.base.errors import ClusterError, ToolError, UsageError, missing_extra, reason
 from packager.service import config, prometheus, sealing, variables
 from packager.service.access import projects, sign_in
 from packager.service.access.sign_in import Client
 from packager.service.access.tokens import EVERY, Caller
 from packager.service.callbacks.signature import SigningSecrets
-from packager.service.jobs.kube import Cluster
+from packager.service.jobs import kube
 from packager.service.page import app
 from packager.service.sealing import Sealer
 from packager.service.server import Server, open_store
@@ -150,6 +150,15 @@ def client(settings: ServerConfig, issuer: Issuer | None) -> Client | None:
     return Client(issuer, oidc.client_id, secret, settings.public_url)
 
 
+def check_projects(settings: ServerConfig) -> list[str]:
+    """Return warnings about the namespaces of projects, as far as the kubeconfig can be read. Raises UsageError."""
+    try:
+        namespace = kube.namespace_of(settings.context)
+    except ClusterError:
+        return []  # reading the configuration has compared the namespaces in it
+    return projects.warnings(projects.of_settings(settings, namespace))
+
+
 def copy(source: str, target: str) -> dict[str, int]:
     """Copy all rows of a database to another one; return how many there are in each table. Raises as `open_store`."""
     if source.startswith("sqlite:") or "://" not in source:
@@ -208,7 +217,7 @@ def _serve(  # noqa: PLR0913 - as `start`
     trusted = Caller("anonymous", {EVERY: "admin"}, is_trusted=True) if is_open else None
 
     async def serve() -> None:
-        cluster = Cluster.connect(settings.context)
+        cluster = kube.Cluster.connect(settings.context)
         server = Server(
             settings,
             store,
@@ -226,6 +235,9 @@ def _serve(  # noqa: PLR0913 - as `start`
             port = listeners[0].getsockname()[1]
             namespaces = projects.namespaces(server.projects)
             places = f"the namespace{'s' if len(namespaces) > 1 else ''} {', '.join(namespaces)}"
+            for warning in projects.warnings(server.projects):
+                tell(warning)
+                server.log(warning)
             tell(f"serving http://{_shown(host)}:{port}, jobs in {places}, database {store.shown}")
             if not is_open and page is None and not store.tokens():
                 tell("no token exists yet: `mlpack serve token NAME --role admin` creates one")

@@ -148,6 +148,22 @@ def test_an_address_that_is_in_use_is_told_once_and_before_anything_is_served(
     assert not (tmp_path / "s.db").exists()
 
 
+def test_check_refuses_projects_in_one_namespace_and_warns_where_that_is_configured(
+    mlpack: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kubeconfig").write_text(KUBECONFIG, encoding="utf-8")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    config = tmp_path / "server.yaml"
+    config.write_text("projects: {a: {}, b: {namespace: jobs}}\n", encoding="utf-8")
+    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
+    message = "the projects a, b share the namespace jobs, where nothing keeps their jobs and storage apart"
+    hint = "hint: give each a namespace of its own, or set unsafe_shared_namespaces: true"
+    assert (done.code, done.stderr) == (2, f"error: {message}\n{hint}\n")
+    config.write_text(f"{config.read_text(encoding='utf-8')}unsafe_shared_namespaces: true\n", encoding="utf-8")
+    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
+    assert (done.code, done.stderr) == (0, f"WARNING: {message}\n")
+
+
 def test_it_serves_until_it_is_stopped_though_the_cluster_is_away(tmp_path: Path) -> None:
     with socket.socket() as free, socket.socket() as other:
         free.bind(("127.0.0.1", 0))

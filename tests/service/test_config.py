@@ -22,6 +22,20 @@ if TYPE_CHECKING:
         ("listen: 8080", "1:9: expected HOST:PORT, such as 127.0.0.1:8080, found the number 8080"),
         ("- a", "1:1: expected a mapping, found a list"),
         ("[]", "1:1: expected a mapping, found an empty list"),
+        (
+            "projects: {a: {}, b: {}}",
+            (
+                "1:19: shares the namespace of the kubeconfig with a, where nothing keeps their jobs and storage apart "
+                "(give each a namespace of its own, or set unsafe_shared_namespaces: true)"
+            ),
+        ),
+        (
+            "namespace: ml\nprojects: {a: {}, b: {namespace: ml}}",
+            (
+                "2:19: shares the namespace ml with a, where nothing keeps their jobs and storage apart "
+                "(give each a namespace of its own, or set unsafe_shared_namespaces: true)"
+            ),
+        ),
         ("a: [", "2:1: not valid YAML: did not find expected node content while parsing a flow node"),
     ],
 )
@@ -165,6 +179,19 @@ def test_projects_take_what_they_leave_open_from_the_server(tmp_path: Path) -> N
     assert projects.least_strict(known.values()).value == "privileged"
     alone = projects.of_settings(config.ServerConfig(), "of-kubeconfig")
     assert [(project.name, project.namespace) for project in alone.values()] == [("default", "of-kubeconfig")]
+
+
+def test_projects_in_one_namespace_are_refused_unless_the_configuration_says_that_it_is_unsafe(tmp_path: Path) -> None:
+    file = tmp_path / "server.yaml"
+    file.write_text("projects: {a: {}, b: {namespace: ml}}\n", encoding="utf-8")
+    settings = config.read(file)
+    assert projects.warnings(projects.of_settings(settings, "jobs")) == []
+    with pytest.raises(UsageError, match="the projects a, b share the namespace ml"):
+        projects.of_settings(settings, "ml")
+    file.write_text("projects: {a: {}, b: {}}\nunsafe_shared_namespaces: true\n", encoding="utf-8")
+    assert projects.warnings(projects.of_settings(config.read(file), "ml")) == [
+        "WARNING: the projects a, b share the namespace ml, where nothing keeps their jobs and storage apart"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -139,13 +139,15 @@ def test_each_project_has_its_namespace() -> None:
         "b": ProjectConfig(namespace="ml-b", pod_security=Level.baseline),
         "c": ProjectConfig(namespace="ml-b"),
     }
-    items = objects(InCluster(ServerConfig(projects=projects)))
+    with pytest.raises(UsageError, match="the projects b, c share the namespace ml-b"):
+        manifests(InCluster(ServerConfig(projects=projects)))
+    items = objects(InCluster(ServerConfig(projects=projects, unsafe_shared_namespaces=True)))
     assert {name for kind, name in items if kind == "RoleBinding"} == {"ml-a/mlpack-server", "ml-b/mlpack-server"}
     levels = {name: item["metadata"]["labels"] for (kind, name), item in items.items() if kind == "Namespace"}
     assert levels["/ml-a"] == RESTRICTED
     assert levels["/ml-b"] == {"pod-security.kubernetes.io/enforce": "baseline"}
     assert levels.keys() == {"/mlpack", "/ml-a", "/ml-b"}
-    some = objects(InCluster(ServerConfig(projects={**projects, "d": ProjectConfig()})))
+    some = objects(InCluster(ServerConfig(projects={"b": projects["b"], "d": ProjectConfig()})))
     assert ("Role", "mlpack-jobs/mlpack-server") in some
     assert "namespace: mlpack-jobs" in some["ConfigMap", "mlpack/mlpack-server"]["data"]["server.yaml"]
     with pytest.raises(UsageError, match="jobs cannot run in the namespace of the server"):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from packager.base.errors import UsageError
 from packager.base.values import Value
 from packager.kubernetes.podsecurity import Level
+from packager.service.config import SEPARATE_HINT
 from packager.service.store.quota import Quota
 
 if TYPE_CHECKING:
@@ -48,10 +50,21 @@ def of_settings(settings: ServerConfig, namespace: str) -> dict[str, Project]:
     Args:
         settings: The configuration.
         namespace: Where jobs run if nothing else is configured: that of the kubeconfig.
+
+    Raises:
+        UsageError: Projects share a namespace, and the configuration does not say so.
     """
     namespace = settings.namespace or namespace
     if not settings.projects:
         return {DEFAULT: Project(DEFAULT, namespace, settings.pod_security, Quota())}
+    known = _configured(settings, namespace)
+    if not settings.unsafe_shared_namespaces:
+        for shared, names in shared_namespaces(known).items():
+            raise UsageError(not_separate(names, shared), hint=SEPARATE_HINT)
+    return known
+
+
+def _configured(settings: ServerConfig, namespace: str) -> dict[str, Project]:
     return {
         name: Project(
             name,
@@ -72,6 +85,25 @@ def of_settings(settings: ServerConfig, namespace: str) -> dict[str, Project]:
 def least_strict(projects: Iterable[Project]) -> Level:
     """Return the Pod Security level of the project that allows most."""
     return max((project.level for project in projects), key=_STRICTEST_FIRST.index)
+
+
+def not_separate(names: Iterable[str], namespace: str) -> str:
+    """Return what is wrong with projects in one namespace."""
+    shown = ", ".join(names)
+    return f"the projects {shown} share the namespace {namespace}, where nothing keeps their jobs and storage apart"
+
+
+def shared_namespaces(projects: Mapping[str, Project]) -> dict[str, list[str]]:
+    """Return the namespaces that several projects have, each with the names of these projects."""
+    names: dict[str, list[str]] = {}
+    for project in projects.values():
+        names.setdefault(project.namespace, []).append(project.name)
+    return {namespace: sharing for namespace, sharing in names.items() if len(sharing) > 1}
+
+
+def warnings(projects: Mapping[str, Project]) -> list[str]:
+    """Return what an administrator has to know of projects that are not kept apart."""
+    return [f"WARNING: {not_separate(names, shared)}" for shared, names in shared_namespaces(projects).items()]
 
 
 def namespaces(projects: Mapping[str, Project]) -> list[str]:

@@ -122,18 +122,14 @@ class Cluster:
         Raises:
             ClusterError: There is no such configuration, or no such context.
         """
+        config = _configured(context)
         try:
-            config = KubeConfig.from_env().get(context_name=context)
-            if config is None:
-                raise ClusterError(
-                    f"context {context!r} not found in the kubeconfig", hint="kubectl config get-contexts"
-                )
             client = AsyncClient(config=config, field_manager=MANAGER, timeout=_TIMEOUT)
-            if server_name := _server_name(config):
-                _expect(client, server_name)
-            return cls(client)
         except ConfigError as error:
-            raise ClusterError(f"no cluster is configured: {error}", hint="kubectl config get-contexts") from None
+            raise _not_configured(error) from None
+        if server_name := _server_name(config):
+            _expect(client, server_name)
+        return cls(client)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -255,6 +251,25 @@ class Cluster:
                     yield rest + "\n"
             finally:
                 await response.aclose()
+
+
+def namespace_of(context: str | None) -> str:
+    """Return the namespace of a context of the kubeconfig, or of the current one. Raises as `Cluster.connect`."""
+    return str(_configured(context).namespace)
+
+
+def _configured(context: str | None) -> SingleConfig:
+    try:
+        config = KubeConfig.from_env().get(context_name=context)
+    except ConfigError as error:
+        raise _not_configured(error) from None
+    if config is None:
+        raise ClusterError(f"context {context!r} not found in the kubeconfig", hint="kubectl config get-contexts")
+    return config
+
+
+def _not_configured(error: ConfigError) -> ClusterError:
+    return ClusterError(f"no cluster is configured: {error}", hint="kubectl config get-contexts")
 
 
 async def pods_of(cluster: Cluster, namespace: str, release: str, server: str) -> list[Object]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from packager.service.registry.catalog import Catalog, ObjectSource
     from packager.service.registry.definitions import Definition
     from packager.service.registry.gpus import Gpus
+    from packager.service.registry.policy import Site
     from packager.service.sealing import Sealer
     from packager.service.store.store import Row
 
@@ -112,13 +113,9 @@ class Preparation:
         source = read.source(row, request.revisions[1] if request.revisions else None)
         application = str(filled.get("name") or definition.body.application or "")
         release = values.release_name(name, application, definition.longest_release)
-        accepted, complaints = definitions.objects(
-            definition,
-            source.content,
-            definitions.Request(filled, creator, release),
-            self._catalog.renderer,
-            self._catalog.site(project.name),
-        )
+        site = self._catalog.site(project.name)
+        made = definitions.Request(filled, creator, release)
+        accepted, complaints = definitions.objects(definition, source.content, made, self._catalog.renderer, site)
         if complaints:
             what = "package" if definition.origin else "template"
             raise Failure("policy", f"the {what} and the values make objects that are refused", complaints)
@@ -126,7 +123,7 @@ class Preparation:
         _refuse_too_many(gpus, project)
         if project.queue:
             queues.put(accepted.workload, project.queue)
-        objects = self._with_secrets(accepted.objects, release, definition, filled)
+        objects = self._with_secrets(accepted.objects, release, definition, filled, site)
         job = {
             "release": release,
             "definition": name,
@@ -147,8 +144,9 @@ class Preparation:
             job |= {"status": "queued", "reason": "Queued", "message": f"waits for the queue {project.queue!r}"}
         return Prepared(job, tuple(objects))
 
+    @staticmethod
     def _with_secrets(
-        self, objects: Sequence[Object], release: str, definition: Definition, filled: Mapping[str, Any]
+        objects: Sequence[Object], release: str, definition: Definition, filled: Mapping[str, Any], site: Site
     ) -> list[Object]:
         """Return objects with the Secrets before them that the service creates."""
         contents: dict[str, dict[str, str]] = {}
@@ -158,7 +156,6 @@ class Preparation:
         if own := records.secrets(filled, definition.secret_keys).get(ENV):
             contents[SECRETS] = records.secret_texts(own)
         label = str(mapping(objects[-1]["metadata"]["labels"]).get(policy.APPLICATION) or "")
-        site = self._catalog.site(None)
         return [*(policy.secret(release, role, texts, label, site) for role, texts in contents.items()), *objects]
 
 

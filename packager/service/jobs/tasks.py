@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from packager.service.callbacks.addresses import Allowed
     from packager.service.jobs.follower import Follower
     from packager.service.jobs.kube import Cluster
+    from packager.service.jobs.references import References
     from packager.service.registry.catalog import Catalog
     from packager.service.registry.policy import Accepted
     from packager.service.sealing import Sealer
@@ -42,6 +43,7 @@ class Tasks:
     Args:
         catalog: The templates and definitions that they are made from.
         cluster: Where they run.
+        references: Decides which objects of the cluster they may use.
         follower: Is told of what has changed.
         sealer: Encrypts their headers and secrets.
         projects: The projects of the server, by name.
@@ -52,6 +54,7 @@ class Tasks:
         self,
         catalog: Catalog,
         cluster: Cluster,
+        references: References,
         follower: Follower,
         sealer: Sealer,
         projects: Mapping[str, Project],
@@ -62,6 +65,7 @@ class Tasks:
         self._preparing = Batches(preparation.jobs, _MOST_PREPARED)
         self._storing = Batches(catalog.store.add_jobs, _MOST_STORED)
         self._cluster = cluster
+        self._references = references
         self._follower = follower
         self._projects = projects
 
@@ -88,7 +92,11 @@ class Tasks:
         """
         prepared = await self._preparing.add(Filled(filled, caller, project, revisions))
         try:
-            warnings = await self._lacks(prepared.objects)
+            refused, missing = await self._references.check(prepared.objects, project)
+            if refused:
+                complaints = [Complaint("", message) for message in refused]
+                raise Failure("policy", "the job uses objects that are not its project's", complaints)
+            warnings = [*await self._lacks(prepared.objects), *missing]
             if warnings and not dry_run:
                 complaints = [Complaint("", warning) for warning in warnings]
                 raise Failure("cluster-refused", "the cluster lacks what the job needs", complaints)

@@ -107,7 +107,8 @@ class Catalog:
     def site(self, project: str | None) -> Site:
         """Return what is decided about the jobs of a project; for None, what at least one project allows."""
         known = self._projects.get(project or "")
-        return replace(self._site, level=known.level if known else least_strict(self._projects.values()))
+        level = known.level if known else least_strict(self._projects.values())
+        return replace(self._site, level=level, project=project)
 
     def add_bundled(self) -> None:
         """Register the bundled templates that no one has registered, or removed, before."""

@@ -46,6 +46,7 @@ COMPANIONS = (("v1", "ConfigMap"), ("v1", "PersistentVolumeClaim"), ("v1", "Secr
 
 JOB = "mlpack.dev/job"
 SERVER = "mlpack.dev/server"
+PROJECT = "mlpack.dev/project"
 APPLICATION = "mlpack.dev/application"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 """The labels that are added to each object."""
@@ -68,12 +69,14 @@ class Site(Value, frozen=True):
         level: The Pod Security level that pods keep within.
         storage_classes: What a template's storage class is called in this cluster.
         node_selectors: The selectors that take the place of a template's `key=value`.
+        project: The project of the jobs; None for a trial of a definition that belongs to all projects.
     """
 
     server: str = "default"
     level: Level = Level.restricted
     storage_classes: Mapping[str, str] = {}
     node_selectors: Mapping[str, Mapping[str, str]] = {}
+    project: str | None = None
 
 
 class Accepted(Value, frozen=True):
@@ -251,6 +254,8 @@ def _add_security(item: dict[str, Any], level: Level) -> None:
 
 def _add_labels(item: dict[str, Any], release: str, application: str, site: Site) -> None:
     labels = {MANAGED_BY: MANAGER, SERVER: site.server, JOB: release}
+    if site.project is not None:
+        labels[PROJECT] = site.project
     holders = [item["metadata"]]
     for pods in _pods(item):
         template = at(item, pods.location)

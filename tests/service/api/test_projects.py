@@ -30,7 +30,10 @@ class Projects(Service):
         cluster = FakeCluster()
         cluster.namespaces = {"ml-research", "ml-vision"}
         super().__init__(
-            path, cluster=cluster, projects={key: convert(PROJECTS[key], ProjectConfig) for key in PROJECTS}
+            path,
+            cluster=cluster,
+            projects={key: convert(PROJECTS[key], ProjectConfig) for key in PROJECTS},
+            unsafe_shared_namespaces=True,
         )
         store = self.server.store
         for name, role, project in (

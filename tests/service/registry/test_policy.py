@@ -11,7 +11,11 @@ from packager.kubernetes.podsecurity import Level
 from packager.service.registry.policy import Site, accept, secret
 
 RELEASE = "demo-1"
-SITE = Site(storage_classes={"aws-efs": "shared"}, node_selectors={"pool=old": {"pool": "new"}, "zone=a": {}})
+SITE = Site(
+    storage_classes={"aws-efs": "shared"},
+    node_selectors={"pool=old": {"pool": "new"}, "zone=a": {}},
+    project="research",
+)
 
 JOB: dict[str, Any] = {
     "apiVersion": "batch/v1",
@@ -63,6 +67,7 @@ def test_what_pod_security_asks_for_is_added() -> None:
         "mlpack.dev/server": "default",
         "mlpack.dev/job": RELEASE,
         "mlpack.dev/application": "demo",
+        "mlpack.dev/project": "research",
     }
     assert accepted.objects[0]["metadata"]["labels"] == labels
     assert accepted.objects[0]["spec"]["storageClassName"] == "shared"

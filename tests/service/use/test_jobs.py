@@ -7,6 +7,7 @@ import pytest
 from packager.service.access.tokens import create
 from packager.service.config import ProjectConfig
 from tests.service import bodies
+from tests.service.fake import FakeCluster
 from tests.service.page.conftest import Site
 
 if TYPE_CHECKING:
@@ -22,7 +23,10 @@ ENDPOINTS = [
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    site = Site(tmp_path / "server.db", projects={name: ProjectConfig() for name in ("default", "vision")})
+    cluster = FakeCluster()
+    cluster.namespaces = {"default", "vision"}
+    configured = {name: ProjectConfig(namespace=name) for name in ("default", "vision")}
+    site = Site(tmp_path / "server.db", cluster=cluster, projects=configured)
     store = site.server.store
     for name, role, project in (("ada", "user", None), ("eve", "user", None), ("root", "admin", "vision")):
         site.tokens[name] = create(store, name, role, None, project)[1]

@@ -1,0 +1,123 @@
+"""Refuses jobs that name objects of other projects: claims, ConfigMaps and Secrets of their namespace."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from packager.base.values import Value
+from packager.kubernetes.manifest import Manifest, listing, mapping
+from packager.kubernetes.objects import labels
+from packager.service.access.projects import shared_namespaces
+from packager.service.registry.policy import JOB, PROJECT, SERVER
+from packager.workloads import structures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from packager.kubernetes.objects import Object
+    from packager.service.access.projects import Project
+    from packager.service.jobs.kube import Cluster
+    from packager.service.store.store import Store
+
+_CLAIM, _CONFIG, _SECRET = "PersistentVolumeClaim", "ConfigMap", "Secret"
+
+_FIELDS = {
+    "persistentVolumeClaim": (_CLAIM, "claimName"),
+    "configMap": (_CONFIG, "name"),
+    "configMapRef": (_CONFIG, "name"),
+    "configMapKeyRef": (_CONFIG, "name"),
+    "secret": (_SECRET, "name"),
+    "secretRef": (_SECRET, "name"),
+    "secretKeyRef": (_SECRET, "name"),
+    "nodePublishSecretRef": (_SECRET, "name"),
+}
+"""The fields of a pod that name an object of its namespace, and the key with the name."""
+
+
+class ObjectReference(Value, frozen=True):
+    """An object of the namespace that the pods of a job use, and the job does not create."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"the {self.kind} {self.name}"
+
+
+def of_objects(items: Sequence[Object]) -> list[ObjectReference]:
+    """Return what the pods of objects refer to beside these objects, each once, in their order."""
+    own = {(item["kind"], item["metadata"]["name"]) for item in items}
+    every = [reference for item in items for pods in structures.pods(Manifest(item)) for reference in _named(pods.spec)]
+    return [reference for reference in dict.fromkeys(every) if (reference.kind, reference.name) not in own]
+
+
+def _named(value: Any) -> Iterator[ObjectReference]:
+    """Yield what a part of a pod refers to, however deep the field is."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _named(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            kind, name_key = _FIELDS.get(key, ("", ""))
+            named = [(kind, mapping(item).get(name_key))]
+            if key == "secret":
+                named.append((_SECRET, mapping(item).get("secretName")))
+            elif key == "imagePullSecrets":
+                named = [(_SECRET, mapping(entry).get("name")) for entry in listing(item)]
+            elif key in ("dataSource", "dataSourceRef"):
+                named = [(str(mapping(item).get("kind")), mapping(item).get("name"))]
+            yield from (ObjectReference(kind, name) for kind, name in named if kind and isinstance(name, str))
+            yield from _named(item)
+
+
+class References:
+    """Decides whether the jobs of a project may use an object of their namespace.
+
+    Args:
+        cluster: Where the objects are.
+        store: The database, which knows the projects of jobs.
+        server: By which name the server knows its objects.
+        projects: The projects of the server, by name.
+    """
+
+    def __init__(self, cluster: Cluster, store: Store, server: str, projects: Mapping[str, Project]) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._server = server
+        self._shared = shared_namespaces(projects)
+
+    async def check(self, items: Sequence[Object], project: Project) -> tuple[list[str], list[str]]:
+        """Return why objects of a job are refused, and which objects they name that do not exist.
+
+        Raises:
+            RefusedError: The server may not look at such an object.
+            UnreachableError: The cluster does not answer.
+        """
+        refused, missing = [], []
+        for reference in of_objects(items):
+            if reference.kind == _SECRET:  # the server may read none
+                if project.namespace in self._shared:
+                    refused.append(f"{reference} may belong to another project of the namespace {project.namespace}")
+                continue
+            if reference.kind not in (_CLAIM, _CONFIG):
+                refused.append(f"{reference} cannot be used: the server does not know whose it is")
+                continue
+            item = await self._cluster.get(reference.kind, reference.name, project.namespace)
+            if item is None:
+                missing.append(f"{reference} does not exist in the namespace {project.namespace}")
+            elif not await self._is_of(project, item):
+                refused.append(f"{reference} belongs to another project")
+        return refused, missing
+
+    async def _is_of(self, project: Project, item: Object) -> bool:
+        """Whether the jobs of a project may use an object: its own, or one that no job has made."""
+        known = labels(item)
+        if known.get(SERVER, self._server) != self._server:
+            return False
+        if PROJECT in known:
+            return known[PROJECT] == project.name
+        if JOB not in known:
+            return True
+        made_by = await asyncio.to_thread(self._store.job, known[JOB])  # by a server that did not add the project
+        return project.namespace not in self._shared if made_by is None else bool(made_by["project"] == project.name)
