@@ -15,6 +15,7 @@ from packager.service.complaints import Complaint, of_fault, of_problem
 from packager.service.registry import description, policy, values
 from packager.service.registry.bodies import DefinitionBody, as_flag
 from packager.service.registry.description import Group, Items
+from packager.service.registry.omissions import omissions
 from packager.service.registry.packages import env, filling
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ _TRIAL = "trial-000000"
 """The release with which the example of a definition is filled in."""
 
 _LONGEST_OF_PACKAGE = 36
+
+_OPTIONAL_HINT = "let the template do without it (`is defined`, `or`, `default`), or describe it as (Required)"
 
 
 class Definition(Value, frozen=True):
@@ -190,13 +193,31 @@ def _place(location: tuple[str | int, ...]) -> str:
 def trial(
     definition: Definition, source: str | PackageObjects, renderer: Renderer, site: Site
 ) -> tuple[Accepted, list[Complaint]]:
-    """Return what the definition's example makes of the template or the package, and what is wrong with it."""
+    """Return what the definition's example makes of the template or the package, and what is wrong with it.
+
+    A template is also tried without the example's optional values: users may leave them out.
+    """
     creator = str(definition.example.get("creator") or definition.body.creator or "trial")
     release = _TRIAL.rjust(_LONGEST_OF_PACKAGE, "x") if definition.origin else _TRIAL
-    accepted, complaints = objects(definition, source, Request(definition.example, creator, release), renderer, site)
+    request = Request(definition.example, creator, release)
+    accepted, complaints = objects(definition, source, request, renderer, site)
     if definition.origin:
         accepted = replace(accepted, remarks=tuple(env.remarks(definition.origin, definition.system)))
-    return accepted, [Complaint("", f"with the example filled in: {item.detail}", item.hint) for item in complaints]
+    if complaints or definition.origin:
+        return accepted, [replace(item, detail=f"with the example filled in: {item.detail}") for item in complaints]
+    return accepted, list(_without_optional(definition, source, request, renderer, site))
+
+
+def _without_optional(
+    definition: Definition, source: str | PackageObjects, request: Request, renderer: Renderer, site: Site
+) -> Iterator[Complaint]:
+    """Yield what is wrong when optional values of the example are left out, the same fault once."""
+    details: set[str] = set()
+    for omitted, filled in omissions(definition.described, request.filled):
+        for item in objects(definition, source, replace(request, filled=filled), renderer, site)[1]:
+            if item.detail not in details:
+                details.add(item.detail)
+                yield Complaint("", f"with {omitted}: {item.detail}", item.hint or _OPTIONAL_HINT)
 
 
 def value_complaints(definition: Definition, filled: Mapping[str, Any]) -> list[Complaint]:

@@ -259,14 +259,11 @@ class _FilledChecker:
 
     def _kind(self, here: Location, described: Items, item: Any) -> int | None:
         """Return which kind an item is of; None when it is of none, which is reported."""
+        number = kind_of(described, item)
+        if number is not None:
+            return number
         literals = [_literal(kind) for kind in described.kinds]
-        if literals == [None]:
-            return 0
         given = item.get("type") if isinstance(item, dict) else None
-        if given is None and len(literals) == 1:
-            return 0
-        if isinstance(given, str) and given in literals:
-            return literals.index(given)
         words = " or ".join(str(literal) for literal in literals)
         if isinstance(item, dict):
             hint = similar(given, filter(None, literals)) if isinstance(given, str) else None
@@ -311,6 +308,17 @@ class _FilledChecker:
             self.add(here, "expected text")  # what was found is not shown
         elif isinstance(value, dict | list) or (described.type and not _ACCEPTS[described.type](value)):
             self.add(here, f"expected {_NOUNS[described.type]}, found {show(value)}")
+
+
+def kind_of(described: Items, item: Any) -> int | None:
+    """Return which of the described kinds an item is of; None when it is of none."""
+    literals = [_literal(kind) for kind in described.kinds]
+    if literals == [None]:
+        return 0
+    given = item.get("type") if isinstance(item, dict) else None
+    if given is None and len(literals) == 1:
+        return 0
+    return literals.index(given) if isinstance(given, str) and given in literals else None
 
 
 def _literal(kind: Described) -> str | None:

@@ -234,7 +234,7 @@ def test_jobs_over_the_limit_wait_and_then_start_in_their_order(service: Project
 
 
 def test_the_gpus_of_a_project_are_limited(service: Projects) -> None:
-    text = bodies.TEMPLATE.replace("nvidia.com/gpu: 1", 'nvidia.com/gpu: "{{ process.train.maxStep }}"')
+    text = bodies.TEMPLATE.replace("nvidia.com/gpu: 1", 'nvidia.com/gpu: "{{ process.train.maxStep or 1 }}"')
     assert service.post("/v1/templates", {"name": "digits-task", "template": text}).status_code == 201
     definition = bodies.definition(user_values_example=bodies.EXAMPLE.replace("maxStep: 2000", "maxStep: 2"))
     assert service.post("/v1/definitions", definition).status_code == 201

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from packager.base.values import convert
-from packager.service.registry import bundled, definitions, values
+from packager.service.registry import bundled, definitions, omissions, values
 from packager.service.registry.bodies import DefinitionBody
 from packager.service.registry.policy import Site
 from tests.service import bodies
@@ -144,6 +144,67 @@ def test_the_trial_reports_what_the_template_lacks(renderer: Renderer) -> None:
     assert [complaint.detail for complaint in complaints] == [
         "with the example filled in: template, line 16: 'image' is undefined"
     ]
+
+
+SMALL = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: "{{ global.release }}"}
+spec:
+  containers:
+  - {name: main, image: "example.com/image:1", args: ["LINE"]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("argument", "details"),
+    [
+        (
+            "{{ process.train.maxStep }}",
+            ["with process.train.maxStep left out: template, line 6: process.train.maxStep is not defined"],
+        ),
+        (
+            "{{ process.eval.batchSize + 1 }}",
+            [
+                "with process.eval left out: template, line 6: the mapping has no key 'eval'",
+                "with process.eval.batchSize left out: template, line 6: the mapping has no key 'batchSize'",
+            ],
+        ),
+        (
+            "{{ resources.cpu or resources.memory }}",
+            ["with resources left out: template, line 6: 'resources' is undefined"],
+        ),
+        (
+            "{{ endpoints[1].endpoint }}",
+            [
+                "with endpoints.1 left out: template, line 6: list object has no element 1",
+                "with endpoints.1.endpoint left out: template, line 6: endpoint is not defined",
+            ],
+        ),
+        ("{{ process.train.saveStep }} {{ process.train.maxStep or 1000 }} {{ (resources or {}).cpu or 1 }}", []),
+    ],
+)
+def test_the_trial_leaves_out_optional_values(renderer: Renderer, argument: str, details: list[str]) -> None:
+    _, complaints = definitions.trial(read(), SMALL.replace("LINE", argument), renderer, SITE)
+    assert [complaint.detail for complaint in complaints] == details
+    assert all("(Required)" in str(complaint.hint) for complaint in complaints)
+
+
+def test_the_trial_takes_a_bounded_number_of_renderings(renderer: Renderer, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [f"key{number}" for number in range(300)]
+    described = bodies.DESCRIPTION + "".join(f"{key}: (Optional) A value\n" for key in keys)
+    example = bodies.EXAMPLE + "".join(f"{key}: 1\n" for key in keys)
+    renderings: list[Any] = []
+    render = renderer.render
+
+    def counted(*arguments: Any) -> Any:
+        renderings.append(arguments)
+        return render(*arguments)
+
+    monkeypatch.setattr(renderer, "render", counted)
+    definition = read(user_values_description=described, user_values_example=example)
+    assert definitions.trial(definition, SMALL, renderer, SITE)[1] == []
+    assert len(renderings) == 2 + omissions.MAX_SINGLE
 
 
 @pytest.mark.parametrize(("flag", "appended"), [(0, False), ("0", False), (False, False), (1, True), ("true", True)])
