@@ -12,7 +12,7 @@ from packager.base.paths import argument
 from packager.base.problems import similar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from packager.app.progress import Tell
@@ -130,19 +130,21 @@ def reach(  # noqa: PLR0913 - an option each
     kubeconfig: Path | None,
     *,
     default_kubeconfigs: Sequence[Path],
+    environment: Mapping[str, str],
     show: Callable[[list[str]], None],
     runner: Runner,
 ) -> Iterator[Kubectl]:
     """Give the user's kubectl for one cluster, whatever happens to the kubeconfig; see `packager.kubectl.client`.
 
-    `default_kubeconfigs` are the files that kubectl reads without `kubeconfig`.
+    `default_kubeconfigs` are the files that kubectl reads without `kubeconfig`, and `environment` are its variables.
     """
     from packager.kubectl.client import Kubectl
-    from packager.kubectl.connection import Connection
+    from packager.kubectl.connection import Connection, pod_account
 
     files = [kubeconfig] if kubeconfig else default_kubeconfigs
     explicit = str(kubeconfig) if kubeconfig else None
-    with Connection(files, is_explicit=kubeconfig is not None) as connection:
+    pod = pod_account(environment)
+    with Connection(files, is_explicit=kubeconfig is not None, pod=pod) as connection:
         yield Kubectl(program, namespace, context, explicit, show, runner=runner, connection=connection)
 
 

@@ -166,6 +166,7 @@ def kubectl_for(
     reached = reach(
         *(program, namespace, context, kubeconfig),
         default_kubeconfigs=defaults or [_KUBECONFIG],
+        environment=os.environ,
         show=show,
         runner=host(ctx).runner,
     )

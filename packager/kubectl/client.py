@@ -11,8 +11,7 @@ from packager.base.errors import ClusterError, HungError, NotServedError, Unreac
 from packager.base.problems import show
 from packager.base.runner import SYSTEM, Runner
 from packager.kubectl import sentences
-from packager.kubectl.connection import pod_namespace
-from packager.kubectl.refusals import NO_ANSWER, error_from, is_forbidden
+from packager.kubectl.refusals import NO_ANSWER, error_from, is_forbidden, no_cluster_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -275,7 +274,9 @@ class Kubectl:
             return self.namespace
         pinned = self._pinned()
         assert pinned is not None, "each kubectl of a command has a connection"
-        return pinned.namespace or pod_namespace()
+        if pinned.namespace is None:
+            raise no_cluster_error()
+        return pinned.namespace
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -19,11 +19,11 @@ from packager.base import workfolder
 from packager.base.errors import ClusterError, ToolError, reason
 from packager.base.values import Value
 from packager.kubectl import sentences
-from packager.kubectl.refusals import error_from, no_cluster_error
+from packager.kubectl.refusals import error_from
 from packager.kubernetes.manifest import listing, mapping, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from packager.base.process import Finished
 
@@ -37,8 +37,8 @@ _CONFIG = {"kind": "Config", "apiVersion": "v1"}
 # Relative to the folder of the kubeconfig (client-go, tools/clientcmd/loader.go).
 _FILE_KEYS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 
-_POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-"""Where a pod finds the name of its own namespace."""
+_POD_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod finds its token and its namespace."""
 
 
 class RunsKubectl(Protocol):
@@ -53,7 +53,7 @@ class Pinned(Value, frozen=True):
 
     Attributes:
         flags: The options by which kubectl reaches it.
-        namespace: The namespace of the context; None without a kubeconfig: kubectl may be in a pod.
+        namespace: The namespace of the context, or of the pod that kubectl runs in; None if there is no cluster.
         file: The private kubeconfig, which no message names; None if the user's own has to be used.
     """
 
@@ -62,17 +62,63 @@ class Pinned(Value, frozen=True):
     file: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PodAccount:
+    """The service account of the pod that kubectl runs in.
+
+    Attributes:
+        server: The cluster of the pod.
+        namespace: What kubectl takes if a kubeconfig names none.
+    """
+
+    server: str
+    namespace: str
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """A kubeconfig. kubectl needs none in a pod, but forgets the pod's cluster because of `--request-timeout`."""
+        authority = _POD_ACCOUNT / "ca.crt"
+        cluster = {"server": self.server, **({"certificate-authority": str(authority)} if authority.is_file() else {})}
+        return {
+            **_CONFIG,
+            "clusters": [{"name": "pod", "cluster": cluster}],
+            "users": [{"name": "pod", "user": {"tokenFile": str(_POD_ACCOUNT / "token")}}],
+            "contexts": [{"name": "pod", "context": {"cluster": "pod", "user": "pod", "namespace": self.namespace}}],
+            "current-context": "pod",
+        }
+
+
+def pod_account(environment: Mapping[str, str]) -> PodAccount | None:
+    """Return the account of the pod that kubectl runs in; None outside of pods.
+
+    kubectl finds it in the same way (client-go, tools/clientcmd/client_config.go, inClusterClientConfig).
+
+    Args:
+        environment: The variables that kubectl gets.
+    """
+    host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
+    if not (host and port and (_POD_ACCOUNT / "token").is_file()):
+        return None
+    namespace = environment.get("POD_NAMESPACE")
+    if not namespace:
+        with suppress(OSError):
+            namespace = (_POD_ACCOUNT / "namespace").read_text(encoding="utf-8").strip()
+    return PodAccount(f"https://{f'[{host}]' if ':' in host else host}:{port}", namespace or "default")
+
+
 class Connection:
     """A cluster that stays the same until the block ends; it is read when it is first needed.
 
     Args:
         files: Where kubectl looks for a kubeconfig; it merges several.
         is_explicit: Whether the user has named the only one with `--kubeconfig`.
+        pod: The account of the pod that kubectl runs in; None outside of pods.
     """
 
-    def __init__(self, files: Sequence[Path], *, is_explicit: bool) -> None:
+    def __init__(self, files: Sequence[Path], *, is_explicit: bool, pod: PodAccount | None = None) -> None:
         self._files = [Path(os.path.abspath(file)) for file in files]  # noqa: PTH100 - kubectl follows no link either
         self._is_explicit = is_explicit
+        self._pod = pod
         self._stack = ExitStack()
         self._pinned: Pinned | None = None
 
@@ -97,10 +143,11 @@ class Connection:
     def _read(self, run: RunsKubectl) -> Pinned:
         done = run(*_VIEW, "--minify", timeout=_SECONDS)
         if done.returncode != 0 and sentences.NO_CURRENT_CONTEXT.search(done.stderr):
-            return self._written(_CONFIG, None)
+            return self._written(self._pod.config, self._pod.namespace) if self._pod else self._written(_CONFIG, None)
         config = _config(done)
-        context = mapping(next(iter(_entries(config, "context")), ("", {}))[1])
-        namespace = text(context.get("namespace")) or "default"
+        context = next(iter(_entries(config, "context")), ("", {}))[1]
+        namespace = text(context.get("namespace")) or (self._pod.namespace if self._pod else "default")
+        context["namespace"] = namespace
         users = [user for _, user in _entries(config, "user")]
         if any("auth-provider" in user for user in users):  # kubectl writes renewed tokens into the kubeconfig
             flags = [f"--kubeconfig={file}" for file in self._files if self._is_explicit]
@@ -136,14 +183,6 @@ class Connection:
             for reference in _references(_config(done)) if done.returncode == 0 else ():
                 folders.setdefault(reference.origin, file.parent)
         return folders
-
-
-def pod_namespace() -> str:
-    """Return the namespace of the pod that this process runs in. Raises ClusterError: it runs in none."""
-    try:
-        return _POD_NAMESPACE.read_text(encoding="utf-8").strip()
-    except OSError:
-        raise no_cluster_error() from None
 
 
 @dataclass(frozen=True, slots=True)

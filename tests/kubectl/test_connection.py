@@ -16,7 +16,7 @@ from packager.base.runner import Runner
 from packager.cli.host import Host
 from packager.kubectl import connection as module
 from packager.kubectl.client import Kubectl
-from packager.kubectl.connection import Connection
+from packager.kubectl.connection import Connection, PodAccount
 from tests import kubectls
 from tests.life import POD, at_a_terminal
 
@@ -257,14 +257,47 @@ def test_tokens_that_kubectl_renews_itself_go_to_the_users_own_kubeconfig(progra
 def test_in_a_pod_no_kubeconfig_is_needed(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kubeconfig that appears later does not count."""
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
-    monkeypatch.setattr(module, "_POD_NAMESPACE", tmp_path / "namespace")
-    (tmp_path / "namespace").write_text("pods")
-    with Connection([tmp_path / "absent"], is_explicit=False) as connection:
+    with Connection([tmp_path / "absent"], is_explicit=False, pod=PodAccount("https://pod", "pods")) as connection:
         kubectl = Kubectl(program, connection=connection)
         assert kubectl.default_namespace() == "pods"
         (tmp_path / "absent").write_text(kubeconfig(a={}), encoding="utf-8")
         assert kubectl.default_namespace() == "pods"
-        assert "current-context is not set" in kubectl.run("config", "current-context").stderr
+        assert kubectl.run("config", "view", "-o", "jsonpath={..server}").stdout == "https://pod"
+
+
+def test_a_context_without_a_namespace_means_that_of_the_pod(program: str, tmp_path: Path) -> None:
+    config = json.loads(kubeconfig(a={}))
+    del config["contexts"][0]["context"]["namespace"]
+    (tmp_path / "config").write_text(json.dumps(config), encoding="utf-8")
+    for pod, namespace in ((PodAccount("https://pod", "pods"), "pods"), (None, "default")):
+        with Connection([tmp_path / "config"], is_explicit=True, pod=pod) as connection:
+            kubectl = Kubectl(program, kubeconfig=str(tmp_path / "config"), connection=connection)
+            assert kubectl.default_namespace() == namespace
+            assert kubectl.run("config", "view", "--minify", "-o", "jsonpath={..namespace}").stdout == namespace
+
+
+@pytest.mark.parametrize(
+    ("variables", "files", "account"),
+    [
+        ({}, {"token": "x", "namespace": "pods\n"}, ("https://10.0.0.1:443", "pods")),
+        ({"POD_NAMESPACE": "others"}, {"token": "x", "namespace": "pods"}, ("https://10.0.0.1:443", "others")),
+        ({"KUBERNETES_SERVICE_HOST": "fd00::1"}, {"token": "x"}, ("https://[fd00::1]:443", "default")),
+        ({"POD_NAMESPACE": "others"}, {"namespace": "pods"}, None),
+        ({"KUBERNETES_SERVICE_HOST": ""}, {"token": "x", "namespace": "pods"}, None),
+    ],
+)
+def test_the_account_of_the_pod_is_found_as_kubectl_finds_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    files: dict[str, str],
+    account: tuple[str, str] | None,
+) -> None:
+    monkeypatch.setattr(module, "_POD_ACCOUNT", tmp_path)
+    for name, content in files.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    assert module.pod_account({**pod, **variables}) == (PodAccount(*account) if account else None)
 
 
 def test_messages_do_not_name_the_private_kubeconfig(config: Path) -> None:
