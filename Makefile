@@ -52,9 +52,10 @@ tools: setup ## as root on Debian, install the programs that tests need
 test: tools ## run the tests that need neither a cluster nor every version of kubectl
 	$(WITH_KUBECTL) tools/in-memory python -m pytest -m "not e2e and not matrix" --numprocesses auto
 
-lint: setup ## check the code with ruff and shellcheck
+lint: setup ## check the code with ruff and shellcheck, and the words
 	ruff check
 	ruff format --check
+	python -m tools.check_words
 	shellcheck .ci/run tools/in-memory tools/make-venv tools/show-package
 
 types: setup ## check the types with mypy

@@ -1,1 +1,1 @@
-"""What the Makefile runs, beyond the project's own commands."""
+"""The programs that the Makefile runs, beyond the commands of the project."""

@@ -66,7 +66,7 @@ def _default(value: object) -> str:
 
 
 def _form(rule: Rule) -> str:
-    """Return what a value has to look like, in words."""
+    """Return the description of the form of a value."""
     if "$ref" in rule:
         return f"[{_target(rule)}](#{_target(rule).lower()})"
     if "enum" in rule:

@@ -1,0 +1,187 @@
+"""The check of words refuses each kind of text for its reason, and accepts plain ones."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.errors import ToolError
+from tools import check_words
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def refused(name: str) -> list[str]:
+    return [violation.words for violation in check_words.in_test_name(name, "test_x.py:1")]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("test_what_is_killed_leaves_the_old_output", ["what", "what"]),
+        ("test_of_a_missing_job_nothing_is_left", ["of"]),
+        ("test_no_redirect_is_followed", ["no"]),
+        ("test_how_many_pods_it_has", ["how"]),
+        ("test_its_limits", ["its", "test_its_limits"]),
+        ("test_settings", ["test_settings"]),
+        ("test_template_is_compiled_anew", ["anew"]),
+        ("test_event_tells_the_reason", ["tells"]),
+        ("test_file_is_no_package", ["is no"]),
+    ],
+)
+def test_check_refuses_riddles_as_test_names(name: str, words: list[str]) -> None:
+    assert refused(name) == words
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "test_delete_keeps_objects_without_our_label",
+        "test_a_folder_replaces_another_whole",
+        "test_notes_of_a_package_are_sorted",
+        "test_knowledge_counts_as_plain_english",
+    ],
+)
+def test_check_accepts_subject_verb_object_as_test_name(name: str) -> None:
+    assert refused(name) == []
+
+
+MODULE = '''"""What a module is for."""
+
+LIMIT = 3
+"""Limit of items."""
+
+
+class Job:
+    """A job that is created anew.
+
+    Attributes:
+        slots: They.
+        pods: The pods that may run.
+    """
+
+    def reason(self) -> str:
+        """Return what has stopped it.
+
+        Raises:
+            ValueError: It has not.
+        """
+
+
+async def test_what_is_left(): ...
+'''
+
+
+def test_check_names_line_words_and_advice_of_docstrings_and_test_names() -> None:
+    lines = [str(violation) for violation in check_words.in_module(MODULE, "x.py")]
+    assert lines == [
+        "x.py:1: 'What': write a noun first: 'The message ...', 'The limits of ...'",
+        "x.py:8: 'anew': write 'again'",
+        "x.py:11: 'They': write a noun first: 'The message ...', 'The limits of ...'",
+        "x.py:16: 'Return what': write the verb and the noun: 'Return the message'",
+        "x.py:19: 'It': write a noun first: 'The message ...', 'The limits of ...'",
+        "x.py:23: 'what': write the subject, named with its noun: 'output', 'deploy'",
+        "x.py:23: 'what': write the noun that is meant",
+    ]
+
+
+def test_check_reads_messages_and_comments_of_the_product() -> None:
+    source = '"""Whoever reads."""\nMESSAGE = "files are gone"\n# a limit that nobody reaches\n'
+    places = [(violation.place, violation.words) for violation in check_words.in_product(source, "x.py")]
+    assert places == [("x.py:2", "are gone"), ("x.py:1", "Whoever"), ("x.py:3", "nobody")]
+
+
+def test_check_of_documents_ignores_quoted_code() -> None:
+    text = "Use `mend`.\nThe file is there already.\n"
+    assert [violation.place for violation in check_words.in_document(text, "a.md")] == ["a.md:2"]
+
+
+@pytest.mark.parametrize(
+    ("title", "words"),
+    [
+        ("Reject JobSets with duplicate role names", []),
+        ("Added a check of titles", ["Added"]),
+        ("Adds a check of titles", ["Adds"]),
+        ("add a check of titles", ["add"]),
+        ("The check of titles", ["The"]),
+        ("Delete no object that has but the name of a job", ["but the"]),
+        ("Compile a template anew", ["anew"]),
+        ("Name what is refused", ["what is"]),
+        ("", [""]),
+    ],
+)
+def test_check_of_titles_requires_an_imperative(title: str, words: list[str]) -> None:
+    assert [violation.words for violation in check_words.in_title(title, "abc")] == words
+
+
+def test_check_of_titles_counts_characters() -> None:
+    assert [*check_words.in_title("Add " + "x" * 68, "abc")] == []
+    (violation,) = check_words.in_title("Add " + "x" * 69, "abc")
+    assert violation.advice == "at most 72 characters, not 73"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository whose second commit adds the check; two follow it."""
+
+    def git(*arguments: str) -> None:
+        identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", "-C", str(tmp_path), *identity, *arguments], check=True, capture_output=True)
+
+    git("init")
+    git("commit", "--allow-empty", "-m", "Before the rules")
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "check_words.py").touch()
+    git("add", ".")
+    git("commit", "-m", "The check itself")
+    git("tag", "start")
+    git("commit", "--allow-empty", "-m", "Fixed a limit")
+    git("commit", "--allow-empty", "-m", "Add a limit")
+    return tmp_path
+
+
+@pytest.mark.parametrize("since", [None, "start"])
+def test_check_of_titles_begins_after_the_commit_that_added_it(repository: Path, since: str | None) -> None:
+    assert [violation.words for violation in check_words.in_titles(repository, since)] == ["Fixed"]
+
+
+def test_check_of_titles_takes_another_first_commit(repository: Path) -> None:
+    assert [*check_words.in_titles(repository, "HEAD~1")] == []
+
+
+def test_check_of_titles_reports_an_unknown_revision(repository: Path) -> None:
+    with pytest.raises(ToolError, match=r"unknown revision|bad revision"):
+        [*check_words.in_titles(repository, "nothing")]
+
+
+def test_check_of_titles_reports_a_folder_outside_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    with pytest.raises(ToolError, match="not a git repository"):
+        [*check_words.in_titles(tmp_path, None)]
+
+
+def test_command_prints_violations_and_fails(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(check_words, "CHECKOUT", repository)
+    (repository / "README.md").write_text("It is done anew.\n", encoding="utf-8")
+    assert check_words.main([]) == 1
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "README.md:1: 'anew': write 'again'"
+    assert second.endswith(": 'Fixed': write a verb of tools/words.toml in its base form first, such as 'Add'")
+
+
+def test_command_checks_files_without_git(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(check_words, "CHECKOUT", tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert check_words.main([]) == 0
+    assert capsys.readouterr().err.startswith("check_words: titles of commits are not checked: fatal: not a git")
+
+
+def test_every_unchecked_path_exists() -> None:
+    assert [path for path in check_words.NOT_YET_CHECKED if not (check_words.CHECKOUT / path).exists()] == []
