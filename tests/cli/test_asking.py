@@ -1,4 +1,4 @@
-"""A verb ends when its time is up, whatever it waits for; the programs that it has started end with it."""
+"""Tests of time limits and signals: a verb ends at its timeout, together with the programs that it has started."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def hanging(tmp_path: Path) -> Path:
-    """A kubectl that never ends, and writes down its process id."""
+    """A kubectl that does not end, and writes its process id to the file `pid`."""
     program = tmp_path / "kubectl"
     program.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
     program.chmod(0o755)
@@ -45,7 +45,7 @@ def hanging(tmp_path: Path) -> Path:
         (("delete",), "hello-mpi may not be fully deleted after 100ms\nhint: run it again to continue waiting"),
     ],
 )
-def test_a_kubectl_that_hangs_is_ended_with_the_verb(
+def test_timeout_ends_verb_and_hanging_kubectl(
     mlpack: Mlpack,
     tmp_path: Path,
     hanging: Path,
@@ -69,7 +69,7 @@ def is_written(file: Path) -> bool:
     return file.exists() and file.read_text().endswith("\n")
 
 
-def test_a_verb_within_its_time_is_not_interrupted() -> None:
+def test_limit_restores_timer_and_signal_handler_when_time_suffices() -> None:
     late = TimedOutError("late")
     earlier = signal.getsignal(signal.SIGALRM)
     with limited(600, late):
@@ -81,7 +81,7 @@ def test_a_verb_within_its_time_is_not_interrupted() -> None:
         time.sleep(0.01)
 
 
-def test_a_limit_that_strikes_where_its_error_is_ignored_strikes_again() -> None:
+def test_limit_strikes_again_after_its_error_is_suppressed() -> None:
     def ignore_once() -> None:
         with suppress(TimedOutError):  # as Python does in a finalizer, and in what runs as a process forks
             time.sleep(600)
@@ -93,7 +93,7 @@ def test_a_limit_that_strikes_where_its_error_is_ignored_strikes_again() -> None
     assert time.monotonic() - begin < 300
 
 
-def test_a_limit_does_not_interrupt_the_cleaning_up_after_it() -> None:
+def test_limit_does_not_interrupt_cleanup() -> None:
     cleaned = []
 
     def clean_up_slowly() -> None:
@@ -108,7 +108,7 @@ def test_a_limit_does_not_interrupt_the_cleaning_up_after_it() -> None:
     assert cleaned
 
 
-def test_a_limit_that_strikes_while_a_program_is_started_leaves_none_running(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limit_kills_program_that_is_being_started(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[subprocess.Popen[bytes]] = []
 
     class SlowToStart(subprocess.Popen[bytes]):
@@ -124,7 +124,7 @@ def test_a_limit_that_strikes_while_a_program_is_started_leaves_none_running(mon
     assert [child.returncode for child in started] == [-signal.SIGKILL]
 
 
-def test_a_limit_that_strikes_while_a_program_is_ended_leaves_none_running(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limit_does_not_interrupt_termination_of_program(monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(child: subprocess.Popen[bytes]) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.01, 0.05)
         time.sleep(0.6)
@@ -145,7 +145,7 @@ def test_a_limit_that_strikes_while_a_program_is_ended_leaves_none_running(monke
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_that_comes_while_a_program_is_started_ends_both(
+def test_signal_during_start_of_program_ends_program_and_verb(
     mlpack: Mlpack, hanging: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[subprocess.Popen[bytes]] = []
@@ -163,8 +163,8 @@ def test_a_signal_that_comes_while_a_program_is_started_ends_both(
     assert [child.returncode for child in started] == [-signal.SIGKILL]
 
 
-def test_a_program_that_a_thread_starts_holds_no_signal_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Handlers run in the main thread, which may wait for the other one for long."""
+def test_program_start_blocks_signals_only_in_main_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signal handlers run in the main thread, which may wait a long time for the thread that starts the program."""
     blocked: list[bool] = []
 
     class Observed(subprocess.Popen[bytes]):

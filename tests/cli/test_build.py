@@ -1,4 +1,4 @@
-"""`mlpack build` as its users run it: what it writes, says and leaves alone."""
+"""Tests of `mlpack build` as its users run it: its outputs, messages, and the files that it keeps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NAME = "demo-fp32-training"
 
 
-def test_build_writes_an_archive_and_says_where(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_build_writes_archive_and_prints_its_path(mlpack: Mlpack, tmp_path: Path) -> None:
     demo.write(tmp_path / "demo")
     done = mlpack("build", "./demo")
     assert (done.code, done.stdout, done.stderr) == (0, f"{NAME}.tar.gz\n", "")
@@ -30,14 +30,14 @@ def test_build_writes_an_archive_and_says_where(mlpack: Mlpack, tmp_path: Path) 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["demo", f"{NAME}.tar.gz"]
 
 
-def test_build_makes_the_destination(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_build_creates_destination_folder(mlpack: Mlpack, tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "demo")
     done = mlpack("build", spec, "-d", "a/b", "--format", "dir")
     assert (done.code, done.stdout, done.stderr) == (0, f"a/b/{NAME}\n", "")
     assert (tmp_path / "a/b" / NAME / "manifest.json").is_file()
 
 
-def test_both_formats_hold_the_same(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_archive_and_folder_have_same_files_and_modes(mlpack: Mlpack, tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "demo", demo.changed("assets: [data]"), {"data/x": b"\0" * 5000})
     assert mlpack("build", spec).code == 0
     assert mlpack("build", spec, "--format", "dir").code == 0
@@ -57,7 +57,7 @@ def read(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     return stream.read()
 
 
-def test_build_as_json(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_build_json_lists_packages_and_errors(mlpack: Mlpack, tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "demo")
     (package,) = mlpack("build", spec, "-o", "json").json["packages"]
     assert package.pop("digest").startswith("sha256:")
@@ -82,7 +82,7 @@ def test_build_as_json(mlpack: Mlpack, tmp_path: Path) -> None:
     ]
 
 
-def test_build_chooses_a_variant(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_build_selects_variant_by_precision_and_mode(mlpack: Mlpack, tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "demo", demo.changed(*demo.VARIANTS))
     assert mlpack("build", spec, "--mode", "inference").stdout == "demo-fp32-inference.tar.gz\n"
     assert mlpack("build", spec, "--precision", "bf16").stdout == "demo-bf16-training.tar.gz\n"
@@ -91,7 +91,7 @@ def test_build_chooses_a_variant(mlpack: Mlpack, tmp_path: Path) -> None:
     assert done.stderr == ("error: demo has no variant 'int8'; it has: fp32 training, bf16 training, fp32 inference\n")
 
 
-def test_build_all_of_a_model(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_build_all_builds_every_variant_and_continues_after_error(mlpack: Mlpack, tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "demo", demo.changed(*demo.VARIANTS))
     done = mlpack("build", spec, "--all")
     assert done.stdout.splitlines() == [
@@ -111,7 +111,7 @@ def test_build_all_of_a_model(mlpack: Mlpack, tmp_path: Path) -> None:
     ]
 
 
-def test_build_all_models_whatever_is_wrong_with_one(mlpack: Mlpack, specs: Path) -> None:
+def test_build_all_builds_valid_models_beside_invalid_spec(mlpack: Mlpack, specs: Path) -> None:
     done = mlpack("build", "--all", "--specs", specs)
     assert done.code == 3
     assert done.stdout.splitlines() == [f"{NAME}.tar.gz"]
@@ -125,7 +125,7 @@ def test_build_all_models_whatever_is_wrong_with_one(mlpack: Mlpack, specs: Path
     ]
 
 
-def test_build_all_bundled_models_where_no_folder_is_named(mlpack: Mlpack) -> None:
+def test_build_all_builds_bundled_models_by_default(mlpack: Mlpack) -> None:
     done = mlpack("build", "--all")
     assert done.stdout.splitlines() == [
         "cifar10-mxnet-training.tar.gz",
@@ -139,18 +139,18 @@ def test_build_all_bundled_models_where_no_folder_is_named(mlpack: Mlpack) -> No
     ]
 
 
-def test_a_bundled_model_is_built_by_name_whatever_folder_is_named(mlpack: Mlpack, specs: Path) -> None:
+def test_build_finds_bundled_model_beside_specs_option(mlpack: Mlpack, specs: Path) -> None:
     assert mlpack("build", "hello-mpi", "--all", "--specs", specs).stdout == "hello-mpi.tar.gz\n"
 
 
-def test_all_models_of_folders_without_any(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_build_all_reports_folder_without_models(mlpack: Mlpack, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = mlpack("build", "--all", "--specs", "empty")
     assert (done.code, done.stdout) == (2, "")
     assert done.stderr == "error: no models found in empty\nhint: a model is a folder there with a spec.yaml\n"
 
 
-def test_two_models_with_one_package(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_build_all_refuses_two_models_with_same_package_name(mlpack: Mlpack, tmp_path: Path) -> None:
     demo.write(tmp_path / "specs" / "a")
     demo.write(tmp_path / "specs" / "b")
     done = mlpack("build", "--all", "--specs", "specs", "--force")
@@ -159,7 +159,7 @@ def test_two_models_with_one_package(mlpack: Mlpack, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["tar.gz", "dir"])
-def test_what_is_there_is_left_alone_without_force(mlpack: Mlpack, tmp_path: Path, form: str) -> None:
+def test_build_keeps_existing_output_without_force(mlpack: Mlpack, tmp_path: Path, form: str) -> None:
     spec = demo.write(tmp_path / "demo")
     path = tmp_path / (NAME if form == "dir" else f"{NAME}.tar.gz")
     assert mlpack("build", spec, "--format", form).code == 0
@@ -180,7 +180,7 @@ def snapshot(path: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in files if file.is_file()}
 
 
-def test_a_dangling_link_counts_as_an_output(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_build_treats_dangling_symlink_as_existing_output(mlpack: Mlpack, tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "demo")
     (tmp_path / f"{NAME}.tar.gz").symlink_to("nowhere")
     assert mlpack("build", spec).code == 2
@@ -189,7 +189,7 @@ def test_a_dangling_link_counts_as_an_output(mlpack: Mlpack, tmp_path: Path) -> 
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_force_takes_no_folder_for_a_file(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_force_does_not_replace_folder_by_file_or_file_by_folder(mlpack: Mlpack, tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "demo")
     (tmp_path / f"{NAME}.tar.gz").mkdir()
     done = mlpack("build", spec, "--force")
@@ -210,7 +210,7 @@ def test_force_takes_no_folder_for_a_file(mlpack: Mlpack, tmp_path: Path) -> Non
         ),
     ],
 )
-def test_force_replaces_no_folder_that_is_not_a_package(
+def test_force_keeps_folder_that_is_not_a_package(
     mlpack: Mlpack, tmp_path: Path, name: str, content: str, reason: str
 ) -> None:
     spec = demo.write(tmp_path / "demo")
@@ -233,7 +233,7 @@ def test_force_replaces_an_empty_folder(mlpack: Mlpack, tmp_path: Path) -> None:
     assert (tmp_path / NAME / "manifest.json").is_file()
 
 
-def test_force_replaces_no_pipe(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_force_keeps_named_pipe(mlpack: Mlpack, tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "demo")
     os.mkfifo(tmp_path / f"{NAME}.tar.gz")
     done = mlpack("build", spec, "--force")
@@ -243,7 +243,7 @@ def test_force_replaces_no_pipe(mlpack: Mlpack, tmp_path: Path) -> None:
     )
 
 
-def test_a_folder_whose_name_begins_like_ours_stays(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_build_keeps_unmarked_folder_with_mlpack_prefix(mlpack: Mlpack, tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "demo")
     (tmp_path / ".mlpack-site").mkdir()
     (tmp_path / ".mlpack-site/site.env").write_text("REGISTRY=r.example\n")
@@ -251,7 +251,7 @@ def test_a_folder_whose_name_begins_like_ours_stays(mlpack: Mlpack, tmp_path: Pa
     assert snapshot(tmp_path / ".mlpack-site") == {"site.env": b"REGISTRY=r.example\n"}
 
 
-def test_settings_root_and_registry_reach_the_package(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_build_writes_settings_root_and_registry_to_env_file(mlpack: Mlpack, tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "demo")
     flags = ["--set", "environment.STEPS=7", "--root", "/nfs/me", "--registry", "localhost:5000", "--format", "dir"]
     assert mlpack("build", spec, *flags).code == 0
@@ -281,7 +281,9 @@ def test_settings_root_and_registry_reach_the_package(mlpack: Mlpack, tmp_path: 
         (["trial", "--specs", "absent"], "absent: no such file or directory"),
     ],
 )
-def test_build_refuses(mlpack: Mlpack, tmp_path: Path, arguments: list[str], message: str | None) -> None:
+def test_build_refuses_invalid_arguments(
+    mlpack: Mlpack, tmp_path: Path, arguments: list[str], message: str | None
+) -> None:
     done = mlpack("build", *arguments)
     if message is None:
         assert done.code == 0  # its name alone found it in the bundled folder
@@ -291,7 +293,7 @@ def test_build_refuses(mlpack: Mlpack, tmp_path: Path, arguments: list[str], mes
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_wrong_spec_writes_nothing(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_build_of_invalid_spec_writes_nothing(mlpack: Mlpack, tmp_path: Path) -> None:
     demo.write(tmp_path / "demo", demo.changed("title: Demo => title: 3", "colour: red"))
     done = mlpack("build", "./demo", "-d", "out")
     assert (done.code, done.stdout) == (3, "")
@@ -304,7 +306,7 @@ def test_a_wrong_spec_writes_nothing(mlpack: Mlpack, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["x", "-1", "1.5", "999999999999"])
-def test_an_invalid_source_date_epoch_is_refused(
+def test_build_refuses_invalid_source_date_epoch(
     mlpack: Mlpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", value)
@@ -313,7 +315,9 @@ def test_an_invalid_source_date_epoch_is_refused(
     assert done.stderr == f"error: SOURCE_DATE_EPOCH={value}: expected seconds since 1970, such as 1700000000\n"
 
 
-def test_times_come_from_source_date_epoch(mlpack: Mlpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_takes_times_from_source_date_epoch(
+    mlpack: Mlpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = demo.write(tmp_path / "demo")
     path = tmp_path / f"{NAME}.tar.gz"
     for seconds in ("", "1700000000"):

@@ -1,4 +1,4 @@
-"""The core's verbs as their users run them: stdout, stderr, exit codes, and what is on disk afterwards."""
+"""Tests of the core's verbs as their users run them: stdout, stderr, exit codes and written files."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     Mlpack = Callable[..., Outcome]
 
 
-# What each verb says of itself.
+# --help of each verb.
 
 
 @pytest.mark.golden_test("../golden/cli/help.yml")
-def test_help(golden: GoldenTestFixture, mlpack: Mlpack) -> None:
+def test_help_of_core_verbs_matches_golden(golden: GoldenTestFixture, mlpack: Mlpack) -> None:
     verbs = ("build", "list", "show", "init", "lint", "render", "schema", "version", "completion")
     help_texts = {verb: mlpack(verb, "--help").stdout for verb in verbs}
     assert help_texts == golden.out["help"]
@@ -42,14 +42,14 @@ def test_every_verb_has_help(mlpack: Mlpack) -> None:
     assert mlpack("--help").stdout.count("\n") > 20
 
 
-def test_without_a_verb(mlpack: Mlpack) -> None:
+def test_mlpack_without_verb_prints_usage(mlpack: Mlpack) -> None:
     done = mlpack()
     assert done.code == 2
     assert "Usage: mlpack [OPTIONS] COMMAND" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("arguments", [["--nope"], ["nope"], ["build", "--nope"], ["build", "a", "b"], ["show"]])
-def test_wrong_usage(mlpack: Mlpack, arguments: list[str]) -> None:
+def test_mlpack_refuses_unknown_verbs_options_and_argument_counts(mlpack: Mlpack, arguments: list[str]) -> None:
     done = mlpack(*arguments)
     assert (done.code, done.stdout) == (2, "")
     assert done.stderr.startswith("Usage: mlpack")
@@ -58,7 +58,7 @@ def test_wrong_usage(mlpack: Mlpack, arguments: list[str]) -> None:
 # list, show
 
 
-def test_list(mlpack: Mlpack, specs: Path) -> None:
+def test_list_prints_valid_models_and_reports_invalid_spec(mlpack: Mlpack, specs: Path) -> None:
     done = mlpack("list", "--specs", specs)
     assert done.code == 3
     assert [line.split() for line in done.stdout.splitlines()][:2] == [
@@ -68,7 +68,7 @@ def test_list(mlpack: Mlpack, specs: Path) -> None:
     assert f"{specs}/wrong/spec.yaml is not a valid spec: 1 problem" in done.stderr
 
 
-def test_list_for_machines(mlpack: Mlpack) -> None:
+def test_list_prints_names_and_json(mlpack: Mlpack) -> None:
     assert mlpack("list", "-o", "name").stdout == "cifar10-mxnet\nhello-mpi\nresnet50\nresnet50-pytorch\n"
     _mxnet, hello, resnet, _pytorch = mlpack("list", "-o", "json").json
     assert (hello["name"], hello["aliases"]) == ("hello-mpi", [])
@@ -81,20 +81,22 @@ def test_list_for_machines(mlpack: Mlpack) -> None:
     }
 
 
-def test_a_spec_that_is_wrong_is_listed_as_such_for_machines(mlpack: Mlpack, specs: Path) -> None:
+def test_list_json_includes_error_of_invalid_spec(mlpack: Mlpack, specs: Path) -> None:
     done = mlpack("list", "--specs", specs, "-o", "json")
     wrong = next(entry for entry in done.json if "error" in entry)
     assert (done.code, wrong["path"], wrong["error"]["exit_code"]) == (3, f"{specs}/wrong/spec.yaml", 3)
     assert [problem["line"] for problem in wrong["error"]["problems"]] == [7]
 
 
-def test_specs_come_from_the_environment(mlpack: Mlpack, specs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_searches_folders_of_mlpack_specs_variable(
+    mlpack: Mlpack, specs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (specs / "more").mkdir()
     monkeypatch.setenv("MLPACK_SPECS", f"{specs / 'more'}:{specs}")
     assert mlpack("show", "trial").stdout.startswith("demo: Demo\n")
 
 
-def test_show(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_show_prints_model_as_text_and_json(mlpack: Mlpack, tmp_path: Path) -> None:
     spec = demo.write(
         tmp_path / "demo",
         demo.changed("environment: {STEPS: {value: 3, description: How many.}, A: x}", "description: What it is."),
@@ -119,7 +121,7 @@ def test_show(mlpack: Mlpack, tmp_path: Path) -> None:
     assert shown["spec"]["overlays"]["multi-node"]["kind"] == "MPIJob"
 
 
-def test_show_of_what_is_not_there(mlpack: Mlpack) -> None:
+def test_show_reports_unknown_model_and_missing_file(mlpack: Mlpack) -> None:
     done = mlpack("show", "resnet5")
     assert (done.code, done.stderr) == (2, "error: model 'resnet5' not found\nhint: did you mean 'resnet50'?\n")
     done = mlpack("show", "./absent.yaml")
@@ -129,7 +131,7 @@ def test_show_of_what_is_not_there(mlpack: Mlpack) -> None:
 # init, lint, schema, render
 
 
-def test_what_init_makes_builds_as_it_is(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_init_creates_model_that_lints_and_builds(mlpack: Mlpack, tmp_path: Path) -> None:
     done = mlpack("init", "trial")
     assert done.code == 0
     assert done.stdout.splitlines() == [
@@ -146,7 +148,7 @@ def test_what_init_makes_builds_as_it_is(mlpack: Mlpack, tmp_path: Path) -> None
     assert mlpack("build", "./trial", "--all").stdout == "trial-fp32-training.tar.gz\n"
 
 
-def test_init_leaves_what_is_there(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_init_keeps_existing_path(mlpack: Mlpack, tmp_path: Path) -> None:
     (tmp_path / "trial").symlink_to("nowhere")
     done = mlpack("init", "trial")
     assert (done.code, done.stdout) == (2, "")
@@ -154,14 +156,14 @@ def test_init_leaves_what_is_there(mlpack: Mlpack, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["Trial", "a_b", "", "3d", "a" * 41, "../x", "a\n", "on-"])
-def test_init_takes_names_that_can_be(mlpack: Mlpack, tmp_path: Path, name: str) -> None:
+def test_init_refuses_invalid_names(mlpack: Mlpack, tmp_path: Path, name: str) -> None:
     done = mlpack("init", name)
     assert (done.code, done.stdout) == (2, "")
     assert "expected a name of lower-case letters, digits and '-', starting with a letter" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_lint(mlpack: Mlpack, specs: Path) -> None:
+def test_lint_lists_problems_as_text_and_json(mlpack: Mlpack, specs: Path) -> None:
     assert mlpack("lint", "demo", "--specs", specs).stdout == ""
     done = mlpack("lint", f"{specs}/wrong", f"{specs}/absent.yaml", "hello-mpi")
     assert done.code == 3
@@ -186,12 +188,12 @@ def test_lint(mlpack: Mlpack, specs: Path) -> None:
     }
 
 
-def test_schema(mlpack: Mlpack) -> None:
+def test_schema_prints_valid_json_schema(mlpack: Mlpack) -> None:
     schema: Any = mlpack("schema").json
     Draft202012Validator.check_schema(schema)
 
 
-def test_render(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
+def test_render_prints_manifests_of_variant(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
     spec = demo.write(tmp_path / "demo", demo.changed(*demo.VARIANTS))
     done = mlpack("render", spec, "multi-node", "--kubectl", kubectl, "--precision", "bf16")
     assert (done.code, done.stderr) == (0, "")
@@ -200,7 +202,7 @@ def test_render(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["demo"]
 
 
-def test_render_refuses(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_render_reports_unknown_overlay_and_missing_kubectl(mlpack: Mlpack, tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "demo", demo.changed(*demo.VARIANTS))
     done = mlpack("render", spec, "multi-nod", "--mode", "inference")
     assert (done.code, done.stdout) == (2, "")
@@ -210,29 +212,29 @@ def test_render_refuses(mlpack: Mlpack, tmp_path: Path) -> None:
     assert done.stderr.startswith("error: ./no-kubectl: program not found\n")
 
 
-def test_version(mlpack: Mlpack) -> None:
+def test_version_prints_text_and_json(mlpack: Mlpack) -> None:
     assert mlpack("version").stdout == f"mlpack {__version__}\n"
     assert mlpack("version", "-o", "json").json == {"version": __version__}
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--version", "build"], ["--version", "nope"]])
-def test_version_as_an_option(mlpack: Mlpack, arguments: list[str]) -> None:
+def test_version_option_takes_precedence_over_verb(mlpack: Mlpack, arguments: list[str]) -> None:
     done = mlpack(*arguments)
     assert (done.code, done.stdout, done.stderr) == (0, f"mlpack {__version__}\n", "")
 
 
-# What every verb has in common: --quiet, and errors as JSON.
+# Options of every verb: --quiet, and errors as JSON.
 
 
 @pytest.mark.parametrize("arguments", [["--quiet", "init", "trial"], ["init", "trial", "--quiet"]])
-def test_quiet_leaves_what_programs_read(mlpack: Mlpack, arguments: list[str]) -> None:
+def test_quiet_keeps_stdout(mlpack: Mlpack, arguments: list[str]) -> None:
     done = mlpack(*arguments)
     assert (done.code, done.stderr) == (0, "")
     assert done.stdout.splitlines()[0] == "trial/Dockerfile"
     assert mlpack("init", "other").stderr == "build it with: mlpack build ./other\n"
 
 
-def test_quiet_leaves_errors(mlpack: Mlpack, specs: Path) -> None:
+def test_quiet_keeps_errors(mlpack: Mlpack, specs: Path) -> None:
     done = mlpack("build", f"{specs}/wrong", "--quiet")
     assert done.code == 3
     assert done.stderr.splitlines() == [
@@ -244,7 +246,7 @@ def test_quiet_leaves_errors(mlpack: Mlpack, specs: Path) -> None:
     ]
 
 
-def test_verbs_of_a_group_have_it_too(mlpack: Mlpack) -> None:
+def test_quiet_is_an_option_of_grouped_verbs(mlpack: Mlpack) -> None:
     assert "--quiet" in mlpack("operator", "install", "--help").stdout
 
 
@@ -265,9 +267,7 @@ def test_verbs_of_a_group_have_it_too(mlpack: Mlpack) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_an_error_is_json_where_json_is_asked_for(
-    mlpack: Mlpack, arguments: list[str], code: int, message: str
-) -> None:
+def test_error_is_json_with_output_json(mlpack: Mlpack, arguments: list[str], code: int, message: str) -> None:
     done = mlpack(*arguments)
     error = done.json["error"]
     assert (done.code, error["exit_code"], error["message"], error["problems"]) == (code, code, message, [])
@@ -275,7 +275,7 @@ def test_an_error_is_json_where_json_is_asked_for(
     assert mlpack(*arguments[:1], "absent", "--", "-o", "json").stdout == ""
 
 
-def test_the_problems_behind_an_error_are_in_its_json(mlpack: Mlpack, specs: Path) -> None:
+def test_error_json_includes_problems_of_spec(mlpack: Mlpack, specs: Path) -> None:
     problem = {
         "file": f"{specs}/wrong/spec.yaml",
         "line": 7,

@@ -1,4 +1,4 @@
-"""configure as it asks on a terminal, and what it refuses where it does not ask."""
+"""Tests of `mlpack configure`: its questions on a terminal, and the values that it refuses without one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_ROOT = "--root relative: expected an absolute path without ':' and '..'"
 NO_HOST = "--registry a b: expected a host, optionally with a port and a path"
 
 
-def test_an_answer_that_cannot_be_is_told_and_asked_for_again(
+def test_configure_asks_again_after_invalid_answer(
     mlpack: Mlpack, package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_a_terminal(monkeypatch, typed="relative\n\n/shared\na b\n/shared\nr.example\nme\n5\n6\n7\n")
@@ -36,7 +36,7 @@ def test_an_answer_that_cannot_be_is_told_and_asked_for_again(
     assert "REGISTRY=r.example\n" in (package / ENV).read_text(encoding="utf-8")
 
 
-def test_without_a_terminal_it_says_how_to_answer(mlpack: Mlpack, package: Path) -> None:
+def test_configure_without_terminal_names_options(mlpack: Mlpack, package: Path) -> None:
     done = mlpack("configure", package)
     assert done.code == 2
     assert done.stderr == (
@@ -45,7 +45,7 @@ def test_without_a_terminal_it_says_how_to_answer(mlpack: Mlpack, package: Path)
     )
 
 
-def test_a_proposal_that_cannot_be_is_not_taken_with_yes(mlpack: Mlpack, package: Path) -> None:
+def test_configure_yes_refuses_invalid_current_value(mlpack: Mlpack, package: Path) -> None:
     path = package / ENV
     path.write_text(path.read_text(encoding="utf-8").replace("REGISTRY=docker.io", "REGISTRY=a b"), encoding="utf-8")
     done = mlpack("configure", package, "-y")
@@ -58,7 +58,7 @@ def test_a_proposal_that_cannot_be_is_not_taken_with_yes(mlpack: Mlpack, package
     assert "REGISTRY=a b\n" in path.read_text(encoding="utf-8")
 
 
-def test_a_new_tarball_does_not_take_the_place_of_a_folder(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_configure_does_not_replace_folder_by_archive(mlpack: Mlpack, tmp_path: Path) -> None:
     assert mlpack("build", "hello-mpi").code == 0
     (tmp_path / "there").mkdir()
     done = mlpack("configure", "hello-mpi.tar.gz", "--root", "/x", "-d", "there")
@@ -70,7 +70,7 @@ PATCH = "quickstart/k8s/mlops/multi-node/mlops-job-patch.yaml"
 
 
 def spoil(package: Path, user: str) -> Path:
-    """Write `user` where the patch says as whom the pods run, for the first of them."""
+    """Replace the first runAsUser of the patch by `user`, and return the path of the patch."""
     path = package / PATCH
     path.write_text(path.read_text(encoding="utf-8").replace("runAsUser: 1000", f"runAsUser: {user}"), encoding="utf-8")
     return path
@@ -90,7 +90,7 @@ def spoil(package: Path, user: str) -> Path:
         ("", "nothing"),
     ],
 )
-def test_an_id_that_is_none_is_refused_with_its_place(
+def test_configure_reports_invalid_user_id_with_its_position(
     mlpack: Mlpack, package: Path, user: str, shown: str | None
 ) -> None:
     path = spoil(package, user)
@@ -104,13 +104,13 @@ def test_an_id_that_is_none_is_refused_with_its_place(
         assert len(done.stderr) < 20_000
 
 
-def test_an_id_that_is_none_can_be_replaced(mlpack: Mlpack, package: Path) -> None:
+def test_configure_replaces_invalid_user_id(mlpack: Mlpack, package: Path) -> None:
     path = spoil(package, "abc")
     assert mlpack("configure", package, "--uid", "12").code == 0
     assert "abc" not in path.read_text(encoding="utf-8")
 
 
-def test_somebody_on_a_terminal_is_told_and_asked(
+def test_configure_reports_invalid_user_id_and_asks_at_terminal(
     mlpack: Mlpack, package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = spoil(package, "abc")
@@ -133,7 +133,7 @@ def test_somebody_on_a_terminal_is_told_and_asked(
     ],
     ids=["no answer", "an end", "no number", "another script's digit", "a long number", "no folder"],
 )
-def test_answers_come_to_an_end(
+def test_configure_stops_at_end_of_input_or_after_five_invalid_answers(
     mlpack: Mlpack, package: Path, monkeypatch: pytest.MonkeyPatch, typed: str, code: int, error: str
 ) -> None:
     at_a_terminal(monkeypatch, typed=typed)
@@ -143,7 +143,7 @@ def test_answers_come_to_an_end(
     assert (package / PATCH).read_bytes() == before
 
 
-def test_a_folder_that_cannot_be_is_named_with_its_place(mlpack: Mlpack, package: Path) -> None:
+def test_configure_reports_invalid_folder_with_its_position(mlpack: Mlpack, package: Path) -> None:
     path = package / ENV
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("MODEL_DIR=ROOT/", "MODEL_DIR=a:b/"), encoding="utf-8")

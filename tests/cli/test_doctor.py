@@ -1,3 +1,5 @@
+"""Tests of `mlpack doctor` in a fake cluster: each check, its findings and fixes."""
+
 from __future__ import annotations
 
 import json
@@ -28,14 +30,14 @@ ALL += ["image", "references", "names", "apply", "results"]
 
 
 class Report:
-    """What the doctor has said, by check."""
+    """The exit code of a doctor, and its findings by check."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.code = outcome.code
         self.findings: list[dict[str, Any]] = outcome.json["findings"]
 
     def not_ok(self) -> list[tuple[str, str]]:
-        """Return what is in the way, or may be; a note is about what is neither."""
+        """Return check and state of each finding that is neither ok nor a note."""
         states = [(finding["check"], finding["state"]) for finding in self.findings]
         return [(check, state) for check, state in states if state not in ("ok", "note")]
 
@@ -50,7 +52,7 @@ def cluster() -> FakeCluster:
 
 @pytest.fixture
 def doctor(mlpack: Mlpack, kubectl: Path, cluster: FakeCluster) -> Doctor:
-    """Examines hello-mpi, configured as is said, for the cluster."""
+    """A function that configures hello-mpi with its arguments, runs the doctor, and returns the report."""
     assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
     cluster.first = lambda argv: SYSTEM.run(argv, offline=True) if argv[1] == "kustomize" else None
     mlpack.host = Host(cluster)
@@ -64,16 +66,18 @@ def doctor(mlpack: Mlpack, kubectl: Path, cluster: FakeCluster) -> Doctor:
     return examine
 
 
-def test_in_a_healthy_cluster_everything_is_looked_at_and_well(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_passes_every_check_in_healthy_cluster_and_creates_nothing(doctor: Doctor, cluster: FakeCluster) -> None:
     report = doctor()
     assert (report.code, report.not_ok()) == (0, [])
     assert [finding["check"] for finding in report.findings] == ALL
     assert all("--dry-run=server" in call for call in cluster.calls if call.startswith("apply"))
     created = [call for call in cluster.calls if call.startswith("create") and "--dry-run=server" not in call]
-    assert len(created) == 1, "a review of permissions, which is not kept"
+    assert len(created) == 1, "only a review of permissions, which the server does not store"
 
 
-def test_for_people_it_is_a_line_each(mlpack: Mlpack, doctor: Doctor, cluster: FakeCluster, kubectl: Path) -> None:
+def test_doctor_prints_one_line_for_each_finding(
+    mlpack: Mlpack, doctor: Doctor, cluster: FakeCluster, kubectl: Path
+) -> None:
     cluster.objects = [obj for obj in cluster.objects if obj["kind"] != "Namespace"]
     assert doctor().code == 1
     done = mlpack("doctor", "hello-mpi", "-n", "team", "--kubectl", kubectl)
@@ -82,18 +86,18 @@ def test_for_people_it_is_a_line_each(mlpack: Mlpack, doctor: Doctor, cluster: F
     assert len(done.stdout.splitlines()) == len(ALL)
 
 
-def test_an_old_kubectl(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_fails_for_old_kubectl(doctor: Doctor, cluster: FakeCluster) -> None:
     cluster.version = (21, 34)
     assert doctor().not_ok() == [("kubectl", "fails")]
 
 
-def test_a_server_that_does_not_answer_is_not_a_fault_of_the_package(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_reports_unreachable_server_as_unknown(doctor: Doctor, cluster: FakeCluster) -> None:
     cluster.version = (34, None)
     report = doctor()
     assert (report.code, report.not_ok()) == (6, [("server", "unknown")])
 
 
-def test_a_kind_that_is_not_served(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_names_served_version_of_unserved_kind(doctor: Doctor, cluster: FakeCluster) -> None:
     cluster.served["kubeflow.org/v1"] = cluster.served.pop("kubeflow.org/v2beta1")
     results = doctor().of("kinds")
     assert results == [("MPIJob is not served in kubeflow.org/v2beta1, only v1", "mlpack operator install mpi")]
@@ -110,7 +114,7 @@ def test_a_kind_that_is_not_served(doctor: Doctor, cluster: FakeCluster) -> None
         ([item("Deployment", "mpi-operator", status={})], "its Deployment team/mpi-operator is not available"),
     ],
 )
-def test_an_operator_that_is_installed_and_dead(
+def test_doctor_fails_for_operator_that_does_not_run(
     doctor: Doctor, cluster: FakeCluster, operator_objects: list[dict[str, Any]], message: str
 ) -> None:
     cluster.objects = [obj for obj in cluster.objects if obj["kind"] != "Lease"] + operator_objects
@@ -119,14 +123,14 @@ def test_an_operator_that_is_installed_and_dead(
     assert message in report.of("operator")[0][0]
 
 
-def test_an_operator_that_cannot_be_seen(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_reports_operator_as_unknown_without_permission(doctor: Doctor, cluster: FakeCluster) -> None:
     cluster.objects = [obj for obj in cluster.objects if obj["kind"] != "Lease"]
     cluster.denied = {"list deployments", "list leases"}
     report = doctor()
     assert (report.code, report.not_ok()) == (6, [("operator", "unknown")])
 
 
-def test_events_that_may_not_be_listed_make_nothing_fail(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_passes_without_permission_to_list_events(doctor: Doctor, cluster: FakeCluster) -> None:
     cluster.denied = {"list events"}
     report = doctor()
     grant = "kubectl create rolebinding mlpack-edit --clusterrole=edit --user=YOU -n team"
@@ -134,13 +138,13 @@ def test_events_that_may_not_be_listed_make_nothing_fail(doctor: Doctor, cluster
     assert (report.code, report.of("permissions")) == (0, [(message, grant)])
 
 
-def test_a_pod_needs_no_operator(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_requires_no_operator_for_pod(doctor: Doctor, cluster: FakeCluster) -> None:
     cluster.objects = [obj for obj in cluster.objects if obj["kind"] != "Lease"]
     report = doctor(overlay="single-node")
     assert (report.code, report.of("operator")) == (0, [])
 
 
-def test_a_lease_counts_when_the_clocks_differ_and_it_is_renewed() -> None:
+def test_heartbeat_accepts_renewed_lease_despite_clock_difference() -> None:
     old = lease(datetime(2020, 1, 1, tzinfo=UTC))
     cluster = FakeCluster([old])
 
@@ -151,13 +155,13 @@ def test_a_lease_counts_when_the_clocks_differ_and_it_is_renewed() -> None:
     assert heartbeat.check_heartbeat(Kubectl(runner=cluster), MPI_OPERATOR).alive == "yes"
 
 
-def test_a_namespace_that_enforces_more_than_the_overlay_meets(doctor: Doctor) -> None:
+def test_doctor_fails_when_namespace_enforces_stricter_pod_security(doctor: Doctor) -> None:
     message, fix = doctor("--with", "root", accept=("--pod-security", "baseline")).of("namespace")[0]
     assert message.startswith("team enforces Pod Security restricted, and the overlay needs baseline: spec.")
     assert fix == "kubectl label --overwrite namespace team pod-security.kubernetes.io/enforce=baseline"
 
 
-def test_next_command_accepts_what_was_accepted(mlpack: Mlpack, doctor: Doctor, kubectl: Path) -> None:
+def test_doctor_omits_package_failures_accepted_by_options(mlpack: Mlpack, doctor: Doctor, kubectl: Path) -> None:
     doctor("--with", "root")
     arguments = ("doctor", "hello-mpi", "-n", "team", "--overlay", "single-node", "--kubectl", kubectl)
     refused = mlpack(*arguments)
@@ -167,12 +171,12 @@ def test_next_command_accepts_what_was_accepted(mlpack: Mlpack, doctor: Doctor, 
     assert "fails   package      " not in accepted.stdout
 
 
-def test_a_namespace_that_is_going(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_fails_for_namespace_that_is_being_deleted(doctor: Doctor, cluster: FakeCluster) -> None:
     cluster.objects[0]["status"]["phase"] = "Terminating"
     assert doctor().of("namespace")[0][0] == "team is being deleted"
 
 
-def test_permissions_that_are_missing(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_lists_missing_permissions_with_grants(doctor: Doctor, cluster: FakeCluster) -> None:
     cluster.denied = {"create mpijobs", "patch mpijobs", "get pods/log"}
     grant = "kubectl create rolebinding mlpack-{0} --clusterrole={0} --user=YOU -n team"
     assert doctor().of("permissions") == [
@@ -184,11 +188,11 @@ def test_permissions_that_are_missing(doctor: Doctor, cluster: FakeCluster) -> N
 @pytest.mark.parametrize(
     ("overlay", "message"), [("multi-node", "2 kinds of pod are admitted"), ("single-node", "the pods are admitted")]
 )
-def test_pods_that_are_admitted(doctor: Doctor, overlay: str, message: str) -> None:
+def test_doctor_reports_admitted_pods(doctor: Doctor, overlay: str, message: str) -> None:
     assert doctor(overlay=overlay).of("admission") == [(message, None)]
 
 
-def test_a_policy_that_refuses_the_pods(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_fails_when_webhook_rejects_pods(doctor: Doctor, cluster: FakeCluster) -> None:
     response = (
         'Error from server: error when creating "/x/object.json": admission webhook "policy" denied the request: no'
     )
@@ -208,7 +212,7 @@ def test_a_policy_that_refuses_the_pods(doctor: Doctor, cluster: FakeCluster) ->
         ({"cpu": "1"}, {"cpu": "1"}, "and nothing of 1 is left"),
     ],
 )
-def test_a_quota_with_too_little_left(
+def test_doctor_fails_when_quota_has_too_little_left(
     doctor: Doctor, cluster: FakeCluster, hard: dict[str, str], used: dict[str, str], message: str
 ) -> None:
     cluster.objects.append(item("ResourceQuota", "tight", spec={"hard": hard}, status={"hard": hard, "used": used}))
@@ -218,7 +222,7 @@ def test_a_quota_with_too_little_left(
     assert report.of("quota")[0][1] == "kubectl describe resourcequota tight -n team"
 
 
-def test_a_quota_of_other_pods_does_not_count(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_ignores_quota_with_scope_of_other_pods(doctor: Doctor, cluster: FakeCluster) -> None:
     spec = {"hard": {"pods": "0"}, "scopes": ["BestEffort"]}
     cluster.objects.append(item("ResourceQuota", "other", spec=spec, status=spec))
     assert doctor().code == 0
@@ -235,7 +239,7 @@ def test_a_quota_of_other_pods_does_not_count(doctor: Doctor, cluster: FakeClust
         (node(taints=[{"key": "gpu", "effect": "NoSchedule"}]), "node-1: taint gpu not tolerated"),
     ],
 )
-def test_nodes_that_could_never_take_it(
+def test_doctor_fails_when_no_node_could_ever_run_pods(
     doctor: Doctor, cluster: FakeCluster, other_node: dict[str, Any], message: str
 ) -> None:
     cluster.objects = [other_node if obj["kind"] == "Node" else obj for obj in cluster.objects]
@@ -248,7 +252,7 @@ STRICT = ("--with", "placement", "--set", "SPREAD_ELSE=DoNotSchedule")
 
 
 def hosts(cluster: FakeCluster, *cpus_and_labels: tuple[str, str]) -> None:
-    """Gives the cluster other nodes: the CPUs of each, and its label for hosts (none when empty)."""
+    """Replace the nodes of the cluster by one for each pair of CPUs and host label; an empty label is left out."""
     cluster.objects = [obj for obj in cluster.objects if obj["kind"] != "Node"]
     for number, (cpu, host) in enumerate(cpus_and_labels):
         new_node = node(f"node-{number}", cpu=cpu)
@@ -257,12 +261,12 @@ def hosts(cluster: FakeCluster, *cpus_and_labels: tuple[str, str]) -> None:
         cluster.objects.append(new_node)
 
 
-def test_workers_that_spread_over_hosts_with_room(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_accepts_workers_spread_over_hosts_with_room(doctor: Doctor, cluster: FakeCluster) -> None:
     hosts(cluster, ("4", "a"), ("4", "b"))
     assert doctor(*STRICT).of("nodes")[0][0].startswith("room for")
 
 
-def test_workers_that_must_spread_do_not_all_go_where_there_is_room(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_fails_when_workers_must_spread_to_full_host(doctor: Doctor, cluster: FakeCluster) -> None:
     hosts(cluster, ("4", "a"), ("10m", "b"))
     assert doctor().code == 0
     report = doctor(*STRICT)
@@ -270,14 +274,14 @@ def test_workers_that_must_spread_do_not_all_go_where_there_is_room(doctor: Doct
     assert "node-0: room for some of the 2, not for all; node-1: 10m cpu left" in report.of("nodes")[0][0]
 
 
-def test_workers_that_must_spread_over_hosts_without_a_label(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_fails_when_workers_must_spread_over_unlabelled_host(doctor: Doctor, cluster: FakeCluster) -> None:
     hosts(cluster, ("4", ""))
     report = doctor(*STRICT)
     assert report.not_ok() == [("nodes", "fails")]
     assert "node-0: no label kubernetes.io/hostname, over which the pods must be spread" in report.of("nodes")[0][0]
 
 
-def test_nodes_that_are_full(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_fails_when_nodes_are_full(doctor: Doctor, cluster: FakeCluster) -> None:
     other = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "3900m"}}}]}
     cluster.objects.append(item("Pod", "other", spec=other, status={"phase": "Running"}))
     report = doctor()
@@ -287,21 +291,21 @@ def test_nodes_that_are_full(doctor: Doctor, cluster: FakeCluster) -> None:
     )
 
 
-def test_an_earlier_run_of_the_same_workload_does_not_take_its_own_place(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_ignores_resources_of_earlier_run_of_same_workload(doctor: Doctor, cluster: FakeCluster) -> None:
     earlier = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "3900m"}}}]}
     labels = {"training.kubeflow.org/job-name": "hello-mpi-multi-node"}
     cluster.objects.append(item("Pod", "w", metadata={"labels": labels}, spec=earlier, status={"phase": "Running"}))
     assert doctor().of("nodes")[0][0].startswith("room for")
 
 
-def test_nodes_that_may_not_be_looked_at(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_reports_nodes_as_unknown_without_permission(doctor: Doctor, cluster: FakeCluster) -> None:
     cluster.denied = {"list nodes"}
     report = doctor()
     assert (report.code, report.not_ok()) == (6, [("nodes", "unknown")])
     assert report.of("nodes") == [("you may not list nodes", "kubectl auth can-i list nodes -A")]
 
 
-def test_an_image_that_only_this_machine_has(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_checks_local_image_on_nodes(doctor: Doctor, cluster: FakeCluster) -> None:
     image = "localhost/mpioperator/mpi-pi:openmpi"
     report = doctor("--registry", "localhost")
     assert report.not_ok() == [("image", "fails")]
@@ -316,7 +320,7 @@ def test_an_image_that_only_this_machine_has(doctor: Doctor, cluster: FakeCluste
 GPUS = ("--with", "gpu", "--set", "GPU_COUNT=2", "--set", "GPU_VENDOR=amd.com")
 
 
-def test_several_gpus_in_a_pod_need_more_shared_memory(doctor: Doctor, mlpack: Mlpack) -> None:
+def test_doctor_proposes_shared_memory_for_several_gpus_in_one_pod(doctor: Doctor, mlpack: Mlpack) -> None:
     fix = "mlpack configure hello-mpi --with shared-memory --set SHM_SIZE=8Gi"
     message = "each worker has 2 GPUs and 64 MiB in /dev/shm, which is too little for most data loaders and for NCCL"
     assert doctor(*GPUS).of("memory") == [(message, fix)]
@@ -324,7 +328,7 @@ def test_several_gpus_in_a_pod_need_more_shared_memory(doctor: Doctor, mlpack: M
     assert doctor().of("memory") == []
 
 
-def test_one_gpu_in_a_pod_needs_no_more_shared_memory(doctor: Doctor) -> None:
+def test_doctor_accepts_default_shared_memory_for_one_gpu(doctor: Doctor) -> None:
     assert doctor("--with", "gpu", "--set", "GPU_COUNT=1").of("memory") == []
 
 
@@ -352,7 +356,7 @@ def claim(name: str, *modes: str, phase: str = "Bound", storage_class: str | Non
         ),
     ],
 )
-def test_claims_that_would_keep_it_waiting(
+def test_doctor_fails_for_claims_that_block_pods(
     doctor: Doctor, cluster: FakeCluster, output: dict[str, Any] | None, expected: str
 ) -> None:
     cluster.objects += [claim("data", "ReadOnlyMany"), *([output] if output else [])]
@@ -361,7 +365,7 @@ def test_claims_that_would_keep_it_waiting(
     assert any(expected in message for message, _ in report.of("claims"))
 
 
-def test_the_claim_of_a_workspace_that_is_not_created_yet(
+def test_doctor_names_command_that_creates_workspace_claim(
     mlpack: Mlpack, doctor: Doctor, kubectl: Path, tmp_path: Path
 ) -> None:
     assert doctor().code == 0
@@ -378,14 +382,14 @@ def test_the_claim_of_a_workspace_that_is_not_created_yet(
         assert report.of("claims") == [("claim data not found in team", f"{fix} -n team")]
 
 
-def test_claims_that_are_bound_or_will_be(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_accepts_bound_claim_and_claim_bound_at_first_use(doctor: Doctor, cluster: FakeCluster) -> None:
     waits = item("StorageClass", "late", volumeBindingMode="WaitForFirstConsumer")
     pending = claim("results", "ReadWriteMany", phase="Pending", storage_class="late")
     cluster.objects += [claim("data", "ReadOnlyMany"), pending, waits]
     assert doctor(*CLAIMS).not_ok() == []
 
 
-def test_a_claim_that_is_several_volumes_of_a_pod(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_reports_claim_mounted_as_several_volumes(doctor: Doctor, cluster: FakeCluster) -> None:
     cluster.objects += [claim("results", "ReadWriteOnce")]
     report = doctor(*CLAIMS, "--set", "DATASET_CLAIM=results", overlay="single-node")
     assert report.of("claims") == [
@@ -394,7 +398,7 @@ def test_a_claim_that_is_several_volumes_of_a_pod(doctor: Doctor, cluster: FakeC
     ]
 
 
-def test_a_secret_for_pulling_that_is_missing_or_of_another_type(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_fails_for_missing_or_wrongly_typed_pull_secret(doctor: Doctor, cluster: FakeCluster) -> None:
     report = doctor("--with", "pull-secret", "--set", "PULL_SECRET=registry")
     assert report.of("references")[0][0] == "secret registry for pulling images not found"
     cluster.objects.append(item("Secret", "registry", type="Opaque"))
@@ -403,7 +407,7 @@ def test_a_secret_for_pulling_that_is_missing_or_of_another_type(doctor: Doctor,
     assert doctor().not_ok() == []
 
 
-def test_a_secret_of_the_package_that_is_missing_or_has_a_key_too_few(
+def test_doctor_fails_for_missing_or_incomplete_package_secret(
     mlpack: Mlpack, doctor: Doctor, cluster: FakeCluster
 ) -> None:
     build = ("build", "hello-mpi", "--format", "dir", "--force")
@@ -419,7 +423,7 @@ def test_a_secret_of_the_package_that_is_missing_or_has_a_key_too_few(
     assert doctor().not_ok() == []
 
 
-def test_a_service_account_that_is_missing(doctor: Doctor) -> None:
+def test_doctor_fails_for_missing_service_account(doctor: Doctor) -> None:
     account = ("--with", "service-account", "--set", "SERVICE_ACCOUNT=trainer")
     refused = [message for message, _ in doctor(*account).of("package")]
     assert any("runs as the service account 'trainer' of the namespace" in message for message in refused)
@@ -433,7 +437,7 @@ def test_a_service_account_that_is_missing(doctor: Doctor) -> None:
     ]
 
 
-def test_names_that_others_have_taken(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_fails_for_object_names_of_other_owners(doctor: Doctor, cluster: FakeCluster) -> None:
     cluster.objects += [item("ConfigMap", "hello-mpi-env-multi-node"), item("Secret", "hello-mpi-multi-node-ssh")]
     cluster.objects[-1]["metadata"]["managedFields"] = [managed("bob", {"metadata": {}})]
     elsewhere = "use another namespace (-n), or another nameSuffix in the overlay's kustomization.yaml"
@@ -452,7 +456,7 @@ def test_names_that_others_have_taken(doctor: Doctor, cluster: FakeCluster) -> N
     ]
 
 
-def test_a_run_that_has_ended_stands_in_the_way(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_fails_for_finished_earlier_run(doctor: Doctor, cluster: FakeCluster) -> None:
     ended = {"conditions": [{"type": "Succeeded", "status": "True"}]}
     cluster.objects.append(
         item(
@@ -469,7 +473,7 @@ def test_a_run_that_has_ended_stands_in_the_way(doctor: Doctor, cluster: FakeClu
     assert fix == "kubectl delete mpijobs.kubeflow.org/hello-mpi-multi-node -n team"
 
 
-def test_the_servers_own_word(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_reports_rejection_of_dry_run_apply(doctor: Doctor, cluster: FakeCluster) -> None:
     cluster.refused["apply"] = 'Error from server: admission webhook "names.example" denied the request: not this one'
     report = doctor()
     assert report.not_ok() == [("apply", "fails")]
@@ -484,9 +488,7 @@ def admit_with(**spec: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda pod: {**pod, "spec": {**pod["spec"], **spec}}
 
 
-def test_a_change_by_a_policy_is_a_note_and_other_checks_judge_the_changed_pods(
-    doctor: Doctor, cluster: FakeCluster
-) -> None:
+def test_doctor_notes_mutated_pods_and_checks_nodes_for_them(doctor: Doctor, cluster: FakeCluster) -> None:
     cluster.admit = admit_with(nodeSelector={"disk": "ssd"})
     report = doctor()
     assert (report.code, report.not_ok()) == (1, [("nodes", "fails")])
@@ -495,13 +497,13 @@ def test_a_change_by_a_policy_is_a_note_and_other_checks_judge_the_changed_pods(
     assert "node-1: no label disk=ssd" in report.of("nodes")[0][0]
 
 
-def test_policies_of_the_cluster_itself_are_named_where_it_serves_them(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_names_mutating_admission_policies_only_where_served(doctor: Doctor, cluster: FakeCluster) -> None:
     cluster.served["admissionregistration.k8s.io/v1"] = ["MutatingAdmissionPolicy"]
     cluster.admit = admit_with(priority=5)
     assert doctor().of("admission")[1][1] == f"{LIST_MUTATORS},mutatingadmissionpolicies"
 
 
-def test_pods_that_their_operator_would_not_find_fail(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_fails_when_webhook_changes_selector_label(doctor: Doctor, cluster: FakeCluster) -> None:
     label = "training.kubeflow.org/job-name"
 
     def relabelled(pod: dict[str, Any]) -> dict[str, Any]:
@@ -515,9 +517,7 @@ def test_pods_that_their_operator_would_not_find_fail(doctor: Doctor, cluster: F
     assert report.of("admission")[1][0] == f"the cluster changes the pods of launcher and worker: {change}"
 
 
-def test_a_change_of_the_workload_itself_is_reported(
-    doctor: Doctor, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_notes_mutated_workload(doctor: Doctor, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     carry_out = cluster.carry_out
 
     def suspend(argv: Sequence[str]) -> Finished:

@@ -1,4 +1,4 @@
-"""What the doctor says in cases that are seldom met, and how each is told from a cluster that is away."""
+"""Tests of rare findings of `mlpack doctor`, and of checks that are unknown because the cluster does not answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NO_ANSWER = (f"the cluster does not answer: {AWAY}", "kubectl cluster-info")
 
 @pytest.fixture
 def doctor(mlpack: Mlpack, life: Life) -> Callable[[], Report]:
-    """Examines hello-mpi in a healthy cluster."""
+    """A function that runs the doctor for hello-mpi in a healthy cluster, and returns the report."""
     life.objects = healthy().objects
     return lambda: Report(mlpack("doctor", "hello-mpi", "-n", "team", "-o", "json"))
 
@@ -53,7 +53,7 @@ def with_nodes(life: Life, *nodes: dict[str, Any]) -> None:
         ("get resourcequotas", {"quota"}),
     ],
 )
-def test_a_cluster_that_goes_away_in_between_is_unknown_and_no_fault(
+def test_doctor_reports_checks_as_unknown_when_cluster_stops_answering(
     doctor: Callable[[], Report], life: Life, asked: str, unknown: set[str]
 ) -> None:
     life.refused[asked] = AWAY
@@ -63,7 +63,7 @@ def test_a_cluster_that_goes_away_in_between_is_unknown_and_no_fault(
 
 
 @pytest.mark.parametrize(("asked", "unknown"), [("create", {"admission"}), ("apply", {"apply"})])
-def test_a_token_that_expires_in_between_is_unknown_and_no_fault_of_the_package(
+def test_doctor_reports_checks_as_unknown_when_token_expires(
     doctor: Callable[[], Report], life: Life, asked: str, unknown: set[str]
 ) -> None:
     life.refused[asked] = LOGGED_OUT
@@ -74,14 +74,18 @@ def test_a_token_that_expires_in_between_is_unknown_and_no_fault_of_the_package(
     assert [report.of(check)[-1] for check in unknown] == [(why, hint)]
 
 
-def test_permissions_that_nobody_may_ask_for(doctor: Callable[[], Report], life: Life) -> None:
+def test_doctor_reports_permissions_as_unknown_when_review_is_forbidden(
+    doctor: Callable[[], Report], life: Life
+) -> None:
     life.refused["create list"] = "Error from server (Forbidden): you may not ask"
     report = doctor()
     assert (report.code, report.not_ok()) == (6, [("permissions", "unknown")])
     assert report.of("permissions") == [("you may not ask", None)]
 
 
-def test_an_answer_about_permissions_that_breaks_off(doctor: Callable[[], Report], life: Life) -> None:
+def test_doctor_reports_permissions_as_unknown_when_response_is_cut_off(
+    doctor: Callable[[], Report], life: Life
+) -> None:
     def break_off(argv: Sequence[str]) -> Finished:
         done = life.carry_out(argv)
         is_review = "create" in argv and "--dry-run=server" not in argv
@@ -93,14 +97,14 @@ def test_an_answer_about_permissions_that_breaks_off(doctor: Callable[[], Report
     assert report.of("permissions") == [("the cluster's response was cut off", None)]
 
 
-def test_a_namespace_that_enforces_what_is_no_level(doctor: Callable[[], Report], life: Life) -> None:
+def test_doctor_reports_invalid_pod_security_level_of_namespace(doctor: Callable[[], Report], life: Life) -> None:
     life.objects[0]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "strict"
     report = doctor()
     assert report.code == 0
     assert report.of("namespace") == [("team; it enforces strict, which is not a level", None)]
 
 
-def test_a_job_that_is_there_as_the_package_says(mlpack: Mlpack, doctor: Callable[[], Report], life: Life) -> None:
+def test_doctor_accepts_unchanged_existing_job(mlpack: Mlpack, doctor: Callable[[], Report], life: Life) -> None:
     mlpack.host = Host(life, "ann@desk")
     assert mlpack("deploy", "hello-mpi", "-n", "team", "--no-wait").code == 0
     report = doctor()
@@ -118,7 +122,7 @@ def test_a_job_that_is_there_as_the_package_says(mlpack: Mlpack, doctor: Callabl
     ],
     ids=["ended", "changed", "going"],
 )
-def test_a_job_that_stands_in_the_way(
+def test_doctor_fails_for_ended_changed_or_terminating_job(
     mlpack: Mlpack,
     doctor: Callable[[], Report],
     life: Life,
@@ -138,7 +142,7 @@ def test_a_job_that_stands_in_the_way(
     ("volume", "storage_class", "why"),
     [("disk-1", None, "waits for its volume"), (None, "now", "is not bound yet")],
 )
-def test_a_claim_that_is_not_bound(
+def test_doctor_fails_for_unbound_claim(
     mlpack: Mlpack, doctor: Callable[[], Report], life: Life, volume: str | None, storage_class: str | None, why: str
 ) -> None:
     assert mlpack("configure", "hello-mpi", "--with", "output-pvc", "--set", "OUTPUT_CLAIM=data").code == 0
@@ -164,7 +168,7 @@ def unready() -> dict[str, Any]:
     [([], "there are no nodes"), ([unready()], "node-1: not ready"), ([node()], "node-1: no label disk=fast")],
     ids=["none", "not ready", "not labelled"],
 )
-def test_why_no_node_could_take_it(
+def test_doctor_names_reason_why_no_node_could_run_pods(
     mlpack: Mlpack, doctor: Callable[[], Report], life: Life, nodes: list[dict[str, Any]], why: str
 ) -> None:
     assert mlpack("configure", "hello-mpi", "--with", "placement").code == 0
@@ -180,7 +184,9 @@ def test_why_no_node_could_take_it(
     ]
 
 
-def test_nodes_with_pods_that_may_not_be_seen(doctor: Callable[[], Report], life: Life) -> None:
+def test_doctor_reports_nodes_as_unknown_without_permission_to_list_pods(
+    doctor: Callable[[], Report], life: Life
+) -> None:
     life.denied = {"list pods"}
     report = doctor()
     assert ("nodes", "unknown") in report.not_ok()
@@ -190,28 +196,28 @@ def test_nodes_with_pods_that_may_not_be_seen(doctor: Callable[[], Report], life
     assert fix == "kubectl auth can-i list pods -A"
 
 
-def test_an_operator_without_a_lease_counts_by_its_deployment(doctor: Callable[[], Report], life: Life) -> None:
+def test_doctor_accepts_available_operator_deployment_without_lease(doctor: Callable[[], Report], life: Life) -> None:
     available = {"conditions": [{"type": "Available", "status": "True"}]}
     life.objects = [obj for obj in life.objects if obj["kind"] != "Lease"]
     life.objects.append(item("Deployment", "mpi-operator", status=available))
     assert doctor().of("operator") == [("mpi-operator is running: its Deployment team/mpi-operator is available", None)]
 
 
-def test_an_operator_whose_lease_was_never_renewed(doctor: Callable[[], Report], life: Life) -> None:
+def test_doctor_fails_for_operator_lease_never_renewed(doctor: Callable[[], Report], life: Life) -> None:
     held = next(obj for obj in life.objects if obj["kind"] == "Lease")
     del held["spec"]["renewTime"], held["spec"]["leaseDurationSeconds"]
     message = "mpi-operator is not running: its lease mpi-operator/mpi-operator was last renewed at no time"
     assert doctor().of("operator") == [(message, "mlpack operator install mpi")]
 
 
-def test_an_operator_is_not_called_unseen_when_the_cluster_is_away(life: Life) -> None:
+def test_heartbeat_raises_unreachable_error_when_cluster_does_not_answer(life: Life) -> None:
     life.objects.append(lease())
     life.refused["get deployments"] = AWAY
     with pytest.raises(UnreachableError, match="the cluster does not answer: Unable to connect"):
         heartbeat.check_heartbeat(Kubectl(runner=life), MPI_OPERATOR)
 
 
-def test_what_can_be_typed_is_quoted(mlpack: Mlpack, life: Life) -> None:
+def test_doctor_quotes_names_in_proposed_commands(mlpack: Mlpack, life: Life) -> None:
     life.objects = healthy().objects
     workload = next(item for item in life.overlays["single-node"] if item["kind"] == "Pod")
     workload["spec"]["volumes"].append({"name": "x", "persistentVolumeClaim": {"claimName": "x; touch pwned"}})

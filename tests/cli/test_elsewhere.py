@@ -1,4 +1,4 @@
-"""Nothing is fetched for a package, by any verb, whatever its kustomizations say: a server counts its visitors."""
+"""Tests that no verb fetches a remote reference of a package's kustomizations: a server counts the requests."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def counting() -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_would_be_fetched_is_refused_where_it_stands(
+def test_verify_refuses_remote_reference_with_its_position(
     case: Case, mlpack: Run, package: Path, kubectl: Path, counting: Server
 ) -> None:
     place = case.put_in(package, counting.address)
@@ -54,8 +54,8 @@ def test_what_would_be_fetched_is_refused_where_it_stands(
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.fetches], ids=lambda case: case.name)
-def test_kubectl_alone_asks_the_server(case: Case, package: Path, kubectl: Path, counting: Server) -> None:
-    """The control: what the other tests find is not a server that nobody can reach."""
+def test_kubectl_alone_fetches_from_server(case: Case, package: Path, kubectl: Path, counting: Server) -> None:
+    """The control of the other tests: without mlpack, kubectl reaches the server."""
     case.put_in(package, counting.address)
     subprocess.run([kubectl, "kustomize", package / SINGLE], capture_output=True, check=False)
     assert counting.hits > 0
@@ -76,7 +76,7 @@ def test_kubectl_alone_asks_the_server(case: Case, package: Path, kubectl: Path,
         ("logs",),
         ("delete",),
         ("history",),
-        ("results", "here"),
+        ("results", "out"),
         ("exec", "--", "ls"),
         ("image", "build"),
         ("image", "push"),
@@ -85,7 +85,7 @@ def test_kubectl_alone_asks_the_server(case: Case, package: Path, kubectl: Path,
     ],
     ids=" ".join,
 )
-def test_no_verb_asks_for_anything(
+def test_verbs_fetch_nothing_for_package(
     arguments: tuple[str, ...],
     mlpack: Run,
     package: Path,
@@ -103,9 +103,7 @@ def test_no_verb_asks_for_anything(
         assert f"{package}/{place}: {counting.address}/x.yaml {FETCHED}\n" in done.stdout + done.stderr
 
 
-def test_an_option_of_ones_own_is_not_fetched_for_either(
-    mlpack: Run, tmp_path: Path, kubectl: Path, counting: Server
-) -> None:
+def test_render_fetches_nothing_for_local_option(mlpack: Run, tmp_path: Path, kubectl: Path, counting: Server) -> None:
     (tmp_path / "ours").mkdir()
     kustomization = "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nresources:\n  - URL/x.yaml\n"
     (tmp_path / "ours/kustomization.yaml").write_text(kustomization.replace("URL", counting.address))
@@ -118,14 +116,14 @@ def test_an_option_of_ones_own_is_not_fetched_for_either(
 
 
 def _has_namespaces() -> bool:
-    """Whether this system gives a process a network namespace of its own."""
+    """Return whether this system allows a process to create a network namespace."""
     if (child := os.fork()) == 0:
         libc = ctypes.CDLL(None)
         os._exit(0 if libc.unshare(0x40000000) == 0 or libc.unshare(0x50000000) == 0 else 1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_a_program_offline_has_no_network(counting: Server) -> None:
+def test_offline_program_has_no_network(counting: Server) -> None:
     argv = [sys.executable, "-c", CONNECT, counting.address]
     process.run(argv, offline=True)
     assert counting.hits == (0 if _has_namespaces() else 1)
@@ -133,7 +131,7 @@ def test_a_program_offline_has_no_network(counting: Server) -> None:
     assert counting.hits == (1 if _has_namespaces() else 2)
 
 
-def test_a_program_offline_has_no_way_out_in_its_environment() -> None:
+def test_offline_program_gets_unreachable_proxy_in_environment() -> None:
     done = process.run([sys.executable, "-c", "import os, json; print(json.dumps(dict(os.environ)))"], offline=True)
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
         assert f'"{name}": "http://127.0.0.1:9"' in done.stdout
@@ -142,14 +140,14 @@ def test_a_program_offline_has_no_way_out_in_its_environment() -> None:
 
 
 def test_kubectl_renders_offline(package: Path, kubectl: Path, counting: Server) -> None:
-    """Even what no check has seen: here, none was asked."""
+    """kubectl has no network even for files that no check has read."""
     ADDRESS.put_in(package, counting.address)
     with pytest.raises(RenderError):
         program.kustomize(package / SINGLE, program=str(kubectl))
     assert counting.hits == (0 if _has_namespaces() else 1)
 
 
-def test_kubectl_is_given_what_was_read_and_nothing_else(mlpack: Run, package: Path, tmp_path: Path) -> None:
+def test_kubectl_renders_copy_of_referenced_files_only(mlpack: Run, package: Path, tmp_path: Path) -> None:
     spy = tmp_path / "spy"
     spy.write_text(f'#!/bin/sh\ncd "$2"/../../../.. && find . -type f | sort >{tmp_path}/seen\n')
     spy.chmod(0o755)
@@ -161,7 +159,7 @@ def test_kubectl_is_given_what_was_read_and_nothing_else(mlpack: Run, package: P
     assert not {"./manifest.json", "./README.md", f"./{SINGLE}/more.yaml"} & set(seen)
 
 
-def test_a_link_is_not_followed(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
+def test_status_refuses_symlink_in_overlay(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("A=1\n")
     env = package / SINGLE / "mlops.env"
     env.unlink()
@@ -176,7 +174,7 @@ def test_a_link_is_not_followed(mlpack: Run, package: Path, kubectl: Path, tmp_p
     [("A=1\n" * 4096, "envs: [big.env]"), ("a: 1\n" * 4096, "files: [big.env]")],
     ids=["env", "file"],
 )
-def test_the_same_over_and_over_comes_to_an_end(
+def test_status_refuses_overlay_that_includes_one_file_2000_times(
     content: str, entry: str, mlpack: Run, package: Path, kubectl: Path
 ) -> None:
     (package / SINGLE / "big.env").write_text(content)
@@ -188,7 +186,7 @@ def test_the_same_over_and_over_comes_to_an_end(
     assert done.stderr == f"error: {package}/{KUSTOMIZATION}: {message}\n"
 
 
-def test_folders_that_double_from_one_to_the_next(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_status_refuses_overlay_with_exponential_includes(mlpack: Run, package: Path, kubectl: Path) -> None:
     for number in range(18):
         folder = package / f"{SINGLE}/f{number}"
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""What logs and exec print, and what they say when there is nothing to print or to run in."""
+"""Tests of `mlpack logs` and `mlpack exec`: their output, and their messages without a log or a running pod."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def log(*lines: str) -> str:
     return "".join(f"2026-11-21T00:00:0{second}Z {line}\n" for second, line in enumerate(lines))
 
 
-def test_the_launchers_log_is_printed_without_its_times(mlpack: Mlpack, life: Life) -> None:
+def test_logs_print_launcher_log_without_timestamps(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.start()
     life.logs[f"{JOB}-launcher-0"] = log("one", "two")
@@ -36,7 +36,7 @@ def test_the_launchers_log_is_printed_without_its_times(mlpack: Mlpack, life: Li
     assert (done.code, done.stdout, done.stderr) == (0, "one\ntwo\n", "")
 
 
-def test_all_logs_name_the_pod_of_each_line(mlpack: Mlpack, life: Life) -> None:
+def test_logs_all_prefix_each_line_with_pod(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.start()
     life.logs = {f"{JOB}-{pod}": log(f"of {pod}") for pod in ("launcher-0", "worker-0", "worker-1")}
@@ -45,7 +45,7 @@ def test_all_logs_name_the_pod_of_each_line(mlpack: Mlpack, life: Life) -> None:
     assert done.stdout.splitlines() == [f"[{JOB}-{pod}] of {pod}" for pod in ("launcher-0", "worker-0", "worker-1")]
 
 
-def test_a_worker_that_there_is_and_one_that_there_is_not(mlpack: Mlpack, life: Life) -> None:
+def test_logs_print_worker_by_index_and_refuse_unknown_index(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.start()
     life.logs[f"{JOB}-worker-1"] = log("of worker 1")
@@ -55,7 +55,7 @@ def test_a_worker_that_there_is_and_one_that_there_is_not(mlpack: Mlpack, life: 
 
 
 @pytest.mark.usefixtures("life")
-def test_logs_of_what_is_not_there(mlpack: Mlpack) -> None:
+def test_logs_report_missing_job(mlpack: Mlpack) -> None:
     done = mlpack(*LOGS)
     assert (done.code, done.stderr) == (7, f"error: {MPIJOB} not found\n{DEPLOY_HINT}")
     followed = mlpack(*LOGS, "-f")
@@ -63,7 +63,7 @@ def test_logs_of_what_is_not_there(mlpack: Mlpack) -> None:
 
 
 @pytest.mark.parametrize(("flags", "whom"), [((), "pod"), (("--all",), "pods"), (("--worker", "0"), "pod")])
-def test_logs_of_what_has_no_pods_yet(mlpack: Mlpack, life: Life, flags: tuple[str, ...], whom: str) -> None:
+def test_logs_report_job_without_pods(mlpack: Mlpack, life: Life, flags: tuple[str, ...], whom: str) -> None:
     life.deploy()
     done = mlpack(*LOGS, *flags)
     assert (done.code, done.stdout) == (7, "")
@@ -72,7 +72,7 @@ def test_logs_of_what_has_no_pods_yet(mlpack: Mlpack, life: Life, flags: tuple[s
     )
 
 
-def test_a_followed_log_waits_for_its_pod_and_survives_an_outage(mlpack: Mlpack, life: Life) -> None:
+def test_logs_follow_waits_for_pod_and_continues_after_outage(mlpack: Mlpack, life: Life) -> None:
     def write() -> None:
         life.start()
         life.logs[f"{JOB}-launcher-0"] = log("one", "two")
@@ -88,7 +88,7 @@ def test_a_followed_log_waits_for_its_pod_and_survives_an_outage(mlpack: Mlpack,
     )
 
 
-def test_a_followed_log_of_a_job_that_cannot_run_says_why(mlpack: Mlpack, life: Life) -> None:
+def test_logs_follow_reports_why_job_cannot_run(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     bad = [{"name": "launcher", "image": "A:1", "state": {"waiting": {"reason": "InvalidImageName"}}}]
     life.objects.append(launcher(phase="Pending", containerStatuses=bad))
@@ -101,7 +101,7 @@ FORBIDDEN = 'Error from server (Forbidden): pods "x" is forbidden: User "me" can
 UNREAD = f"the log of pod/{JOB}-launcher-0 cannot be read: "
 
 
-def test_a_log_is_printed_byte_for_byte(mlpack: Mlpack, life: Life) -> None:
+def test_logs_print_bytes_unchanged(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.start()
     life.logs[f"{JOB}-launcher-0"] = log("10%\r20%\r", "\x1b[2J\0\x0b\u2028", "") + "2026-11-21T00:00:09Z no end"
@@ -109,7 +109,7 @@ def test_a_log_is_printed_byte_for_byte(mlpack: Mlpack, life: Life) -> None:
     assert (done.code, done.stdout, done.stderr) == (0, "10%\r20%\r\n\x1b[2J\0\x0b\u2028\n\nno end", "")
 
 
-def test_lines_without_an_end_stay_apart_when_every_log_is_printed(mlpack: Mlpack, life: Life) -> None:
+def test_logs_all_separate_lines_without_line_end(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.start()
     life.logs = {f"{JOB}-{pod}": f"2026-11-21T00:00:00Z of {pod}" for pod in ("launcher-0", "worker-0", "worker-1")}
@@ -118,7 +118,7 @@ def test_lines_without_an_end_stay_apart_when_every_log_is_printed(mlpack: Mlpac
 
 
 @pytest.mark.parametrize("follow", [(), ("-f",)], ids=["once", "followed"])
-def test_a_log_that_nobody_may_read_is_no_empty_one(mlpack: Mlpack, life: Life, follow: tuple[str, ...]) -> None:
+def test_logs_fail_without_permission_to_read_log(mlpack: Mlpack, life: Life, follow: tuple[str, ...]) -> None:
     life.deploy()
     life.start()
     life.refused["logs"] = FORBIDDEN
@@ -128,7 +128,7 @@ def test_a_log_that_nobody_may_read_is_no_empty_one(mlpack: Mlpack, life: Life, 
     assert (done.code, done.stdout, done.stderr) == (7, "", f"{begun}error: {why}\n")
 
 
-def test_a_kubelet_that_does_not_answer_is_named(mlpack: Mlpack, life: Life) -> None:
+def test_logs_report_kubelet_that_does_not_answer(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.start()
     life.silence = 10
@@ -139,7 +139,7 @@ def test_a_kubelet_that_does_not_answer_is_named(mlpack: Mlpack, life: Life) -> 
     )
 
 
-def test_a_followed_log_goes_on_when_the_kubelet_answers_again(mlpack: Mlpack, life: Life) -> None:
+def test_logs_follow_continues_when_kubelet_answers_again(mlpack: Mlpack, life: Life) -> None:
     def answer() -> None:
         life.silence = 0
 
@@ -156,7 +156,7 @@ def test_a_followed_log_goes_on_when_the_kubelet_answers_again(mlpack: Mlpack, l
     )
 
 
-def test_a_followed_log_whose_end_cannot_be_read_is_no_success(mlpack: Mlpack, life: Life) -> None:
+def test_logs_follow_fails_when_end_of_log_cannot_be_read(mlpack: Mlpack, life: Life) -> None:
     def stop() -> None:
         life.silence = 10
         life.end()
@@ -172,7 +172,7 @@ def test_a_followed_log_whose_end_cannot_be_read_is_no_success(mlpack: Mlpack, l
     )
 
 
-def test_a_right_that_is_lost_while_a_log_is_followed_ends_it(mlpack: Mlpack, life: Life) -> None:
+def test_logs_follow_ends_when_permission_is_revoked(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.start()
     life.logs[f"{JOB}-launcher-0"] = log("one")
@@ -182,7 +182,7 @@ def test_a_right_that_is_lost_while_a_log_is_followed_ends_it(mlpack: Mlpack, li
     assert done.stderr.endswith(f'error: {UNREAD}pods "x" is forbidden: User "me" cannot get resource "pods/log"\n')
 
 
-def test_a_log_whose_first_lines_are_gone_says_so_beside_it(mlpack: Mlpack, life: Life) -> None:
+def test_logs_note_that_first_lines_were_rotated(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.start()
     life.objects.append(launcher(1, state={"running": {"startedAt": "2026-11-20T23:00:00Z"}}))
@@ -199,9 +199,7 @@ GAP = f"lines of pod/{JOB}-launcher-0 may be missing here: its node has rotated 
 
 
 @pytest.mark.parametrize("verb", [LOGS, ("deploy", *LOGS[1:])], ids=["logs", "deploy"])
-def test_a_followed_log_says_each_time_that_lines_were_rotated_away(
-    mlpack: Mlpack, life: Life, verb: tuple[str, ...]
-) -> None:
+def test_followed_log_reports_each_rotation(mlpack: Mlpack, life: Life, verb: tuple[str, ...]) -> None:
     def write(second: int) -> None:
         life.logs[f"{JOB}-launcher-0"] = f"2026-11-21T00:00:0{second}Z line {second}\n"
 
@@ -215,7 +213,7 @@ def test_a_followed_log_says_each_time_that_lines_were_rotated_away(
 
 
 @pytest.mark.parametrize(("end", "more"), [("05", ""), ("50", ", or its node has already removed the log")])
-def test_an_empty_log_of_a_container_that_ran(mlpack: Mlpack, life: Life, end: str, more: str) -> None:
+def test_logs_report_empty_log_of_ended_container(mlpack: Mlpack, life: Life, end: str, more: str) -> None:
     ran = {"exitCode": 0, "startedAt": "2026-11-21T00:00:00Z", "finishedAt": f"2026-11-21T00:00:{end}Z"}
     life.deploy()
     life.objects.append(launcher(state={"terminated": ran}))
@@ -224,7 +222,7 @@ def test_an_empty_log_of_a_container_that_ran(mlpack: Mlpack, life: Life, end: s
     assert (done.code, done.stderr) == (7, f"error: {MPIJOB} has written nothing yet{more}\n{STATUS_HINT}")
 
 
-def test_a_log_that_went_with_its_pod(mlpack: Mlpack, life: Life) -> None:
+def test_logs_report_log_deleted_with_its_pod(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.start()
     done = mlpack(*LOGS)
@@ -232,7 +230,7 @@ def test_a_log_that_went_with_its_pod(mlpack: Mlpack, life: Life) -> None:
     assert done.stderr == f"error: pod/{JOB}-launcher-0 was deleted, and its log with it\n{STATUS_HINT}"
 
 
-def test_a_command_runs_in_the_pod_that_leads_and_its_exit_code_is_ours(mlpack: Mlpack, life: Life) -> None:
+def test_exec_runs_command_in_main_pod_and_returns_its_exit_code(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.start()
     life.broke = (5, "")
@@ -245,7 +243,7 @@ def test_a_command_runs_in_the_pod_that_leads_and_its_exit_code_is_ours(mlpack: 
     assert life.commands[1] == f"--namespace=team exec --stdin {JOB}-worker-1 --container=worker -- ls"
 
 
-def test_a_kubectl_that_is_killed_is_no_command_that_has_ended(mlpack: Mlpack, life: Life) -> None:
+def test_exec_reports_killed_kubectl(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.start()
     life.broke = (-9, "")
@@ -254,13 +252,13 @@ def test_a_kubectl_that_is_killed_is_no_command_that_has_ended(mlpack: Mlpack, l
 
 
 @pytest.mark.usefixtures("life")
-def test_a_command_in_what_is_not_there(mlpack: Mlpack) -> None:
+def test_exec_reports_missing_job(mlpack: Mlpack) -> None:
     done = mlpack(*EXEC, "--", "ls")
     assert (done.code, done.stderr) == (7, f"error: {MPIJOB} not found\n{DEPLOY_HINT}")
 
 
 @pytest.mark.parametrize(("count", "hint"), [(0, "it has none now"), (2, "there are 0 to 1")])
-def test_a_command_in_a_worker_that_there_is_not(mlpack: Mlpack, life: Life, count: int, hint: str) -> None:
+def test_exec_refuses_unknown_worker(mlpack: Mlpack, life: Life, count: int, hint: str) -> None:
     life.deploy()
     life.objects += [worker(index) for index in range(count)]
     done = mlpack(*EXEC, "--worker", "2", "--", "ls")
@@ -280,7 +278,7 @@ ENDED = {"terminated": {"exitCode": 0}}
     ],
     ids=["no pod", "a pod that starts", "a pod that has ended"],
 )
-def test_a_command_in_a_pod_that_does_not_run(
+def test_exec_refuses_pod_that_does_not_run(
     mlpack: Mlpack, life: Life, pods: list[dict[str, object]], why: str
 ) -> None:
     life.deploy()

@@ -1,4 +1,4 @@
-"""Messages name what the user named: never the folder that an archive was unpacked to, which is gone by then."""
+"""Tests that messages name the archive that the user named, not the temporary folder that it was unpacked to."""
 
 from __future__ import annotations
 
@@ -51,21 +51,23 @@ def assert_named(done: Outcome) -> None:
 
 @pytest.fixture(params=list(BREAKS.values()), ids=list(BREAKS))
 def broken(request: pytest.FixtureRequest, mlpack: Callable[..., Outcome], tmp_path: Path) -> str:
-    """Give an archive of a package with something wrong in it."""
+    """An archive of a package with one of the faults of BREAKS; returns its name."""
     assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
     request.param(tmp_path / "hello-mpi")
     subprocess.run(["tar", "-czf", "broken.tar.gz", "hello-mpi"], check=True, cwd=tmp_path)
     return "broken.tar.gz"
 
 
-def test_an_archive_with_something_wrong_in_it(broken: str, mlpack: Callable[..., Outcome], kubectl: Path) -> None:
+def test_messages_about_broken_archive_name_no_temporary_folder(
+    broken: str, mlpack: Callable[..., Outcome], kubectl: Path
+) -> None:
     for verb in VERBS:
-        words = [*verb[0].split(), broken, *verb[1:]]
-        done = mlpack(*words, *([] if verb[0] == "configure" else ["--kubectl", kubectl]))
+        arguments = [*verb[0].split(), broken, *verb[1:]]
+        done = mlpack(*arguments, *([] if verb[0] == "configure" else ["--kubectl", kubectl]))
         assert_named(done)
 
 
-def test_commands_that_are_shown(life: Life, mlpack: Callable[..., Outcome]) -> None:
+def test_verbose_commands_name_no_temporary_folder(life: Life, mlpack: Callable[..., Outcome]) -> None:
     assert mlpack("build", "hello-mpi").code == 0
     life.refused["apply"] = "refused"
     for verb in ("deploy", "run", "doctor", "status", "history", "delete"):

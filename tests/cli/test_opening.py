@@ -1,4 +1,4 @@
-"""What no package holds, every verb that opens one refuses: with one line, at once, and nothing of it read."""
+"""Tests that every verb refuses a package with links, pipes, devices or huge files, without reading them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def to_pipe(path: str) -> Callable[[Path], None]:
 
 def to_device(folder: Path) -> None:
     (folder / OVERLAY / "mlops.env").unlink()
-    os.mknod(folder / OVERLAY / "mlops.env", 0o20644, os.makedev(0, 0))  # the one that Linux lets anybody make
+    # The device 0, 0 is the only one that Linux lets an unprivileged user create.
+    os.mknod(folder / OVERLAY / "mlops.env", 0o20644, os.makedev(0, 0))
 
 
 def elsewhere(folder: Path) -> None:
@@ -105,7 +106,7 @@ HARMS: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.fixture(autouse=True)
 def _at_once() -> Iterator[None]:
-    """Ends a verb that waits."""
+    """Fail a test whose verb waits for more than 300 s."""
 
     def late(_number: int, _frame: object) -> None:
         raise AssertionError("it waits")
@@ -119,7 +120,7 @@ def _at_once() -> Iterator[None]:
 
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_refuses_what_no_package_holds(
+def test_verb_refuses_package_with_irregular_file(
     verb: str, harm: str, life: Life, mlpack: Callable[..., Outcome], tmp_path: Path
 ) -> None:
     change, message = HARMS[harm]
@@ -133,7 +134,7 @@ READ_VALUES = VERBS.keys() - {"verify", "history", "configure", "configure --che
 
 
 @pytest.mark.parametrize("verb", sorted(READ_VALUES))
-def test_a_file_of_a_gigabyte_is_not_read(
+def test_verb_refuses_env_file_of_one_gigabyte(
     verb: str, life: Life, mlpack: Callable[..., Outcome], tmp_path: Path
 ) -> None:
     file = tmp_path / "hello-mpi" / OVERLAY / "mlops.env"
@@ -145,7 +146,7 @@ def test_a_file_of_a_gigabyte_is_not_read(
 
 
 @pytest.mark.parametrize("verb", ["configure", "configure --check", "configure -y"])
-def test_values_of_a_gigabyte_are_not_read(
+def test_configure_refuses_env_file_of_one_gigabyte(
     verb: str, mlpack: Callable[..., Outcome], life: Life, tmp_path: Path
 ) -> None:
     os.truncate(tmp_path / "hello-mpi" / OVERLAY / "mlops.env", 1 << 30)
@@ -154,7 +155,7 @@ def test_values_of_a_gigabyte_are_not_read(
     assert (done.code, done.stdout, done.stderr, life.calls) == (5, "", message, [])
 
 
-def test_a_link_to_a_package_is_that_package(tmp_path: Path) -> None:
+def test_package_opens_through_symlink(tmp_path: Path) -> None:
     build(tmp_path / "package")
     (tmp_path / "link").symlink_to("package")
     with opened(tmp_path / "link") as package:
@@ -162,7 +163,7 @@ def test_a_link_to_a_package_is_that_package(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["quickstart/k8s/mlops", OVERLAY, f"{OVERLAY}/mlops.env"])
-def test_what_becomes_a_link_meanwhile_is_not_followed(part: str, tmp_path: Path) -> None:
+def test_package_refuses_path_replaced_by_symlink_after_opening(part: str, tmp_path: Path) -> None:
     folder = build(tmp_path / "package")
     with opened(folder) as package:
         (folder / part).rename(tmp_path / "moved")
@@ -173,7 +174,7 @@ def test_what_becomes_a_link_meanwhile_is_not_followed(part: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["link", "pipe", "folder", "folder/link/file", "plain/below"])
-def test_only_plain_files_are_opened(name: str, tmp_path: Path) -> None:
+def test_open_below_opens_only_plain_files(name: str, tmp_path: Path) -> None:
     (tmp_path / "plain").write_bytes(b"content")
     (tmp_path / "link").symlink_to("plain")
     (tmp_path / "folder").mkdir()
@@ -187,10 +188,10 @@ def test_only_plain_files_are_opened(name: str, tmp_path: Path) -> None:
         assert stream.read() == b"content"
 
 
-def test_what_git_keeps_beside_a_package_is_none_of_it(
+def test_status_refuses_overlay_that_includes_file_of_git_folder(
     life: Life, mlpack: Callable[..., Outcome], tmp_path: Path
 ) -> None:
-    """No inventory lists it, so no overlay may draw it in."""
+    """No inventory lists files of .git, so no overlay may include them."""
     folder = tmp_path / "hello-mpi"
     (folder / ".git").mkdir()
     (folder / OVERLAY / "mpi-job.yaml").rename(folder / ".git/mpi-job.yaml")

@@ -1,4 +1,4 @@
-"""What somebody else has written reaches no terminal as it is: not by any verb, on stdout or on stderr."""
+"""Tests that every verb escapes control characters of foreign text, on stdout and on stderr."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     Mlpack = Callable[..., Outcome]
 
 HOSTILE = "\x1b[31m\x07\x9b1m\u202egnp.\u2066\u200b\r\u2028\udc9b\U000e0041"
-"""Colours, a bell, a C1 sequence, bidirectional overrides, what has no width, line ends, a byte, and a tag."""
+"""Colours, a bell, a C1 sequence, bidirectional overrides, a zero-width space, line ends, a byte and a tag."""
 
 SHOWN = r"\x1b[31m\x07\x9b1m\u202egnp.\u2066\u200b\r\u2028\udc9b\U000e0041"
 
 FORMAT = "a\u202eb\u2066c"
-"""What YAML takes as it is."""
+"""Format characters that YAML accepts unescaped."""
 
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
@@ -45,7 +45,7 @@ def assert_printable(done: Outcome) -> None:
     assert (hidden(done.stdout), hidden(done.stderr)) == (set(), set())
 
 
-def test_what_a_terminal_would_act_on_is_escaped() -> None:
+def test_printable_escapes_control_and_format_characters() -> None:
     assert printable(HOSTILE) == SHOWN
     assert printable("two\nlines, a\ttab") == "two\\nlines, a\ttab"
     assert printable("Démo 漢 😀 ñ") == "Démo 漢 😀 ñ"
@@ -53,7 +53,7 @@ def test_what_a_terminal_would_act_on_is_escaped() -> None:
     assert hidden(printable(every)) == set()
 
 
-def test_json_holds_it_and_does_not_show_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_escapes_control_characters_and_round_trips(capsys: pytest.CaptureFixture[str]) -> None:
     console.emit_json({HOSTILE: [f"\x7f{HOSTILE}\n"], "plain": "Démo"})
     written = capsys.readouterr().out
     assert hidden(written) == set()
@@ -90,7 +90,7 @@ SPOOF = HOSTILE.replace("\udc9b", "") + "\nerror: all is well"
 
 
 @pytest.mark.parametrize("arguments", VERBS.values(), ids=VERBS)
-def test_an_argument(life: Life, mlpack: Mlpack, arguments: tuple[str, ...]) -> None:
+def test_argument_is_escaped_in_output(life: Life, mlpack: Mlpack, arguments: tuple[str, ...]) -> None:
     life.refused = dict.fromkeys(("get mpijobs", "apply", "delete"), "refused")
     done = mlpack(*arguments, f"./{SPOOF}" if arguments in (("build",), ("lint",)) else SPOOF)
     assert done.code != 0
@@ -115,7 +115,7 @@ def test_an_argument(life: Life, mlpack: Mlpack, arguments: tuple[str, ...]) -> 
     ],
     ids=" ".join,
 )
-def test_the_words_of_kubectl(mlpack: Mlpack, life: Life, arguments: tuple[str, ...]) -> None:
+def test_kubectl_output_is_escaped(mlpack: Mlpack, life: Life, arguments: tuple[str, ...]) -> None:
     life.first = lambda _argv: Finished(1, HOSTILE, f"error: {SPOOF}\n")
     verb, *more = arguments
     named = [verb, more.pop(0)] if verb == "image" else [verb]
@@ -125,7 +125,7 @@ def test_the_words_of_kubectl(mlpack: Mlpack, life: Life, arguments: tuple[str, 
     assert "\nerror: all is well" not in done.stdout + done.stderr
 
 
-def test_the_names_and_titles_of_specs(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_spec_title_is_escaped_in_text_and_raw_in_json(mlpack: Mlpack, tmp_path: Path) -> None:
     folder = tmp_path / "specs/demo"
     demo.write(folder, demo.changed(f"title: Demo => title: {FORMAT}", f'description: "{FORMAT}"'))
     for arguments in (("list", "--specs", "specs"), ("show", "./specs/demo")):
@@ -136,12 +136,12 @@ def test_the_names_and_titles_of_specs(mlpack: Mlpack, tmp_path: Path) -> None:
     assert mlpack("show", "./specs/demo", "-o", "json").json["spec"]["title"] == FORMAT
 
 
-def test_columns_stand_below_each_other_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_aligns_columns_with_escaped_text(capsys: pytest.CaptureFixture[str]) -> None:
     console.emit_table([("A", "B"), ("\x1b", "x"), ("long", "y")])
     assert capsys.readouterr().out == "A      B\n\\x1b   x\nlong   y\n"
 
 
-def test_what_containers_and_people_say_in_a_cluster(life: Life, mlpack: Mlpack) -> None:
+def test_cluster_text_is_escaped(life: Life, mlpack: Mlpack) -> None:
     job = life.deploy()
     job["metadata"]["annotations"] = {"mlpack/deployed-by": HOSTILE, "mlpack/digest": f"sha256:{HOSTILE}"}
     ended = {"terminated": {"exitCode": 3, "reason": HOSTILE, "message": HOSTILE}}
@@ -154,7 +154,9 @@ def test_what_containers_and_people_say_in_a_cluster(life: Life, mlpack: Mlpack)
         assert "\\x1b" in done.stdout + done.stderr
 
 
-def test_a_prompt(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prompt_escapes_package_path(
+    mlpack: Mlpack, hello_mpi: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / HOSTILE.replace("\udc9b", "")
     shutil.copytree(hello_mpi, folder / "hello-mpi")
     at_a_terminal(monkeypatch, typed="/x\nr.example\n5\n6\n7\n")
@@ -164,7 +166,7 @@ def test_a_prompt(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path, monkeypatch: 
     assert_printable(done)
 
 
-def test_a_log_is_written_as_it_is_but_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_is_escaped_only_on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     log = b"\x1b[31mred\n 10%\r 99%\r\n\xff\xe2\x80\xae\nopen"
     written = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     monkeypatch.setattr(sys, "stdout", written)
@@ -176,9 +178,7 @@ def test_a_log_is_written_as_it_is_but_on_a_terminal(monkeypatch: pytest.MonkeyP
     assert shown == b"\\x1b[31mred\n 99%\n\\udcff\\u202e\nopen"
 
 
-def test_a_path_is_written_as_it_is_but_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_path_is_escaped_only_on_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     console.emit_data("out/\x1b[31m.tar.gz")
     assert capsys.readouterr().out == "out/\x1b[31m.tar.gz\n"
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)

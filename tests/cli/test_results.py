@@ -1,4 +1,4 @@
-"""`mlpack results`: where it looks, and why it finds nothing."""
+"""Tests of `mlpack results`: the pod or claim that it copies from, and its messages when it cannot."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STATUS_HINT = "hint: mlpack status hello-mpi -n team\n"
 
 @pytest.fixture
 def claimed(life: Life) -> Life:
-    """The workers write on a claim, which outlives them."""
+    """A cluster in which the workers write their results to the claim disk, which is not deleted with the pods."""
     workload = next(obj for obj in life.overlays["multi-node"] if obj["kind"] == "MPIJob")
     volumes = workload["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["volumes"]
     output = next(volume for volume in volumes if volume["name"] == "output")
@@ -45,7 +45,7 @@ def deleted(life: Life) -> list[str]:
     return [call for call in life.calls if call.startswith("delete")]
 
 
-def test_they_come_out_of_the_first_worker(mlpack: Mlpack, life: Life, tmp_path: Path) -> None:
+def test_results_copies_plain_files_of_first_worker(mlpack: Mlpack, life: Life, tmp_path: Path) -> None:
     life.deploy()
     life.start()
     link = (member("./link", tarfile.SYMTYPE, "/etc/passwd"), b"")
@@ -62,7 +62,7 @@ def test_they_come_out_of_the_first_worker(mlpack: Mlpack, life: Life, tmp_path:
     assert life.calls[-1].endswith(f" {OUTPUT}")
 
 
-def test_a_worker_can_be_named(mlpack: Mlpack, life: Life) -> None:
+def test_results_copies_from_worker_by_index(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.start()
     life.archive = ONE_FILE
@@ -72,7 +72,7 @@ def test_a_worker_can_be_named(mlpack: Mlpack, life: Life) -> None:
     assert (done.code, done.stderr) == (2, "error: worker 2 not found\nhint: there are 0 to 1\n")
 
 
-def test_a_folder_that_cannot_be_written(mlpack: Mlpack, life: Life, tmp_path: Path) -> None:
+def test_results_reports_destination_that_is_not_writable(mlpack: Mlpack, life: Life, tmp_path: Path) -> None:
     life.deploy()
     life.start()
     (tmp_path / "here").write_text("a file in the way")
@@ -81,7 +81,7 @@ def test_a_folder_that_cannot_be_written(mlpack: Mlpack, life: Life, tmp_path: P
 
 
 @pytest.mark.usefixtures("life")
-def test_of_a_job_that_is_not_there_nothing_is_left(mlpack: Mlpack) -> None:
+def test_results_reports_missing_job(mlpack: Mlpack) -> None:
     done = mlpack(*RESULTS)
     assert done.code == 7
     assert done.stderr == (
@@ -90,13 +90,13 @@ def test_of_a_job_that_is_not_there_nothing_is_left(mlpack: Mlpack) -> None:
     )
 
 
-def test_of_a_job_that_does_not_run_yet_there_is_nothing(mlpack: Mlpack, life: Life) -> None:
+def test_results_reports_job_that_has_not_started(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     done = mlpack(*RESULTS)
     assert (done.code, done.stderr) == (7, f"error: {MPIJOB} is not running yet\n{STATUS_HINT}")
 
 
-def test_of_a_job_that_has_ended_they_went_with_its_pods(mlpack: Mlpack, life: Life) -> None:
+def test_results_reports_results_deleted_with_ended_pod(mlpack: Mlpack, life: Life) -> None:
     life.deploy("single-node")["status"] = {"phase": "Succeeded"}
     done = mlpack(*RESULTS, "--overlay", "single-node")
     assert done.code == 7
@@ -159,7 +159,7 @@ def test_of_a_job_that_has_ended_they_went_with_its_pods(mlpack: Mlpack, life: L
         ),
     ],
 )
-def test_what_a_copy_fails_with_is_explained(mlpack: Mlpack, life: Life, stderr: str, message: str, hint: str) -> None:
+def test_results_explains_error_of_copy(mlpack: Mlpack, life: Life, stderr: str, message: str, hint: str) -> None:
     life.deploy()
     life.start()
     life.broke, life.is_cut = (1, stderr), "tar: " not in stderr
@@ -167,7 +167,7 @@ def test_what_a_copy_fails_with_is_explained(mlpack: Mlpack, life: Life, stderr:
     assert (done.code, done.stderr) == (7, f"error: {message}\nhint: {hint}\n")
 
 
-def test_a_stream_that_is_not_a_tar_ends_with_5(mlpack: Mlpack, life: Life) -> None:
+def test_results_exits_with_5_for_truncated_tar(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.start()
     life.archive = ONE_FILE[:700]
@@ -211,7 +211,7 @@ def test_a_stream_that_is_not_a_tar_ends_with_5(mlpack: Mlpack, life: Life) -> N
     ],
     ids=["grown", "shrunk", "unreadable"],
 )
-def test_what_is_not_here_as_it_was_there_is_listed(
+def test_results_lists_files_that_differ_from_pod(
     mlpack: Mlpack, life: Life, stderr: str, listed: str, counted: str, hint: str
 ) -> None:
     life.deploy()
@@ -227,7 +227,7 @@ def test_what_is_not_here_as_it_was_there_is_listed(
     )
 
 
-def test_of_very_many_only_some_are_listed(mlpack: Mlpack, life: Life) -> None:
+def test_results_lists_at_most_twenty_unread_files(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.start()
     stderr = "".join(f"tar: ./{number}: Cannot open: Permission denied\n" for number in range(25))
@@ -237,7 +237,7 @@ def test_of_very_many_only_some_are_listed(mlpack: Mlpack, life: Life) -> None:
     assert lines[-2] == "error: the copy differs from the results in the pod: 25 could not be read"
 
 
-def test_a_folder_in_which_files_come_and_go_is_no_torn_file(mlpack: Mlpack, life: Life) -> None:
+def test_results_succeeds_when_folder_changes_during_copy(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.start()
     life.archive, life.broke = ONE_FILE, (1, "tar: .: file changed as we read it")
@@ -248,7 +248,7 @@ def test_a_folder_in_which_files_come_and_go_is_no_torn_file(mlpack: Mlpack, lif
     )
 
 
-def test_a_kubelet_that_does_not_answer_is_told_of_and_given_up(mlpack: Mlpack, life: Life) -> None:
+def test_results_reports_silent_kubelet_and_times_out(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.start()
     life.silence = 100
@@ -269,7 +269,7 @@ def test_a_kubelet_that_does_not_answer_is_told_of_and_given_up(mlpack: Mlpack, 
     assert patient.stderr == f"no data received from {pod} for 8 s; waiting\ncopied 1 file, 5 bytes, {FROM_WORKER}"
 
 
-def test_an_invalid_timeout_is_refused(mlpack: Mlpack, life: Life) -> None:
+def test_results_refuses_invalid_timeout(mlpack: Mlpack, life: Life) -> None:
     done = mlpack(*RESULTS, "--timeout", "soon")
     assert (done.code, done.stderr) == (
         2,
@@ -290,7 +290,7 @@ def test_an_invalid_timeout_is_refused(mlpack: Mlpack, life: Life) -> None:
     ],
     ids=["deleted", "evicted", "ended"],
 )
-def test_a_pod_that_goes_in_the_middle(
+def test_results_reports_why_pod_ended_during_copy(
     mlpack: Mlpack, life: Life, status: dict[str, Any] | None, why: str, tmp_path: Path
 ) -> None:
     def go() -> None:
@@ -311,7 +311,7 @@ def test_a_pod_that_goes_in_the_middle(
     assert [path.name for path in (tmp_path / "here").iterdir()] == ["a.txt"]
 
 
-def test_an_archive_that_ends_too_early_is_no_whole_one_though_kubectl_says_so(mlpack: Mlpack, life: Life) -> None:
+def test_results_fails_for_incomplete_archive_though_kubectl_succeeds(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.start()
     life.archive, life.is_cut = ONE_FILE, True
@@ -325,7 +325,7 @@ def test_an_archive_that_ends_too_early_is_no_whole_one_though_kubectl_says_so(m
     )
 
 
-def test_a_disk_that_is_full(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_reports_full_disk(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_arguments: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -342,7 +342,7 @@ def test_a_disk_that_is_full(mlpack: Mlpack, life: Life, monkeypatch: pytest.Mon
     )
 
 
-def test_a_claim_is_read_by_a_pod_that_goes_again(mlpack: Mlpack, claimed: Life) -> None:
+def test_results_reads_claim_with_temporary_pod(mlpack: Mlpack, claimed: Life) -> None:
     claimed.archive = ONE_FILE
     done = mlpack(*RESULTS)
     assert done.code == 0
@@ -358,7 +358,7 @@ def test_a_claim_is_read_by_a_pod_that_goes_again(mlpack: Mlpack, claimed: Life)
     ]
 
 
-def test_a_reader_that_the_cluster_refuses(mlpack: Mlpack, claimed: Life) -> None:
+def test_results_reports_refused_reader_pod(mlpack: Mlpack, claimed: Life) -> None:
     claimed.refused["create"] = (
         'Error from server (Forbidden): error when creating "reader.json": pods "x" is forbidden: '
         "exceeded quota: full, requested: pods=1, used: pods=2, limited: pods=2"
@@ -372,7 +372,7 @@ def test_a_reader_that_the_cluster_refuses(mlpack: Mlpack, claimed: Life) -> Non
     )
 
 
-def test_a_reader_that_stays_is_told_of(mlpack: Mlpack, claimed: Life) -> None:
+def test_results_reports_reader_pod_that_cannot_be_deleted(mlpack: Mlpack, claimed: Life) -> None:
     claimed.archive = ONE_FILE
     claimed.refused["delete pods"] = 'Error from server (Forbidden): pods "x" is forbidden: User "me" cannot delete'
     done = mlpack(*RESULTS)
@@ -382,7 +382,7 @@ def test_a_reader_that_stays_is_told_of(mlpack: Mlpack, claimed: Life) -> None:
     assert done.stderr.endswith(f"pod/{pod} could not be deleted, and ends by itself within 60 minutes: {why}\n")
 
 
-def test_a_claim_that_does_not_exist_is_not_waited_for(mlpack: Mlpack, claimed: Life) -> None:
+def test_results_reports_missing_claim_without_creating_reader(mlpack: Mlpack, claimed: Life) -> None:
     claimed.objects = [obj for obj in claimed.objects if obj["kind"] != "PersistentVolumeClaim"]
     done = mlpack(*RESULTS)
     assert (done.code, claimed.readers) == (7, [])
@@ -392,7 +392,7 @@ def test_a_claim_that_does_not_exist_is_not_waited_for(mlpack: Mlpack, claimed: 
     )
 
 
-def test_who_may_not_look_at_claims_may_mount_them(mlpack: Mlpack, claimed: Life) -> None:
+def test_results_reads_claim_without_permission_to_get_claims(mlpack: Mlpack, claimed: Life) -> None:
     claimed.objects = []
     claimed.refused["get persistentvolumeclaims"] = 'Error from server (Forbidden): persistentvolumeclaims "disk"'
     claimed.archive = packed((member("./a.txt"), b"hello")).getvalue()
@@ -426,7 +426,7 @@ NO_IMAGE = [{"name": "reader", "image": "a:1", "state": PULLING}]
     ],
     ids=["deleted", "failed", "silent", "no image"],
 )
-def test_a_reader_that_does_not_run(
+def test_results_reports_reader_pod_that_does_not_run(
     mlpack: Mlpack,
     claimed: Life,
     status: dict[str, Any] | None,
@@ -442,7 +442,7 @@ def test_a_reader_that_does_not_run(
     assert len(deleted(claimed)) == 1
 
 
-def test_what_is_on_a_claim_comes_out_of_any_worker_that_still_runs(mlpack: Mlpack, claimed: Life) -> None:
+def test_results_reads_claim_through_any_running_worker(mlpack: Mlpack, claimed: Life) -> None:
     claimed.deploy()
     claimed.objects += [worker(0, state={"terminated": {"exitCode": 0}}), worker(1)]
     claimed.archive = ONE_FILE

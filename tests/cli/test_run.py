@@ -1,4 +1,4 @@
-"""What run says of tasks that it runs one after the other, and of how they end."""
+"""Tests of `mlpack run`: tasks in sequence, resuming, timeouts, models, and the claims that it creates."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def said(stderr: str) -> list[str]:
-    """Return what was said, without times and without the notes about results."""
+def messages_of(stderr: str) -> list[str]:
+    """Return the lines of stderr without times and without the notes about results."""
     lines = [re.sub(r"^\d\d:\d\d  ", "", line) for line in stderr.splitlines()]
     assert sum(line.startswith("note: results are lost") for line in lines) <= 1
     return [line for line in lines if not line.startswith("note: results are lost")]
 
 
-def test_each_task_is_followed_to_its_end(mlpack: Mlpack, life: Life) -> None:
+def test_run_follows_each_task_to_its_end(mlpack: Mlpack, life: Life) -> None:
     life.moments = [life.end_pod, life.start, life.end]
     done = mlpack(*RUN)
     assert (done.code, done.stdout) == (0, "")
-    assert said(done.stderr) == [
+    assert messages_of(done.stderr) == [
         f"single-node (1 of 2): {THE_POD}",
         f"{THE_POD} is deployed in the namespace team",
         f"{THE_POD} has succeeded",
@@ -58,7 +58,7 @@ def test_each_task_is_followed_to_its_end(mlpack: Mlpack, life: Life) -> None:
     ]
 
 
-def test_a_failure_is_7_and_names_what_was_not_run(mlpack: Mlpack, life: Life) -> None:
+def test_run_exits_with_7_and_names_tasks_not_run(mlpack: Mlpack, life: Life) -> None:
     life.moments = [lambda: life.end_pod("Failed")]
     done = mlpack(*RUN, "-o", "json")
     assert done.code == 7
@@ -73,7 +73,7 @@ def test_a_failure_is_7_and_names_what_was_not_run(mlpack: Mlpack, life: Life) -
     assert not any(MPIJOB in call for call in life.calls)
 
 
-def test_keep_going_runs_the_others_and_still_exits_with_7(mlpack: Mlpack, life: Life) -> None:
+def test_run_keep_going_runs_remaining_tasks_and_exits_with_7(mlpack: Mlpack, life: Life) -> None:
     life.moments = [lambda: life.end_pod("Failed"), life.start, life.end]
     done = mlpack(*RUN, "--keep-going")
     assert done.code == 7
@@ -83,40 +83,40 @@ def test_keep_going_runs_the_others_and_still_exits_with_7(mlpack: Mlpack, life:
     assert done.stderr.endswith(f"error: 1 of 2 tasks has failed: single-node\nhint: go on with: {again}\n")
 
 
-def test_resume_skips_what_has_succeeded_and_runs_what_has_failed(mlpack: Mlpack, life: Life) -> None:
+def test_run_resume_skips_succeeded_task_and_reruns_failed_task(mlpack: Mlpack, life: Life) -> None:
     life.moments = [life.end_pod, life.start, lambda: life.end("Failed", message="no")]
     assert mlpack(*RUN).code == 7
     life.first = lambda argv: life.objects.remove(life.find("MPIJob", JOB)) if argv[1] == "delete" else None
     life.moments = [*[lambda: None] * 12, life.start, life.end]
     done = mlpack(*RUN, "--resume")
     assert done.code == 0, done.stderr
-    lines = said(done.stderr)
+    lines = messages_of(done.stderr)
     assert lines[0] == f"single-node is skipped: {THE_POD} has succeeded already with this build"
     assert f"waiting until the earlier {MPIJOB} is deleted" in lines
     assert f"{MPIJOB} has succeeded" in lines
 
 
-def test_a_task_that_is_skipped_after_another_ran_again_is_told(mlpack: Mlpack, life: Life) -> None:
+def test_run_resume_notes_skipped_task_after_rerun_of_earlier_task(mlpack: Mlpack, life: Life) -> None:
     life.moments = [life.end_pod, life.start, life.end]
     assert mlpack(*RUN).code == 0
     life.objects.remove(life.find("Pod", POD))
     life.moments = [*[lambda: None] * 3, life.end_pod]
     done = mlpack(*RUN, "--resume")
     assert done.code == 0, done.stderr
-    assert said(done.stderr)[-2:] == [
+    assert messages_of(done.stderr)[-2:] == [
         f"multi-node is skipped: {MPIJOB} has succeeded already with this build",
         "note: single-node ran after that; --replace without --resume runs multi-node again",
     ]
 
 
-def test_everything_in_the_way_is_told_before_anything_starts(mlpack: Mlpack, life: Life) -> None:
+def test_run_reports_all_existing_jobs_before_first_task(mlpack: Mlpack, life: Life) -> None:
     life.moments = [life.end_pod, life.start, life.end]
     assert mlpack(*RUN).code == 0
     calls = len(life.calls)
     done = mlpack(*RUN)
     by = life.find("Pod", POD)["metadata"]["annotations"]["mlpack/deployed-by"]
     ran = "has already run, and a finished job does not run again"
-    assert (done.code, said(done.stderr)) == (
+    assert (done.code, messages_of(done.stderr)) == (
         9,
         [
             f"error: {THE_POD}, deployed by {by}, {ran}; {MPIJOB}, deployed by {by}, {ran}; nothing was done",
@@ -125,7 +125,7 @@ def test_everything_in_the_way_is_told_before_anything_starts(mlpack: Mlpack, li
     )
     life.find("Pod", POD)["metadata"]["annotations"]["mlpack/rendered"] = "sha256:0"
     done = mlpack(*RUN, "--resume")
-    assert said(done.stderr) == [
+    assert messages_of(done.stderr) == [
         f"{THE_POD} exists, but is not of this build (deployed by {by}), so single-node is not skipped",
         f"error: {THE_POD}, deployed by {by}, {ran}; nothing was done",
         "hint: --replace deletes it and runs again",
@@ -133,7 +133,7 @@ def test_everything_in_the_way_is_told_before_anything_starts(mlpack: Mlpack, li
     assert not any(call.startswith(("apply", "delete")) for call in life.calls[calls:])
 
 
-def test_at_a_terminal_it_asks_once_for_all(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_asks_once_before_replacing_all_jobs(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     life.moments = [life.end_pod, life.start, life.end]
     assert mlpack(*RUN).code == 0
     at_a_terminal(monkeypatch, typed="n\n")
@@ -143,7 +143,7 @@ def test_at_a_terminal_it_asks_once_for_all(mlpack: Mlpack, life: Life, monkeypa
     assert done.stderr.endswith("error: nothing was done\n")
 
 
-def test_a_task_that_cannot_be_trusted_stops_all_before_the_first(mlpack: Mlpack, life: Life) -> None:
+def test_run_starts_nothing_when_package_fails_verification(mlpack: Mlpack, life: Life) -> None:
     Path("hello-mpi/quickstart/scripts/hello.sh").write_text("#!/bin/sh\n")
     done = mlpack(*RUN)
     assert done.code == 5
@@ -151,20 +151,20 @@ def test_a_task_that_cannot_be_trusted_stops_all_before_the_first(mlpack: Mlpack
     assert life.objects == []
 
 
-def test_a_dry_run_shows_each_and_applies_nothing(mlpack: Mlpack, life: Life) -> None:
+def test_run_dry_run_applies_nothing(mlpack: Mlpack, life: Life) -> None:
     assert mlpack(*RUN, "--dry-run", "client").code == 0
     assert [call.split()[-1] for call in life.calls if call.startswith("apply")] == ["--dry-run=client"] * 2
     assert life.objects == []
 
 
-def test_names_of_what_was_applied_are_all_that_is_on_stdout(mlpack: Mlpack, life: Life) -> None:
+def test_run_quiet_output_name_prints_no_messages(mlpack: Mlpack, life: Life) -> None:
     life.moments = [lambda: None, life.end_pod]
     done = mlpack("run", "hello-mpi", "--task", "single-node", "-n", "team", "-o", "name", "--quiet")
     assert (done.code, done.stderr) == (0, "")
     assert any("--ignore-not-found" in call for call in life.calls)
 
 
-def test_ctrl_c_leaves_what_runs_and_says_how_to_go_on(mlpack: Mlpack, life: Life) -> None:
+def test_run_interrupted_leaves_task_running_and_names_resume_command(mlpack: Mlpack, life: Life) -> None:
     life.moments = [lambda: signal.raise_signal(signal.SIGINT)]
     done = mlpack(*RUN)
     assert done.code == 130
@@ -178,7 +178,7 @@ def test_ctrl_c_leaves_what_runs_and_says_how_to_go_on(mlpack: Mlpack, life: Lif
     )
 
 
-def test_the_time_is_for_all_tasks_together(mlpack: Mlpack, life: Life) -> None:
+def test_run_timeout_covers_all_tasks(mlpack: Mlpack, life: Life) -> None:
     life.wait = lambda _seconds: life.wait_out(60)
     done = mlpack(*RUN, "--timeout", "2m", "-o", "json")
     assert done.code == 8
@@ -201,13 +201,13 @@ def test_the_time_is_for_all_tasks_together(mlpack: Mlpack, life: Life) -> None:
         (("--param", "a=b", "--gpus", "0"), "--param, --gpus: hello-mpi is not an MLCube"),
     ],
 )
-def test_what_cannot_be(mlpack: Mlpack, life: Life, arguments: tuple[str, ...], message: str) -> None:
+def test_run_refuses_invalid_arguments(mlpack: Mlpack, life: Life, arguments: tuple[str, ...], message: str) -> None:
     done = mlpack("run", "hello-mpi", *arguments)
     assert (done.code, done.stderr) == (2, f"error: {message}\n")
     assert life.calls == []
 
 
-def test_a_model_is_built_and_run(mlpack: Mlpack, life: Life, tmp_path: Path) -> None:
+def test_run_builds_and_runs_model(mlpack: Mlpack, life: Life, tmp_path: Path) -> None:
     demo.write(tmp_path / "demo", demo.changed("sequence: [single-node]"))
     life.overlays = {"single-node": life.overlays["single-node"]}
     life.moments = [life.end_pod]
@@ -219,19 +219,19 @@ def test_a_model_is_built_and_run(mlpack: Mlpack, life: Life, tmp_path: Path) ->
     assert f"  its log: mlpack logs {archive} -n team --overlay single-node\n" in done.stderr
 
 
-def test_claims_that_do_not_exist_are_told_or_created(mlpack: Mlpack, life: Life) -> None:
+def test_run_reports_missing_claims_or_creates_them_with_claim_size(mlpack: Mlpack, life: Life) -> None:
     (pod,) = (item for item in life.overlays["single-node"] if item["kind"] == "Pod")
     pod["spec"]["volumes"].append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
     run = ("run", "hello-mpi", "--task", "single-node", "-n", "team", "--no-verify")
     life.moments = [life.end_pod]
     done = mlpack(*run)
     assert (done.code, "note: claim data not found; --claim-size 10Gi creates it\n" in done.stderr) == (0, True)
-    given = {}
+    claim = {}
 
     def create(argv: Sequence[str]) -> Finished | None:
         if argv[2] != "create":
             return None
-        given.update(json.loads(life.given))
+        claim.update(json.loads(life.given))
         return Finished(0, "persistentvolumeclaim/data\n", "")
 
     life.first = create
@@ -239,8 +239,8 @@ def test_claims_that_do_not_exist_are_told_or_created(mlpack: Mlpack, life: Life
     life.moments = [life.end_pod]
     done = mlpack(*run, "--claim-size", "2Gi", "--claim-class", "fast")
     assert (done.code, "claim data is created, of 2Gi; mlpack does not delete it\n" in done.stderr) == (0, True)
-    assert (given["kind"], given["metadata"]) == ("PersistentVolumeClaim", {"name": "data"})
-    assert given["spec"] == {
+    assert (claim["kind"], claim["metadata"]) == ("PersistentVolumeClaim", {"name": "data"})
+    assert claim["spec"] == {
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "2Gi"}},
         "storageClassName": "fast",
@@ -249,7 +249,7 @@ def test_claims_that_do_not_exist_are_told_or_created(mlpack: Mlpack, life: Life
 
 @pytest.fixture
 def shared(mlpack: Mlpack, life: Life, tmp_path: Path) -> Path:
-    """A package whose overlay `workspace` creates the claim that the other one mounts."""
+    """A package whose overlay `workspace` creates the claim that its overlay `single-node` mounts."""
     job = "kind: Job, claims: [{claim: data, path: /data}]"
     demo.write(tmp_path / "demo", demo.changed(f"kind: Pod => {job}", "workspace: data"))
     assert mlpack("build", "./demo", "--format", "dir").code == 0
@@ -263,14 +263,14 @@ def shared(mlpack: Mlpack, life: Life, tmp_path: Path) -> Path:
     return tmp_path / "demo-fp32-training"
 
 
-def test_the_claim_of_a_workspace_is_created(mlpack: Mlpack, life: Life, shared: Path) -> None:
-    given = []
+def test_run_creates_workspace_claim(mlpack: Mlpack, life: Life, shared: Path) -> None:
+    created_objects = []
 
     def create(argv: Sequence[str]) -> Finished | None:
         if argv[2] != "create":
             return None
         assert "--save-config" in argv  # so that `kubectl apply` may change it later
-        given.append(json.loads(life.given))
+        created_objects.append(json.loads(life.given))
         return Finished(0, "persistentvolumeclaim/data\n", "")
 
     life.first = create
@@ -278,10 +278,10 @@ def test_the_claim_of_a_workspace_is_created(mlpack: Mlpack, life: Life, shared:
     done = mlpack("run", shared, "--task", "single-node", "-n", "team", "--no-verify")
     assert done.code == 0, done.stderr
     assert "claim data is created, as the package's overlay workspace says; mlpack does not delete it\n" in done.stderr
-    assert [(one["kind"], one["metadata"]["name"]) for one in given] == [("PersistentVolumeClaim", "data")]
+    assert [(obj["kind"], obj["metadata"]["name"]) for obj in created_objects] == [("PersistentVolumeClaim", "data")]
 
 
-def test_a_workspace_that_creates_something_else_is_not_applied(mlpack: Mlpack, life: Life, shared: Path) -> None:
+def test_run_refuses_workspace_overlay_with_other_kinds(mlpack: Mlpack, life: Life, shared: Path) -> None:
     life.overlays["workspace"].append(item("Secret", "found"))
     life.first = lambda argv: pytest.fail(str(argv)) if argv[2] == "create" else None
     done = mlpack("run", shared, "--task", "single-node", "-n", "team", "--no-verify")
@@ -292,7 +292,7 @@ def test_a_workspace_that_creates_something_else_is_not_applied(mlpack: Mlpack, 
     )
 
 
-def test_a_workspace_that_cannot_be_rendered_is_not_called_wrong(
+def test_run_reports_kubectl_error_when_workspace_cannot_be_rendered(
     mlpack: Mlpack, life: Life, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     render_overlay = render.kubectl
@@ -308,7 +308,7 @@ def test_a_workspace_that_cannot_be_rendered_is_not_called_wrong(
     assert "error: kubectl came to no end, so workspace was not rendered with it\n" in done.stderr
 
 
-def test_a_claim_that_the_cluster_refuses_stops_all(mlpack: Mlpack, life: Life) -> None:
+def test_run_starts_nothing_when_claim_is_refused(mlpack: Mlpack, life: Life) -> None:
     (pod,) = (item for item in life.overlays["single-node"] if item["kind"] == "Pod")
     pod["spec"]["volumes"].append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
     refusal = "Error from server (Forbidden): exceeded quota: storage"

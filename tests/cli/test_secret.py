@@ -1,4 +1,4 @@
-"""`mlpack secret create`: no value is ever shown, or on a command line."""
+"""Tests of `mlpack secret create`: no value of a secret is printed or passed in a command's arguments."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VALUES = "HF_TOKEN=hf_geheim=\n\nWANDB_API_KEY=0123 4567\n"
 
 @pytest.fixture
 def cluster(mlpack: Mlpack, tmp_path: Path) -> FakeCluster:
-    """A cluster, and a package of a model with two secrets in the current folder."""
+    """A cluster without objects; the current folder contains a package of a model with two secrets."""
     assert mlpack("build", demo.write(tmp_path / "demo", SPEC), "--format", "dir").code == 0
     cluster = FakeCluster()
     mlpack.host = Host(cluster)
@@ -48,7 +48,7 @@ def file(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_the_values_of_a_file(mlpack: Mlpack, cluster: FakeCluster, file: str) -> None:
+def test_secret_create_stores_values_of_env_file(mlpack: Mlpack, cluster: FakeCluster, file: str) -> None:
     done = create(mlpack, "--from-env-file", file, "-v")
     assert done[:2] == (0, "secret/demo\n")
     assert "created in team with HF_TOKEN, WANDB_API_KEY\n" in done[2]
@@ -60,7 +60,9 @@ def test_the_values_of_a_file(mlpack: Mlpack, cluster: FakeCluster, file: str) -
     assert not any("geheim" in call or secret["data"]["HF_TOKEN"] in call for call in cluster.calls)
 
 
-def test_stdin(mlpack: Mlpack, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+def test_secret_create_reads_values_from_stdin(
+    mlpack: Mlpack, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
     with open(file, encoding="utf-8") as stream:  # noqa: PTH123 - in the place of stdin
         monkeypatch.setattr(sys, "stdin", stream)
         assert create(mlpack, "--from-env-file", "-", "-o", "name")[:2] == (0, "secret/demo\n")
@@ -68,7 +70,9 @@ def test_stdin(mlpack: Mlpack, cluster: FakeCluster, monkeypatch: pytest.MonkeyP
     assert set(json.loads(cluster.given)["data"]) == {"HF_TOKEN", "WANDB_API_KEY"}
 
 
-def test_one_that_exists_is_replaced_when_told_to(mlpack: Mlpack, cluster: FakeCluster, file: str) -> None:
+def test_secret_create_replaces_existing_secret_only_with_force(
+    mlpack: Mlpack, cluster: FakeCluster, file: str
+) -> None:
     cluster.objects.append(item("Secret", "demo", data={"HF_TOKEN": "b2xk", "OTHER": "b3RoZXI="}))
     code, stdout, stderr = create(mlpack, "--from-env-file", file)
     assert (code, stdout) == (7, "")
@@ -80,7 +84,7 @@ def test_one_that_exists_is_replaced_when_told_to(mlpack: Mlpack, cluster: FakeC
     assert base64.b64decode(secret["data"]["HF_TOKEN"]) == b"hf_geheim="
 
 
-def test_another_name(mlpack: Mlpack, cluster: FakeCluster, file: str) -> None:
+def test_secret_create_uses_configured_secret_name(mlpack: Mlpack, cluster: FakeCluster, file: str) -> None:
     shown = mlpack("configure", "demo-fp32-training", "--set", "SECRET=team-secrets").stderr
     assert "SECRET=demo  ->  SECRET=team-secrets" in shown
     assert create(mlpack, "--from-env-file", file)[1] == "secret/team-secrets\n"
@@ -88,7 +92,7 @@ def test_another_name(mlpack: Mlpack, cluster: FakeCluster, file: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["client", "server"])
-def test_a_dry_run_needs_no_values(mlpack: Mlpack, cluster: FakeCluster, how: str) -> None:
+def test_secret_create_dry_run_needs_no_values(mlpack: Mlpack, cluster: FakeCluster, how: str) -> None:
     code, stdout, stderr = create(mlpack, "--dry-run", how, "-o", "json")
     assert (code, stderr) == (0, "")
     keys = ["HF_TOKEN", "WANDB_API_KEY"]
@@ -116,7 +120,7 @@ def test_a_dry_run_needs_no_values(mlpack: Mlpack, cluster: FakeCluster, how: st
         (f"HF_TOKEN={'geheim' * 200_000}\n", ["is larger than 1 MiB, the limit of a Secret"]),
     ],
 )
-def test_a_file_that_does_not_contain_them(
+def test_secret_create_lists_problems_of_env_file_without_values(
     mlpack: Mlpack, cluster: FakeCluster, file: str, text: str, problems: list[str]
 ) -> None:
     with open(file, "w", encoding="utf-8") as stream:  # noqa: PTH123 - the fixture gives a text
@@ -127,37 +131,37 @@ def test_a_file_that_does_not_contain_them(
     assert cluster.calls == []
 
 
-def test_what_the_cluster_says_is_shown_without_the_values(mlpack: Mlpack, cluster: FakeCluster, file: str) -> None:
+def test_secret_create_masks_values_in_cluster_error(mlpack: Mlpack, cluster: FakeCluster, file: str) -> None:
     value = base64.b64encode(b"hf_geheim=").decode()
     cluster.refused["create secret"] = f"Error from server: denied: {value}, that is hf_geheim= and 0123 4567\n"
     code, _, stderr = create(mlpack, "--from-env-file", file)
     assert (code, stderr) == (7, "error: denied: ***, that is *** and ***\n")
 
 
-def test_without_a_terminal_nobody_is_asked(mlpack: Mlpack, cluster: FakeCluster) -> None:
+def test_secret_create_without_terminal_names_from_env_file(mlpack: Mlpack, cluster: FakeCluster) -> None:
     code, _, stderr = create(mlpack)
     assert code == 9
     assert "hint: --from-env-file FILE reads the values from a file, or from stdin with -" in stderr
     assert cluster.calls == []
 
 
-def test_a_package_without_secrets(mlpack: Mlpack, cluster: FakeCluster, hello_mpi: Path) -> None:
+def test_secret_create_refuses_package_without_secrets(mlpack: Mlpack, cluster: FakeCluster, hello_mpi: Path) -> None:
     done = mlpack("secret", "create", hello_mpi)
     assert (done.code, done.stderr.splitlines()[0]) == (2, f"error: {hello_mpi} has no secrets")
     assert cluster.calls == []
 
 
-def test_what_is_typed_is_not_shown(cluster: FakeCluster, tmp_path: Path) -> None:
-    """On a real terminal, with a kubectl that keeps what it reads, and its arguments."""
+def test_secret_create_does_not_echo_typed_values(cluster: FakeCluster, tmp_path: Path) -> None:
+    """The test types on a pseudo-terminal; its kubectl writes its stdin and its arguments to files."""
     del cluster
     program = tmp_path / "kubectl"
     view = f"""case "$*" in *view*) echo '{json.dumps(KUBECONFIG)}' ;; *) cat >{tmp_path}/given ;; esac"""
     program.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/arguments\n{view}\n')
     program.chmod(0o755)
-    ours, theirs = pty.openpty()
+    controller, terminal = pty.openpty()
     command = [sys.executable, "-m", "packager", "secret", "create", "demo-fp32-training", "--kubectl", str(program)]
     environment = {**os.environ, "PYTHONPATH": str(demo.CHECKOUT), "TERM": "xterm"}
-    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, env=environment) as child:
+    with subprocess.Popen(command, stdin=terminal, stdout=subprocess.PIPE, stderr=terminal, env=environment) as child:
         shown = ""
         for question, answer in (
             ("HF_TOKEN (A token of huggingface.co): ", "\n"),
@@ -167,14 +171,14 @@ def test_what_is_typed_is_not_shown(cluster: FakeCluster, tmp_path: Path) -> Non
             end = time.monotonic() + 60
             while not shown.endswith(question):
                 assert time.monotonic() < end, shown
-                shown += os.read(ours, 4096).decode()
-            os.write(ours, answer.encode())
+                shown += os.read(controller, 4096).decode()
+            os.write(controller, answer.encode())
             shown += "|"
         assert child.stdout is not None
         assert child.stdout.read() == b"secret/demo\n"
-    os.close(theirs)
-    shown += os.read(ours, 4096).decode()
-    os.close(ours)
+    os.close(terminal)
+    shown += os.read(controller, 4096).decode()
+    os.close(controller)
     assert child.returncode == 0
     assert "geheim" not in shown
     assert "the value is empty" in shown

@@ -1,3 +1,5 @@
+"""Tests of `mlpack serve`: its commands for tokens and databases, its configuration, and a running server."""
+
 from __future__ import annotations
 
 import json
@@ -27,7 +29,7 @@ users: [{name: none, user: {}}]
 """
 
 
-def test_a_token_is_printed_once(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_serve_token_check_migrate_and_backup_use_database(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     done = mlpack("serve", "token", "ada", "--role", "admin", "--database", tmp_path / "s.db")
     assert done.code == 0
     assert done.stdout.startswith("mlp_")
@@ -38,7 +40,7 @@ def test_a_token_is_printed_once(mlpack: Callable[..., Outcome], tmp_path: Path)
     assert (again.code, again.stderr) == (6, f"error: {tmp_path}/b.db cannot be written: file exists\n")
 
 
-def test_the_environment_names_the_database(
+def test_database_option_precedes_environment_and_configuration(
     mlpack: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "server.yaml").write_text(f"database: {tmp_path}/file.db\n", encoding="utf-8")
@@ -50,7 +52,7 @@ def test_the_environment_names_the_database(
     assert "variable.db" not in mlpack("serve", "manifests").stdout
 
 
-def test_a_database_is_copied_and_counted(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_serve_migrate_copies_database_and_counts_rows(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     assert mlpack("serve", "token", "ada", "--database", tmp_path / "a.db").code == 0
     missing = mlpack("serve", "migrate", "--from", tmp_path / "none.db", "--to", tmp_path / "b.db")
     assert (missing.code, missing.stderr) == (6, f"error: the database {tmp_path}/none.db not found\n")
@@ -82,13 +84,15 @@ def test_a_database_is_copied_and_counted(mlpack: Callable[..., Outcome], tmp_pa
         (("check", "--database", "mysql://x/y"), "invalid database mysql://…: expected a path or postgresql://…"),
     ],
 )
-def test_invalid_usage_of_serve(mlpack: Callable[..., Outcome], arguments: tuple[str, ...], message: str) -> None:
+def test_serve_refuses_invalid_arguments(
+    mlpack: Callable[..., Outcome], arguments: tuple[str, ...], message: str
+) -> None:
     done = mlpack("serve", *arguments)
     assert done.code == 2
     assert message in done.stderr
 
 
-def test_a_faulty_configuration_is_told_by_a_check(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_serve_check_reports_problems_of_configuration(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     config = tmp_path / "server.yaml"
     config.write_text("callbacks:\n  allow: ['*']\n", encoding="utf-8")
     done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
@@ -129,7 +133,7 @@ def test_a_faulty_configuration_is_told_by_a_check(mlpack: Callable[..., Outcome
     assert not (tmp_path / "s.db").exists()
 
 
-def test_an_address_that_is_in_use_is_told_once_and_before_anything_is_served(
+def test_serve_reports_address_in_use_before_creating_database(
     mlpack: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "kubeconfig").write_text(KUBECONFIG, encoding="utf-8")
@@ -148,7 +152,7 @@ def test_an_address_that_is_in_use_is_told_once_and_before_anything_is_served(
     assert not (tmp_path / "s.db").exists()
 
 
-def test_check_refuses_projects_in_one_namespace_and_warns_where_that_is_configured(
+def test_serve_check_refuses_shared_namespace_or_warns_if_configured(
     mlpack: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "kubeconfig").write_text(KUBECONFIG, encoding="utf-8")
@@ -164,7 +168,7 @@ def test_check_refuses_projects_in_one_namespace_and_warns_where_that_is_configu
     assert (done.code, done.stderr) == (0, f"WARNING: {message}\n")
 
 
-def test_it_serves_until_it_is_stopped_though_the_cluster_is_away(tmp_path: Path) -> None:
+def test_serve_answers_until_terminated_without_cluster(tmp_path: Path) -> None:
     with socket.socket() as free, socket.socket() as other:
         free.bind(("127.0.0.1", 0))
         other.bind(("127.0.0.1", 0))
@@ -219,7 +223,7 @@ def _answer(url: str) -> dict[str, list[dict[str, str]]]:
             time.sleep(0.2)
 
 
-def test_the_command_line_does_not_import_the_server(mlpack: Callable[..., Outcome]) -> None:
+def test_help_does_not_import_service(mlpack: Callable[..., Outcome]) -> None:
     code = """
 import sys
 from packager.cli import main

@@ -1,4 +1,4 @@
-"""A workload that serves, by all verbs, in a made-up cluster."""
+"""Tests of every verb with a Deployment, in a fake cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHOWN = f"deployment/{SERVER}"
 
 @pytest.fixture
 def server(life: Life) -> Life:
-    """The made-up cluster, for a package whose first overlay serves."""
+    """The fake cluster, for a package whose first overlay contains a Deployment instead of an MPIJob."""
     life.served["apps/v1"] = ["Deployment"]
     rest = [obj for obj in life.overlays["multi-node"] if obj["kind"] != "MPIJob"]
     life.overlays["multi-node"] = [*rest, manifest()]
@@ -36,7 +36,7 @@ def server(life: Life) -> Life:
 
 @pytest.fixture
 def served(server: Life) -> Life:
-    """The same, with two replicas that serve."""
+    """The cluster of `server`, in which two replicas of the Deployment serve."""
     server._make(server.overlays["multi-node"])
     start(server)
     report(server, 2)
@@ -51,7 +51,7 @@ def spoken(done: Outcome) -> list[str]:
     return [re.sub(r"^\d\d:\d\d  ", "", line) for line in done.stderr.splitlines()]
 
 
-def test_deploy_ends_when_it_serves(mlpack: Mlpack, server: Life) -> None:
+def test_deploy_ends_when_all_replicas_serve(mlpack: Mlpack, server: Life) -> None:
     server.moments = [lambda: None, lambda: start(server), lambda: report(server, 1), lambda: report(server, 2)]
     done = mlpack(*DEPLOY)
     assert (done.code, done.stdout) == (0, "")
@@ -66,7 +66,7 @@ def test_deploy_ends_when_it_serves(mlpack: Mlpack, server: Life) -> None:
     ]
 
 
-def test_deploy_ends_with_7_when_it_cannot_serve(mlpack: Mlpack, server: Life) -> None:
+def test_deploy_exits_with_7_when_rollout_fails(mlpack: Mlpack, server: Life) -> None:
     late = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "no progress"}
     server.moments = [lambda: start(server), lambda: report(server, 1, conditions=[late])]
     done = mlpack(*DEPLOY)
@@ -77,7 +77,7 @@ def test_deploy_ends_with_7_when_it_cannot_serve(mlpack: Mlpack, server: Life) -
     ]
 
 
-def test_deploy_tells_that_an_earlier_rollout_serves(mlpack: Mlpack, served: Life) -> None:
+def test_deploy_reports_that_earlier_rollout_serves(mlpack: Mlpack, served: Life) -> None:
     for index in range(2):
         served.find("Pod", f"{SERVER}-a-{index}")["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
     newer = replica_set("b")
@@ -98,14 +98,14 @@ def test_deploy_tells_that_an_earlier_rollout_serves(mlpack: Mlpack, served: Lif
     ]
 
 
-def test_deploy_ends_with_8_when_it_does_not_serve_in_time(mlpack: Mlpack, server: Life) -> None:
+def test_deploy_exits_with_8_when_rollout_times_out(mlpack: Mlpack, server: Life) -> None:
     server.moments = [lambda: start(server)]
     done = mlpack(*DEPLOY, "--timeout", "1s")
     assert done.code == 8
     assert f"error: {SHOWN} is still running after 1 s: 0 of 2 replicas serve" in done.stderr
 
 
-def test_what_serves_takes_changes_while_it_runs(mlpack: Mlpack, served: Life) -> None:
+def test_deploy_changes_running_deployment_in_place(mlpack: Mlpack, served: Life) -> None:
     served.overlays["multi-node"][-1] = manifest(replicas=3)
     served.moments = [lambda: report(served, 2), lambda: report(served, 3, updatedReplicas=3)]
     done = mlpack(*DEPLOY)
@@ -116,7 +116,7 @@ def test_what_serves_takes_changes_while_it_runs(mlpack: Mlpack, served: Life) -
 
 
 @pytest.mark.usefixtures("served")
-def test_status_says_how_many_serve(mlpack: Mlpack) -> None:
+def test_status_counts_serving_replicas(mlpack: Mlpack) -> None:
     done = mlpack("status", *WHERE)
     assert (done.code, done.stdout.splitlines()[0]) == (0, f"{SHOWN}  serving: 2 of 2 replicas serve")
     answer = mlpack("status", *WHERE, "-o", "json").json
@@ -125,19 +125,19 @@ def test_status_says_how_many_serve(mlpack: Mlpack) -> None:
     assert mlpack("status", *WHERE, "--watch").code == 0
 
 
-def test_a_replica_that_was_deleted_is_no_loss(mlpack: Mlpack, served: Life) -> None:
+def test_status_does_not_report_deleted_replica_as_loss(mlpack: Mlpack, served: Life) -> None:
     served.find("Pod", f"{SERVER}-a-1")["metadata"]["deletionTimestamp"] = "2026-11-21T00:01:00Z"
     report(served, 1)
     answer = mlpack("status", *WHERE, "-o", "json").json
     assert (answer["phase"], answer["summary"], answer["findings"]) == ("running", "1 of 2 replicas serve", [])
 
 
-def test_pods_belong_to_it_by_their_owners(mlpack: Mlpack, served: Life) -> None:
+def test_status_omits_pods_of_other_owner(mlpack: Mlpack, served: Life) -> None:
     served.objects += [replica_set("b", owner="another"), replica(5, "b")]
     assert f"{SERVER}-b-5" not in mlpack("status", *WHERE).stdout
 
 
-def test_who_may_not_see_the_owners_sees_the_pods_by_their_labels(mlpack: Mlpack, served: Life) -> None:
+def test_status_finds_pods_by_labels_without_permission_to_list_owners(mlpack: Mlpack, served: Life) -> None:
     served.denied.add("list replicasets")
     done = mlpack("status", *WHERE)
     assert done.code == 0
@@ -146,19 +146,19 @@ def test_who_may_not_see_the_owners_sees_the_pods_by_their_labels(mlpack: Mlpack
 
 
 @pytest.mark.usefixtures("served")
-def test_history_does_not_call_it_ended(mlpack: Mlpack) -> None:
+def test_history_shows_running_deployment_as_not_ended(mlpack: Mlpack) -> None:
     [deployment] = mlpack("history", *WHERE, "-o", "json").json["deployments"]
     assert (deployment["workload"], deployment["ended"]) == (SHOWN, None)
 
 
 @pytest.mark.usefixtures("served")
-def test_it_leaves_no_results(mlpack: Mlpack) -> None:
+def test_results_refuses_deployment(mlpack: Mlpack) -> None:
     done = mlpack("results", "hello-mpi", "out", "-n", "team")
     error = f"error: {SHOWN} is a service and has no results\nhint: mlpack logs hello-mpi -n team\n"
     assert (done.code, done.stderr) == (2, error)
 
 
-def test_its_log_is_followed_while_it_serves(mlpack: Mlpack, served: Life) -> None:
+def test_logs_follow_deployment_until_it_is_deleted(mlpack: Mlpack, served: Life) -> None:
     served.moments = [lambda: None, lambda: None, served.remove_all]
     served.logs = {f"{SERVER}-a-1": "2026-11-21T00:00:01.000000000Z ready\n"}
     done = mlpack("logs", "-f", *WHERE)
@@ -166,12 +166,12 @@ def test_its_log_is_followed_while_it_serves(mlpack: Mlpack, served: Life) -> No
     assert served.moments == []
 
 
-def test_it_is_deleted(mlpack: Mlpack, served: Life) -> None:
+def test_delete_removes_deployment_and_config_maps(mlpack: Mlpack, served: Life) -> None:
     assert mlpack("delete", *WHERE, "-y").code == 0
     assert [obj["kind"] for obj in served.objects if obj["kind"] in ("Deployment", "ConfigMap")] == []
 
 
-def test_what_earlier_deploys_have_left_is_deleted_too(mlpack: Mlpack, served: Life) -> None:
+def test_delete_removes_objects_of_earlier_deploys(mlpack: Mlpack, served: Life) -> None:
     labels = {"app.kubernetes.io/managed-by": "mlpack", "app.kubernetes.io/name": "hello-mpi"}
     newest, earlier, another = (f"{SERVER}-env-{end}" for end in ("bbbbbbbbbb", "2456789bcd", "more"))
     current = item("ConfigMap", newest, metadata={"labels": labels}, data={})
@@ -197,13 +197,13 @@ APIS = {
 
 
 def beside(kind: str, name: str = SERVER, labels: Object = LABELS) -> Object:
-    """Return an object beside the Deployment."""
+    """Return a companion object of the Deployment, of one of the kinds of APIS."""
     return {**item(kind, name, metadata={"labels": labels}), "apiVersion": APIS[kind]}
 
 
 @pytest.fixture
 def switched(served: Life) -> Life:
-    """What serves, with a Service that stays, and an Ingress and an autoscaler of options that are off now."""
+    """A served Deployment with a Service of the overlay, and an Ingress and an autoscaler of disabled options."""
     served.served |= {api: [kind] for kind, api in APIS.items() if "/" in api}
     service = beside("Service")
     template = {**service, "metadata": {"name": SERVER, "labels": LABELS}}
@@ -217,7 +217,7 @@ def kinds_beside(life: Life) -> list[str]:
     return [obj["kind"] for obj in life.objects if obj["kind"] in APIS and obj["metadata"]["name"] == SERVER]
 
 
-def test_deploy_deletes_what_options_that_are_off_have_left(mlpack: Mlpack, switched: Life) -> None:
+def test_deploy_deletes_objects_of_disabled_options(mlpack: Mlpack, switched: Life) -> None:
     switched.objects.append(beside("Ingress", f"{SERVER}-two"))
     done = mlpack(*DEPLOY)
     assert done.code == 0
@@ -229,7 +229,7 @@ def test_deploy_deletes_what_options_that_are_off_have_left(mlpack: Mlpack, swit
     assert switched.find("Ingress", f"{SERVER}-two")
 
 
-def test_deploy_deletes_nothing_that_is_not_the_packages(mlpack: Mlpack, switched: Life) -> None:
+def test_deploy_keeps_objects_of_other_managers(mlpack: Mlpack, switched: Life) -> None:
     for kind in ("Ingress", "HorizontalPodAutoscaler"):
         switched.find(kind, SERVER)["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "Helm"}
     done = mlpack(*DEPLOY)
@@ -237,14 +237,16 @@ def test_deploy_deletes_nothing_that_is_not_the_packages(mlpack: Mlpack, switche
     assert kinds_beside(switched) == ["Service", "Ingress", "HorizontalPodAutoscaler"]
 
 
-def test_deploy_deletes_nothing_when_the_server_refuses_the_rest(mlpack: Mlpack, switched: Life) -> None:
+def test_deploy_deletes_nothing_when_apply_is_refused(mlpack: Mlpack, switched: Life) -> None:
     switched.refused["apply"] = 'Error from server (Forbidden): configmaps "a" is forbidden: exceeded quota\n'
     assert mlpack(*DEPLOY).code == 7
     assert kinds_beside(switched) == ["Service", "Ingress", "HorizontalPodAutoscaler"]
 
 
 @pytest.mark.parametrize("verb", [DEPLOY, ("delete", *WHERE, "-y")], ids=["deploy", "delete"])
-def test_what_may_not_be_seen_keeps_from_nothing(mlpack: Mlpack, switched: Life, verb: tuple[str, ...]) -> None:
+def test_deploy_and_delete_continue_without_permission_to_get_autoscalers(
+    mlpack: Mlpack, switched: Life, verb: tuple[str, ...]
+) -> None:
     switched.denied.add("get horizontalpodautoscalers")
     assert mlpack(*verb).code == 0
     assert "Ingress" not in kinds_beside(switched)
@@ -264,7 +266,7 @@ def conflict(manager: str, path: str) -> str:
         ("kube-controller-manager", ".spec.paused", 7),
     ],
 )
-def test_the_replicas_of_an_autoscaler_that_goes_are_the_packages_again(
+def test_deploy_takes_replicas_back_only_from_removed_autoscaler(
     mlpack: Mlpack, switched: Life, manager: str, path: str, code: int
 ) -> None:
     switched.refused_once["apply"] = conflict(manager, path)
@@ -274,7 +276,7 @@ def test_the_replicas_of_an_autoscaler_that_goes_are_the_packages_again(
     assert ("HorizontalPodAutoscaler" in kinds_beside(switched)) is bool(code)
 
 
-def test_replicas_that_somebody_else_has_set_are_a_conflict(mlpack: Mlpack, switched: Life) -> None:
+def test_deploy_reports_conflict_when_replicas_have_other_manager(mlpack: Mlpack, switched: Life) -> None:
     switched.objects = [obj for obj in switched.objects if obj["kind"] != "HorizontalPodAutoscaler"]
     switched.refused["apply"] = conflict("kube-controller-manager", ".spec.replicas")
     assert mlpack(*DEPLOY).code == 7
@@ -282,7 +284,7 @@ def test_replicas_that_somebody_else_has_set_are_a_conflict(mlpack: Mlpack, swit
 
 @pytest.fixture
 def autoscaled(served: Life) -> Life:
-    """What serves with three replicas of the package's, and an overlay that leaves their number to an autoscaler."""
+    """A Deployment whose three replicas were set by mlpack, and an overlay with an autoscaler instead of a number."""
     served.served |= {api: [kind] for kind, api in APIS.items() if "/" in api}
     live = served.find("Deployment", SERVER)
     live["spec"]["replicas"] = 3
@@ -299,16 +301,16 @@ def autoscaled(served: Life) -> Life:
 
 
 def kept_replicas(life: Life) -> int:
-    """Return how often the number of replicas was applied by itself."""
+    """Return how many times only the number of replicas was applied."""
     return sum("--field-manager=mlpack-replicas" in call for call in life.calls)
 
 
-def test_replicas_are_handed_over_to_an_autoscaler(mlpack: Mlpack, autoscaled: Life) -> None:
+def test_deploy_keeps_replicas_for_new_autoscaler(mlpack: Mlpack, autoscaled: Life) -> None:
     mlpack(*DEPLOY, "--no-wait")
     assert kept_replicas(autoscaled) == 1
 
 
-def test_replicas_that_an_autoscaler_has_set_are_left_to_it(mlpack: Mlpack, autoscaled: Life) -> None:
+def test_deploy_leaves_replicas_set_by_autoscaler(mlpack: Mlpack, autoscaled: Life) -> None:
     autoscaled.find("Deployment", SERVER)["metadata"]["managedFields"] = [
         {"manager": "mlpack", "operation": "Apply", "fieldsV1": {"f:spec": {"f:template": {}}}},
         {"manager": "kube-controller-manager", "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
@@ -317,13 +319,13 @@ def test_replicas_that_an_autoscaler_has_set_are_left_to_it(mlpack: Mlpack, auto
     assert kept_replicas(autoscaled) == 0
 
 
-def test_replicas_are_not_handed_over_to_nobody(mlpack: Mlpack, autoscaled: Life) -> None:
+def test_deploy_does_not_keep_replicas_for_autoscaler_of_other_target(mlpack: Mlpack, autoscaled: Life) -> None:
     autoscaled.overlays["multi-node"][-1]["spec"]["scaleTargetRef"]["name"] = "another"
     mlpack(*DEPLOY, "--no-wait")
     assert kept_replicas(autoscaled) == 0
 
 
-def test_status_says_what_is_beside_it(mlpack: Mlpack, switched: Life) -> None:
+def test_status_lists_companion_objects(mlpack: Mlpack, switched: Life) -> None:
     switched.find("Service", SERVER)["spec"] = {"ports": [{"name": "http", "port": 8080}]}
     done = mlpack("status", *WHERE)
     assert (done.code, done.stdout.splitlines()[-1]) == (0, f"service/{SERVER}  ClusterIP: http 8080")
@@ -331,6 +333,6 @@ def test_status_says_what_is_beside_it(mlpack: Mlpack, switched: Life) -> None:
     assert answer["beside"] == [{"object": f"service/{SERVER}", "state": "ClusterIP: http 8080"}]
 
 
-def test_status_without_what_may_not_be_seen(mlpack: Mlpack, switched: Life) -> None:
+def test_status_omits_companion_objects_without_permission(mlpack: Mlpack, switched: Life) -> None:
     switched.denied.add("get services")
     assert mlpack("status", *WHERE, "-o", "json").json["beside"] == []

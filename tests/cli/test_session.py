@@ -1,4 +1,4 @@
-"""docs/session.md shows what a terminal shows: each of its screens is made here, in a cluster that is made up."""
+"""Test that docs/session.md shows the screens that a terminal shows; the test produces them in a fake cluster."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ NO_IMAGE = (
 
 
 class Terminal:
-    """A terminal at which somebody types commands.
+    """A terminal on which the test types commands.
 
     Attributes:
-        frames: What it has shown while a command waited, each screen from its command on.
+        frames: The screens that it has shown while the last command waited; each begins with the command.
     """
 
     def __init__(self, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ class Terminal:
         self.frames: list[str] = []
 
     def run(self, command: str, typed: str = "") -> str:
-        """Type a command, and what it asks for, and return what the screen shows of it in the end."""
+        """Type a command and the answers to its questions, and return the screen when the command has ended."""
         self.screen = Screen()
         self.frames = []
         self.screen.write(f"$ {command}\n")
@@ -74,19 +74,19 @@ class Terminal:
         return self.screen.text
 
     def frame(self, word: str) -> str:
-        """Return the first screen with `word` in it."""
+        """Return the first screen that contains `word`."""
         shown = [frame for frame in self.frames if word in frame]
         assert shown, self.frames
         return shown[0]
 
     def look(self) -> None:
-        """Take down what is on the screen."""
+        """Append the current screen to the frames."""
         self.frames.append(self.screen.text)
 
 
 @pytest.fixture
 def terminal(life: Life, monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """A terminal on which the made-up cluster has deployed nothing yet; the archive of hello-mpi is in its folder."""
+    """A terminal with a fake cluster, in which nothing is deployed; its folder contains the archive of hello-mpi."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TZ", "UTC")
@@ -99,16 +99,16 @@ def terminal(life: Life, monkeypatch: pytest.MonkeyPatch) -> Terminal:
 def screens(terminal: Terminal) -> Iterator[str]:
     """Yield each screen of the page."""
     life = terminal.life
-    yield from _of_a_deploy(terminal)
-    yield from _of_one_that_goes_on(terminal)
+    yield from _screens_of_deployment(terminal)
+    yield from _screens_of_detached_job(terminal)
     life.remove_all()
-    yield from _of_a_failure(terminal)
+    yield from _screens_of_failure(terminal)
     life.remove_all()
-    yield from _of_one_that_cannot_start(terminal)
+    yield from _screens_of_unschedulable_job(terminal)
     yield terminal.run("mlpack delete hello-mpi.tar.gz -n team")
 
 
-def _of_a_deploy(terminal: Terminal) -> Iterator[str]:
+def _screens_of_deployment(terminal: Terminal) -> Iterator[str]:
     life = terminal.life
 
     def run() -> None:
@@ -125,7 +125,7 @@ def _of_a_deploy(terminal: Terminal) -> Iterator[str]:
     yield terminal.run("mlpack deploy hello-mpi.tar.gz -n team", typed="y\n")
 
 
-def _of_one_that_goes_on(terminal: Terminal) -> Iterator[str]:
+def _screens_of_detached_job(terminal: Terminal) -> Iterator[str]:
     life = terminal.life
 
     def wait(_seconds: float) -> None:
@@ -147,7 +147,7 @@ def _of_one_that_goes_on(terminal: Terminal) -> Iterator[str]:
     life.wait = lambda _seconds: terminal.look()
 
 
-def _of_a_failure(terminal: Terminal) -> Iterator[str]:
+def _screens_of_failure(terminal: Terminal) -> Iterator[str]:
     life = terminal.life
     life.deploy()
     life.start()
@@ -158,7 +158,7 @@ def _of_a_failure(terminal: Terminal) -> Iterator[str]:
     yield terminal.run("mlpack status hello-mpi.tar.gz -n team")
 
 
-def _of_one_that_cannot_start(terminal: Terminal) -> Iterator[str]:
+def _screens_of_unschedulable_job(terminal: Terminal) -> Iterator[str]:
     life = terminal.life
 
     def start() -> None:
@@ -177,7 +177,7 @@ def _of_one_that_cannot_start(terminal: Terminal) -> Iterator[str]:
 
 
 def _run(life: Life) -> None:
-    """Let the pods run that were starting."""
+    """Replace the starting pods by running ones."""
     life.objects = [obj for obj in life.objects if obj["kind"] != "Pod"]
     life.start()
 
@@ -191,7 +191,7 @@ def _say(life: Life, *lines: str) -> None:
     life.logs[f"{JOB}-launcher-0"] = "".join(f"2026-11-21T00:00:0{at}Z {line}\n" for at, line in enumerate(lines))
 
 
-def test_the_page_shows_what_a_terminal_shows(terminal: Terminal) -> None:
-    """After a change of what is shown, write what this test prints into the page."""
+def test_session_page_matches_terminal_output(terminal: Terminal) -> None:
+    """After a change of an output, copy the screens from this test's failure into the page."""
     shown = re.findall(r"^```text\n(.*?)\n```$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     assert shown == list(screens(terminal))

@@ -1,4 +1,4 @@
-"""An overlay of two workloads, one that ends and one that serves, by all verbs: in a made-up cluster."""
+"""Tests of every verb with an overlay of two workloads, an MPIJob and a Deployment, in a fake cluster."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TRAINING, SERVING = f"mpijob/{JOB}", f"deployment/{SERVER}"
 
 @pytest.fixture
 def both(life: Life) -> Life:
-    """The made-up cluster, for a package whose first overlay trains and serves; it names what serves first."""
+    """The fake cluster, for a package whose first overlay contains a Deployment and, after it, an MPIJob."""
     life.served["apps/v1"] = ["Deployment"]
     life.overlays["multi-node"].insert(0, manifest())
     return life
@@ -39,7 +39,7 @@ def both(life: Life) -> Life:
 
 @pytest.fixture
 def deployed(both: Life) -> Life:
-    """The same, deployed, with both at work."""
+    """The cluster of `both`, in which the pods of both workloads run."""
     both.deploy()
     both.start()
     serve(both)
@@ -52,14 +52,14 @@ def serve(life: Life) -> None:
 
 
 def nothing() -> None:
-    """Let a look pass."""
+    """Change nothing at this moment."""
 
 
 def spoken(done: Outcome) -> list[str]:
     return [re.sub(r"^\d\d:\d\d  ", "", line) for line in done.stderr.splitlines()]
 
 
-def test_both_are_followed_until_each_has_come_to_its_end(mlpack: Mlpack, both: Life) -> None:
+def test_deploy_follows_each_workload_to_its_end(mlpack: Mlpack, both: Life) -> None:
     both.moments = [nothing, both.start, lambda: serve(both), both.end]
     done = mlpack(*DEPLOY)
     assert (done.code, done.stdout) == (0, "")
@@ -76,7 +76,7 @@ def test_both_are_followed_until_each_has_come_to_its_end(mlpack: Mlpack, both: 
     ]
 
 
-def test_the_first_that_fails_ends_it(mlpack: Mlpack, both: Life) -> None:
+def test_deploy_stops_at_first_failed_workload(mlpack: Mlpack, both: Life) -> None:
     late = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "no progress"}
     both.moments = [nothing, both.start, lambda: report(both, 0, conditions=[late])]
     done = mlpack(*DEPLOY)
@@ -87,7 +87,7 @@ def test_the_first_that_fails_ends_it(mlpack: Mlpack, both: Life) -> None:
     )
 
 
-def test_only_what_has_changed_is_replaced(mlpack: Mlpack, deployed: Life) -> None:
+def test_deploy_replace_deletes_only_changed_workload(mlpack: Mlpack, deployed: Life) -> None:
     deployed.end("Failed")
     deployed.moments = [nothing, nothing, nothing, deployed.start, nothing, deployed.end]
     done = mlpack(*DEPLOY, "--replace")
@@ -97,7 +97,7 @@ def test_only_what_has_changed_is_replaced(mlpack: Mlpack, deployed: Life) -> No
     ]
 
 
-def test_status_tells_of_both(mlpack: Mlpack, deployed: Life) -> None:
+def test_status_reports_both_workloads(mlpack: Mlpack, deployed: Life) -> None:
     done = mlpack("status", *WHERE)
     assert done.code == 0
     assert f"{TRAINING}  running: pods: 3 running" in done.stdout
@@ -108,7 +108,7 @@ def test_status_tells_of_both(mlpack: Mlpack, deployed: Life) -> None:
     assert mlpack("status", *WHERE).code == 7
 
 
-def test_logs_and_exec_take_the_main_one_or_the_one_that_is_named(mlpack: Mlpack, deployed: Life) -> None:
+def test_logs_and_exec_use_main_or_selected_workload(mlpack: Mlpack, deployed: Life) -> None:
     begin = "2026-11-21T00:00:01.000000000Z"
     deployed.logs = {f"{JOB}-launcher-0": f"{begin} epoch 1\n", f"{SERVER}-a-1": f"{begin} ready\n"}
     assert mlpack("logs", *WHERE).stdout == "epoch 1\n"
@@ -117,7 +117,7 @@ def test_logs_and_exec_take_the_main_one_or_the_one_that_is_named(mlpack: Mlpack
     assert f"{SERVER}-a-1" in deployed.commands[0]
 
 
-def test_one_that_has_not_changed_is_left_while_the_other_is_changed(mlpack: Mlpack, both: Life) -> None:
+def test_deploy_changes_one_workload_and_keeps_the_other(mlpack: Mlpack, both: Life) -> None:
     both.moments = [nothing, both.start, lambda: serve(both), nothing]
     mlpack(*DEPLOY, "--no-wait")
     both.start()
@@ -134,14 +134,14 @@ def test_one_that_has_not_changed_is_left_while_the_other_is_changed(mlpack: Mlp
     )
 
 
-def test_the_one_that_the_package_was_built_with_is_meant_where_none_is_named(mlpack: Mlpack, deployed: Life) -> None:
+def test_exec_uses_workload_of_build_as_main_workload(mlpack: Mlpack, deployed: Life) -> None:
     job = deepcopy(deployed.find("MPIJob", JOB))
     deployed.overlays["multi-node"].insert(0, {**job, "metadata": {"name": "evaluate"}})
     mlpack("exec", *WHERE, "--", "id")
     assert f"{JOB}-launcher-0" in deployed.commands[0]
 
 
-def test_two_of_the_same_name_are_told_apart_by_their_kinds(mlpack: Mlpack, deployed: Life) -> None:
+def test_logs_select_workload_by_kind_when_names_are_equal(mlpack: Mlpack, deployed: Life) -> None:
     for item in (*deployed.overlays["multi-node"], *deployed.objects):
         if item["kind"] == "Deployment":
             item["metadata"]["name"] = JOB
@@ -152,14 +152,14 @@ def test_two_of_the_same_name_are_told_apart_by_their_kinds(mlpack: Mlpack, depl
     assert mlpack("logs", *WHERE, "--workload", f"mpijob/{JOB}").stdout == "epoch 1\n"
 
 
-def test_doctor_asks_for_the_pods_of_both(mlpack: Mlpack, both: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_tries_pods_of_both_workloads(mlpack: Mlpack, both: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     both.objects = healthy().objects
     trials: list[Object] = []
-    create = both._create  # noqa: SLF001 - what a dry run is given, and leaves nowhere
+    create = both._create  # noqa: SLF001 - the fake cluster does not store the objects of a dry run
 
-    def keep(given: Object) -> Any:
-        trials.append(given)
-        return create(given)
+    def keep(manifest: Object) -> Any:
+        trials.append(manifest)
+        return create(manifest)
 
     monkeypatch.setattr(both, "_create", keep)
     mlpack("doctor", *WHERE)
@@ -170,7 +170,7 @@ def test_doctor_asks_for_the_pods_of_both(mlpack: Mlpack, both: Life, monkeypatc
     assert labels[0] == LABELS
 
 
-def test_doctor_leaves_out_what_runs_of_both_already(mlpack: Mlpack, deployed: Life) -> None:
+def test_doctor_ignores_resources_of_running_workloads(mlpack: Mlpack, deployed: Life) -> None:
     deployed.objects += [*healthy().objects[:1], node(cpu="700m"), lease()]
     for pod in [item for item in deployed.objects if item["kind"] == "Pod"]:
         pod["spec"] |= {"nodeName": "node-1"}
@@ -179,20 +179,20 @@ def test_doctor_leaves_out_what_runs_of_both_already(mlpack: Mlpack, deployed: L
     assert [finding["state"] for finding in findings if finding["check"] == "nodes"] == ["ok"]
 
 
-def test_the_image_of_the_package_is_that_of_its_own_workload(both: Life) -> None:
+def test_image_names_separates_package_image_from_other_workloads(both: Life) -> None:
     with opened(Path("hello-mpi")) as package:
         images = image.names(package, ("multi-node",), image.ImageRequest(Path("hello-mpi"), both))
-    own = "docker.io/mpioperator/mpi-pi:openmpi"
-    assert images == image.Images((own,), {"a:1": f"deployments.apps/{SERVER}"})
+    package_image = "docker.io/mpioperator/mpi-pi:openmpi"
+    assert images == image.Images((package_image,), {"a:1": f"deployments.apps/{SERVER}"})
 
 
 @pytest.mark.usefixtures("both")
-def test_a_workload_that_there_is_not(mlpack: Mlpack) -> None:
+def test_logs_refuse_unknown_workload(mlpack: Mlpack) -> None:
     done = mlpack("logs", *WHERE, "--workload", "other")
     assert (done.code, done.stderr) == (2, f"error: there is no workload 'other'; there are: {JOB}, {SERVER}\n")
 
 
-def test_both_are_deleted(mlpack: Mlpack, deployed: Life) -> None:
+def test_delete_removes_both_workloads(mlpack: Mlpack, deployed: Life) -> None:
     done = mlpack("delete", *WHERE, "-y")
     assert (done.code, done.stderr) == (0, f"{TRAINING}, {SERVING} are deleted\n")
     assert [obj["kind"] for obj in deployed.objects if obj["kind"] in ("Deployment", "MPIJob", "ConfigMap")] == []

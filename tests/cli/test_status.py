@@ -1,4 +1,4 @@
-"""What status and history say of what is there, to people."""
+"""Tests of `mlpack status` and `mlpack history`: their text, JSON and exit codes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MPIJOB = f"mpijob/{JOB}"
 
 
 @pytest.mark.usefixtures("life")
-def test_a_job_that_is_not_there_is_7(mlpack: Mlpack) -> None:
+def test_status_exits_with_7_for_missing_job(mlpack: Mlpack) -> None:
     done = mlpack(*STATUS)
     assert (done.code, done.stdout, done.stderr) == (7, f"{MPIJOB}  absent: not found\n", "")
 
 
-def test_a_job_that_runs_is_shown_with_its_pods(mlpack: Mlpack, life: Life) -> None:
+def test_status_prints_running_job_with_pods(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.start()
     done = mlpack(*STATUS)
@@ -44,14 +44,14 @@ def test_a_job_that_runs_is_shown_with_its_pods(mlpack: Mlpack, life: Life) -> N
     ]
 
 
-def test_a_pod_is_its_own_workload(mlpack: Mlpack, life: Life) -> None:
+def test_status_reports_pod_as_workload(mlpack: Mlpack, life: Life) -> None:
     life.deploy("single-node")["status"] = {"phase": "Succeeded"}
     done = mlpack(*STATUS, "--overlay", "single-node")
     assert done.code == 0
     assert done.stdout.startswith(f"pod/{POD}  succeeded: the pod has succeeded\n")
 
 
-def test_a_failure_is_7_with_its_reason_and_last_lines(mlpack: Mlpack, life: Life) -> None:
+def test_status_exits_with_7_and_prints_reason_and_last_lines(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.objects.append(launcher(state=ENDED_WITH_3, phase="Failed"))
     life.end("Failed", reason="BackoffLimitExceeded")
@@ -63,7 +63,7 @@ def test_a_failure_is_7_with_its_reason_and_last_lines(mlpack: Mlpack, life: Lif
     )
 
 
-def test_how_each_container_ended_is_told_to_programs(mlpack: Mlpack, life: Life) -> None:
+def test_status_json_describes_state_of_each_container(mlpack: Mlpack, life: Life) -> None:
     times = {"startedAt": "2026-11-21T00:00:01Z", "finishedAt": "2026-11-21T00:00:09Z"}
     life.deploy()
     life.objects += [
@@ -98,7 +98,7 @@ def test_how_each_container_ended_is_told_to_programs(mlpack: Mlpack, life: Life
     ]
 
 
-def test_last_lines_that_the_status_does_not_hold_come_out_of_the_log(mlpack: Mlpack, life: Life) -> None:
+def test_status_reads_last_lines_from_log_without_termination_message(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.objects.append(launcher(state={"terminated": {"exitCode": 1}}, phase="Failed"))
     life.end("Failed", reason="BackoffLimitExceeded")
@@ -107,7 +107,7 @@ def test_last_lines_that_the_status_does_not_hold_come_out_of_the_log(mlpack: Ml
     assert f"--namespace=team logs {JOB}-launcher-0 --container=launcher --tail=12" in life.calls
 
 
-def test_of_many_pods_twelve_are_shown(mlpack: Mlpack, life: Life) -> None:
+def test_status_prints_at_most_twelve_pods(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.start()
     life.objects += [worker(index) for index in range(2, 20)]
@@ -116,25 +116,25 @@ def test_of_many_pods_twelve_are_shown(mlpack: Mlpack, life: Life) -> None:
     assert lines[-1] == "and 9 more"
 
 
-def test_a_job_that_went_with_its_namespace_is_told_as_that(mlpack: Mlpack, life: Life) -> None:
+def test_status_reports_namespace_that_is_being_deleted(mlpack: Mlpack, life: Life) -> None:
     life.objects.append(item("Namespace", "team", metadata={"deletionTimestamp": "2026-11-21T00:00:00Z"}))
     done = mlpack(*STATUS)
     assert (done.code, done.stdout) == (7, f"{MPIJOB}  absent: its namespace team is being deleted\n")
 
 
-def test_a_namespace_that_is_not_there_is_told_as_that(mlpack: Mlpack, life: Life) -> None:
+def test_status_reports_missing_namespace(mlpack: Mlpack, life: Life) -> None:
     life.has_namespace = False
     done = mlpack(*STATUS)
     assert (done.code, done.stdout) == (7, f"{MPIJOB}  absent: namespace team not found\n")
 
 
-def test_who_may_not_see_namespaces_is_told_what_is_known(mlpack: Mlpack, life: Life) -> None:
+def test_status_reports_missing_job_without_permission_to_get_namespaces(mlpack: Mlpack, life: Life) -> None:
     life.denied.add("get namespaces")
     done = mlpack(*STATUS)
     assert (done.code, done.stdout) == (7, f"{MPIJOB}  absent: not found\n")
 
 
-def test_a_child_that_was_killed_is_told_of_a_success(mlpack: Mlpack, life: Life) -> None:
+def test_status_warns_about_killed_process_in_succeeded_launcher(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.objects.append(launcher(state={"terminated": {"exitCode": 0, "reason": "OOMKilled"}}, phase="Succeeded"))
     life.end()
@@ -161,7 +161,7 @@ KILLED = "processes were killed for taking more memory than their worker may, in
         (f"{KILLED}somebody-elses {JOB}-worker-3", "pod/{}-worker-3"),
     ],
 )
-def test_a_child_that_was_killed_on_a_worker_is_told_by_the_launcher(
+def test_status_warns_about_killed_process_on_worker_reported_by_launcher(
     mlpack: Mlpack, life: Life, written: str, whom: str
 ) -> None:
     life.deploy()
@@ -186,7 +186,7 @@ def test_a_child_that_was_killed_on_a_worker_is_told_by_the_launcher(
 @pytest.mark.parametrize(
     "message", ["done", f"{KILLED}\x1b[2J", f"{KILLED}somebody-elses", f"{KILLED}{JOB}-worker-0\nx"]
 )
-def test_other_last_words_of_a_launcher_are_not_taken_for_that(mlpack: Mlpack, life: Life, message: str) -> None:
+def test_status_ignores_other_termination_messages_of_launcher(mlpack: Mlpack, life: Life, message: str) -> None:
     life.deploy()
     life.objects.append(launcher(state={"terminated": {"exitCode": 0, "message": message}}, phase="Succeeded"))
     life.end()
@@ -194,7 +194,7 @@ def test_other_last_words_of_a_launcher_are_not_taken_for_that(mlpack: Mlpack, l
     assert (done.code, "killed" in done.stdout) == (0, False)
 
 
-def test_a_cluster_that_does_not_answer_is_7(mlpack: Mlpack, life: Life) -> None:
+def test_status_exits_with_7_when_cluster_does_not_answer(mlpack: Mlpack, life: Life) -> None:
     life.go_silent()
     done = mlpack(*STATUS)
     assert done.code == 7
@@ -204,7 +204,7 @@ def test_a_cluster_that_does_not_answer_is_7(mlpack: Mlpack, life: Life) -> None
     )
 
 
-def test_a_watch_says_when_the_cluster_is_away_and_when_it_is_back(mlpack: Mlpack, life: Life) -> None:
+def test_watch_reports_outage_and_recovery(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.moments = [life.start, life.go_silent, lambda: None, life.answer, life.end]
     done = mlpack(*STATUS, "--watch")
@@ -217,7 +217,7 @@ def test_a_watch_says_when_the_cluster_is_away_and_when_it_is_back(mlpack: Mlpac
     ]
 
 
-def test_a_watch_tells_silence_from_a_refusal(mlpack: Mlpack, life: Life) -> None:
+def test_watch_distinguishes_outage_from_refusal(mlpack: Mlpack, life: Life) -> None:
     def forbid() -> None:
         life.answer()
         life.denied.add("get mpijobs")
@@ -233,7 +233,7 @@ def test_a_watch_tells_silence_from_a_refusal(mlpack: Mlpack, life: Life) -> Non
     assert lines[3] == "the cluster is reachable again"
 
 
-def test_a_watch_says_a_hint_once(mlpack: Mlpack, life: Life) -> None:
+def test_watch_prints_hint_once(mlpack: Mlpack, life: Life) -> None:
     hint = "hint: is mpi-operator running? kubectl get pods --all-namespaces | grep mpi-operator\n"
     life.deploy()["metadata"]["creationTimestamp"] = "2026-11-21T00:00:00Z"
     life.moments = [lambda: None, lambda: None, life.start, life.end]
@@ -242,14 +242,14 @@ def test_a_watch_says_a_hint_once(mlpack: Mlpack, life: Life) -> None:
     assert done.stderr.count(hint) == 1
 
 
-def test_on_a_terminal_a_watch_is_a_picture(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watch_draws_table_on_terminal(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     at_a_terminal(monkeypatch)
     life.deploy()["metadata"]["creationTimestamp"] = "2026-11-21T00:00:00Z"
     life.logs[f"{JOB}-launcher-0"] = "2026-11-21T00:00:01Z epoch 1\n"
     life.moments = [lambda: None, life.start, life.go_silent, life.answer, life.end]
     done = mlpack(*STATUS, "--watch")
     assert done.code == 0
-    for words in (
+    for text in (
         f"{MPIJOB}  stuck  00:0",
         "  hint: is mpi-operator running?",
         "POD ",
@@ -259,24 +259,24 @@ def test_on_a_terminal_a_watch_is_a_picture(mlpack: Mlpack, life: Life, monkeypa
         "Ctrl-C leaves it running",
         f"{MPIJOB} has succeeded",
     ):
-        assert words in done.stderr
+        assert text in done.stderr
 
 
 def build(life: Life, digest: str, **fields: Any) -> None:
-    """Let somebody else have deployed the pod of another build."""
+    """Deploy the pod as bob@laptop, from the build with this digest."""
     notes = {"mlpack/digest": digest, "mlpack/deployed-by": "bob@laptop"}
     life.deploy("single-node")["metadata"] |= {"annotations": notes, **fields}
 
 
-def test_history_of_nothing(mlpack: Mlpack, life: Life) -> None:
+def test_history_reports_that_nothing_is_deployed(mlpack: Mlpack, life: Life) -> None:
     done = mlpack(*HISTORY)
     assert (done.code, done.stdout, done.stderr) == (0, "", "nothing of hello-mpi is deployed\n")
     assert all("app.kubernetes.io/name=hello-mpi" in call for call in life.calls)
 
 
-def test_history_tells_builds_apart(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_shows_build_of_each_deployment(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
-    own = json.loads(mlpack(*HISTORY, "-o", "json").stdout)["digest"]
+    package_digest = json.loads(mlpack(*HISTORY, "-o", "json").stdout)["digest"]
     build(life, "sha256:0123456789abcdef", creationTimestamp="2026-11-21T12:00:00Z")
     life.deploy()["metadata"] |= {"creationTimestamp": "2026-11-21T13:00:00Z"}
     life.end()
@@ -285,27 +285,27 @@ def test_history_tells_builds_apart(mlpack: Mlpack, life: Life, monkeypatch: pyt
         ["2026-11-21 13:00", "team", MPIJOB, "succeeded", "applied by kubectl", "-"],
         ["2026-11-21 12:00", "team", f"pod/{POD}", "-", "0123456789ab", "bob@laptop"],
     ]
-    build(life, own)
-    assert f"{own[7:19]} (this one)  bob@laptop\n" in mlpack(*HISTORY).stdout
+    build(life, package_digest)
+    assert f"{package_digest[7:19]} (this one)  bob@laptop\n" in mlpack(*HISTORY).stdout
 
 
 UNKNOWN = 'error: the server doesn\'t have a resource type "mpijobs"'
 
 
-def test_history_where_no_operator_is_installed(mlpack: Mlpack, life: Life) -> None:
+def test_history_works_without_operator(mlpack: Mlpack, life: Life) -> None:
     del life.served["kubeflow.org/v2beta1"]
     done = mlpack(*HISTORY)
     assert (done.code, done.stderr) == (0, "nothing of hello-mpi is deployed\n")
     assert [call for call in life.calls if "--raw" in call] == ["get --raw /readyz", "get --raw /apis/kubeflow.org"] * 2
 
 
-def test_a_kind_that_the_server_has_only_just_learnt_is_asked_for_again(mlpack: Mlpack, life: Life) -> None:
+def test_history_retries_kind_that_server_serves_since_now(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.refused_once["get mpijobs"] = UNKNOWN
     assert MPIJOB in mlpack(*HISTORY).stdout
 
 
-def test_a_server_that_is_not_ready_is_not_believed_to_lack_a_kind(mlpack: Mlpack, life: Life) -> None:
+def test_history_reports_server_that_is_not_ready(mlpack: Mlpack, life: Life) -> None:
     life.refused["get mpijobs"] = UNKNOWN
     life.unready = 'Error from server (InternalError): an error on the server ("[-]crds failed")'
     done = mlpack(*HISTORY)
@@ -315,7 +315,7 @@ def test_a_server_that_is_not_ready_is_not_believed_to_lack_a_kind(mlpack: Mlpac
     )
 
 
-def test_a_server_that_serves_a_kind_and_denies_it_does_not_answer(mlpack: Mlpack, life: Life) -> None:
+def test_history_reports_served_kind_without_resource_as_no_answer(mlpack: Mlpack, life: Life) -> None:
     life.refused["get mpijobs"] = UNKNOWN
     done = mlpack(*HISTORY)
     assert (done.code, done.stderr) == (
@@ -325,7 +325,7 @@ def test_a_server_that_serves_a_kind_and_denies_it_does_not_answer(mlpack: Mlpac
 
 
 @pytest.mark.usefixtures("life")
-def test_status_where_no_operator_is_installed(mlpack: Mlpack, life: Life) -> None:
+def test_status_without_operator_names_install_command(mlpack: Mlpack, life: Life) -> None:
     del life.served["kubeflow.org/v2beta1"]
     done = mlpack(*STATUS)
     assert (done.code, done.stderr) == (
@@ -337,7 +337,7 @@ def test_status_where_no_operator_is_installed(mlpack: Mlpack, life: Life) -> No
     )
 
 
-def test_history_calls_a_pod_that_was_stopped_failed(mlpack: Mlpack, life: Life) -> None:
+def test_history_reports_stopped_pod_as_failed(mlpack: Mlpack, life: Life) -> None:
     stopped = {"deletionTimestamp": "2026-11-21T00:00:30Z", "deletionGracePeriodSeconds": 30}
     pod = life.deploy("single-node")
     pod["metadata"] |= stopped
@@ -366,7 +366,9 @@ def _columns(text: str) -> list[str]:
     ],
     ids=["forbidden", "away"],
 )
-def test_history_where_jobs_cannot_be_listed(mlpack: Mlpack, life: Life, stderr: str, code: int, message: str) -> None:
+def test_history_reports_why_jobs_cannot_be_listed(
+    mlpack: Mlpack, life: Life, stderr: str, code: int, message: str
+) -> None:
     life.refused["get mpijobs"] = stderr
     done = mlpack(*HISTORY)
     assert (done.code, done.stderr) == (code, message)
@@ -377,7 +379,7 @@ NO_EVENTS = 'events is forbidden: User "me" cannot list resource "events" in API
 UNSEEN = f"reasons may be missing: {NO_EVENTS}\n"
 
 
-def test_history_lists_what_may_be_seen_and_names_what_may_not(mlpack: Mlpack, life: Life) -> None:
+def test_history_lists_permitted_kinds_and_names_forbidden_kinds(mlpack: Mlpack, life: Life) -> None:
     build(life, "sha256:0123456789abcdef", creationTimestamp="2026-11-21T12:00:00Z")
     life.denied.add("list mpijobs")
     done = mlpack(*HISTORY)
@@ -389,7 +391,7 @@ def test_history_lists_what_may_be_seen_and_names_what_may_not(mlpack: Mlpack, l
 
 
 @pytest.mark.parametrize("output", [(), ("-o", "json")], ids=["people", "json"])
-def test_status_does_without_events(mlpack: Mlpack, life: Life, output: tuple[str, ...]) -> None:
+def test_status_works_without_permission_to_list_events(mlpack: Mlpack, life: Life, output: tuple[str, ...]) -> None:
     life.deploy()
     life.start()
     life.denied.add("list events")
@@ -398,14 +400,14 @@ def test_status_does_without_events(mlpack: Mlpack, life: Life, output: tuple[st
     assert "pods: 3 running" in done.stdout
 
 
-def test_a_wait_does_without_events_and_says_so_once(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_reports_missing_permission_for_events_once(mlpack: Mlpack, life: Life) -> None:
     life.denied.add("list events")
     life.moments = [lambda: None, life.start, lambda: None, life.end]
     done = mlpack("deploy", "hello-mpi", "-n", "team")
     assert (done.code, done.stderr.count(UNSEEN)) == (0, 1)
 
 
-def test_status_does_without_the_launchers_job(mlpack: Mlpack, life: Life) -> None:
+def test_status_works_without_permission_to_get_launcher_job(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.start()
     life.denied.add("get jobs")
@@ -420,7 +422,7 @@ def test_status_does_without_the_launchers_job(mlpack: Mlpack, life: Life) -> No
     assert 'error: mpijobs.kubeflow.org is forbidden: User "me" cannot get resource "mpijobs"' in done.stderr
 
 
-def test_a_job_that_nobody_acts_on_may_have_been_refused_in_an_event(mlpack: Mlpack, life: Life) -> None:
+def test_status_explains_unprocessed_job_without_permission_to_list_events(mlpack: Mlpack, life: Life) -> None:
     life.deploy()["metadata"]["creationTimestamp"] = "2026-11-21T00:00:00Z"
     life.denied.add("list events")
     done = mlpack(*STATUS)

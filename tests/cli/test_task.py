@@ -1,4 +1,4 @@
-"""The client of the task service, against a server that listens, with a cluster in memory."""
+"""Tests of `mlpack task` with a running task service and a fake cluster."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ SET = ("--set", "process.train.number=3")
 
 
 class Waiting(Runner):
-    """A machine on which nobody waits: the test does something instead, and an hour has passed."""
+    """A machine whose clock advances by an hour at each sleep; instead of sleeping, it calls the next of `actions`."""
 
     def __init__(self) -> None:
         self.hours = 0.0
-        self.meanwhile: list[Callable[[], Any]] = []
+        self.actions: list[Callable[[], Any]] = []
 
     def clock(self) -> float:
         return self.hours * 3600
@@ -41,8 +41,8 @@ class Waiting(Runner):
     def sleep(self, seconds: float) -> None:
         assert seconds >= 0
         self.hours += 1
-        if self.meanwhile:
-            self.meanwhile.pop(0)()
+        if self.actions:
+            self.actions.pop(0)()
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, st
 
 @pytest.fixture
 def service(live: tuple[Service, str], monkeypatch: pytest.MonkeyPatch) -> Service:
-    """The service whose address and token are in the environment."""
+    """The running service; its address and the token of an admin are in the environment."""
     service, address = live
     monkeypatch.setenv("MLPACK_SERVER", address)
     monkeypatch.setenv("MLPACK_TOKEN", service.tokens["admin"])
@@ -85,13 +85,13 @@ def release_of(done: Outcome) -> str:
 
 
 def stored(service: Service, release: str) -> str:
-    """Return the status that the database has."""
+    """Return the status of a job in the database."""
     job = service.server.store.job(release)
     assert job
     return str(job["status"])
 
 
-def test_what_is_registered_is_listed_and_shown(mlpack: Mlpack, service: Service) -> None:
+def test_task_lists_and_shows_templates_and_definitions(mlpack: Mlpack, service: Service) -> None:
     done = mlpack("task", "templates")
     assert done.stdout.splitlines()[0].split() == ["NAME", "REVISION", "DESCRIPTION"]
     assert "digits-task           1         Digits\n" in done.stdout
@@ -107,7 +107,7 @@ def test_what_is_registered_is_listed_and_shown(mlpack: Mlpack, service: Service
     assert service.tokens["admin"] not in gone.stderr
 
 
-def test_what_is_shown_can_be_edited_and_applied(mlpack: Mlpack, service: Service, tmp_path: Path) -> None:
+def test_task_apply_accepts_edited_output_of_show(mlpack: Mlpack, service: Service, tmp_path: Path) -> None:
     assert service
     file = tmp_path / "digits.yaml"
     both = (
@@ -151,7 +151,9 @@ def test_what_is_shown_can_be_edited_and_applied(mlpack: Mlpack, service: Servic
     assert (gone.code, gone.stderr) == (7, "error: definition 'own' not found\n")
 
 
-def test_a_trial_of_a_template_tells_whose_examples_fail(mlpack: Mlpack, service: Service, tmp_path: Path) -> None:
+def test_task_apply_dry_run_names_definitions_with_failing_examples(
+    mlpack: Mlpack, service: Service, tmp_path: Path
+) -> None:
     assert service
     changed = {"name": "digits-task", "template": "a: {{ nothing }}\n"}
     (tmp_path / "t.yaml").write_text(yaml.safe_dump(changed), encoding="utf-8")
@@ -160,7 +162,7 @@ def test_a_trial_of_a_template_tells_whose_examples_fail(mlpack: Mlpack, service
     assert tried.stderr.startswith("warning: digits: with the example filled in: ")
 
 
-def test_problems_of_what_is_registered_have_their_lines(mlpack: Mlpack, service: Service, tmp_path: Path) -> None:
+def test_task_apply_reports_problems_with_line_and_column(mlpack: Mlpack, service: Service, tmp_path: Path) -> None:
     assert service
     (tmp_path / "t.yaml").write_text("name: broken\ntemplate: |\n  kind: Job\n  {% include 'x' %}\n", encoding="utf-8")
     done = mlpack("task", "templates", "apply", "-f", "t.yaml")
@@ -183,7 +185,7 @@ def test_problems_of_what_is_registered_have_their_lines(mlpack: Mlpack, service
         assert line.startswith(begin)
 
 
-def test_a_job_is_created_followed_and_read(mlpack: Mlpack, service: Service) -> None:
+def test_task_creates_follows_reads_and_reruns_job(mlpack: Mlpack, service: Service) -> None:
     release = release_of(mlpack("task", "create", "countdown", *SET, "--set", "name=first"))
     service.until(lambda: ("Job", release) in service.cluster.objects, "the Job")
     assert mlpack("task", "status", release).stdout.startswith(f"{release}  pending")
@@ -200,10 +202,10 @@ def test_a_job_is_created_followed_and_read(mlpack: Mlpack, service: Service) ->
         service.cluster.end(release, "Complete")
         service.until(lambda: stored(service, release) == "succeeded", "succeeded")
 
-    runner.meanwhile = [run]
+    runner.actions = [run]
     read = mlpack("task", "logs", release)
     assert (read.code, read.stderr) == (7, "error: the job has no pod: it has not started, or its pods were deleted\n")
-    runner.meanwhile = [run, end]
+    runner.actions = [run, end]
     done = mlpack("task", "status", release, "--wait")
     assert (done.code, done.stderr) == (0, "")
     assert done.stdout.startswith(f"{release}  succeeded: the pod has succeeded\nPOD")
@@ -222,7 +224,7 @@ def test_a_job_is_created_followed_and_read(mlpack: Mlpack, service: Service) ->
     assert mlpack("task", "delete", again, "-y").stderr == f"{again} is being deleted\n"
 
 
-def test_a_job_that_fails_ends_with_7(mlpack: Mlpack, service: Service) -> None:
+def test_task_create_wait_exits_with_7_for_failed_job(mlpack: Mlpack, service: Service) -> None:
     runner = Waiting()
     mlpack.host = Host(runner)
     jobs: list[str] = []
@@ -238,7 +240,7 @@ def test_a_job_that_fails_ends_with_7(mlpack: Mlpack, service: Service) -> None:
     def applied() -> None:
         service.until(lambda: any("countdown-sad" in name for _, name in service.cluster.objects), "the Job")
 
-    runner.meanwhile = [applied, fail]
+    runner.actions = [applied, fail]
     done = mlpack("task", "create", "countdown", *SET, "--set", "name=sad", "--wait", "-o", "json")
     assert done.code == 7, done.stderr
     assert done.json["findings"][0]["message"] == "container counter ended with exit code 3"
@@ -250,7 +252,7 @@ def test_a_job_that_fails_ends_with_7(mlpack: Mlpack, service: Service) -> None:
     assert (answer.code, answer.json["status"]) == (7, "failed")
 
 
-def test_waiting_has_an_end(mlpack: Mlpack, service: Service) -> None:
+def test_task_status_watch_exits_with_8_after_timeout(mlpack: Mlpack, service: Service) -> None:
     release = release_of(mlpack("task", "create", "countdown", *SET))
     mlpack.host = Host(Waiting())
     done = mlpack("task", "status", release, "--watch", "--timeout", "90m")
@@ -265,7 +267,7 @@ def test_waiting_has_an_end(mlpack: Mlpack, service: Service) -> None:
     assert (twice.code, twice.json["error"]["message"]) == (7, "the job has ended: it is deleted")
 
 
-def test_a_dry_run_prints_the_manifests(mlpack: Mlpack, service: Service, tmp_path: Path) -> None:
+def test_task_create_dry_run_prints_manifests(mlpack: Mlpack, service: Service, tmp_path: Path) -> None:
     before = len(service.cluster.objects)
     file = tmp_path / "values.yaml"
     file.write_text(yaml.safe_dump(bodies.filled(creator="admin")), encoding="utf-8")
@@ -279,7 +281,9 @@ def test_a_dry_run_prints_the_manifests(mlpack: Mlpack, service: Service, tmp_pa
     assert len(service.cluster.objects) == before
 
 
-def test_problems_of_values_have_their_lines(mlpack: Mlpack, service: Service, tmp_path: Path) -> None:
+def test_task_create_reports_problems_of_values_with_line_and_column(
+    mlpack: Mlpack, service: Service, tmp_path: Path
+) -> None:
     assert service
     (tmp_path / "values.yaml").write_text(
         "taskDef: digits\nname: demo\ndescription: x\ncreator: admin\nendpoints:\n- {endpoint: s3://x, type: dataset}\n"
@@ -297,13 +301,13 @@ def test_problems_of_values_have_their_lines(mlpack: Mlpack, service: Service, t
     assert (as_json[0]["line"], as_json[0]["column"]) == (9, 15)
 
 
-def test_the_same_key_makes_one_job(mlpack: Mlpack, service: Service) -> None:
+def test_task_create_with_same_idempotency_key_creates_one_job(mlpack: Mlpack, service: Service) -> None:
     assert service
     first = release_of(mlpack("task", "create", "countdown", *SET, "--idempotency-key", "k"))
     assert release_of(mlpack("task", "create", "countdown", *SET, "--idempotency-key", "k")) == first
 
 
-def test_a_list_has_a_limit(mlpack: Mlpack, service: Service) -> None:
+def test_task_list_prints_at_most_limit_jobs(mlpack: Mlpack, service: Service) -> None:
     assert service
     for _ in range(2):
         release_of(mlpack("task", "create", "countdown", *SET, "--set", "name=many"))
@@ -315,7 +319,7 @@ def test_a_list_has_a_limit(mlpack: Mlpack, service: Service) -> None:
     assert (nothing.code, nothing.stdout, nothing.stderr) == (0, "", "no jobs\n")
 
 
-def test_a_token_is_read_from_a_file(mlpack: Mlpack, service: Service, tmp_path: Path) -> None:
+def test_task_reads_token_from_file(mlpack: Mlpack, service: Service, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(service.tokens["viewer"] + "\n", encoding="utf-8")
     assert mlpack("task", "list", "--token-file", tmp_path / "token").code == 0
     refused = mlpack("task", "create", "countdown", *SET, "--token-file", tmp_path / "token")
@@ -324,7 +328,7 @@ def test_a_token_is_read_from_a_file(mlpack: Mlpack, service: Service, tmp_path:
     assert (missing.code, missing.stderr) == (6, f"error: {tmp_path}/no cannot be read: no such file or directory\n")
 
 
-def test_without_a_token_the_way_to_one_is_told(
+def test_task_without_token_explains_how_to_get_token(
     mlpack: Mlpack, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert service
@@ -363,7 +367,7 @@ def test_without_a_token_the_way_to_one_is_told(
         (("list", "--server", "http://h.example"), "http://h.example sends the token, and all values, without"),
     ],
 )
-def test_invalid_usage_of_task(
+def test_task_refuses_invalid_arguments(
     mlpack: Mlpack, service: Service, tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     assert service
@@ -378,7 +382,7 @@ def test_invalid_usage_of_task(
     assert "mlp_" not in done.stderr
 
 
-def test_a_server_is_needed(mlpack: Mlpack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_without_server_names_option_and_variable(mlpack: Mlpack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLPACK_SERVER", raising=False)
     done = mlpack("task", "list")
     assert (done.code, done.stderr) == (
@@ -387,7 +391,7 @@ def test_a_server_is_needed(mlpack: Mlpack, monkeypatch: pytest.MonkeyPatch) -> 
     )
 
 
-def test_deleting_asks(mlpack: Mlpack, service: Service) -> None:
+def test_task_delete_requires_confirmation(mlpack: Mlpack, service: Service) -> None:
     assert service
     done = mlpack("task", "delete", "x-1", "--storage", "delete")
     assert (done.code, done.stdout) == (9, "")
@@ -395,7 +399,7 @@ def test_deleting_asks(mlpack: Mlpack, service: Service) -> None:
 
 
 def run_of_documentation(heading: str, live: tuple[Service, str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the lines of a section as they are, with the server and the token in the environment."""
+    """Run the shell blocks of a section of docs/service.md, with address and token in the environment."""
     document = (CHECKOUT / "docs/service.md").read_text(encoding="utf-8")
     section = document.partition(f"## {heading}\n")[2].partition("\n## ")[0]
     blocks = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
@@ -410,7 +414,7 @@ def run_of_documentation(heading: str, live: tuple[Service, str], folder: Path) 
     return done
 
 
-def test_a_package_of_the_documentation(
+def test_package_commands_of_documentation_run(
     live: tuple[Service, str], tmp_path: Path, kubectl: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(kubectl.parent), prepend=os.pathsep)
@@ -420,7 +424,7 @@ def test_a_package_of_the_documentation(
     assert done.stderr.splitlines()[-1].endswith(" is being stopped")
 
 
-def test_the_first_job_of_the_documentation(live: tuple[Service, str], tmp_path: Path) -> None:
+def test_first_job_commands_of_documentation_run(live: tuple[Service, str], tmp_path: Path) -> None:
     done = run_of_documentation("A first job", live, tmp_path)
     assert '"revision":1' in done.stdout
     assert "kind: Job" in done.stdout

@@ -1,4 +1,4 @@
-"""The command as a program of its own: terminals, locales, shells, and how little it needs to start."""
+"""Tests of mlpack as a process: terminals, locales, shells, closed streams, and the modules that it imports."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProce
 
 def on_a_terminal(*arguments: str, **environment: str) -> str:
     """Run the command with a terminal for stderr, and return what the terminal shows."""
-    ours, theirs = pty.openpty()
+    controller, terminal = pty.openpty()
     clean = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     subprocess.run(
         [*MLPACK, *arguments],
         env={**clean, "PYTHONPATH": str(demo.CHECKOUT), "TERM": "xterm", **environment},
         stdout=subprocess.DEVNULL,
-        stderr=theirs,
+        stderr=terminal,
         check=False,
     )
-    os.close(theirs)
-    shown = os.read(ours, 65536).decode()
-    os.close(ours)
+    os.close(terminal)
+    shown = os.read(controller, 65536).decode()
+    os.close(controller)
     return shown
 
 
-def test_an_error_is_red_on_a_terminal() -> None:
+def test_error_is_red_on_terminal() -> None:
     assert on_a_terminal("build").startswith("\x1b[1;31merror:\x1b[0m no model given")
 
 
@@ -55,13 +55,13 @@ def test_no_color_is_respected(environment: dict[str, str]) -> None:
     assert on_a_terminal("build", **environment).startswith("error: no model given")
 
 
-def test_elsewhere_nothing_is_coloured() -> None:
+def test_error_has_no_colour_without_terminal() -> None:
     assert run("build", FORCE_COLOR="1").stderr == (
         b"error: no model given\nhint: `mlpack list` shows the models; --all builds all of them\n"
     )
 
 
-def test_text_is_utf8_whatever_the_locale(tmp_path: Path) -> None:
+def test_output_is_utf8_in_every_locale(tmp_path: Path) -> None:
     spec = demo.write(tmp_path, demo.changed("title: Demo => title: Démo 漢"))
     posix = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
     done = run("show", spec, **posix)
@@ -69,7 +69,7 @@ def test_text_is_utf8_whatever_the_locale(tmp_path: Path) -> None:
     assert done.stdout.startswith("demo: Démo 漢\n".encode())
 
 
-def test_a_path_that_is_not_utf8_is_written_as_it_is(tmp_path: Path) -> None:
+def test_build_prints_path_with_invalid_utf8_unchanged(tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "model")
     out = os.fsencode(tmp_path) + b"/\xff"
     done = run("build", spec, "-d", os.fsdecode(out))
@@ -79,7 +79,7 @@ def test_a_path_that_is_not_utf8_is_written_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("setting", ["environment.A=\udcff", "environment.\udcff=1"])
-def test_a_setting_that_is_not_utf8(tmp_path: Path, setting: str) -> None:
+def test_build_refuses_setting_with_invalid_utf8(tmp_path: Path, setting: str) -> None:
     done = run("build", demo.write(tmp_path), "--set", setting)
     assert done.returncode == 2
     assert done.stderr.endswith(b": expected UTF-8 text\n")
@@ -89,7 +89,7 @@ def schema_into(stdout: IO[bytes]) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([*MLPACK, "schema"], stdout=stdout, stderr=subprocess.PIPE, check=False, cwd=demo.CHECKOUT)
 
 
-def test_a_closed_pipe_ends_the_run_quietly() -> None:
+def test_mlpack_exits_with_141_when_stdout_pipe_is_closed() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as closed:
@@ -97,7 +97,7 @@ def test_a_closed_pipe_ends_the_run_quietly() -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_no_room_for_the_output() -> None:
+def test_mlpack_reports_full_disk_for_stdout() -> None:
     with Path("/dev/full").open("wb") as full:  # Linux's device that is always full
         done = schema_into(full)
     assert done.returncode == 6
@@ -106,7 +106,7 @@ def test_no_room_for_the_output() -> None:
 
 @pytest.mark.parametrize("arguments", ["--help", "build --help", "--version", "nope", "build", "list -o json", ""])
 @pytest.mark.parametrize("streams", ["<&-", ">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-", ">/dev/full 2>/dev/full"])
-def test_a_stream_that_is_closed_or_full_is_no_bug(arguments: str, streams: str) -> None:
+def test_mlpack_prints_no_traceback_for_closed_or_full_streams(arguments: str, streams: str) -> None:
     command = f"exec {shlex.join(MLPACK)} {arguments} {streams}"
     done = subprocess.run(["sh", "-c", command], capture_output=True, check=False, cwd=demo.CHECKOUT)
     assert done.returncode in (0, 2, 6)
@@ -114,8 +114,8 @@ def test_a_stream_that_is_closed_or_full_is_no_bug(arguments: str, streams: str)
     assert b"Exception ignored" not in done.stderr
 
 
-def test_a_closed_stdout_is_reported(tmp_path: Path) -> None:
-    """And no file that is opened meanwhile takes its place."""
+def test_build_reports_closed_stdout(tmp_path: Path) -> None:
+    """No file that the build opens gets the file descriptor of the closed stdout."""
     out = shlex.join(["-d", str(tmp_path)])
     command = f"exec {shlex.join(MLPACK)} build hello-mpi --format dir {out} >&-"
     done = subprocess.run(["sh", "-c", command], capture_output=True, check=False, cwd=demo.CHECKOUT)
@@ -123,7 +123,7 @@ def test_a_closed_stdout_is_reported(tmp_path: Path) -> None:
     assert run("verify", tmp_path / "hello-mpi", "--kubectl", "absent").returncode == 6
 
 
-def test_help_on_a_full_disk() -> None:
+def test_help_reports_full_disk_for_stdout() -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run([*MLPACK, "--help"], stdout=full, stderr=subprocess.PIPE, check=False, cwd=demo.CHECKOUT)
     assert (done.returncode, done.stderr) == (6, b"error: the system call failed: no space left on device\n")
@@ -145,7 +145,7 @@ def test_help_loads_no_stage() -> None:
     )
 
 
-def test_a_build_loads_only_what_it_uses(tmp_path: Path) -> None:
+def test_build_loads_no_unused_modules(tmp_path: Path) -> None:
     code = (
         "import sys, packager.cli\n"
         f"sys.argv = ['mlpack', 'build', 'hello-mpi', '-d', {str(tmp_path)!r}]\n"
@@ -167,7 +167,7 @@ def test_a_build_loads_only_what_it_uses(tmp_path: Path) -> None:
     assert loaded & needless == set()
 
 
-def test_a_valid_spec_needs_no_jsonschema(tmp_path: Path) -> None:
+def test_load_of_valid_spec_does_not_import_jsonschema(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from packager.spec.load import load; load(Path(sys.argv[1]))\n"
         "print(*sys.modules, sep='\\n')"
@@ -178,7 +178,7 @@ def test_a_valid_spec_needs_no_jsonschema(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion(shell: str) -> None:
+def test_completion_prints_script_that_shell_accepts(shell: str) -> None:
     script = run("completion", shell).stdout
     assert b"_MLPACK_COMPLETE" in script
     if shutil.which(shell):
@@ -186,12 +186,12 @@ def test_completion(shell: str) -> None:
 
 
 def test_bash_completes_verbs_and_options() -> None:
-    for words, position, expected in (("mlpack bu", 1, "build"), ("mlpack build --for", 2, "--force\n--format")):
-        complete = {"COMP_WORDS": words, "COMP_CWORD": str(position), "_MLPACK_COMPLETE": "complete_bash"}
+    for line, position, expected in (("mlpack bu", 1, "build"), ("mlpack build --for", 2, "--force\n--format")):
+        complete = {"COMP_WORDS": line, "COMP_CWORD": str(position), "_MLPACK_COMPLETE": "complete_bash"}
         assert sorted(run(**complete).stdout.decode().split()) == sorted(expected.split())
 
 
-def test_a_bar_shows_how_far_it_is_on_a_terminal_alone(
+def test_progress_bar_is_drawn_only_on_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with progress("building", 2, unit="models") as advance:

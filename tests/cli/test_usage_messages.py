@@ -1,4 +1,4 @@
-"""What the command line says to what cannot be, before it asks any cluster."""
+"""Tests of the messages about invalid usage, which the command line prints before it asks a cluster."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ PACKAGE = "hello-mpi"
         ),
     ],
 )
-def test_invalid_usage(mlpack: Callable[..., Outcome], arguments: tuple[str, ...], message: str) -> None:
+def test_verbs_refuse_invalid_option_combinations_and_values(
+    mlpack: Callable[..., Outcome], arguments: tuple[str, ...], message: str
+) -> None:
     assert mlpack("build", PACKAGE, "--format", "dir").code == 0
     done = mlpack(*arguments)
     assert done.code == 2
@@ -51,13 +53,15 @@ def test_invalid_usage(mlpack: Callable[..., Outcome], arguments: tuple[str, ...
 @pytest.mark.parametrize("verb", ["deploy", "status", "logs", "delete", "history", "doctor"])
 @pytest.mark.parametrize("flag", ["--namespace", "--context", "--kubectl"])
 @pytest.mark.parametrize("value", ["-x", "--all", ""])
-def test_a_value_is_no_option_of_kubectl(mlpack: Callable[..., Outcome], verb: str, flag: str, value: str) -> None:
+def test_option_value_cannot_be_option_of_kubectl(
+    mlpack: Callable[..., Outcome], verb: str, flag: str, value: str
+) -> None:
     done = mlpack(verb, PACKAGE, f"{flag}={value}")
     assert (done.code, done.stdout) == (2, "")
     assert done.stderr == f"error: {flag}: expected a name, found {value!r}\n"
 
 
-def test_what_can_be_typed_next_is_quoted(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_proposed_commands_quote_paths(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     hostile = tmp_path / "a b" / "$(id)"
     done = mlpack("init", "trial", "-d", hostile)
     assert done.stderr == f"build it with: mlpack build '{hostile}/trial'\n"

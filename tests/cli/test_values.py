@@ -1,4 +1,4 @@
-"""One rule for the values of mlops.env: what lint, build and configure take, verify takes as well."""
+"""Tests that verify accepts each value of mlops.env that lint, build and configure accept."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     Mlpack = Callable[..., Outcome]
 
-AS_THEY_STAND = ['"a b"', "'x'", "a # b", " blank ", "it's", "1e-3", "a=b", "$HOME", "\ttab", "☂", ""]
+UNUSUAL_VALUES = ['"a b"', "'x'", "a # b", " blank ", "it's", "1e-3", "a=b", "$HOME", "\ttab", "☂", ""]
 SINGLE = "demo-fp32-training/quickstart/k8s/mlops/single-node"
 
 
-@pytest.mark.parametrize("value", AS_THEY_STAND)
-def test_a_value_of_the_spec_is_accepted_as_it_is(value: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
+@pytest.mark.parametrize("value", UNUSUAL_VALUES)
+def test_verify_accepts_value_from_spec_unchanged(value: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
     demo.write(tmp_path / "demo", demo.changed(f"environment: {{ARGS: {json.dumps(value, ensure_ascii=False)}}}"))
     assert mlpack("lint", tmp_path / "demo").code == 0
     assert mlpack("build", "./demo", "--format", "dir").code == 0
@@ -33,10 +33,8 @@ def test_a_value_of_the_spec_is_accepted_as_it_is(value: str, mlpack: Mlpack, tm
     assert (done.code, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("value", AS_THEY_STAND)
-def test_a_value_set_at_build_time_is_accepted_as_it_is(
-    value: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path
-) -> None:
+@pytest.mark.parametrize("value", UNUSUAL_VALUES)
+def test_verify_accepts_value_set_by_build_unchanged(value: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
     demo.write(tmp_path / "demo", demo.changed("environment: {ARGS: x}"))
     assert mlpack("build", "./demo", "--format", "dir", "--set", f"environment.ARGS={value}").code == 0
     done = mlpack("verify", "demo-fp32-training", "--kubectl", kubectl)
@@ -44,8 +42,10 @@ def test_a_value_set_at_build_time_is_accepted_as_it_is(
     assert f"\nARGS={value}\n" in (tmp_path / SINGLE / "mlops.env").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("value", AS_THEY_STAND)
-def test_what_configure_takes_verify_takes(value: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
+@pytest.mark.parametrize("value", UNUSUAL_VALUES)
+def test_verify_accepts_values_that_configure_accepts(
+    value: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path
+) -> None:
     package = build(tmp_path / "hello-mpi")
     done = mlpack("configure", package, "--set", f"ARGS={value}")
     if value in ('"a b"', "'x'"):
@@ -60,7 +60,7 @@ def test_what_configure_takes_verify_takes(value: str, mlpack: Mlpack, tmp_path:
     assert (verified.code, verified.stdout) == (0, "")
 
 
-def test_configure_puts_a_value_of_the_spec_back(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
+def test_configure_restores_value_of_spec(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
     demo.write(tmp_path / "demo", demo.changed("""environment: {ARGS: '"a b"'}"""))
     assert mlpack("build", "./demo", "--format", "dir").code == 0
     for value in ("other", '"a b"'):
@@ -68,7 +68,7 @@ def test_configure_puts_a_value_of_the_spec_back(mlpack: Mlpack, tmp_path: Path,
     assert mlpack("verify", "demo-fp32-training", "--kubectl", kubectl).code == 0
 
 
-def test_an_edit_that_looks_like_a_shell_s_is_found(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
+def test_verify_reports_shell_syntax_in_edited_env_file(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
     demo.write(tmp_path / "demo", demo.changed("""environment: {ARGS: '"a b"'}"""))
     assert mlpack("build", "./demo", "--format", "dir").code == 0
     path = tmp_path / SINGLE / "mlops.env"
@@ -86,7 +86,7 @@ def test_an_edit_that_looks_like_a_shell_s_is_found(mlpack: Mlpack, tmp_path: Pa
 
 
 @pytest.mark.parametrize("character", ["\x00", "\x07", "\x1b", "\x7f", "\x85", "\x9b", "\n", "\r"])
-def test_a_control_character_is_refused_everywhere(
+def test_lint_configure_and_verify_refuse_control_characters(
     character: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path
 ) -> None:
     spec = demo.write(tmp_path / "demo", demo.changed(f"environment: {{ARGS: {json.dumps(f'a{character}b')}}}"))
@@ -105,7 +105,7 @@ def test_a_control_character_is_refused_everywhere(
     assert done.code == 5
 
 
-def test_a_file_that_no_key_can_be_called_after_keeps_its_path(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
+def test_build_keeps_path_of_file_whose_name_is_invalid_as_key(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
     names = ["a+b.sh", "a_b.sh", "lib/c@d.sh"]
     text = demo.changed(f"[train.sh] => [train.sh, {', '.join(names)}]")
     spec = demo.write(tmp_path / "demo", text, dict.fromkeys(names, demo.SCRIPT))

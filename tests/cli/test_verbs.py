@@ -1,4 +1,4 @@
-"""The table of verbs: complete, its lines whole, and only the verb that runs is imported."""
+"""Tests of the table of verbs: it is complete, help prints all of it, and only the verb that runs is imported."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ def registering_modules() -> set[str]:
     return {name.rpartition(".")[2] for name in modules if hasattr(__import__(name, fromlist=["register"]), "register")}
 
 
-def test_every_module_that_registers_a_verb_is_in_the_table() -> None:
+def test_table_contains_every_module_that_registers_a_verb() -> None:
     assert {verb.module for verb in verbs.VERBS.values()} == registering_modules()
 
 
 @pytest.mark.parametrize("name", verbs.VERBS)
-def test_every_verb_loads_under_its_name(name: str) -> None:
+def test_verb_loads_under_its_name(name: str) -> None:
     command = verbs.load(name)
 
     assert command.name == name
     assert command.help
 
 
-def test_help_shows_every_summary_whole_at_80_columns() -> None:
+def test_help_prints_full_summaries_at_80_columns() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "packager", "--help"], capture_output=True, text=True, check=True, env={"COLUMNS": "80"}
     )
@@ -39,7 +39,7 @@ def test_help_shows_every_summary_whole_at_80_columns() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "loaded"), [(["--help"], set()), (["version"], {"packager.cli.version"})])
-def test_only_the_verb_that_runs_is_imported(arguments: list[str], loaded: set[str]) -> None:
+def test_mlpack_imports_only_the_verb_that_runs(arguments: list[str], loaded: set[str]) -> None:
     program = (
         "import sys\nfrom packager.cli import main, verbs\n"
         "try:\n    main()\nfinally:\n"
@@ -59,7 +59,7 @@ def test_only_the_verb_that_runs_is_imported(arguments: list[str], loaded: set[s
         ("fish", {"_TYPER_COMPLETE_ARGS": "mlpack ver", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}),
     ],
 )
-def test_every_shell_completes_verbs(shell: str, typed: dict[str, str]) -> None:
+def test_shell_completes_verbs(shell: str, typed: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "import sys; sys.argv = ['mlpack']; from packager.cli import main; main()"],
         capture_output=True,
@@ -73,7 +73,7 @@ def test_every_shell_completes_verbs(shell: str, typed: dict[str, str]) -> None:
     assert "build" not in done.stdout
 
 
-def test_a_misspelt_verb_is_told_from_a_close_one() -> None:
+def test_mlpack_proposes_similar_verb_for_misspelled_verb() -> None:
     done = subprocess.run([sys.executable, "-m", "packager", "biuld"], capture_output=True, text=True, check=False)
 
     assert done.returncode == 2

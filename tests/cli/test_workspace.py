@@ -1,4 +1,4 @@
-"""`mlpack workspace`: what it prints, for people and for programs."""
+"""Tests of `mlpack workspace`: its text, names and JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def pod(life: Life, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalPod]:
-    """What hello-mpi writes is on a claim, which is a folder of this machine."""
+    """A local folder that stands for the claim to which hello-mpi writes; sessions with its pod use the folder."""
     assert life.objects == []
     session = workspace.session
     with local_pod() as pod:
@@ -36,7 +36,7 @@ def pod(life: Life, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalPod]:
         yield pod
 
 
-def test_people_and_programs_get_what_they_ask_for(mlpack: Mlpack, pod: LocalPod, tmp_path: Path) -> None:
+def test_workspace_push_pull_and_ls_print_text_names_and_json(mlpack: Mlpack, pod: LocalPod, tmp_path: Path) -> None:
     write(tmp_path / "here", {"a": b"aa", "deep/b": b"b" * 1500})
     done = mlpack("workspace", "push", "hello-mpi", "here", "--dry-run", "-o", "name")
     assert (done.code, done.stdout) == (0, "a\ndeep/b\n")
@@ -75,7 +75,7 @@ tasks:
 """
 
 
-def test_the_workspace_of_a_cube(
+def test_workspace_of_cube_rebuilds_package_only_after_change(
     mlpack: Mlpack, pod: LocalPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = tmp_path / "cache"
@@ -95,7 +95,7 @@ def test_the_workspace_of_a_cube(
     assert read(tmp_path / "back") == {"names/alice.txt": b"Alice\n", "chats/a.txt": b"Hello\n"}
 
 
-def test_what_is_no_cube_has_no_workspace_of_its_own(mlpack: Mlpack, pod: LocalPod) -> None:
+def test_workspace_refuses_cube_arguments_for_package(mlpack: Mlpack, pod: LocalPod) -> None:
     assert pod.claim.is_dir()
     done = mlpack("workspace", "push", "hello-mpi")
     assert (done.code, done.stderr) == (2, "error: hello-mpi is not an MLCube: name the local folder\n")
@@ -103,7 +103,7 @@ def test_what_is_no_cube_has_no_workspace_of_its_own(mlpack: Mlpack, pod: LocalP
     assert (done.code, done.stderr) == (2, "error: --claim: hello-mpi is not an MLCube\n")
 
 
-def test_what_is_skipped_and_what_is_not_read_is_named(mlpack: Mlpack, pod: LocalPod, tmp_path: Path) -> None:
+def test_workspace_pull_names_skipped_and_unread_files(mlpack: Mlpack, pod: LocalPod, tmp_path: Path) -> None:
     write(pod.claim, {"a": b"a", "esc\x1b[2J": b"", "new\nline": b"", "secret/x": b""})
     (pod.claim / "link").symlink_to("/etc/passwd")
     (pod.claim / "secret").chmod(0)
@@ -124,7 +124,7 @@ def test_what_is_skipped_and_what_is_not_read_is_named(mlpack: Mlpack, pod: Loca
     assert "link (a link)\n" in listed.stdout
 
 
-def test_a_package_without_a_lasting_storage(mlpack: Mlpack, life: Life) -> None:
+def test_workspace_refuses_package_without_persistent_storage(mlpack: Mlpack, life: Life) -> None:
     assert life.objects == []
     done = mlpack("workspace", "ls", "hello-mpi")
     assert done.code == 2
@@ -134,7 +134,7 @@ def test_a_package_without_a_lasting_storage(mlpack: Mlpack, life: Life) -> None
     )
 
 
-def test_a_folder_that_is_none(mlpack: Mlpack, pod: LocalPod) -> None:
+def test_workspace_push_refuses_path_that_is_not_a_folder(mlpack: Mlpack, pod: LocalPod) -> None:
     assert pod.files() == {}
     done = mlpack("workspace", "push", "hello-mpi", "nowhere")
     assert (done.code, done.stderr) == (2, "error: nowhere is not a folder\n")
