@@ -71,8 +71,8 @@ def main(arguments: Sequence[str] | None = None, *, host: Host | None = None) ->
     """Run the command line, and end the process with one of the exit codes of `packager.base.errors`.
 
     Args:
-        arguments: What follows the command's name; None for what the process was started with.
-        host: Where it runs; None for this machine.
+        arguments: The arguments after the command's name; None for those of this process.
+        host: The machine that the command runs on; None for this machine.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     console.begin()
@@ -124,9 +124,9 @@ def _print_system_error(error: OSError, arguments: Sequence[str]) -> int:
 
 
 def _error_exit_code(error: MlpackError, arguments: Sequence[str]) -> int:
-    """Give the error as JSON where JSON was asked for, and return its exit code."""
+    """Print the error as JSON if the arguments ask for JSON, and return its exit code."""
     if console.wants_json(arguments):
-        with suppress(MlpackError, typer.Exit):  # stdout may be what the error is about
+        with suppress(MlpackError, typer.Exit):  # the error may be about stdout itself
             console.emit_error_json(error)
     return error.exit_code
 
@@ -135,8 +135,8 @@ def _stop(number: int, _frame: FrameType | None) -> None:
     if signals.is_blocked:
         signals.postpone(lambda: _stop(number, None))
         return
-    # A second signal must not interrupt the cleaning up after the first. The other one keeps a handler: Python prints
-    # an error when a signal is pending whose handler is taken away.
+    # A second signal must not interrupt the cleanup after the first one. Both signals keep a handler: Python prints an
+    # error if the handler of a pending signal is removed.
     for later in _STOPPING:
         signal.signal(later, signal.SIG_IGN if later == number else _ignore)
     raise _Stopped(number)

@@ -62,7 +62,7 @@ Site = Annotated[
         show_default=False,
     ),
 ]
-_LARGEST_ID = 2**31 - 1  # as ids.LARGEST_ID, whose import `--help` does without
+_LARGEST_ID = 2**31 - 1  # equals ids.LARGEST_ID; importing it would make `--help` slower
 
 UserId = Annotated[
     int | None,
@@ -86,22 +86,25 @@ FsGroup = Annotated[
 
 
 def cache_folder() -> Path:
-    """Return the folder of mlpack's caches; a relative path in XDG_CACHE_HOME does not count (XDG Base Directory)."""
+    """Return the folder of mlpack's caches; a relative path in XDG_CACHE_HOME is ignored (XDG Base Directory)."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (cache if cache.is_absolute() else Path.home() / ".cache") / "mlpack"
 
 
 def folders(specs: list[Path]) -> list[Path]:
-    """Return the folders to look for models in: the user's, then the bundled one."""
+    """Return the folders that are searched for models: those of the user, then the bundled one."""
     from packager.app.model_folders import model_folders
 
     return [*model_folders(specs)]
 
 
 def content_of(file: str, max_bytes: int) -> tuple[bytes, str]:
-    """Return the content of a file, or of stdin for `-`, and how messages name it.
+    """Return the content of a file, or of stdin for `-`, and its name in messages.
 
-    At most one byte more than `max_bytes` is read, so that what is too large can be refused. Raises ToolError.
+    At most one byte more than `max_bytes` is read, so that the caller can refuse a file that is too large.
+
+    Raises:
+        ToolError: The file cannot be read.
     """
     if file == "-":
         return sys.stdin.buffer.read(max_bytes + 1), "stdin"

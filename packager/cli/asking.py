@@ -20,16 +20,16 @@ _GRACE = 0.25
 """Seconds after the limit in which a verb may still end by itself, with a better message."""
 
 _AGAIN = 0.05
-"""Seconds after which the end is tried again: Python ignores what is raised in a finalizer, or as a process forks."""
+"""Seconds between attempts to raise the error: Python ignores an exception raised in a finalizer or during a fork."""
 
 
 def has_terminal() -> bool:
-    """Whether there is a terminal to ask a question on."""
+    """Return whether there is a terminal to ask a question on."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def ask(question: str, proposed: str) -> str:
-    """Return what the user types, or, for an empty line, what is proposed.
+    """Return the line that the user types, or `proposed` if the line is empty.
 
     Raises:
         MlpackError: The input has ended.
@@ -38,11 +38,11 @@ def ask(question: str, proposed: str) -> str:
 
 
 def ask_hidden(question: str) -> str:
-    """Return what the user types, which the terminal does not show.
+    """Return the line that the user types; the terminal does not show it.
 
     Raises:
         MlpackError: The input has ended.
-        UsageError: The terminal would show it.
+        UsageError: The terminal's echo cannot be switched off.
     """
     with _unechoed():
         try:
@@ -53,10 +53,10 @@ def ask_hidden(question: str) -> str:
 
 @contextmanager
 def _unechoed() -> Iterator[None]:
-    """Keep the terminal from showing what is typed.
+    """Switch the terminal's echo off while the block runs.
 
     Raises:
-        UsageError: It does not let itself be kept from it.
+        UsageError: The echo cannot be switched off.
     """
     import termios
 
@@ -76,7 +76,7 @@ def _unechoed() -> Iterator[None]:
 
 
 def confirm(question: str) -> bool:
-    """Return whether the user says yes; anything else says no.
+    """Return whether the user answers yes; any other answer counts as no.
 
     Raises:
         MlpackError: The input has ended.
@@ -85,7 +85,7 @@ def confirm(question: str) -> bool:
 
 
 def _answer(question: str) -> str:
-    # typer's own prompts write a part of the question to stdout, which may be a program's.
+    # typer's prompts write a part of the question to stdout, which another program may read.
     put_question(question)
     line = sys.stdin.readline()
     if not line:
@@ -95,11 +95,11 @@ def _answer(question: str) -> str:
 
 
 def require_yes(question: str, *, unanswered: UnansweredError, declined: str) -> None:
-    """Ask, and go on only with a yes.
+    """Ask `question`, and return only if the user answers yes.
 
     Raises:
-        UnansweredError: `unanswered`: there is no terminal.
-        MlpackError: The answer is no: `declined`.
+        UnansweredError: There is no terminal; the error is `unanswered`.
+        MlpackError: The user answers no; the message is `declined`.
     """
     if not has_terminal():
         raise unanswered
@@ -108,14 +108,14 @@ def require_yes(question: str, *, unanswered: UnansweredError, declined: str) ->
 
 
 def confirm_deletion(question: str) -> None:
-    """Ask before something is deleted, and go on only with a yes. Raises as `require_yes`."""
+    """Ask before something is deleted, and return only if the user answers yes. Raises the errors of `require_yes`."""
     unanswered = UnansweredError("nothing was deleted: there is no terminal to ask on", hint="-y answers yes")
     require_yes(question, unanswered=unanswered, declined="nothing was deleted")
 
 
 @dataclass
 class Limit:
-    """What is said when the time is up: it changes with what has been done.
+    """The error that is raised at the timeout; the block may replace it as its work proceeds.
 
     Attributes:
         timeout_error: The error.
@@ -126,14 +126,14 @@ class Limit:
 
 @contextmanager
 def limited(seconds: float | None, timeout_error: TimedOutError) -> Iterator[Limit]:
-    """End the block after `seconds`, whatever it waits for; a program that it has started is killed.
+    """Interrupt the block after `seconds`, and kill a program that it has started.
 
     Args:
-        seconds: None or 0 for no such end.
-        timeout_error: What to raise then, unless the block puts another error in its place.
+        seconds: The timeout; None or 0 for none.
+        timeout_error: The error to raise at the timeout, unless the block sets another one in its Limit.
 
     Raises:
-        TimedOutError: The time is up.
+        TimedOutError: The timeout has passed.
     """
     limit = Limit(timeout_error)
     if not seconds:
@@ -154,7 +154,7 @@ def limited(seconds: float | None, timeout_error: TimedOutError) -> Iterator[Lim
 
 
 def _is_handled(error: BaseException) -> bool:
-    """Whether `error` has been raised, and what runs now is the cleaning up after it."""
+    """Return whether `error` has been raised already, so that the running code cleans up after it."""
     current = sys.exc_info()[1]
     while current is not None and current is not error:
         current = current.__context__

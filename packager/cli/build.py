@@ -27,7 +27,7 @@ from packager.cli.console import Machine, emit_data, emit_json, print_error, pro
 
 
 class Format(StrEnum):
-    """What a package is written as."""
+    """The form in which a package is written."""
 
     tar_gz = "tar.gz"
     dir = "dir"
@@ -79,7 +79,7 @@ def build(
 
     request = BuildRequest(
         model,
-        # All models are those of the user, where there are any: names of bundled ones can still be given.
+        # --all means the models in the user's folders, if there are any; a bundled model can still be named.
         tuple(specs if specs and model is None else folders(specs)),
         precision,
         mode,
@@ -95,7 +95,7 @@ def build(
     )
     where = Destination(destination, as_folder=form is Format.dir, force=force, mtime=_source_date_epoch())
     outcomes: list[Built | MlpackError] = []
-    # Closed here, whatever ends the loop: other processes that build are to end before this one.
+    # Closing the generator ends the other build processes before this one, also after an error.
     with closing(build_packages(request, where, tell=say, progress=progress)) as built:
         for outcome in built:
             outcomes.append(outcome)

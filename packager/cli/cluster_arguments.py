@@ -94,14 +94,14 @@ Worker = Annotated[
 
 
 class DryRun(StrEnum):
-    """Who judges what would be applied."""
+    """The side that validates the objects of a dry run: kubectl or the server."""
 
     client = "client"
     server = "server"
 
 
 class Applied(StrEnum):
-    """How kubectl prints what was applied."""
+    """The form in which kubectl prints the applied objects."""
 
     json = "json"
     name = "name"
@@ -127,12 +127,12 @@ ForceConflicts = Annotated[
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Answer every question with yes.")]
 
 
-_KUBECONFIG = Path(os.path.expanduser("~/.kube/config"))  # noqa: PTH111 - the other way raises for users without a home
-"""The file that kubectl reads if nothing names another."""
+_KUBECONFIG = Path(os.path.expanduser("~/.kube/config"))  # noqa: PTH111 - Path.home raises for users without a home folder
+"""The file that kubectl reads unless KUBECONFIG or --kubeconfig names another one."""
 
 
 def acceptance(allow: Sequence[str], pod_security: str | None) -> list[str]:
-    """Return the arguments that accept, for another command, what these options accept."""
+    """Return the arguments that let another command accept the same kinds and Pod Security level."""
     levels = ["--pod-security", pod_security] if pod_security is not None else []
     return [*levels, *(word for name in allow for word in ("--allow", name))]
 
@@ -146,10 +146,10 @@ def kubectl_for(
     *,
     verbose: bool,
 ) -> Kubectl:
-    """Return the user's kubectl for the cluster that the options stand for now, until the command `ctx` ends.
+    """Return a client for the cluster that the options name; it is closed when the command `ctx` ends.
 
     Raises:
-        UsageError: kubectl would read one of them as an option.
+        UsageError: A value begins like an option of kubectl, or is empty.
     """
     from packager.app.target import reach
     from packager.cli.host import host
@@ -177,10 +177,10 @@ _YEAR = 8760 * 3600.0
 
 
 def seconds(text: str) -> float:
-    """Return the seconds that a duration as kubectl takes it means: 90s, 5m, 1h30m, 0 for none.
+    """Return the seconds of a duration in kubectl's form: 90s, 5m, 1h30m; 0 means no limit.
 
     Raises:
-        UsageError: It is no duration, or longer than a year.
+        UsageError: The text is not a duration, or the duration is longer than a year.
     """
     if text == "0":
         return 0.0
@@ -189,6 +189,6 @@ def seconds(text: str) -> float:
         raise UsageError(f"invalid duration {text!r}: use 90s, 5m or 1h30m")
     scale = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
     total = sum(float(number) * scale[unit] for number, unit in parts)
-    if total > _YEAR:  # the system's timers and waits take no number of any size
+    if total > _YEAR:  # timers and waits of the system overflow with larger numbers
         raise UsageError(f"invalid duration {text!r}: expected at most 8760h; 0 means no limit")
     return total

@@ -11,7 +11,7 @@ from packager.cli.console import emit_data
 
 
 class Shell(StrEnum):
-    """The shells that have one."""
+    """The shells for which a completion script exists."""
 
     bash = "bash"
     zsh = "zsh"

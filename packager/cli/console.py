@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 
 
 class OutputFormat(StrEnum):
-    """What `-o` takes where there is more than one thing to say of each item."""
+    """The values of `-o` for commands that print items: JSON, or only their names."""
 
     json = "json"
     name = "name"
 
 
 class Machine(StrEnum):
-    """What `-o` takes where machines have one choice."""
+    """The values of `-o` for commands with one machine-readable form."""
 
     json = "json"
 
 
 class _State:
-    """What one run of the command has to remember.
+    """The state of the output during one run of the command.
 
     Attributes:
-        is_quiet: Whether people want errors alone.
+        is_quiet: Whether only errors are printed to stderr.
         is_closed: Whether the caller has closed stdout.
-        has_emitted: Whether stdout holds something already.
+        has_emitted: Whether anything was written to stdout.
     """
 
     __slots__ = ("has_emitted", "is_closed", "is_quiet")
@@ -57,17 +57,17 @@ class _State:
 _state = _State()
 
 BROKEN_PIPE_EXIT_CODE = 128 + signal.SIGPIPE
-"""The exit code after stdout was closed (`| head`): that of a program that SIGPIPE ended."""
+"""The exit code after the reader has closed stdout (`| head`): 128 + SIGPIPE, as in a shell."""
 
 
 def begin() -> None:
-    """Make the standard streams fit for a run: open, and able to take any text, whatever the locale says."""
+    """Open closed standard streams, and let all of them write UTF-8 in every locale."""
     _state.is_quiet = _state.has_emitted = False
     _state.is_closed = sys.stdout is None
     for number in (0, 1, 2):
         try:
             os.fstat(number)
-        except OSError:  # else the next file that is opened would take its place, and be written to
+        except OSError:  # else the next opened file would get this descriptor, and the output with it
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     sys.stdin = sys.stdin or open(0, closefd=False, encoding="utf-8")  # noqa: SIM115 - as Python opens it
     sys.stdout = sys.stdout or open(1, "w", closefd=False, encoding="utf-8")  # noqa: SIM115
@@ -78,37 +78,37 @@ def begin() -> None:
 
 
 def be_quiet() -> None:
-    """Print nothing for people except errors, for the rest of the run."""
+    """Print only errors to stderr for the rest of the run."""
     _state.is_quiet = True
 
 
 def is_quiet() -> bool:
-    """Whether people want errors alone."""
+    """Return whether only errors are printed to stderr."""
     return _state.is_quiet
 
 
 def can_draw() -> bool:
-    """Whether stderr can show what changes: it is a terminal, and the user wants to see something there."""
+    """Return whether a picture may be drawn on stderr: it is a terminal, and --quiet is not set."""
     return sys.stderr.isatty() and not _state.is_quiet
 
 
 def emit(text: str) -> None:
-    """Write a line for people to stdout, at once. Raises as `emit_data` does."""
+    """Write a line for people to stdout, and flush it. Raises the errors of `emit_data`."""
     _write(f"{printable(text)}\n")
 
 
 def emit_lines(text: str) -> None:
-    """Write lines for people to stdout. Raises as `emit_data` does."""
+    """Write lines for people to stdout. Raises the errors of `emit_data`."""
     for line in text.removesuffix("\n").split("\n"):
         emit(line)
 
 
 def emit_data(text: str) -> None:
-    """Write what programs read to stdout, as it is, with a newline at its end; escaped on a terminal.
+    """Write text for programs and a newline to stdout: unchanged, or escaped on a terminal.
 
     Raises:
-        typer.Exit: stdout has been closed (`| head`): with BROKEN_PIPE_EXIT_CODE.
-        ToolError: It cannot take what is written (a full disk), or is closed.
+        typer.Exit: The reader has closed stdout (`| head`); the exit code is BROKEN_PIPE_EXIT_CODE.
+        ToolError: Writing to stdout fails (a full disk), or stdout was closed before the start.
     """
     if sys.stdout.isatty():
         emit_lines(text)
@@ -117,7 +117,7 @@ def emit_data(text: str) -> None:
 
 
 def emit_log(data: bytes) -> None:
-    """Write what a container has written to stdout: byte for byte, or escaped on a terminal. Raises as `emit_data`."""
+    """Write a container's log to stdout: unchanged, or escaped on a terminal. Raises the errors of `emit_data`."""
     if sys.stdout.isatty():
         data = b"\n".join(_on_terminal(line) for line in data.split(b"\n"))
     with _writing():
@@ -127,27 +127,27 @@ def emit_log(data: bytes) -> None:
 
 
 def _on_terminal(line: bytes) -> bytes:
-    """Return a log's line as a terminal would end up showing it: after the last carriage return, and escaped."""
+    """Return the part of a log line that a terminal shows in the end, after its last carriage return, escaped."""
     text = line.removesuffix(b"\r").rpartition(b"\r")[2].decode(errors="surrogateescape")
     return printable(text).encode()
 
 
 def emit_json(value: Any) -> None:
-    """Write `value` to stdout as JSON. Raises as `emit_data` does."""
+    """Write `value` to stdout as JSON. Raises the errors of `emit_data`."""
     import json
 
     _write(printable_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
 
 
 def emit_json_line(value: Any) -> None:
-    """Write `value` to stdout as a line of JSON, of which there may be several. Raises as `emit_data` does."""
+    """Write `value` to stdout as one line of JSON; a run may write several. Raises the errors of `emit_data`."""
     import json
 
     _write(printable_json(json.dumps(value, ensure_ascii=False)) + "\n")
 
 
 def emit_table(rows: Sequence[Sequence[str]], gap: str = "   ") -> None:
-    """Write rows for people to stdout, in columns. Raises as `emit_data` does."""
+    """Write rows for people to stdout, in columns that `gap` separates. Raises the errors of `emit_data`."""
     cells = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     for row in cells:
@@ -155,7 +155,7 @@ def emit_table(rows: Sequence[Sequence[str]], gap: str = "   ") -> None:
 
 
 def say(text: str) -> None:
-    """Write a line for people to stderr, unless they want errors alone."""
+    """Write a line for people to stderr, unless --quiet is set."""
     if not _state.is_quiet:
         _write_stderr(printable(text))
 
@@ -166,7 +166,7 @@ def put_question(text: str, end: str = ": ") -> None:
 
 
 def print_error(error: MlpackError) -> None:
-    """Write an error to stderr: its problems, itself, and what mends it."""
+    """Write an error to stderr: its problems, its message, and the hint how to fix it."""
     for problem in error.problems:
         _write_stderr(printable(str(problem)))
     _write_stderr(f"{_red('error:')} {printable(str(error))}")
@@ -175,19 +175,19 @@ def print_error(error: MlpackError) -> None:
 
 
 def print_usage_error(text: str) -> None:
-    """Write to stderr how the command line was expected to be, or why the run ends: lines of our own."""
+    """Write the usage of a command, or the reason why the run ends, to stderr; line breaks in `text` are kept."""
     for line in text.removesuffix("\n").split("\n"):
         _write_stderr(printable(line))
 
 
 def emit_error_json(error: MlpackError) -> None:
-    """Write an error to stdout as the requested JSON, unless an answer has already been written."""
+    """Write an error to stdout as JSON, unless the run has already written to stdout."""
     if not _state.has_emitted:
         emit_json({"error": error.as_json()})
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
-    """Whether a command line, which may be a wrong one, asks for JSON."""
+    """Return whether a command line, which may be invalid, asks for JSON."""
     options = [*arguments[: arguments.index("--")]] if "--" in arguments else [*arguments]
     pairs = zip(options, [*options[1:], ""], strict=False)
     return any(
@@ -199,7 +199,7 @@ def wants_json(arguments: Sequence[str]) -> bool:
 
 @contextmanager
 def progress(label: str, total: int, *, unit: str) -> Iterator[Callable[[int], None]]:
-    """Give a function that takes steps done; draws a bar when stderr is a terminal, and nothing when it is not."""
+    """Give a function that adds completed steps; draw a progress bar if stderr is a terminal."""
     if not can_draw():
         yield lambda _steps: None
         return
@@ -210,12 +210,12 @@ def progress(label: str, total: int, *, unit: str) -> Iterator[Callable[[int], N
 
 
 def drop_stdout() -> None:
-    """Let stdout lead nowhere: what is left in its buffer would fail once more on the interpreter's way out."""
+    """Redirect stdout to the null device, so that flushing its buffer does not fail again when Python exits."""
     _drop(sys.stdout)
 
 
 def _drop(stream: IO[str]) -> None:
-    with suppress(OSError):  # a stream of a test's has no descriptor
+    with suppress(OSError):  # the stream of a test has no descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -227,7 +227,7 @@ def _write(text: str) -> None:
 
 @contextmanager
 def _writing() -> Iterator[None]:
-    """Print why stdout cannot be written."""
+    """Turn an error of writing to stdout into the errors of `emit_data`."""
     if _state.is_closed:
         raise ToolError("stdout is closed: the result cannot be written")
     try:

@@ -68,7 +68,7 @@ def delete(
 
 
 def _ask(prepared: PreparedDelete) -> None:
-    """Ask before what another person has deployed, or another build, is deleted.
+    """Ask before deleting a workload that another person has deployed, or another build.
 
     Raises:
         UnansweredError: There is no terminal to ask on.
@@ -84,7 +84,7 @@ def _report(deleted: Deleted) -> None:
     """Print the result of the delete.
 
     Raises:
-        ClusterError: Something is not the package's, or not only.
+        ClusterError: Some objects were kept because they belong to other owners.
     """
     how = "deleted" if deleted.is_gone else "being deleted"
     for workload in deleted.missing:

@@ -130,16 +130,16 @@ def deploy(
 
 
 def _refuse_combined(*options: tuple[str, bool]) -> None:
-    """Refuse options that contradict each other, if all of them are given."""
+    """Refuse options that contradict each other, if all of them are set."""
     if all(is_given for _, is_given in options):
         raise UsageError(f"{' and '.join(name for name, _ in options)} cannot be combined")
 
 
 def _mention_sequence(target: Target, overlay: str | None) -> None:
-    """Say that only one overlay of a sequence is deployed, unless the user has named it."""
+    """Print that only one overlay of the sequence is deployed, unless the user has named the overlay."""
     if overlay is None and len(target.package.sequence) > 1:
-        words = shlex.join(["mlpack", "run", argument(target.package.source)])
-        say(f"note: this deploys {target.overlay} alone; `{words}` runs {', '.join(target.package.sequence)}")
+        command = shlex.join(["mlpack", "run", argument(target.package.source)])
+        say(f"note: this deploys {target.overlay} alone; `{command}` runs {', '.join(target.package.sequence)}")
 
 
 def _not_ended_error(target: Target, timeout: str | None) -> TimedOutError:

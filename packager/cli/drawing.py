@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def progress_bar(label: str, total: int, *, unit: str) -> Iterator[Callable[[int], None]]:
-    """Give a function that takes steps done, and draw them on stderr while the block lasts."""
+    """Give a function that adds completed steps, and draw them as a bar on stderr while the block runs."""
     count = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), count, TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -31,7 +31,7 @@ def progress_bar(label: str, total: int, *, unit: str) -> Iterator[Callable[[int
 
 @dataclass(frozen=True, slots=True)
 class TextLine:
-    """A line of a picture: its text and style, and whether it is cut where the terminal ends."""
+    """A line of a picture: its text, its style, and whether it is cut at the terminal's width."""
 
     text: str
     style: str
@@ -40,14 +40,14 @@ class TextLine:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Rows of a picture, below headings."""
+    """Rows of a picture, with a heading for each column."""
 
     headings: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
 
 
 class Picture:
-    """A picture on stderr for as long as its block lasts."""
+    """A picture on stderr that is shown while its block runs."""
 
     def __init__(self) -> None:
         self._live = Live(console=Console(stderr=True, highlight=False), transient=True, refresh_per_second=4)
@@ -62,7 +62,7 @@ class Picture:
         self._live.__exit__(kind, error, trace)
 
     def draw(self, parts: Sequence[TextLine | Columns]) -> None:
-        """Draw parts, one below the other, in the place of those that were there."""
+        """Replace the picture by `parts`, one below the other."""
         self._live.update(Group(*map(_drawn, parts)), refresh=True)
 
 

@@ -1,4 +1,4 @@
-"""Asks before a deploy what only the user knows: whether a job that exists is deleted, and results may be lost."""
+"""Asks before a deploy whether an existing job may be deleted, and whether results may be lost."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _MAX_DIFFERENCES = 20
 
 
 def delete_existing(prepared: PreparedDeploy, *, replace: bool, yes: bool) -> PreparedDeploy:
-    """Delete the jobs that are in the way, when the user wants it, and return the deploy without them.
+    """Delete existing jobs that must be replaced, if the user agrees, and return the deploy without them.
 
     Raises:
-        UnansweredError: The user has not said so, and cannot be asked.
-        MlpackError: The user does not want it.
+        UnansweredError: The user has not agreed with an option, and there is no terminal to ask on.
+        MlpackError: The user does not agree.
     """
-    # What is as the package says is replaced only where nothing else is in the way.
+    # An unchanged job is replaced only if no other job has to be replaced.
     blocked = [one.obstacle is not None for one in prepared.per_workload]
     for one, is_blocked in zip(prepared.per_workload, blocked, strict=True):
         replaces = replace and (is_blocked or not any(blocked))
@@ -33,11 +33,11 @@ def delete_existing(prepared: PreparedDeploy, *, replace: bool, yes: bool) -> Pr
 
 
 def _delete_workload(prepared: PreparedDeploy, *, replace: bool, yes: bool) -> PreparedDeploy:
-    """Delete the job that is in the way, when the user wants it, and return the deploy without it.
+    """Delete the existing job of one workload, if the user agrees, and return the deploy without it.
 
     Raises:
-        UnansweredError: The user has not said so, and cannot be asked.
-        MlpackError: The user does not want it.
+        UnansweredError: The user has not agreed with an option, and there is no terminal to ask on.
+        MlpackError: The user does not agree.
     """
     from packager.app.deploy import delete_existing as delete
 
@@ -62,15 +62,15 @@ def _delete_workload(prepared: PreparedDeploy, *, replace: bool, yes: bool) -> P
 
 
 def warn_of_lost_results(deploys: Sequence[PreparedDeploy], *, yes: bool, way_out: str | None = None) -> None:
-    """Print that results are lost with the pods, if they are; ask before a first run if there is a terminal.
+    """Print that results are lost with the pods, if so; before a first run, ask if there is a terminal.
 
     Args:
-        deploys: What is about to be deployed.
+        deploys: The prepared deploys.
         yes: Whether the question is answered with yes.
-        way_out: How results are kept, where `mlpack configure` is not the way.
+        way_out: How to keep the results, if `mlpack configure` cannot do it.
 
     Raises:
-        MlpackError: The user wants to keep them.
+        MlpackError: The user does not want to lose the results.
     """
     losing = [prepared for prepared in deploys if prepared.lost_results is not None]
     for note in dict.fromkeys(f"{one.lost_results}; {way_out}" if way_out else one.loss for one in losing):
@@ -81,7 +81,7 @@ def warn_of_lost_results(deploys: Sequence[PreparedDeploy], *, yes: bool, way_ou
 
 
 def _list_differences(situation: Situation) -> None:
-    """Say in what the job that is there differs from what would be applied."""
+    """Print the differences between the existing objects and those of the overlay."""
     for subject, difference in situation.differences[:_MAX_DIFFERENCES]:
         say(f"  {subject}  {difference}")
     if (more := len(situation.differences) - _MAX_DIFFERENCES) > 0:

@@ -24,11 +24,11 @@ def current_user() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A machine, and the person at it.
+    """The machine that a command runs on, and its user.
 
     Attributes:
-        runner: What starts programs, tells the time and waits.
-        person: Who is at work, for those who find it in the cluster: user@machine.
+        runner: Starts programs, reads the clock and waits.
+        person: The user as user@machine, recorded on deployed objects.
     """
 
     runner: Runner = SYSTEM
@@ -36,5 +36,5 @@ class Host:
 
 
 def host(context: typer.Context) -> Host:
-    """Return where the command runs: the host that `main` was given, or this machine."""
+    """Return the host that was passed to `main`, or this machine."""
     return context.obj if isinstance(context.obj, Host) else Host()

@@ -110,13 +110,13 @@ def push(
 
 
 def _note(builder: Builder) -> None:
-    """Say which programs were not taken, and why."""
+    """Print which builders were skipped, and why."""
     for reason in builder.rejected:
         say(f"note: {reason}; taking {builder.program}")
 
 
 def _tell_of_others(images: Mapping[str, str]) -> None:
-    """Say which images are none of the package's."""
+    """Print the images that are not built from the package."""
     for image, workload in images.items():
         say(f"note: {image}, which {workload} uses, is not the package's image: build and push it elsewhere")
 

@@ -9,7 +9,7 @@ _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 
 
 def printable(text: str) -> str:
-    r"""Return `text` on one line, with `\x1b` and `\u202e` for what a terminal would not show as it is.
+    r"""Return `text` on one line, with escapes such as `\x1b` for characters that a terminal acts on or does not show.
 
     Control and format characters (Unicode's Cc and Cf) are escaped, except a tab; so are line and paragraph
     separators, and the surrogates that represent bytes that are not UTF-8.
@@ -20,7 +20,7 @@ def printable(text: str) -> str:
 
 
 def printable_json(text: str) -> str:
-    """Return JSON that means the same, with escapes for what a terminal would not show as it is."""
+    """Return equivalent JSON, with escapes for characters that a terminal acts on or does not show."""
     return "".join(
         _json_escaped(character) if character != "\n" and _is_hidden(character) else character for character in text
     )

@@ -1,4 +1,4 @@
-"""Prints what several verbs have: the parts of a log, and what was applied."""
+"""Prints the parts of a log and the applied objects, for several verbs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def print_parts(parts: Iterable[Part]) -> None:
-    """Print each part as it comes: bytes to stdout, remarks about them to stderr."""
+    """Print each part as it arrives: bytes of the log to stdout, remarks about the log to stderr."""
     for part in parts:
         if isinstance(part, bytes):
             emit_log(part)
@@ -24,7 +24,7 @@ def print_parts(parts: Iterable[Part]) -> None:
 
 
 def print_deployed(deployed: Deployed) -> None:
-    """Say what was applied, what was deleted for it, and what the cluster has changed in it."""
+    """Print the applied objects, the deleted ones, and the changes that the cluster has made."""
     print_changes(deployed.changes)
     for removed in deployed.removed:
         say(f"{removed} is deleted: the overlay does not contain it any more")
@@ -33,6 +33,6 @@ def print_deployed(deployed: Deployed) -> None:
 
 
 def print_changes(changes: Iterable[AdmissionChange]) -> None:
-    """Say what the cluster changes in what is applied."""
+    """Print the changes that the cluster makes to applied objects."""
     for change in changes:
         say(f"note: {change}")

@@ -23,11 +23,11 @@ _TRIES = 5
 
 
 def answers(package: Package, overlays: tuple[str, ...], *, yes: bool) -> Answers:
-    """Return what the user answers; with `yes`, what is proposed.
+    """Return the user's answers; with `yes`, the proposed values.
 
     Raises:
-        UsageError: There is no terminal to ask on, or none of the answers can be taken.
-        VerificationError: With `yes`, and the package holds values that cannot be proposed.
+        UsageError: There is no terminal to ask on, or the user gave no valid answer in several attempts.
+        VerificationError: With `yes`: values in the package are invalid, and cannot be proposed.
         MlpackError: The input has ended.
     """
     if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -52,7 +52,7 @@ def answers(package: Package, overlays: tuple[str, ...], *, yes: bool) -> Answer
 
 
 def _ask_until_valid(question: Callable[[], T]) -> T:
-    """Ask until an answer can be taken, but not for ever."""
+    """Ask until the answer is valid, a limited number of times."""
     for _ in range(_TRIES):
         try:
             return question()

@@ -79,7 +79,11 @@ def results(
 
 
 def _report(answer: Results) -> None:
-    """Print what was copied; raise ClusterError if that is not everything."""
+    """Print the result of the copy.
+
+    Raises:
+        ClusterError: The copy is incomplete, or differs from the files in the pod.
+    """
     _show(answer)
     if not answer.is_complete:
         raise _incomplete(answer.copied.remarks)

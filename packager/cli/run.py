@@ -213,7 +213,7 @@ def run(
 
 
 def _create_claims(targets: Sequence[Target], size: str | None, storage_class: str | None) -> None:
-    """Create the claims that do not exist, if the user or the package says how; else say that they do not."""
+    """Create missing claims if the user or the package says how; print a note about each of the others."""
     from packager.app import claims
 
     for claim in claims.missing(targets):
@@ -227,7 +227,7 @@ def _create_claims(targets: Sequence[Target], size: str | None, storage_class: s
 
 
 def _names(text: str | None) -> list[str] | None:
-    """Return the tasks that the user names.
+    """Return the names of a comma-separated list; None if there is no list.
 
     Raises:
         UsageError: A name is empty.
@@ -247,18 +247,18 @@ _NOT_AGAIN = (
 
 
 def _again(ctx: typer.Context, target: Path) -> list[str]:
-    """Return the command line that runs the same again, without its tasks and what is only about this run."""
+    """Return the command line of the same run, without its tasks and the options that apply to this run only."""
     from packager.base.paths import argument
 
-    words = ["mlpack", "run", argument(target)]
+    command = ["mlpack", "run", argument(target)]
     for option in ctx.command.params:
         value = ctx.params.get(option.name or "")
         if option.name in _NOT_AGAIN or value is None or value == option.get_default(ctx):
             continue
         if isinstance(value, bool):
-            words.append((option.opts if value else option.secondary_opts)[0])
+            command.append((option.opts if value else option.secondary_opts)[0])
             continue
         flag = max(option.opts, key=len)
         for item in value if isinstance(value, list | tuple) else [value]:
-            words += [flag, str(item)]
-    return words
+            command += [flag, str(item)]
+    return command

@@ -1,4 +1,4 @@
-"""Runs tasks one after the other, shows what becomes of them, and turns the results into messages and an exit code."""
+"""Runs tasks one after the other, shows their progress, and turns the results into messages and an exit code."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ class RunSession:
     """One call of `mlpack run`.
 
     Attributes:
-        again: The command line that goes on after it.
+        again: The command line that continues this run.
         is_cube: Whether the tasks are those of an MLCube.
         is_built: Whether the package was built for this run.
-        limit: What is said when the time is up.
-        timeout: How long all of it may take, as the user has written it; None for as long as it takes.
-        seconds: The same in seconds.
-        deadline: When that is over, by the runner's clock.
+        limit: Holds the error of the timeout.
+        timeout: The timeout of the whole run, as the user has written it; None for none.
+        seconds: The timeout in seconds.
+        deadline: The end of the timeout, by the runner's clock.
         patience: See `packager.app.follow`.
-        output: What is printed to stdout; None for nothing.
-        follow_log: Whether the logs go to stdout.
-        replace: Whether what is in the way is deleted.
+        output: The form of the results on stdout; None for nothing.
+        follow_log: Whether the logs are printed to stdout.
+        replace: Whether finished or different jobs of the same names are deleted.
         yes: Whether every question is answered with yes.
-        resume: Whether what has succeeded is skipped.
-        keep_going: Whether the others are run after one has failed.
-        force_conflicts: Whether fields that others have set are taken over.
+        resume: Whether tasks that have succeeded are skipped.
+        keep_going: Whether the remaining tasks are run after one has failed.
+        force_conflicts: Whether fields of other field managers are taken over.
         targets: The tasks, in order.
     """
 
@@ -69,11 +69,11 @@ class RunSession:
     _may_delete: set[str] = field(default_factory=set)
 
     def ask(self, tasks: Sequence[Task]) -> None:
-        """Ask what has to be asked about all tasks, before the first one starts.
+        """Ask the questions about all tasks before the first one starts.
 
         Raises:
-            UnansweredError: Something is in the way, and there is no terminal to ask on.
-            MlpackError: The user does not want it.
+            UnansweredError: A job has to be replaced, and there is no terminal to ask on.
+            MlpackError: The user answers no.
         """
         to_run = [task for task in tasks if not (self.resume and task.is_done)]
         for task in to_run if self.resume else ():
@@ -92,16 +92,16 @@ class RunSession:
                     say(f"{sentence}.")
             require_yes(f"Delete {what} and run again?", unanswered=unanswered, declined="nothing was done")
         self._may_delete = {task.name for task in to_run if task.obstacles}
-        if not self.is_cube:  # whose tasks write to claims alone
+        if not self.is_cube:  # tasks of a cube write only to claims
             way_out = "--with pvc, nfs or host-path keeps them" if self.is_built else None
             warn_of_lost_results([task.prepared for task in to_run], yes=self.yes, way_out=way_out)
 
     def run(self, targets: Sequence[Target]) -> None:
-        """Run the tasks, and print what becomes of each.
+        """Run the tasks, and print the result of each.
 
         Raises:
-            ClusterError: One has failed, or cannot be run.
-            TimedOutError: The time is up.
+            ClusterError: A task has failed, or cannot run.
+            TimedOutError: The timeout has passed.
         """
         self.targets = targets
         results: list[TaskResult] = []
@@ -146,7 +146,7 @@ class RunSession:
         )
 
     def _report(self, result: TaskResult, before: Sequence[TaskResult]) -> None:
-        """Print what became of a task; the error that ends the run is printed at its end."""
+        """Print the result of a task; the error that ends the run is printed at the end of the run."""
         if self.output is Applied.json:
             emit_json_line(result.as_json())
         if result.is_skipped:
@@ -164,7 +164,7 @@ class RunSession:
             print_error(_error(result))
 
     def _raise_failure(self, results: Sequence[TaskResult]) -> None:
-        """Raise the error that says which tasks have failed; nothing happens if none has."""
+        """Raise an error that names the failed tasks, if there are any."""
         failed = [result for result in results if result.has_failed]
         if not failed:
             return
@@ -175,7 +175,7 @@ class RunSession:
         raise ClusterError(f"{len(failed)} of {len(results)} tasks {have} failed: {names}")
 
     def _add_rest(self, error: MlpackError, results: Sequence[TaskResult]) -> None:
-        """Add to an error what was not run, and how to go on."""
+        """Add the tasks that were not run, and the command that continues, to an error."""
         if rest := self._rest(results):
             error.args = (f"{error}; not run: {', '.join(rest)}",)
         error.hint = "; ".join(part for part in (error.hint, f"go on with: {self.again}") if part)

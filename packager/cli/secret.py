@@ -71,13 +71,13 @@ def create(
     client = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
     needed = use_case.needed(package)
     if dry_run:
-        given = {}
+        values = {}
     elif env_file is not None:
         text, name = content_of(env_file, use_case.MAX_BYTES)
-        given = use_case.values(text, name, needed)
+        values = use_case.values(text, name, needed)
     else:
-        given = _answers(needed)
-    created = use_case.create(client, needed, given, force=force, dry_run=dry_run)
+        values = _answers(needed)
+    created = use_case.create(client, needed, values, force=force, dry_run=dry_run)
     if output is OutputFormat.json:
         emit_json(created.as_json())
         return
@@ -87,11 +87,11 @@ def create(
 
 
 def _answers(needed: NeededSecret) -> dict[str, str]:
-    """Return what the user types, for each key.
+    """Ask for the value of each key, and return the values by key.
 
     Raises:
         UnansweredError: There is no terminal to ask on.
-        UsageError: There was no valid answer.
+        UsageError: The user gave no valid answer.
         MlpackError: The input has ended.
     """
     if not has_terminal():

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Role(StrEnum):
-    """What the owner of a token may do."""
+    """The permissions of a token's owner."""
 
     viewer = "viewer"
     user = "user"
@@ -96,9 +96,9 @@ def token(
 
     if not is_label_value(name) or not name:
         raise UsageError(f"invalid name {name!r}: use at most 63 letters, digits and '-_.'")
-    known = tuple(_settings(config, database).projects) or ("default",)
-    if project is not None and project not in known:
-        raise UsageError(f"project {project!r} not found: the configuration has {', '.join(known)}")
+    projects = tuple(_settings(config, database).projects) or ("default",)
+    if project is not None and project not in projects:
+        raise UsageError(f"project {project!r} not found: the configuration has {', '.join(projects)}")
     store = _store(config, database)
     from packager.service.access import tokens
 
@@ -259,7 +259,11 @@ def _store(config: Path | None, database: str | None) -> Store:
 
 
 def _service() -> Any:
-    """Return the module that needs everything that the extra brings."""
+    """Return the module that needs the packages of the extra `service`.
+
+    Raises:
+        ToolError: The extra is not installed.
+    """
     try:
         from packager.service import serving
     except ModuleNotFoundError as error:

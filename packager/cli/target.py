@@ -21,5 +21,5 @@ if TYPE_CHECKING:
 def open_target(
     context: typer.Context, path: Path, overlay: str | None, kubectl: Kubectl, workload: str | None = None
 ) -> AbstractContextManager[Target]:
-    """Open the package at `path` and render its overlay; see `packager.app.target`, also for what is raised."""
+    """Open the package at `path` and render its overlay; raises the errors of `packager.app.target.open_target`."""
     return open_for_person(path, overlay, kubectl, workload=workload, person=host(context).person, tell=say)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Storage(StrEnum):
-    """What becomes of the claims of a deleted job."""
+    """Whether the claims of a deleted job are kept or deleted."""
 
     keep = "keep"
     delete = "delete"
@@ -294,7 +294,7 @@ def _wait(
     *,
     is_quiet: bool = False,
 ) -> None:
-    """Follow a job to its end, and show it."""
+    """Follow a job to its end, and print it."""
     from packager.app.task import follow
     from packager.cli.host import host
 

@@ -1,4 +1,4 @@
-"""`mlpack task templates|definitions`: shows, registers and removes what jobs of a task service are created from."""
+"""`mlpack task templates|definitions`: shows, registers and removes the templates and definitions of jobs."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ Definition = Annotated[str, typer.Argument(metavar="NAME", help="The definition.
 
 
 class _ShowsByDefault(TyperGroup):
-    """A group whose command `show` can be left out."""
+    """A group of commands in which `show` is the default."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Name `show` unless another command, or help, is named."""
+        """Insert `show` unless the arguments begin with another command or ask for help."""
         if not args or (args[0] not in self.commands and args[0] != "--help"):
             args = ["show", *args]
         return super().parse_args(ctx, args)

@@ -1,4 +1,4 @@
-"""The options that name a task service, which each verb of `mlpack task` has, and what `-o` prints."""
+"""The options of every verb of `mlpack task` that name the server, and the forms of their output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_TOKEN_FILE = 16 << 10
 
 
 class Printed(StrEnum):
-    """What `-o` takes."""
+    """The values of `-o`."""
 
     yaml = "yaml"
     json = "json"
@@ -61,13 +61,13 @@ Timeout = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """What the options say about the server.
+    """The options that name the server.
 
     Attributes:
-        server: Its address.
+        server: The address of the server.
         token_file: The file with the token; None for the environment.
         insecure: Whether http is accepted for other machines too.
-        timeout: How long to wait at most; None for the default.
+        timeout: The longest wait, as a duration; None for the default.
     """
 
     server: str | None
@@ -77,7 +77,7 @@ class ServerOptions:
 
     @contextmanager
     def connected(self, limit: str | None = None) -> Iterator[RestServer]:
-        """Give the server, for `limit` at most; by default, for as long as the options say, or a minute."""
+        """Give a client of the server, whose requests end after `limit`, --timeout or a minute."""
         from packager.app.task_requests import connect
 
         if not self.server:
@@ -103,7 +103,7 @@ _OPTIONS = {"server": ServerUrl, "token_file": TokenFile, "insecure": Insecure, 
 
 
 def with_server(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb the options that name the server: it is passed them together, as `at`."""
+    """Add the options that name the server to a verb, which gets them as one argument, `at`."""
     signature = inspect.signature(verb, eval_str=True)
     options = [
         inspect.Parameter(
@@ -111,25 +111,25 @@ def with_server(verb: Callable[..., None]) -> Callable[..., None]:
         )
         for name, kind in _OPTIONS.items()
     ]
-    own = [
+    verb_parameters = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for parameter in signature.parameters.values()
         if parameter.name != "at"
     ]
 
     @functools.wraps(verb)
-    def run(**given: Any) -> None:
-        at = ServerOptions(**{name: given.pop(name) for name in _OPTIONS})
-        verb(**given, at=at)
+    def run(**arguments: Any) -> None:
+        at = ServerOptions(**{name: arguments.pop(name) for name in _OPTIONS})
+        verb(**arguments, at=at)
 
-    parameters = [*own, *options]
+    parameters = [*verb_parameters, *options]
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 
 def emit_answer(answer: Any, names: Sequence[str], form: Printed) -> None:
-    """Print what a server has answered, or the names in it."""
+    """Print the server's response in the form that the user asked for; `names` are printed for the form `name`."""
     if form is Printed.json:
         emit_json(answer)
     elif form is Printed.yaml:
@@ -140,7 +140,7 @@ def emit_answer(answer: Any, names: Sequence[str], form: Printed) -> None:
 
 
 def emit_yaml(values: Sequence[Any]) -> None:
-    """Print values as YAML, a document each."""
+    """Print each value as a YAML document."""
     from packager.base.yamlio import dump
 
     emit_data(dump(values))

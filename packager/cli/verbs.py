@@ -59,7 +59,7 @@ VERBS = {
 
 
 class Verbs(TyperGroup):
-    """The group of all verbs. For help and completion, a placeholder with the summary is enough."""
+    """The group of all verbs; help and completion use placeholders that have only the summaries."""
 
     def __init__(self, **attributes: Any) -> None:
         stand_ins = {name: TyperCommand(name, help=verb.summary) for name, verb in VERBS.items()}
@@ -68,7 +68,7 @@ class Verbs(TyperGroup):
         self.params.append(_quiet())
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, TyperCommand | None, list[str]]:
-        """Return the verb that `args` begin with, under its name, and the rest of them."""
+        """Return the name of the verb that `args` begin with, its command, and the remaining arguments."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, load(name) if name else cast("TyperCommand | None", command), rest
 
@@ -84,7 +84,7 @@ def load(name: str) -> TyperCommand:
 
 
 def leaves(name: str, command: TyperCommand) -> Iterator[tuple[str, TyperCommand]]:
-    """Yield each command at or below a command that has no commands below it, with all of its name."""
+    """Yield each command at or below `command` that has no subcommands, with its full name."""
     subcommands = getattr(command, "commands", None)
     if subcommands is None:
         yield name, command

@@ -146,7 +146,7 @@ def _explain(report: Report, *, verbose: bool) -> None:
 
 
 def _made(report: Report, overlay: str) -> str:
-    """Return what an overlay makes: how many of each kind that builds make, and by name what else there is."""
+    """Return the objects of an overlay as text: the number of each kind that builds create, and the names of others."""
     objects = [item for item in report.objects if item.overlay == overlay]
     kinds = Counter(item.kind for item in objects if item.is_usual)
     named = [str(item) for item in objects if not item.is_usual]
@@ -168,10 +168,10 @@ def _limits(size: str, files: int, ratio: int) -> Limits:
 def _versions(requested: list[str]) -> tuple[str, ...]:
     from packager.app.verify import kubernetes_versions
 
-    known = kubernetes_versions()
+    supported = kubernetes_versions()
     short = tuple(dict.fromkeys(re.sub(r"^v?(1\.\d+)(\.\d+)?$", r"\1", version) for version in requested))
-    for version, given in zip(short, requested, strict=False):
-        if version not in known:
-            message = f"--kubernetes-version {given}: there are schemas for {known[0]} to {known[-1]}"
+    for version, argument in zip(short, requested, strict=False):
+        if version not in supported:
+            message = f"--kubernetes-version {argument}: there are schemas for {supported[0]} to {supported[-1]}"
             raise UsageError(message)
-    return tuple(version for version in known if version in short)
+    return tuple(version for version in supported if version in short)

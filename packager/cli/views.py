@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from packager.kubernetes.verdict import Finding
 
 MAX_PODS = 12
-"""A job may have thousands; those in trouble are told of in findings."""
+"""The most pods that a view lists; a job may have thousands. Findings report failed pods beyond these."""
 
 
 class View(Protocol):
-    """Shows updates for as long as its block lasts."""
+    """Shows updates while its block runs."""
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -34,11 +34,11 @@ class View(Protocol):
         """End."""
 
     def show(self, update: Update, newest: str | None) -> None:
-        """Show what was seen, and the newest line of the main pod's log, where there is one."""
+        """Show an update, and the newest line of the main pod's log, if there is one."""
 
 
 class Lines:
-    """A line for each thing that has changed, with the time since the beginning."""
+    """Prints a line for each change, with the time since the start."""
 
     def __init__(self, target: Target) -> None:
         self._names = [one.shown for one in target.per_workload]
@@ -56,8 +56,8 @@ class Lines:
     ) -> None:
         return
 
-    def show(self, update: Update, newest: str | None) -> None:  # noqa: ARG002 - a line that stays is no place for it
-        """Print what has changed since the last update."""
+    def show(self, update: Update, newest: str | None) -> None:  # noqa: ARG002 - the newest log line belongs only in a picture that is redrawn
+        """Print the changes since the last update."""
         if update.silence:
             lost, why = _missing_answer(update)
             if lost != self._lost:
@@ -88,7 +88,7 @@ class Lines:
 
 
 class Live:
-    """A picture of the pods, redrawn once in a second."""
+    """Draws a picture of the pods, once a second."""
 
     def __init__(self, target: Target) -> None:
         from packager.cli.drawing import Picture
@@ -109,7 +109,7 @@ class Live:
         self._picture.__exit__(kind, error, trace)
 
     def show(self, update: Update, newest: str | None) -> None:
-        """Draw what was seen."""
+        """Draw the update."""
         self._newest = newest or self._newest
         self._picture.draw(self._parts(update))
 
@@ -135,7 +135,7 @@ class Live:
 
 
 def _missing_answer(update: Update) -> tuple[str, str]:
-    """Return what kind of answer is missing, and what there was in its place."""
+    """Return which answer of the cluster is missing, and the reason."""
     what = "answer" if isinstance(update.error, UnreachableError) else "report the state"
     return f"the cluster does not {what}", update.why_silent
 
@@ -153,7 +153,7 @@ def lines(finding: Finding, *, log: bool = True) -> list[str]:
 
 
 def rows(pods: Sequence[PodStatus]) -> list[tuple[str, str, str]]:
-    """Return name, state and restarts of each pod, of as many as a person wants to see."""
+    """Return name, state and restarts of at most MAX_PODS pods."""
     listed = [(pod.name, pod.state, str(pod.restarts)) for pod in pods[:MAX_PODS]]
     if len(pods) > MAX_PODS:
         listed.append((f"and {len(pods) - MAX_PODS} more", "", ""))

@@ -29,18 +29,18 @@ def watch_and_show(
     patience: float | None = None,
     follow_log: bool = False,
 ) -> tuple[tuple[Target, Verdict], ...]:
-    """Follow the workloads until nothing more will happen by themselves, show it, and return what became of each.
+    """Follow the workloads to their ends, show their states, and return the verdict of each.
 
     Args:
-        target: Whose workloads.
+        target: The opened overlay that contains the workloads.
         rendered: See `packager.app.follow`.
-        timeout: The same.
-        patience: The same.
-        follow_log: Whether the log goes to stdout.
+        timeout: See `packager.app.follow`.
+        patience: See `packager.app.follow`.
+        follow_log: Whether the log is printed to stdout.
 
     Raises:
         TimedOutError: The timeout has passed.
-        ClusterError: The cluster does not answer for so long that waiting makes no sense.
+        ClusterError: The cluster does not answer for a long time.
     """
     waiting = replace(target, kubectl=target.kubectl.within(timeout))
     feed = Feed(waiting, is_following=True) if follow_log else None
@@ -62,10 +62,10 @@ def watch_and_show(
 
 
 def report_end(target: Target, verdict: Verdict) -> None:
-    """Print how it ended and what comes next.
+    """Print how the workload ended, and the commands for the next step.
 
     Raises:
-        ClusterError: It has not ended well.
+        ClusterError: The workload has failed or cannot run.
     """
     if verdict.phase is Phase.SUCCEEDED:
         say(f"{target.shown} has succeeded")
@@ -89,7 +89,7 @@ def report_end(target: Target, verdict: Verdict) -> None:
 
 
 def bad_end(target: Target, verdict: Verdict) -> ClusterError:
-    """Return the error that says how it ended, if it has not ended well."""
+    """Return the error for a workload that has failed or cannot run."""
     if verdict.phase is Phase.FAILED:
         return ClusterError(
             f"{target.shown} has failed: {verdict.summary}", hint=f"the whole log: {command_for_log(target, verdict)}"
@@ -109,12 +109,12 @@ def bad_end(target: Target, verdict: Verdict) -> ClusterError:
 
 
 def warn_unseen(unseen: str | None) -> None:
-    """Print what the user is not allowed to see, if there is such a thing."""
+    """Print why findings may be missing, if the user may not read all objects."""
     if unseen:
         say(f"reasons may be missing: {unseen}")
 
 
 def print_finding(finding: Finding) -> None:
-    """Say a finding with all that belongs to it."""
+    """Print a finding with its hint and log."""
     for line in lines(finding):
         say(line)

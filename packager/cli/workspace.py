@@ -119,8 +119,8 @@ def push(
     if directory is None:
         raise UsageError(f"{target} is not an MLCube: name the local folder")
     to_cluster = kubectl_for(ctx, kubectl, namespace or source.namespace, context, kubeconfig, verbose=verbose)
-    with _session(ctx, source, overlay, to_cluster, folder, patience, image) as given:
-        pushed = workspace.push(given, directory, force=force, dry_run=dry_run, progress=progress)
+    with _session(ctx, source, overlay, to_cluster, folder, patience, image) as session:
+        pushed = workspace.push(session, directory, force=force, dry_run=dry_run, progress=progress)
     _show_copied(pushed, output, "would push" if dry_run else "pushed", f"{directory} to {pushed.place.path}")
 
 
@@ -145,8 +145,8 @@ def ls(
     patience = seconds(timeout)
     source = _package_of(target, claim)
     to_cluster = kubectl_for(ctx, kubectl, namespace or source.namespace, context, kubeconfig, verbose=verbose)
-    with _session(ctx, source, overlay, to_cluster, folder, patience, image) as given:
-        listed = workspace.ls(given)
+    with _session(ctx, source, overlay, to_cluster, folder, patience, image) as session:
+        listed = workspace.ls(session)
     _show_listed(listed, output)
 
 
@@ -179,8 +179,8 @@ def pull(
     patience = seconds(timeout)
     source = _package_of(target, claim)
     to_cluster = kubectl_for(ctx, kubectl, namespace or source.namespace, context, kubeconfig, verbose=verbose)
-    with _session(ctx, source, overlay, to_cluster, folder, patience, image) as given:
-        pulled = workspace.pull(given, directory, force=force, dry_run=dry_run, progress=progress)
+    with _session(ctx, source, overlay, to_cluster, folder, patience, image) as session:
+        pulled = workspace.pull(session, directory, force=force, dry_run=dry_run, progress=progress)
     _list("skipped: not a plain file, or a name that is not allowed here", pulled.skipped, pulled.unnamed)
     _list("not read", pulled.unread)
     _show_copied(pulled, output, "would pull" if dry_run else "pulled", f"{pulled.place.path} to {directory}")
@@ -188,7 +188,7 @@ def pull(
 
 
 def _package_of(target: Path, claim: str | None) -> Runnable:
-    """Return the package of a target: of a cube or a model, that of its last run if it is up to date, or a new one."""
+    """Return a package; for a cube or a model, the package of its last run if that is up to date, else a new one."""
     from packager.app.runnable import BuildOptions, CubeOptions, RunRequest, package_of
 
     request = RunRequest(target, CubeOptions(claim=claim), BuildOptions(), cache_folder())
