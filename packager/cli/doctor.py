@@ -1,4 +1,4 @@
-"""`mlpack doctor`: finds what would make a package fail on a cluster, before anything is applied."""
+"""`mlpack doctor`: finds problems that would make a package fail on a cluster, before anything is applied."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def doctor(
     output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Find what would make a package fail on this cluster, one line each with the fix; applies nothing.
+    """Find problems that would make a package fail on this cluster, one line each with the fix; applies nothing.
 
     Exit code 1 when something would fail, 6 when no failure is known but something could not be checked.
     """

@@ -29,7 +29,7 @@ class Verb(NamedTuple):
 VERBS = {
     "build": Verb("build", "Build the package of a model: a tarball for kubectl alone."),
     "configure": Verb("configure", "Set where a package is and which user runs it."),
-    "doctor": Verb("doctor", "Find what would make a package fail on this cluster."),
+    "doctor": Verb("doctor", "Find problems that would make a package fail on this cluster."),
     "deploy": Verb("deploy", "Deploy a package to a cluster and wait until it has ended."),
     "run": Verb("run", "Run overlays, or tasks of an MLCube, one by one."),
     "status": Verb("status", "Show the state of a deployed package, and the reasons."),

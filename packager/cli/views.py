@@ -135,7 +135,7 @@ class Live:
 
 
 def _missing_answer(update: Update) -> tuple[str, str]:
-    """Return which answer of the cluster is missing, and the reason."""
+    """Return the sentence about the missing answer of the cluster, and the reason."""
     what = "answer" if isinstance(update.error, UnreachableError) else "report the state"
     return f"the cluster does not {what}", update.why_silent
 

@@ -51,7 +51,7 @@ def test_error_is_red_on_terminal() -> None:
 
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
-def test_no_color_is_respected(environment: dict[str, str]) -> None:
+def test_error_has_no_colour_with_no_color_variable_or_dumb_terminal(environment: dict[str, str]) -> None:
     assert on_a_terminal("build", **environment).startswith("error: no model given")
 
 
