@@ -16,7 +16,8 @@ from packager.service.access.oidc import Issuer
 from packager.service.access.sessions import Sessions
 from packager.service.access.sign_in import Client
 from packager.service.config import OidcConfig
-from packager.service.page import app
+from packager.service.page import app, static
+from packager.service.page.html import visible
 from tests import browser
 from tests.service import bodies, issuer
 from tests.service.api.conftest import COUNTDOWN
@@ -307,6 +308,36 @@ def test_every_view_is_open_to_all_and_fits(
             if scheme == "light":
                 problems += [f"{name}, 320 pixels: {problem}" for problem in browser.barriers(page, program)]
     assert problems == []
+
+
+LINES = [
+    "",
+    "\r",
+    "\r\r\n\r",
+    "10 %\r20 %\r\nend",
+    "a\rb\r\rc\r\r\n\n\rd\n",
+    "\x1b[31mred\x1b[0m\r\n",
+    "\x1b]8;;https://example.com\x07link\x1b]8;;\x1b\\ \x1b[",
+    "a\x00b\u202ec\ufeff\x85d\n",
+    "\r\x1b[K\r\n",
+]
+PUMPS = ["x", "\r", "a\r", "\r\x00", "\x1b", "\x1b[", "\x1b[0;", "\x1b]", "\x1b]x\x1b", "\x1b[ ", "\n", "\r\n\r"]
+
+
+def test_the_page_shows_lines_of_logs_as_the_server_does_in_linear_time(chromium: Browser) -> None:
+    """A program's line once kept a tab busy for as long as the square of its length takes."""
+    with chromium.new_context() as context:
+        page = context.new_page()
+        page.goto("about:blank")
+        page.add_script_tag(path=static.__file__.replace("static.py", "static/page.js"))
+        assert page.evaluate("lines => lines.map(visible)", LINES) == [visible(line) for line in LINES]
+        seconds = """([pump, count]) => {
+            const line = pump.repeat(count), begun = performance.now();
+            for (const text of [line, line + "!", line + "\\n", "\x1b[" + line]) visible(text);
+            return (performance.now() - begun) / 1000;
+        }"""
+        slow = {pump: time for pump in PUMPS if (time := page.evaluate(seconds, [pump, 200_000 // len(pump)])) > 2}
+        assert slow == {}
 
 
 def test_the_pictures_of_the_documentation_exist(chromium: Browser, served: Served, releases: dict[str, str]) -> None:

@@ -50,12 +50,19 @@ function listen() {
   source?.addEventListener("status", reload);
 }
 
+// What a terminal shows of a line: what follows the last carriage return, but for those at its end.
+// Without patterns: `\r+\n` and `[^\n]*\r` look at a line once for each of its characters.
+function shown(line) {
+  let end = line.length;
+  while (end && line[end - 1] === "\r") end -= 1;
+  return end ? line.slice(line.lastIndexOf("\r", end - 1) + 1, end) : "";
+}
+
 // Log lines come from programs: they are text, and what hides text becomes visible.
 function visible(text) {
   return text
     .replace(/\x1b(?:\[[0-?]*[ -\/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])/g, "")
-    .replace(/\r+\n/g, "\n")
-    .replace(/[^\n]*\r/g, "")
+    .split("\n").map(shown).join("\n")
     .replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/g, "\ufffd");
 }
 
@@ -79,12 +86,12 @@ async function followLog(fresh) {
     for (;;) {
       const { value, done } = await reader.read();
       if (done) break;
-      const whole = rest + value;
-      const end = whole.lastIndexOf("\n") + 1;
-      rest = whole.slice(end).slice(-longestLog);
-      if (!end) continue;
+      const end = value.lastIndexOf("\n") + 1; // no line ends in the rest
+      if (!end) { rest = (rest + value).slice(-longestLog); continue; }
+      const lines = rest + value.slice(0, end);
+      rest = value.slice(end);
       const isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
-      log.textContent = ((first ? "" : log.textContent) + visible(whole.slice(0, end))).slice(-longestLog);
+      log.textContent = ((first ? "" : log.textContent) + visible(lines)).slice(-longestLog);
       log.hidden = first = false;
       if (isAtEnd) log.scrollTop = log.scrollHeight;
     }
