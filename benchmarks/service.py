@@ -21,6 +21,7 @@ from benchmarks.measure import IMPORT_TYPER, Result, cpu_seconds, run
 from packager.base.values import convert
 from packager.service.access.tokens import EVERY, Caller
 from packager.service.config import ServerConfig
+from packager.service.jobs.preparation import Filled
 from packager.service.page import app
 from packager.service.registry.bodies import DefinitionBody
 from packager.service.sealing import Sealer
@@ -49,7 +50,7 @@ DIGITS = {
 }
 """A definition with one value."""
 
-_CALLER = Caller("bench", {EVERY: "admin"})
+_CALLER = Caller("bench", "token:bench", {EVERY: "admin"})
 
 
 _FILTERS = (
@@ -111,7 +112,7 @@ def _first_page(folder: Path) -> list[Result]:
         connection.execute("UPDATE jobs SET status = 'succeeded', started = created, ended = created")
     connection.close()
     cluster: Any = _NoCluster()
-    caller = Caller("bench", {EVERY: "admin"}, is_trusted=True)
+    caller = Caller("bench", "token:bench", {EVERY: "admin"}, is_trusted=True)
     server = Server(
         ServerConfig(), Store(folder / "server.db"), cluster, Sealer(b"k" * 32), emit=_ignore, trusted=caller
     )
@@ -153,7 +154,7 @@ async def _create(server: Server, folder: Path) -> list[Result]:
 
     async def create() -> None:
         filled = {"taskDef": "digits", "process": {"train": {"steps": next(numbers)}}}
-        await server.tasks.create(filled, _CALLER, project, lambda _: None)
+        await server.tasks.create(Filled(filled, _CALLER, project), lambda _: None)
 
     async def create_some(count: int) -> None:
         for _ in range(count):

@@ -214,7 +214,7 @@ def _serve(  # noqa: PLR0913 - as `start`
         key, created = sealing.key_beside(store.database.path)
         if created:
             tell(f"created {created}, the key to the secrets in the database: keep a copy")
-    trusted = Caller("anonymous", {EVERY: "admin"}, is_trusted=True) if is_open else None
+    trusted = Caller("anonymous", "anonymous", {EVERY: "admin"}, is_trusted=True) if is_open else None
 
     async def serve() -> None:
         cluster = kube.Cluster.connect(settings.context)

@@ -152,6 +152,7 @@ class FakeIssuer:
             "iss": self.url,
             "aud": "mlpack",
             "exp": int(time.time()) + 300,
+            "sub": "u-1",
             "preferred_username": "ada",
             "groups": ["ml-users", "else"],
             **claims,

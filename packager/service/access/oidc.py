@@ -18,11 +18,11 @@ from packager.base.errors import MlpackError, UsageError
 from packager.base.names import is_label_value
 from packager.base.problems import show
 from packager.base.values import Value
-from packager.service.access.tokens import EVERY, ROLES, Caller
+from packager.service.access.tokens import EVERY, ROLES, Caller, Person
 from packager.service.failures import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from packager.service.config import OidcConfig
 
@@ -39,6 +39,7 @@ _AGAIN_SECONDS = 30.0
 """How long the issuer is not asked again, after an unknown key or without an answer."""
 
 _LONGEST = 16 << 10
+_LONGEST_SUBJECT = 255  # OpenID Connect Core 1.0, section 2
 _MOST_KEYS = 100
 _MOST_GROUPS = 1000
 _LEAST_RSA_BITS = 2048
@@ -80,7 +81,7 @@ class Issuer:
 
     async def caller(self, text: str) -> Caller:
         """Return who a token for the API belongs to. Raises Failure."""
-        return self.caller_of(*self.named(await self.claims(text, self.settings.audience)))
+        return self.caller_of(self.person(await self.claims(text, self.settings.audience)))
 
     async def claims(self, text: str, audience: str) -> dict[str, Any]:
         """Return the claims of a token of the issuer that is for an audience. Raises Failure."""
@@ -111,8 +112,11 @@ class Issuer:
             raise _refused("its signature or its claims are not valid") from None
         return claims
 
-    def named(self, claims: dict[str, Any]) -> tuple[str, list[str]]:
-        """Return the name and the groups in the claims of a token. Raises Failure if the name cannot be one here."""
+    def person(self, claims: dict[str, Any]) -> Person:
+        """Return whom the claims of a token are about. Raises Failure if they have no subject, or no name for here."""
+        subject = claims.get("sub")
+        if not isinstance(subject, str) or not 0 < len(subject) <= _LONGEST_SUBJECT or not subject.isprintable():
+            raise _refused("it has no subject")
         name = claims.get(self.settings.name_claim)
         if not isinstance(name, str) or not name or not is_label_value(name):
             raise Failure(
@@ -122,18 +126,18 @@ class Issuer:
             )
         claimed = claims.get(self.settings.groups_claim)
         groups = claimed if isinstance(claimed, list) else [claimed]
-        return name, [group for group in groups[:_MOST_GROUPS] if isinstance(group, str)]
+        return Person(subject, name, tuple(group for group in groups[:_MOST_GROUPS] if isinstance(group, str)))
 
-    def caller_of(self, name: str, groups: Sequence[str]) -> Caller:
+    def caller_of(self, person: Person) -> Caller:
         """Return who a person is here, by their groups. Raises Failure if they have no role."""
         roles: dict[str, str] = {}
-        for group in groups:
+        for group in person.groups:
             given = self.settings.roles.get(group, {})
             for project, role in ({EVERY: given} if isinstance(given, str) else given).items():
                 roles[project] = max(role, roles.get(project, role), key=ROLES.index)
         if not roles:
-            raise Failure("forbidden", f"{name} is in no group that has a role")
-        return Caller(name, roles)
+            raise Failure("forbidden", f"{person.name} is in no group that has a role")
+        return Caller(person.name, f"{self.settings.issuer} {person.subject}", roles)
 
     async def provider(self) -> Provider:
         """Return what the issuer says of itself. Raises Failure."""

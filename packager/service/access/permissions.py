@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from packager.service.access import tokens
 from packager.service.access.projects import DEFAULT
 from packager.service.access.tokens import EVERY
 from packager.service.complaints import Complaint
@@ -146,9 +147,26 @@ def visible_job(caller: Caller, release: str, job: Callable[[str], Row | None], 
     return row
 
 
+def owns(caller: Caller, owner: str, project: str) -> bool:
+    """Whether a job of an owner is the caller's own, or of a project in which they act for others."""
+    return owner == caller.key or caller.acts_for_others(project)
+
+
+def owner_of_job(caller: Caller, creator: str) -> str:
+    """Return the key of the owner of a new job.
+
+    Args:
+        caller: Who creates it.
+        creator: For whom, by name: that of the caller, or for those who act for others that of a token. No one of an
+            issuer is known by name, so a person of an issuer keeps what they create for others.
+    """
+    is_of_issuer = caller.key != tokens.key_of(caller.name) and not caller.is_trusted
+    return caller.key if creator == caller.name or is_of_issuer else tokens.key_of(creator)
+
+
 def own_job(caller: Caller, release: str, job: Callable[[str], Row | None], action: str, role: str = "user") -> Row:
     """Return a job that is the caller's own, or of a project in which they act for others. Raises as `visible_job`."""
     row = visible_job(caller, release, job, role)
-    if row["creator"] != caller.name and not caller.acts_for_others(row["project"]):
+    if not owns(caller, row["owner"], row["project"]):
         raise Failure("forbidden", f"the job belongs to {row['creator']}: only developers {action}")
     return row

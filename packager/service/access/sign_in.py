@@ -17,6 +17,7 @@ from packager.base import rest
 from packager.base.errors import MlpackError, ToolError, UsageError, reason
 from packager.base.problems import show
 from packager.base.values import Fields
+from packager.service.access.tokens import Person
 from packager.service.failures import Failure
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ class Client:
         """Return who a person is here. Raises Failure if they have no role, or another issuer has vouched for them."""
         if signed.issuer != self._issuer.settings.issuer:
             raise _refused("another issuer has vouched for this session")
-        return self._issuer.caller_of(signed.name, signed.groups)
+        return self._issuer.caller_of(Person(signed.subject, signed.name, tuple(signed.groups)))
 
     async def sign_out_address(self) -> str | None:
         """Return where people sign out at the issuer; None if that is not known."""
@@ -213,16 +214,13 @@ class Client:
         is_shared = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
         if authorized != self._name or (is_shared and "azp" not in claims):
             raise _refused("the token was made for another client")
-        subject = claims.get("sub")
-        if not isinstance(subject, str) or not subject:
-            raise _refused("the token has no subject")
-        name, groups = self._issuer.named(claims)
-        self._issuer.caller_of(name, groups)  # who has no role has no session
+        person = self._issuer.person(claims)
+        self._issuer.caller_of(person)  # who has no role has no session
         signed = Signed(
             issuer=self._issuer.settings.issuer,
-            subject=subject,
-            name=name,
-            groups=groups,
+            subject=person.subject,
+            name=person.name,
+            groups=list(person.groups),
             until=int(claims["exp"]),
             refresh=refresh if isinstance(refresh, str) and 0 < len(refresh) <= _LONGEST_REFRESH else None,
         )

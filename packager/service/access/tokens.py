@@ -32,12 +32,14 @@ class Caller(Value, frozen=True):
     """Who makes a request.
 
     Attributes:
-        name: Their name.
+        name: What they are called; people of an issuer can often choose it, and so be called as others are.
+        key: Who they are: what is theirs is known by it, never by their name.
         roles: One of ROLES for each project in which they have one, or for EVERY.
         is_trusted: Whether they may act for others whatever their role: the server asks for no token.
     """
 
     name: str
+    key: str
     roles: Mapping[str, str]
     is_trusted: bool = False
 
@@ -55,14 +57,28 @@ class Caller(Value, frozen=True):
         """Whether they may do what a role may in at least one project."""
         return any(ROLES.index(held) >= ROLES.index(role) for held in self.roles.values())
 
-    @property
-    def key(self) -> str:
-        """Who they are, and in which projects: what their idempotency keys belong to."""
-        return self.name if EVERY in self.roles else f"{self.name}@{','.join(sorted(self.roles))}"
-
     def acts_for_others(self, project: str) -> bool:
         """Whether they may create jobs for others in a project, and change those of others."""
         return self.is_trusted or self.may("developer", project)
+
+
+class Person(Value, frozen=True):
+    """A person whom an issuer vouches for.
+
+    Attributes:
+        subject: Who they are there, for good (OpenID Connect Core 1.0, section 2).
+        name: What they are called now.
+        groups: Their groups.
+    """
+
+    subject: str
+    name: str
+    groups: tuple[str, ...]
+
+
+def key_of(name: str) -> str:
+    """Return the key of those who have tokens of a name: no key of an issuer's begins so."""
+    return f"token:{name}"
 
 
 def create(store: Store, name: str, role: str, days: int | None, project: str | None = None) -> tuple[Row, str]:
@@ -111,7 +127,7 @@ def caller_of(store: Store, row: Row | None) -> Caller | None:
         return None
     if row["last_used"] is None or _seconds_between(row["last_used"], time) > _USE_SECONDS:
         store.use_token(row["id"])
-    return Caller(row["name"], {row["project"] or EVERY: row["role"]})
+    return Caller(row["name"], key_of(row["name"]), {row["project"] or EVERY: row["role"]})
 
 
 def _digest(text: str) -> str:

@@ -71,7 +71,7 @@ async def _identified(request: ASGIConnection[Any, Any, Any, Any]) -> Caller:
             raise Failure("forbidden", "without tokens, the server answers requests to this machine only")
         if "origin" in request.headers:
             require_origin(request)
-        requestlog.notes_of(request.scope).caller = server.trusted.name
+        requestlog.notes_of(request.scope).caller = server.trusted
         return server.trusted
     scheme, _, text = request.headers.get("authorization", "").partition(" ")
     text = text.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
@@ -85,7 +85,7 @@ async def _identified(request: ASGIConnection[Any, Any, Any, Any]) -> Caller:
         caller = await server.sessions.caller(cookie)
     if caller is None:
         raise Failure("unauthenticated", "expected a valid token, as Authorization: Bearer or as x-api-key")
-    requestlog.notes_of(request.scope).caller = caller.name
+    requestlog.notes_of(request.scope).caller = caller
     return caller
 
 
@@ -132,7 +132,7 @@ async def once(
     if not 0 < len(key) <= _LONGEST_KEY:
         raise Failure("invalid-query", f"Idempotency-Key: expected at most {_LONGEST_KEY} characters")
     row: Row = {
-        "caller": caller.key,
+        "caller": f"{','.join(sorted(caller.roles))} {caller.key}",  # no project has a space in its name
         "path": f"{request.method} {request.url.path}?{request.url.query}",
         "key": key,
         "digest": hashlib.sha256(await request.body()).hexdigest(),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from litestar.types import HTTPScope
 
+    from packager.service.access.tokens import Caller
     from packager.service.failures import Failure
     from packager.service.server import Server
 
@@ -29,7 +30,7 @@ class Notes:
     """
 
     request: str = field(default_factory=lambda: secrets.token_hex(8))
-    caller: str | None = None
+    caller: Caller | None = None
     refusal: str = ""
 
     def refuse(self, failure: Failure) -> None:
@@ -38,7 +39,8 @@ class Notes:
 
     def as_fields(self) -> dict[str, str]:
         """Return what lines of the log say of the request."""
-        return {"request": self.request, **({} if self.caller is None else {"caller": self.caller})}
+        who = {} if self.caller is None else {"caller": self.caller.name, "key": self.caller.key}
+        return {"request": self.request, **who}
 
 
 def begin(scope: HTTPScope) -> Notes:

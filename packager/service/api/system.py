@@ -44,7 +44,7 @@ async def whoami(request: AnyRequest, state: State) -> WhoAmI:
     """Return who the caller is: their role in each project, `*` for all projects, and the projects they see."""
     caller = await caller_of(request, "viewer")
     visible = server_of(state).project_use.names(caller, "viewer")
-    return WhoAmI(name=caller.name, roles=dict(caller.roles), projects=visible)
+    return WhoAmI(name=caller.name, key=caller.key, roles=dict(caller.roles), projects=visible)
 
 
 @get("/healthz", opt={ANONYMOUS: True})

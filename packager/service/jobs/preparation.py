@@ -46,12 +46,14 @@ class Filled(Value, frozen=True):
         caller: Who.
         project: Where the job belongs; the caller may create jobs there.
         revisions: Those of definition and template, to be used instead of the current ones.
+        owner: The key of the person who is named as the creator, if they are known; otherwise it follows from the name.
     """
 
     values: Mapping[str, Any]
     caller: Caller
     project: Project
     revisions: tuple[int, int] | None = None
+    owner: str | None = None
 
 
 class Prepared(Value, frozen=True):
@@ -132,6 +134,8 @@ class Preparation:
             "template_revision": source.revision,
             "application": application,
             "creator": creator,
+            "owner": request.owner or permissions.owner_of_job(caller, creator),
+            "requester": caller.key,
             "project": project.name,
             "namespace": project.namespace,
             "kind": accepted.workload["kind"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, UnreachableError
 from packager.kubernetes.manifest import mapping
@@ -69,28 +69,18 @@ class Tasks:
         self._follower = follower
         self._projects = projects
 
-    async def prepare(
-        self,
-        filled: Mapping[str, Any],
-        caller: Caller,
-        project: Project,
-        *,
-        dry_run: bool,
-        revisions: tuple[int, int] | None = None,
-    ) -> Prepared:
+    async def prepare(self, filled: Filled, *, dry_run: bool) -> Prepared:
         """Check filled values, here and with a dry run on the cluster, and return the job.
 
         Args:
-            filled: What the user has filled in.
-            caller: Who.
-            project: Where the job belongs; the caller may create jobs there.
+            filled: The values.
             dry_run: Whether what this cluster lacks is a warning, not a refusal.
-            revisions: Those of definition and template, to be used instead of the current ones.
 
         Raises:
             Failure: The values, the template, the policy or the cluster are against it, or the cluster is away.
         """
-        prepared = await self._preparing.add(Filled(filled, caller, project, revisions))
+        prepared = await self._preparing.add(filled)
+        project = filled.project
         try:
             refused, missing = await self._references.check(prepared.objects, project)
             if refused:
@@ -149,14 +139,7 @@ class Tasks:
             raise
         return [] if item is None else [item]
 
-    async def create(
-        self,
-        filled: Mapping[str, Any],
-        caller: Caller,
-        project: Project,
-        answer: Callable[[Row], Row | None],
-        revisions: tuple[int, int] | None = None,
-    ) -> Row:
+    async def create(self, filled: Filled, answer: Callable[[Row], Row | None]) -> Row:
         """Store a job, which is applied soon, together with the answer to the request (`Store.add_jobs`).
 
         Raises:
@@ -165,9 +148,10 @@ class Tasks:
         """
         row = None
         while row is None:
-            prepared = await self.prepare(filled, caller, project, dry_run=False, revisions=revisions)
+            prepared = await self.prepare(filled, dry_run=False)
+            new = NewJob(prepared.row, filled.caller.name, answer, filled.project.own_limits)
             try:
-                row = await self._storing.add(NewJob(prepared.row, caller.name, answer, project.own_limits))
+                row = await self._storing.add(new)
             except SameNameError:  # of a hundred thousand jobs of a definition, each new one has it once in 170 times
                 continue
             except QueueFullError as error:

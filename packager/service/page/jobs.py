@@ -11,6 +11,7 @@ from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery
 
 from packager.base.errors import ClusterError
+from packager.service.access import permissions
 from packager.service.api.access import AnyRequest, caller_of, server_of
 from packager.service.failures import Failure
 from packager.service.page import curve, form
@@ -66,7 +67,7 @@ async def _shown(
     job = await server.jobs.job(caller, release)
     history = (await server.events.read(caller, release)).items
     manifests = await server.jobs.manifests(caller, release)
-    is_own = job.creator == caller.name or caller.acts_for_others(job.project)
+    is_own = permissions.owns(caller, job.owner, job.project)
     pods = [item["name"] for item in job.pods]
     chosen = pod if pod in pods else None
     log, log_problem = await _log(request, server, release, chosen or (pods[0] if len(pods) == 1 else None))

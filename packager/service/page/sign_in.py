@@ -110,7 +110,7 @@ async def _signed_in(request: AnyRequest, caller: Caller, cookie: str, then: str
     """Return the answer that begins a session, and ends the one that the browser has had."""
     server = server_of(request.app.state)
     await asyncio.to_thread(server.sessions.end, request.cookies.get(sessions.COOKIE, ""))
-    requestlog.notes_of(request.scope).caller = caller.name
+    requestlog.notes_of(request.scope).caller = caller
     answer = redirect(own_path(then))
     _set_cookie(request, answer, sessions.COOKIE, cookie, sessions.SECONDS)
     return answer

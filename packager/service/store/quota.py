@@ -16,7 +16,7 @@ class Quota(Value, frozen=True):
 
     Attributes:
         running: Jobs that have started and not ended.
-        running_per_creator: The same, of one creator.
+        running_per_creator: The same, of one owner.
         gpus: GPUs of these jobs.
         queued: Jobs that wait.
     """
@@ -31,7 +31,7 @@ class Share(Value, frozen=True):
     """What a job takes of the limits of its project."""
 
     release: str
-    creator: str
+    owner: str
     gpus: int
 
 
@@ -47,12 +47,12 @@ def startable(started: Iterable[Share], waiting: Iterable[Share], limits: Quota)
         limits: The limits of their project.
     """
     jobs = gpus = 0
-    creators: Counter[str] = Counter()
+    owners: Counter[str] = Counter()
     for share in started:
         jobs, gpus = jobs + 1, gpus + share.gpus
-        creators[share.creator] += 1
+        owners[share.owner] += 1
     for share in waiting:
-        if limits.running_per_creator is not None and creators[share.creator] >= limits.running_per_creator:
+        if limits.running_per_creator is not None and owners[share.owner] >= limits.running_per_creator:
             continue
         if limits.running is not None and jobs >= limits.running:
             return
@@ -60,4 +60,4 @@ def startable(started: Iterable[Share], waiting: Iterable[Share], limits: Quota)
             return
         yield share.release
         jobs, gpus = jobs + 1, gpus + share.gpus
-        creators[share.creator] += 1
+        owners[share.owner] += 1

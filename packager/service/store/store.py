@@ -131,6 +131,8 @@ _NEW_JOB: Row = {
     "project": "default",
     "gpus": 0,
     "attempts": None,
+    "owner": "",
+    "requester": "",
 }
 """What a job has if nothing else is said."""
 
@@ -425,7 +427,7 @@ class Store:
             counted = select(func.count()).where(jobs.c.project == job["project"], jobs.c.status == "queued")
             queued = int(connection.execute(counted).scalar_one())
         else:
-            share = Share(job["release"], job["creator"], job["gpus"])
+            share = Share(job["release"], job["owner"], job["gpus"])
             if job["release"] in startable(started, [*waiting, share], limits):
                 return
             queued = len(waiting)
@@ -437,7 +439,7 @@ class Store:
     @staticmethod
     def _shares(connection: Connection, project: str) -> tuple[list[Share], list[Share]]:
         """Return what the jobs of a project take that have started, and what those take that wait for room."""
-        columns = (jobs.c.release, jobs.c.creator, jobs.c.gpus, jobs.c.status, jobs.c.applied)
+        columns = (jobs.c.release, jobs.c.owner, jobs.c.gpus, jobs.c.status, jobs.c.applied)
         statement = (
             select(*columns)
             .where(jobs.c.project == project, jobs.c.status.in_(ACTIVE))
@@ -445,9 +447,9 @@ class Store:
         )
         started: list[Share] = []
         waiting: list[Share] = []
-        for release, creator, gpus, status, applied in connection.execute(statement):
+        for release, owner, gpus, status, applied in connection.execute(statement):
             waits = status == "queued" and not applied
-            (waiting if waits else started).append(Share(release, creator, gpus))
+            (waiting if waits else started).append(Share(release, owner, gpus))
         return started, waiting
 
     def admit(self, project: str, limits: Quota) -> list[str]:
@@ -462,13 +464,14 @@ class Store:
             return releases
 
     def usage(self, project: str) -> list[Row]:
-        """Return how many `jobs` and `gpus` each `creator` has now in each `status` of a project."""
-        columns = (jobs.c.status, jobs.c.creator, func.count().label("jobs"), func.sum(jobs.c.gpus).label("gpus"))
+        """Return how many `jobs` and `gpus` each `owner` has now in each `status` of a project, and their `creator`."""
+        named = func.max(jobs.c.creator).label("creator")
+        columns = (jobs.c.status, jobs.c.owner, named, func.count().label("jobs"), func.sum(jobs.c.gpus).label("gpus"))
         return self._rows(
             select(*columns)
             .where(jobs.c.project == project, jobs.c.status.in_(ACTIVE))
-            .group_by(jobs.c.status, jobs.c.creator)
-            .order_by(jobs.c.status, jobs.c.creator)
+            .group_by(jobs.c.status, jobs.c.owner)
+            .order_by(jobs.c.status, jobs.c.owner)
         )
 
     def usage_of_all(self) -> list[Row]:

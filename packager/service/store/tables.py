@@ -109,6 +109,8 @@ jobs = Table(
     Column("project", Text, nullable=False, server_default="default"),
     Column("gpus", Integer, nullable=False, server_default="0"),
     Column("attempts", Integer),  # none before the first
+    Column("owner", Text, nullable=False, server_default=""),  # the key of whom it belongs to; the creator is a name
+    Column("requester", Text, nullable=False, server_default=""),  # the key of who has filled in the values
     ForeignKeyConstraint(["definition", "definition_revision"], ["definitions.name", "definitions.revision"]),
     ForeignKeyConstraint(["template", "template_revision"], ["templates.name", "templates.revision"]),
     Index("jobs_by_creation", "created", "release"),

@@ -101,6 +101,7 @@ class Job(Fields, frozen=True, kw_only=True):
     package: PackageRevision | None
     application: str
     creator: str
+    owner: str
     project: str
     values: dict[str, Any]
     workload: WorkloadName
@@ -176,9 +177,10 @@ class NewToken(Fields, frozen=True, kw_only=True):
 
 
 class WhoAmI(Fields, frozen=True, kw_only=True):
-    """The caller."""
+    """The caller; `key` is the `owner` of their jobs."""
 
     name: str
+    key: str
     roles: dict[str, str]
     projects: list[str]
 
@@ -197,9 +199,10 @@ class ProjectLimits(Fields, frozen=True, kw_only=True):
 
 
 class CreatorUse(Fields, frozen=True, kw_only=True):
-    """What the jobs of one creator take."""
+    """What the jobs of one owner take; `creator` is their name."""
 
     creator: str
+    owner: str
     queued: int
     started: int
     gpus: int
@@ -311,7 +314,7 @@ def job(row: Row) -> Job:
     return Job(
         **{
             key: row[key]
-            for key in ("release", "status", "reason", "message", "hint", "application", "creator", "project")
+            for key in ("release", "status", "reason", "message", "hint", "application", "creator", "owner", "project")
         },
         **{key: row[key] for key in ("created", "started", "ended", "attempts")},
         definition=Revision(name=row["definition"], revision=row["definition_revision"]),
@@ -375,7 +378,7 @@ def project(project: Project) -> ProjectLimits:
 def project_use(of: Project, rows: list[Row]) -> ProjectUse:
     """Return what a project has now, from `Store.usage`."""
     started = [row for row in rows if row["status"] != "queued"]
-    creators = dict.fromkeys(row["creator"] for row in rows)
+    creators = {row["owner"]: row["creator"] for row in rows}
     return ProjectUse(
         project=project(of),
         **{status: _sum(rows, "jobs", status=status) for status in ("queued", "pending", "running")},
@@ -383,11 +386,12 @@ def project_use(of: Project, rows: list[Row]) -> ProjectUse:
         creators=[
             CreatorUse(
                 creator=creator,
-                queued=_sum(rows, "jobs", status="queued", creator=creator),
-                started=_sum(started, "jobs", creator=creator),
-                gpus=_sum(started, "gpus", creator=creator),
+                owner=owner,
+                queued=_sum(rows, "jobs", status="queued", owner=owner),
+                started=_sum(started, "jobs", owner=owner),
+                gpus=_sum(started, "gpus", owner=owner),
             )
-            for creator in creators
+            for owner, creator in creators.items()
         ],
     )
 

@@ -15,6 +15,7 @@ from packager.service import times
 from packager.service.access import permissions
 from packager.service.failures import Failure
 from packager.service.jobs import records
+from packager.service.jobs.preparation import Filled
 from packager.service.store.store import FINAL, STATUSES, Filters
 from packager.service.use import answers
 from packager.service.use.answers import Callback, CallbackList, Job, JobList, JobPreview
@@ -87,16 +88,14 @@ class Jobs:
         """Create a job from filled values, which may name its `project`. Raises Failure."""
         permissions.check_role(caller, "user")
         project = self._tasks.project(filled.get("project"), caller)
-        row = await self._tasks.create(
-            _without_project(filled), caller, project, lambda made: answered(answers.job(made))
-        )
-        return answers.job(row)
+        request = Filled(_without_project(filled), caller, project)
+        return answers.job(await self._tasks.create(request, lambda made: answered(answers.job(made))))
 
     async def preview(self, caller: Caller, filled: Mapping[str, Any]) -> JobPreview:
         """Return what `create` would create. Raises Failure."""
         permissions.check_role(caller, "user")
         project = self._tasks.project(filled.get("project"), caller)
-        prepared = await self._tasks.prepare(_without_project(filled), caller, project, dry_run=True)
+        prepared = await self._tasks.prepare(Filled(_without_project(filled), caller, project), dry_run=True)
         return JobPreview(
             release=prepared.row["release"],
             manifests=records.redacted(prepared.objects),
@@ -120,8 +119,9 @@ class Jobs:
         project = self._tasks.project(row["project"], caller)
         filled = await asyncio.to_thread(records.filled_values, row, self._sealer)
         revisions = (row["definition_revision"], row["template_revision"]) if is_pinned else None
-        made = await self._tasks.create(filled, caller, project, lambda made: answered(answers.job(made)), revisions)
-        return answers.job(made)
+        owner = row["owner"] if filled.get("creator") not in (None, caller.name) else None  # the same person as before
+        request = Filled(filled, caller, project, revisions, owner)
+        return answers.job(await self._tasks.create(request, lambda made: answered(answers.job(made))))
 
     def _check_knows_secrets(self, caller: Caller, row: Row) -> None:
         """Refuse to give the secrets of a job to callers other than its owner and the person who filled them in.
@@ -130,8 +130,7 @@ class Jobs:
         """
         if caller.is_trusted or not self._sealer.open(row["secrets"], row["release"]):
             return
-        created = self._store.events(row["release"], limit=1)
-        if caller.name not in (row["creator"], *(event["actor"] for event in created)):
+        if caller.key not in (row["owner"], row["requester"]):
             detail = f"the job has headers or secrets of others: only {row['creator']} runs it again"
             raise Failure("forbidden", detail)
 

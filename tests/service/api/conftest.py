@@ -76,7 +76,7 @@ class Service:
         settings = ServerConfig(
             storage_classes={"aws-efs": "shared"}, node_selectors={"kops.k8s.io/ml-instance=true": {}}, **more
         )
-        caller = Caller("anonymous", {EVERY: "admin"}, is_trusted=True) if trusted else None
+        caller = Caller("anonymous", "anonymous", {EVERY: "admin"}, is_trusted=True) if trusted else None
         self.endpoints = Endpoints()
         connected: Any = self.cluster
         transport: Any = self.endpoints

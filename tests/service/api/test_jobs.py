@@ -409,7 +409,7 @@ def test_after_a_restart_nothing_is_lost_and_nothing_doubled(database: str) -> N
         missed = "countdown-0badc0"
         manifests = row["manifests"].replace(applied, missed)
         store.add_job({**row, "release": missed, "manifests": manifests, "applied": False}, "x", lambda _: None)
-        store.begin({"caller": "admin", "path": "POST /v1/jobs?", "key": "k", "digest": "d"})
+        store.begin({"caller": "* token:admin", "path": "POST /v1/jobs?", "key": "k", "digest": "d"})
     again = Service(database)
     again.cluster.objects = service.cluster.objects
     with again.client:

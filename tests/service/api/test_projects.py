@@ -73,6 +73,7 @@ def test_projects_are_listed_to_those_who_have_a_role_there(service: Projects) -
     assert service.get("/v1/projects/none/usage").status_code == 404
     assert service.get("/v1/whoami", "eve").json() == {
         "name": "eve",
+        "key": "token:eve",
         "roles": {"vision": "user"},
         "projects": ["vision"],
     }
@@ -216,7 +217,7 @@ def test_jobs_over_the_limit_wait_and_then_start_in_their_order(service: Project
         "pending": 2,
         "running": 0,
         "gpus": 0,
-        "creators": [{"creator": "admin", "queued": 2, "started": 2, "gpus": 0}],
+        "creators": [{"creator": "admin", "owner": "token:admin", "queued": 2, "started": 2, "gpus": 0}],
     }
     service.until(lambda: ("Job", releases[1]) in service.cluster.objects, "the first two")
     assert ("Job", releases[2]) not in service.cluster.objects

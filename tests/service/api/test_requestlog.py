@@ -35,8 +35,8 @@ def test_the_log_tells_who_has_changed_what(digits: Service) -> None:
 
 def test_a_refused_request_is_found_in_the_log_by_its_id(service: Service) -> None:
     for path, role, caller in (
-        ("/v1/jobs/none", "viewer", {"caller": "viewer"}),
-        ("/v1/tokens", "viewer", {"caller": "viewer"}),
+        ("/v1/jobs/none", "viewer", {"caller": "viewer", "key": "token:viewer"}),
+        ("/v1/tokens", "viewer", {"caller": "viewer", "key": "token:viewer"}),
         ("/v1/jobs", None, {}),
         ("/v1/no\x1b[2J\nthing", "viewer", {}),
     ):
@@ -69,4 +69,5 @@ def test_a_bug_is_found_by_its_id_too(service: Service, monkeypatch: pytest.Monk
     service.log.clear()  # none other is expected
     assert "ZeroDivisionError" in bug.pop("message")
     assert refused.pop("message").startswith("GET /v1/templates: 500 internal")
-    assert bug == refused == {"request": problem["instance"].removeprefix("/v1/requests/"), "caller": "viewer"}
+    request = problem["instance"].removeprefix("/v1/requests/")
+    assert bug == refused == {"request": request, "caller": "viewer", "key": "token:viewer"}

@@ -23,6 +23,7 @@ def test_tokens_are_created_used_and_removed(service: Service) -> None:
     for headers in ({"Authorization": f"Bearer {text}"}, {"x-api-key": text}):
         assert service.get("/v1/whoami", None, headers=headers).json() == {
             "name": "ada",
+            "key": "token:ada",
             "roles": {"*": "user"},
             "projects": ["default"],
         }

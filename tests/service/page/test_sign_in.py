@@ -253,7 +253,12 @@ def test_the_issuer_signs_people_in_and_they_sign_out(visitor: Visitor) -> None:
     assert {"HttpOnly", "SameSite=lax", "Path=/", "Max-Age=43200"} <= set(cookie.split("; "))
     assert "ada user" in text_of(visitor.get("/templates"))
     assert visitor.get("/tokens").status_code == 403
-    assert visitor.get("/v1/whoami").json() == {"name": "ada", "roles": {"*": "user"}, "projects": ["default"]}
+    assert visitor.get("/v1/whoami").json() == {
+        "name": "ada",
+        "key": f"{visitor.fake.url} u-1",
+        "roles": {"*": "user"},
+        "projects": ["default"],
+    }
     kept_cookie = visitor.cookies[SESSION]
     gone = visitor.post("/sign-out")
     assert (gone.status_code, gone.headers["location"]) == (303, "/sign-in?out=issuer")

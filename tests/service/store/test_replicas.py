@@ -117,7 +117,7 @@ def test_a_request_whose_replica_is_killed_is_made_by_another(replicas: Replicas
     first, second, _ = replicas
     body = json.dumps(FILLED).encode()
     digest = hashlib.sha256(body).hexdigest()
-    request = {"caller": "admin", "path": "POST /v1/jobs?", "key": "k", "digest": digest}
+    request = {"caller": "* token:admin", "path": "POST /v1/jobs?", "key": "k", "digest": digest}
     database = first.server.store.database
     assert isinstance(database, Database)
     argv = [sys.executable, "-c", AT_WORK, database.conninfo, json.dumps(request)]

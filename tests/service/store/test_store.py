@@ -49,7 +49,7 @@ def test_the_first_schema_is_what_was_released(tmp_path: Path) -> None:
         "release", "definition", "definition_revision", "template", "template_revision", "application", "creator",
         "namespace", "kind", "filled", "secrets", "manifests", "goal", "applied", "status", "reason", "message", "hint",
         "pods", "findings", "created", "started", "ended",
-        "project", "gpus", "attempts",
+        "project", "gpus", "attempts", "owner", "requester",
     ]  # fmt: skip
     store.close()
     again = Store(tmp_path / "s.db")
@@ -162,7 +162,13 @@ def test_a_job_changes_and_each_change_is_an_event(store: Store) -> None:
 @BOTH
 def test_jobs_are_found_by_every_filter_and_in_pages(store: Store) -> None:
     releases = [
-        added(store, creator=f"c{number % 2}", application=f"a{number}", project=f"p{number % 3}")
+        added(
+            store,
+            creator=f"c{number % 2}",
+            owner=f"token:c{number % 2}",
+            application=f"a{number}",
+            project=f"p{number % 3}",
+        )
         for number in range(6)
     ]
 
@@ -184,7 +190,7 @@ def test_jobs_are_found_by_every_filter_and_in_pages(store: Store) -> None:
     assert listed(since=third) == [5, 4, 3]
     assert listed(until=third) == [2, 1, 0]
     assert store.template("\x00") is None
-    assert [row["creator"] for row in store.usage("p0")] == ["c0", "c1"]
+    assert [(row["owner"], row["creator"]) for row in store.usage("p0")] == [("token:c0", "c0"), ("token:c1", "c1")]
     assert len(store.events(None, projects=("p0",))) == 2
 
 

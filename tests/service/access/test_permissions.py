@@ -1,0 +1,144 @@
+"""Whose a job is: two people with one name, of a token and of an issuer, or of two issuers with one subject."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.service.access import permissions
+from packager.service.access.oidc import Issuer
+from packager.service.access.tokens import EVERY, Caller, Person, create
+from packager.service.config import OidcConfig, ProjectConfig
+from packager.service.failures import Failure
+from tests.service import bodies
+from tests.service.api.conftest import Service
+from tests.service.issuer import FakeIssuer, running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HIDDEN = "a-secret-of-roots"
+ENDPOINTS = [{"endpoint": "s3://b/x", "type": "dataset", "headers": {"x-key": HIDDEN}}]
+ROLES: dict[str, Any] = {"ml-users": "user", "ml-leads": "developer"}
+REFUSED = [("GET", "/logs"), ("GET", "/callbacks"), ("POST", "/cancel"), ("POST", "/rerun"), ("DELETE", "")]
+
+
+class Named(Service):
+    """A server with an issuer and a token, each of whose owners is called root."""
+
+    def __init__(self, path: Path, fake: FakeIssuer) -> None:
+        issuer = Issuer(OidcConfig(issuer=fake.url, audience="mlpack", roles=ROLES))
+        super().__init__(path, issuer=issuer, projects={"default": ProjectConfig(max_running_per_creator=1)})
+        self.fake = fake
+        self.tokens["root"] = create(self.server.store, "root", "user", None)[1]
+        for role, subject, group in (
+            ("root of the issuer", "s-1", "ml-users"),
+            ("another root of the issuer", "s-2", "ml-users"),
+            ("developer of the issuer", "s-3", "ml-leads"),
+        ):
+            self.tokens[role] = fake.token(preferred_username="root", sub=subject, groups=[group])
+
+    def job(self, role: str, **changes: Any) -> str:
+        filled = bodies.filled(endpoints=ENDPOINTS, creator="root")
+        answer = self.post("/v1/jobs", {**filled, **changes}, role)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["release"])
+
+    def allowed(self, release: str, role: str) -> set[bool]:
+        """Return whether each of REFUSED is allowed; what is refused changes nothing."""
+        answers = [self.call(method, f"/v1/jobs/{release}{path}", role) for method, path in REFUSED]
+        assert not any(HIDDEN in answer.text for answer in answers)
+        return {answer.status_code != 403 for answer in answers}
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Named]:
+    with running() as fake:
+        service = Named(tmp_path / "server.db", fake)
+        with service.client:
+            template = {"name": "digits-task", "template": bodies.TEMPLATE}
+            assert service.post("/v1/templates", template).status_code == 201
+            assert service.post("/v1/definitions", bodies.definition()).status_code == 201
+            yield service
+
+
+def test_person_of_an_issuer_owns_nothing_of_the_token_of_their_name(service: Named) -> None:
+    of_token, of_issuer = service.job("root"), service.job("root of the issuer")
+    assert service.get(f"/v1/jobs/{of_token}").json()["owner"] == "token:root"
+    assert service.get(f"/v1/jobs/{of_issuer}").json()["owner"] == f"{service.fake.url} s-1"
+    for release, owner in ((of_token, "root"), (of_issuer, "root of the issuer")):
+        for role in ("root", "root of the issuer", "another root of the issuer"):
+            if role != owner:
+                assert service.allowed(release, role) == {False}, (release, role)
+    assert service.post(f"/v1/jobs/{of_token}/rerun", None, "root").status_code == 201
+    assert service.post(f"/v1/jobs/{of_issuer}/rerun", None, "root of the issuer").status_code == 201
+
+
+def test_owner_of_an_issuer_keeps_a_job_when_their_name_changes(service: Named) -> None:
+    release = service.job("root of the issuer")
+    service.tokens["renamed"] = service.fake.token(sub="s-1", preferred_username="ada")
+    assert service.call("DELETE", f"/v1/jobs/{release}", "renamed").status_code == 202
+
+
+def test_developer_called_as_the_owner_gets_no_secrets_of_theirs(service: Named) -> None:
+    release = service.job("root")
+    refused = service.post(f"/v1/jobs/{release}/rerun", None, "developer of the issuer")
+    assert (refused.status_code, HIDDEN in refused.text) == (403, False)
+
+
+def test_job_that_a_developer_runs_again_stays_with_its_owner(service: Named) -> None:
+    """The filled values name the creator: their name would be that of a token."""
+    release = service.job("root of the issuer", endpoints=[{"endpoint": "s3://b/x", "type": "dataset"}])
+    again = service.post(f"/v1/jobs/{release}/rerun", None, "developer").json()
+    assert (again["creator"], again["owner"]) == ("root", f"{service.fake.url} s-1")
+
+
+def test_key_of_an_idempotent_request_belongs_to_one_person(service: Named) -> None:
+    headers = {"Idempotency-Key": "k"}
+    filled = bodies.filled(creator="root")
+    releases = {
+        service.post("/v1/jobs", filled, role, headers=headers).json()["release"]
+        for role in ("root", "root of the issuer", "another root of the issuer")
+    }
+    assert len(releases) == 3
+
+
+def test_limit_for_each_creator_counts_people_and_not_names(service: Named) -> None:
+    roles = ("root", "root of the issuer", "another root of the issuer")
+    statuses = [service.get(f"/v1/jobs/{service.job(role)}").json()["status"] for role in (*roles, "root")]
+    assert [status == "queued" for status in statuses] == [False, False, False, True]
+    creators = service.get("/v1/projects/default/usage").json()["creators"]
+    assert sorted((use["creator"], use["owner"], use["queued"]) for use in creators) == sorted(
+        [("root", "token:root", 1), *(("root", f"{service.fake.url} s-{number}", 0) for number in (1, 2))]
+    )
+
+
+def test_two_issuers_with_the_same_subject_vouch_for_two_people() -> None:
+    callers = [
+        Issuer(OidcConfig(issuer=url, audience="mlpack", roles=ROLES)).caller_of(Person("s-1", "root", ("ml-users",)))
+        for url in ("https://one.example", "https://two.example")
+    ]
+    row = {"owner": callers[0].key, "project": "default", "creator": "root"}
+    assert permissions.own_job(callers[0], "r", lambda _: row, "act") == row
+    with pytest.raises(Failure, match="the job belongs to root"):
+        permissions.own_job(callers[1], "r", lambda _: row, "act")
+
+
+@pytest.mark.parametrize(
+    ("key", "is_trusted", "creator", "owner"),
+    [
+        ("token:ada", False, "ada", "token:ada"),
+        ("token:ada", False, "eve", "token:eve"),
+        ("https://one.example s-1", False, "ada", "https://one.example s-1"),
+        ("https://one.example s-1", False, "eve", "https://one.example s-1"),  # whose subject no one knows
+        ("anonymous", True, "ada", "anonymous"),
+        ("anonymous", True, "eve", "token:eve"),
+    ],
+)
+def test_owner_of_a_job_for_somebody_else_is_the_token_of_that_name(
+    key: str, *, is_trusted: bool, creator: str, owner: str
+) -> None:
+    caller = Caller("ada", key, {EVERY: "developer"}, is_trusted=is_trusted)
+    assert permissions.owner_of_job(caller, creator) == owner
