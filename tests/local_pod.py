@@ -27,7 +27,7 @@ _SOMEBODY = f"{shutil.which('setpriv')} --reuid=54321 --clear-groups" if os.gete
 RESET = "error: error reading from error stream: read tcp 10.0.0.1:443: connection reset by peer"
 
 # The first line of `cuts` says what becomes of the next command: `in 100` and `out 100` let so many bytes through, `no`
-# refuses it.
+# refuses it. After `stuck 100`, so many bytes are passed on, and then kubectl waits for ever.
 _KUBECTL = f"""#!/bin/bash
 state=${{0%/*}}
 case " $* " in
@@ -46,6 +46,7 @@ case " $* " in
     case $way in
     in) {_SOMEBODY} "$@" >/dev/null < <(head -c "$bytes" <&3) ;;
     out) head -c "$bytes" < <(exec {_SOMEBODY} "$@" <&3) ;;
+    stuck) {_SOMEBODY} "$@" < <(head -c "$bytes" <&3; exec /bin/sleep 60); exec /bin/sleep 60 ;;
     no) echo 'Error from server (Forbidden): pods "p" is forbidden: User "x" cannot create resource "pods/exec"' >&2
         exit 1 ;;
     *) exec {_SOMEBODY} "$@" ;;
@@ -93,7 +94,7 @@ class LocalPod:
         return ContainerShell(self.kubectl, "p", "files", 30, tell)
 
     def cut(self, *how: str) -> None:
-        """Let the next commands be cut off: `in 100`, `out 100`, `no`; `-` lets one pass."""
+        """Let the next commands be cut off: `in 100`, `out 100`, `stuck 100`, `no`; `-` lets one pass."""
         (self.home / "cuts").write_text("".join(f"{line}\n" for line in how), encoding="utf-8")
 
     def use_busybox(self) -> None:
@@ -102,6 +103,7 @@ class LocalPod:
         (self.home / "tools").mkdir()
         for name in (
             "sh",
+            "cat",
             "tar",
             "head",
             "tail",

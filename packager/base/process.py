@@ -7,6 +7,7 @@ import os
 import select
 import selectors
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -31,6 +32,9 @@ _CHUNK = 64 << 10
 
 _STOP_SECONDS = 5.0
 """Seconds that a program which is asked to end may take."""
+
+_MOMENT = 2.0
+"""Seconds in which a program ends by itself that has nothing more to do."""
 
 _START_SECONDS = 20.0
 """Seconds more that a program which has just been started may take to answer."""
@@ -71,7 +75,7 @@ def run(  # noqa: PLR0913 - an option each
 
     Raises:
         ToolError: The program is missing, cannot be started, or printed too much.
-        HungError: It did not end in time. Programs that it has started itself may live on: they are not waited for.
+        HungError: It did not end in time; it is killed with what it has started, such as a login program.
     """
     output, errors = bytearray(), _Tail()
     with _started(
@@ -82,6 +86,7 @@ def run(  # noqa: PLR0913 - an option each
         stderr=subprocess.PIPE,
         env={**(environment() if offline else os.environ), **(variables or {})},
         preexec_fn=leave_network(argv[0]) if offline else None,
+        start_new_session=True,
     ) as child:
         if stdin is not None:
             threading.Thread(target=_write, args=(child, stdin), daemon=True).start()
@@ -189,8 +194,20 @@ class Running:
             except subprocess.TimeoutExpired:
                 waited += TICK
                 self._idle(waited)
-        self._reader.join()
+        self._reader.join(_STOP_SECONDS)  # something that it has started may keep its stderr open
         return Finished(returncode, "", self._errors.text())
+
+    def give_up(self) -> Finished:
+        """Stop it unless it ends by itself within a moment, and return what it wrote to stderr.
+
+        It may read no more of its input. Its exit code means nothing if it had to be stopped.
+        """
+        if self._feeder is None or not self._feeder.is_alive():
+            self.release()
+        with suppress(subprocess.TimeoutExpired):
+            self._child.wait(_MOMENT)
+        _stop(self._child)
+        return self.wait()
 
     def feed(self, chunks: Iterable[bytes]) -> None:
         """Write `chunks` to its input while its output is read; they are made in another thread."""
@@ -279,7 +296,8 @@ def stream(
     """
     stdin = subprocess.PIPE if keep_stdin_open else subprocess.DEVNULL
     env = {**os.environ, **(variables or {})}
-    with _started(argv, _stop, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as child:
+    pipe = subprocess.PIPE
+    with _started(argv, _stop, stdin=stdin, stdout=pipe, stderr=pipe, env=env, start_new_session=True) as child:
         yield Running(child, idle)
 
 
@@ -421,7 +439,7 @@ def _started(
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
-    child.kill()
+    _send(child, signal.SIGKILL)
     child.wait()
     for pipe in (child.stdout, child.stderr):
         if pipe is not None:
@@ -429,16 +447,27 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:
-    child.terminate()
+    _send(child, signal.SIGTERM)
     try:
         child.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:  # it takes no notice
-        child.kill()
+        _send(child, signal.SIGKILL)
         child.wait()
     for pipe in (child.stdin, child.stdout):
         if pipe is not None:
             with suppress(OSError):
                 pipe.close()
+
+
+def _send(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Send a signal to a program that has not ended and, if it has a session of its own, to what it has started."""
+    if child.poll() is not None:
+        return
+    with suppress(ProcessLookupError):
+        if os.getpgid(child.pid) == child.pid:
+            os.killpg(child.pid, number)
+        else:
+            child.send_signal(number)
 
 
 def _size(count: int) -> str:

@@ -114,8 +114,11 @@ class ContainerShell:
             while chunk := marked.read(_CHUNK):
                 yield chunk
             running.require_fed()
-            running.release()
-            done = running.wait()
+            if marked.code in (0, None):
+                running.release()
+                done = running.wait()
+            else:  # the script reads no more, and kubectl may wait for ever to pass on what it was to read
+                done = running.give_up()
         if marked.code != 0:
             raise self._error(marked.code, done.stderr)
 

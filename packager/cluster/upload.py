@@ -44,7 +44,8 @@ mkdir -p {PARTS} && cd {PARTS} && find . -type f -mmin +1440 -exec rm -f -- {{}}
     find . -type f -exec stat -c '%s %n' {{}} +
 """
 )
-_APPEND = ENTER + f'head -c "$4" >>"{PARTS}/$3"\n'
+# The head of busybox does not say why it cannot write.
+_APPEND = ENTER + f'head -c "$4" | cat >>"{PARTS}/$3"\n'
 # The tar of busybox reads on after the end of an archive.
 _UNPACK = ENTER + f'head -c "$3" | tar -x -o -m -f - -C {PARTS}\n'
 _REMOVE = ENTER + f'rm -f -- "{PARTS}/$3"\n'

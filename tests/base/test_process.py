@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +17,6 @@ from tests import demo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 
 def streamed(argv: Sequence[str]) -> None:
@@ -71,18 +71,30 @@ def test_a_program_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pyte
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
-def test_what_a_program_has_started_is_not_waited_for_when_it_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("start", ["run", "stream"])
+def test_what_a_program_has_started_is_killed_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
 ) -> None:
+    """As a login program of a kubeconfig: kubectl waits for it, and it has kubectl's pipes."""
     wait_for_start(monkeypatch, tmp_path / "child")
-    # The child has the pipes that the output is read from; it ends when it is told to.
-    script = (
-        f"while [ -d {tmp_path} ] && [ ! -e {tmp_path}/enough ]; do sleep 0.1; done & echo $! >{tmp_path}/child; wait"
-    )
-    with pytest.raises(HungError, match=r"^sh did not finish within 0\.5 seconds$"):
-        process.run(["sh", "-c", script], timeout=0.5)
-    os.kill(int((tmp_path / "child").read_text()), 0)
-    (tmp_path / "enough").touch()
+    argv = ["sh", "-c", f"sleep 600 & echo $! >{tmp_path}/child; wait"]
+    if start == "run":
+        with pytest.raises(HungError, match=r"^sh did not finish within 0\.5 seconds$"):
+            process.run(argv, timeout=0.5)
+    else:
+        with process.stream(argv):
+            pass
+    child = int((tmp_path / "child").read_text())
+    deadline = time.monotonic() + 10
+    state = Path(f"/proc/{child}/stat")
+    while state.exists() and " Z " not in state.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_program_on_the_terminal_stays_in_the_terminals_group(tmp_path: Path) -> None:
+    process.run_in_terminal(["sh", "-c", f"ps -o pgid= $$ >{tmp_path}/group"])
+    assert int((tmp_path / "group").read_text()) == os.getpgrp()
 
 
 def test_what_a_program_writes_is_there_before_it_ends() -> None:

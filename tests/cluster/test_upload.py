@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -178,3 +179,20 @@ def test_parts_of_a_push_that_nobody_continues_are_removed_after_a_day(pod: Loca
         part.chmod(0o666)
     pushed(pod, write(tmp_path / "here", {"a": b"a"}))
     assert set(pod.files()) == {"data/a", f"data/{PARTS}/new.0"}
+
+
+@pytest.mark.parametrize("tools", ["coreutils", "busybox"])
+def test_a_storage_that_is_full_is_named_at_once(pod: LocalPod, tmp_path: Path, tools: str) -> None:
+    """The script has ended then, and reads no more: kubectl may wait for ever to pass on the rest."""
+    if tools == "busybox":
+        pod.use_busybox()
+    local = upload.local_folder(write(tmp_path / "here", {"large": LARGE}))
+    pending = upload.compare(pod.shell(), pod.place, local, force=False)
+    write(pod.claim, {f"data/{PARTS}/x": b""})
+    (pod.claim / "data" / PARTS / pending.parts[0].name).symlink_to("/dev/full")
+    pod.cut("-", "stuck 2000000")
+    begin = time.monotonic()
+    with pytest.raises(ClusterError, match=r"^the claim c is full: .*No space left on device") as full:
+        upload.send(pod.shell(), pod.place, pending, lambda _size: None)
+    assert full.value.hint == "what has arrived is kept: free some space and push again"
+    assert time.monotonic() - begin < 15
