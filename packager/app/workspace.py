@@ -91,6 +91,7 @@ class Pulled:
         files: The paths that were pulled; in a dry run, those that would be.
         size: Their bytes.
         unchanged: The paths that were here already, with the same content.
+        changed: The paths that changed while they were read, and were not pulled.
         skipped: What is not pulled: links, devices, and names that are not allowed here.
         unnamed: How many more of these there are.
         unread: Messages about what could not be read.
@@ -102,10 +103,16 @@ class Pulled:
     files: tuple[str, ...]
     size: int
     unchanged: tuple[str, ...]
+    changed: tuple[str, ...]
     skipped: tuple[str, ...]
     unnamed: int
     unread: tuple[str, ...]
     dry_run: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all files have arrived that are there."""
+        return not (self.unread or self.changed)
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -116,6 +123,8 @@ class Pulled:
             "files": list(self.files),
             "bytes": self.size,
             "unchanged": list(self.unchanged),
+            "changed": list(self.changed),
+            "complete": self.is_complete,
             "skipped": list(self.skipped),
             "skippedUnnamed": self.unnamed,
             "unread": list(self.unread),
@@ -233,14 +242,15 @@ def pull(given: Session, folder: Path, *, force: bool, dry_run: bool, progress: 
     """
     place = given.place
     required: download.Required | None = None
+    changed: tuple[str, ...] = ()
 
     def attempt(shell: ContainerShell) -> None:
-        nonlocal required
+        nonlocal required, changed
         if required is None:
             required = download.compare(shell, place, folder, force=force)
         if not dry_run:
             with progress("pulling", required.size, unit="bytes") as advance:
-                download.fetch(shell, place, required, folder, advance)
+                changed = download.fetch(shell, place, required, folder, advance)
 
     try:
         _with_retries(given, attempt, writes=False)
@@ -250,15 +260,17 @@ def pull(given: Session, folder: Path, *, force: bool, dry_run: bool, progress: 
     assert required is not None
     listing = required.listing
     others = [entry.path for entry in listing.entries if entry.kind in ("link", "other")]
+    files = [file.entry for file in required.files if file.entry.path not in set(changed)]
     return Pulled(
         place,
         folder,
-        tuple(file.entry.path for file in required.files),
-        required.size,
+        tuple(entry.path for entry in files),
+        sum(entry.size for entry in files),
         required.unchanged,
+        changed,
         (*others, *listing.skipped),
         listing.unnamed,
-        listing.unread,
+        required.unread,
         dry_run=dry_run,
     )
 

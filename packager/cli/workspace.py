@@ -172,7 +172,8 @@ def pull(
 
     A temporary pod mounts the storage. Files with the same content are skipped; local files with another content are
     replaced with --force only. A file appears when it has arrived completely. After a broken connection, what has
-    arrived is not read again. Links and devices are skipped. Exit code 7 when something could not be read.
+    arrived is not read again. Links and devices are skipped. Everything that can be read is copied; exit code 7
+    when something could not be read, or changed while it was read.
     """
     from packager.app import workspace
 
@@ -183,8 +184,9 @@ def pull(
         pulled = workspace.pull(session, directory, force=force, dry_run=dry_run, progress=progress)
     _list("skipped: not a plain file, or a name that is not allowed here", pulled.skipped, pulled.unnamed)
     _list("not read", pulled.unread)
+    _list("changed while it was read, and not pulled", pulled.changed)
     _show_copied(pulled, output, "would pull" if dry_run else "pulled", f"{pulled.place.path} to {directory}")
-    _require_complete(pulled.unread)
+    _require_complete(pulled.unread, pulled.changed)
 
 
 def _package_of(target: Path, claim: str | None) -> Runnable:
@@ -248,10 +250,12 @@ def _rows(listing: Listing) -> list[tuple[str, str, str]]:
     return [(size.rjust(width), time, path) for size, time, path in rows]
 
 
-def _require_complete(unread: Sequence[str]) -> None:
-    if unread:
-        hint = "the user in the patch must be able to read them"
-        raise ClusterError(f"{len(unread)} of the files and folders could not be read", hint=hint)
+def _require_complete(unread: Sequence[str], changed: Sequence[str] = ()) -> None:
+    counts = [(len(unread), "could not be read"), (len(changed), "changed while being read")]
+    if what := [f"{count:,} of the files and folders {how}" for count, how in counts if count]:
+        again = "run it again when no program is writing there"
+        hint = "the user in the patch must be able to read them" if unread else again
+        raise ClusterError("; ".join(what), hint=hint)
 
 
 def _list(what: str, names: Sequence[str], unnamed: int = 0) -> None:

@@ -102,7 +102,8 @@ def copy(
         raise _copy_error(kubectl, place, done, remarks)
     busy = tuple(path for path in remarks.changed if _is_folder(folder, path))
     changed = tuple(path for path in remarks.changed if path not in busy)
-    return Copied(received, replace(remarks, changed=changed), busy)
+    unread = (*remarks.unread, *received.orphans)
+    return Copied(received, replace(remarks, changed=changed, unread=unread), busy)
 
 
 class Marked:

@@ -15,10 +15,10 @@ from typing import IO, TYPE_CHECKING, cast
 from packager.base.errors import ClusterError, VerificationError
 from packager.base.limits import Limits
 from packager.base.problems import Problem
-from packager.cluster.receive import ReceivingFolder, receive
+from packager.cluster.receive import ReceivingFolder, TooMuchError, receive
 from packager.cluster.shell import ScriptError
-from packager.cluster.workspace import ENTER, PARTS, digests, listed
-from packager.package.contents import ContentError, shown
+from packager.cluster.workspace import ENTER, PARTS, digests, listed, why_unread
+from packager.package.contents import ContentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +32,9 @@ LARGE = 4 << 20
 
 _CHUNK = 1 << 18
 _SHOWN = 20
+
+_MAX_REASONS = 1_000
+"""Of so many files that cannot be read, the reason is asked for."""
 
 # Not every busybox has a tar that reads a list. Its xargs starts one program for at most 32 KiB of words.
 _PACK = ENTER + "head -c \"$3\" | tr '\\n' '\\000' | xargs -0 tar -c -f - --\n"
@@ -58,11 +61,13 @@ class Required:
         files: What is to be read.
         unchanged: The files that are here already, with the same content.
         listing: What is there.
+        unread: What cannot be read, and why.
     """
 
     files: tuple[Remote, ...]
     unchanged: tuple[str, ...]
     listing: Listing
+    unread: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -88,8 +93,11 @@ def compare(shell: ContainerShell, where: StoragePlace, folder: Path, *, force: 
     missing: list[Remote] = []
     unchanged: list[str] = []
     different: list[Problem] = []
+    unread = [path for path in files if path not in seen]
     for path, entry in files.items():
         local = folder / path
+        if path not in seen:
+            continue
         if not os.path.lexists(local):
             missing.append(Remote(entry, seen[path]))
         elif _local_digest(local, entry.size) == seen[path]:
@@ -104,24 +112,26 @@ def compare(shell: ContainerShell, where: StoragePlace, folder: Path, *, force: 
         count = f"{len(different)} file{'s' if len(different) > 1 else ''}"
         message = f"{count} in {folder} would be replaced; nothing was pulled"
         raise ClusterError(message, hint="--force replaces files", problems=different[:_SHOWN])
-    return Required(tuple(missing), tuple(unchanged), listing)
+    reasons = (*listing.unread, *why_unread(shell, where, unread[:_MAX_REASONS]))
+    return Required(tuple(missing), tuple(unchanged), listing, reasons)
 
 
 def fetch(
     shell: ContainerShell, where: StoragePlace, required: Required, folder: Path, advance: Callable[[int], object]
-) -> None:
+) -> tuple[str, ...]:
     """Read what is required into a local folder, which is made when it is missing; what is complete is not read again.
 
+    Returns:
+        The files that changed while they were read, and did not arrive.
+
     Raises:
-        ClusterError: A file cannot be read.
+        ClusterError: The folder cannot be read.
         BrokenOffError: The connection broke off: call it again.
         VerificationError: What came is not what was asked for, or a link in the local folder is in the way.
         OSError: The local folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    pending = [
-        file for file in required.files if _local_digest(folder / file.entry.path, file.entry.size) != file.digest
-    ]
+    pending = _missing(required.files, folder)
     advance(required.size - sum(file.entry.size for file in pending))
     large = [file for file in pending if _is_apart(file)]
     small = [file for file in pending if not _is_apart(file)]
@@ -133,14 +143,13 @@ def fetch(
                     _make_folder(place, entry.path)
             changed = _fetch_each(shell, where, large, place, advance)
             # tar sends the second of two hard links without its content: such a file is read by itself.
-            late = [file for batch in _batches(small) for file in _fetch_together(shell, where, batch, folder, advance)]
+            late = [file for batch in _batches(small) for file in _fetch_batch(shell, where, batch, folder, advance)]
             changed += _fetch_each(shell, where, late, place, advance)
         with suppress(OSError):
             (folder / PARTS).rmdir()
     except ScriptError as error:
         raise ClusterError(f"files in {where.path} cannot be read: {error}") from None
-    if changed:
-        raise _changed_error(changed)
+    return tuple(file.entry.path for file in changed)
 
 
 def _is_apart(file: Remote) -> bool:
@@ -162,6 +171,24 @@ def _batches(files: Sequence[Remote]) -> Iterator[list[Remote]]:
         yield batch
 
 
+def _fetch_batch(
+    shell: ContainerShell, where: StoragePlace, files: list[Remote], folder: Path, advance: Callable[[int], object]
+) -> list[Remote]:
+    """Read files, and return those that have not arrived; one that has grown beyond the limits keeps back no other."""
+    late: list[Remote] = []
+    while files:
+        try:
+            return late + _fetch_together(shell, where, files, folder, advance)
+        except TooMuchError:
+            grown, *files = _missing(files, folder)  # tar sends them in this order
+            late.append(grown)
+    return late
+
+
+def _missing(files: Sequence[Remote], folder: Path) -> list[Remote]:
+    return [file for file in files if _local_digest(folder / file.entry.path, file.entry.size) != file.digest]
+
+
 def _fetch_together(
     shell: ContainerShell, where: StoragePlace, files: Sequence[Remote], folder: Path, advance: Callable[[int], object]
 ) -> list[Remote]:
@@ -174,6 +201,8 @@ def _fetch_together(
     tar = _Stream(given)
     try:
         receive(cast("IO[bytes]", tar), folder, advance, limits, digests)
+    except TooMuchError:
+        raise
     except VerificationError:
         tar.drain()  # if the connection broke off, that is why
         raise
@@ -182,7 +211,7 @@ def _fetch_together(
         tar.drain()
     except ScriptError as error:  # tar also ends so when a file has changed
         failure = error
-    changed = [file for file in files if _local_digest(folder / file.entry.path, file.entry.size) != file.digest]
+    changed = _missing(files, folder)
     if failure and not changed:
         raise failure
     return changed
@@ -200,7 +229,7 @@ def _fetch_each(
     for file in files:
         try:
             _fetch_one(shell, where, file, place, advance)
-        except _ChangedError:
+        except (_ChangedError, ScriptError):  # also if it is gone, or may no longer be read
             changed.append(file)
     return changed
 
@@ -262,13 +291,6 @@ def _destination(stack: ExitStack, folder: Path) -> ReceivingFolder:
 
 class _ChangedError(Exception):
     """A file has not arrived with its digest."""
-
-
-def _changed_error(files: Sequence[Remote]) -> ClusterError:
-    names = ", ".join(shown(file.entry.path) for file in files[:_SHOWN])
-    more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
-    message = f"{names}{more} changed while {'it was' if len(files) == 1 else 'they were'} read"
-    return ClusterError(message, hint="pull again when no program is writing to it; all other files have arrived")
 
 
 def _write_all(file: int, data: bytes) -> None:

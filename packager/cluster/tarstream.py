@@ -33,6 +33,10 @@ _CHUNK = 1 << 20
 _TAIL = 1 << 20
 
 
+class LimitError(ContentError):
+    """More comes than the limits allow."""
+
+
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """A member as it arrives.
@@ -43,6 +47,7 @@ class Arrival:
         size: The bytes that follow.
         mode: Permissions.
         mtime: Seconds since 1970.
+        target: Of a link, the path that it leads to, as `path`.
         is_known: Whether all that its headers say was understood; its path may not be the real one otherwise.
     """
 
@@ -51,6 +56,7 @@ class Arrival:
     size: int
     mode: int
     mtime: int
+    target: str
     is_known: bool = True
 
 
@@ -70,12 +76,12 @@ class TarStream:
 
         Raises:
             DamageError: The tar is damaged, or ends too early.
-            ContentError: More comes than the limits allow.
+            LimitError: More comes than the limits allow.
         """
         while (member := self._member()) is not None:
             self._count += 1
             if self._count > self._limits.files:
-                raise ContentError(f"the archive contains more than {self._limits.files:,} files and folders")
+                raise LimitError(f"the archive contains more than {self._limits.files:,} files and folders")
             self._expect(member.size)
             yield member
             for _ in self.chunks():
@@ -95,10 +101,14 @@ class TarStream:
         self._read(self._fill)
         self._fill = 0
 
-    def _expect(self, size: int) -> None:
+    def count(self, size: int) -> None:
+        """Count bytes that are stored and did not arrive. Raises LimitError: they are too many."""
         self._size += size
         if self._size > self._limits.size:
-            raise ContentError(f"the archive contains more than {self._limits.size:,} bytes")
+            raise LimitError(f"the archive contains more than {self._limits.size:,} bytes")
+
+    def _expect(self, size: int) -> None:
+        self.count(size)
         self._left, self._fill = size, -size % BLOCK
 
     def _read(self, size: int) -> bytes:
@@ -138,8 +148,8 @@ class TarStream:
                 pass
             return False
         content = b"".join(self.chunks())
-        if header.kind in b"L":
-            records["path"] = content.partition(b"\0")[0]
+        if header.kind in b"LK":
+            records["path" if header.kind in b"L" else "linkpath"] = content.partition(b"\0")[0]
         elif header.kind in b"x":
             try:
                 records |= tarheader.records(content)
@@ -149,7 +159,10 @@ class TarStream:
 
 
 def _with_records(header: Arrival, records: dict[str, bytes], *, is_known: bool) -> Arrival:
-    path = records["path"].decode("utf-8", "surrogateescape") if "path" in records else header.path
+    path, target = (
+        records[key].decode("utf-8", "surrogateescape") if key in records else value
+        for key, value in (("path", header.path), ("linkpath", header.target))
+    )
     size, kind = header.size, header.kind
     if size_record := records.get("size"):
         if not size_record.isdigit() or len(size_record) > 18:
@@ -158,7 +171,7 @@ def _with_records(header: Arrival, records: dict[str, bytes], *, is_known: bool)
     if any(key.startswith("GNU.sparse.") for key in records):
         kind = SPARSE[0]
         path = records.get("GNU.sparse.name", path.encode(errors="surrogateescape")).decode("utf-8", "surrogateescape")
-    return Arrival(path, kind, 0 if kind in _EMPTY else size, header.mode, header.mtime, is_known)
+    return Arrival(path, kind, 0 if kind in _EMPTY else size, header.mode, header.mtime, target, is_known)
 
 
 def _parsed(block: bytes) -> Arrival:
@@ -167,7 +180,8 @@ def _parsed(block: bytes) -> Arrival:
     size = _number(block[124:136])
     if size < 0:
         raise DamageError("a size is negative")
-    return Arrival(tarheader.path_of(block), block[156], size, _number(block[100:108]), _number(block[136:148]))
+    target = block[157:257].partition(b"\0")[0].decode("utf-8", "surrogateescape")
+    return Arrival(tarheader.path_of(block), block[156], size, _number(block[100:108]), _number(block[136:148]), target)
 
 
 def _number(field: bytes) -> int:

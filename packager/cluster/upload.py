@@ -315,7 +315,7 @@ def verify(shell: ContainerShell, where: StoragePlace, pending: Pending) -> None
     """
     below = StoragePlace(where.storage, f"{where.path}/{PARTS}")
     seen = digests(shell, below, {part.name: part.file.size for part in pending.parts})
-    damaged = [part for part in pending.parts if seen[part.name] != part.digest]
+    damaged = [part for part in pending.parts if seen.get(part.name) != part.digest]
     for part in damaged:
         shell.ask(_REMOVE, where.storage.path, where.path, part.name)
     if damaged:

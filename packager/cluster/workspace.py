@@ -59,7 +59,18 @@ _DIGESTS = (
     ENTER
     + """
 command -v sha256sum >/dev/null || { echo 'sha256sum: not found' >&2; return 127; }
-head -c "$3" | tr '\\n' '\\000' | xargs -0 sha256sum --
+head -c "$3" | tr '\\n' '\\000' | xargs -0 sha256sum -- || [ $? = 123 ]  # 123: of some files only
+"""
+)
+
+# Of each file, why it cannot be read, behind the last colon of what head says.
+_WHY_UNREAD = (
+    ENTER
+    + """
+head -c "$3" | while IFS= read -r path; do
+    why=$(head -c 1 -- "$path" 2>&1 >/dev/null) && why=
+    printf '%s\\n' "${why##*: }"
+done
 """
 )
 
@@ -219,7 +230,7 @@ def listed(shell: ContainerShell, where: StoragePlace, *, must_exist: bool = Tru
 
 
 def digests(shell: ContainerShell, where: StoragePlace, files: Mapping[str, int]) -> dict[str, str]:
-    """Return the SHA-256 of files in a folder, in hexadecimal digits.
+    """Return the SHA-256 of files in a folder, in hexadecimal digits; nothing of those that cannot be read.
 
     Args:
         shell: Of a pod with the storage.
@@ -227,25 +238,36 @@ def digests(shell: ContainerShell, where: StoragePlace, files: Mapping[str, int]
         files: Their paths below the folder, and their sizes, which tell how long it may take.
 
     Raises:
-        ClusterError: A file cannot be read.
+        ClusterError: The folder cannot be read.
     """
-    if not files:
-        return {}
-    lines = "".join(f"./{path}\n" for path in files).encode()
-    arguments = (where.storage.path, where.path, str(len(lines)))
-    try:
-        answer = shell.ask(_DIGESTS, *arguments, given=[lines], longer=sum(files.values()) / _BYTES_PER_SECOND)
-    except ScriptError as error:
-        raise ClusterError(f"files in {where.path} cannot be read: {error}") from None
+    longer = sum(files.values()) / _BYTES_PER_SECOND
     by_path = {}
-    for line in answer.decode(errors="replace").splitlines():
+    for line in _ask_about(shell, _DIGESTS, where, files, longer) if files else ():
         digest, _, path = line.removeprefix("\\").partition("  ")
         if line.startswith("\\"):  # GNU writes a backslash as two, and marks the line
             path = path.replace("\\\\", "\\")
         by_path[path.removeprefix("./")] = digest
-    if missing := sorted(set(files) - set(by_path)):
-        raise ClusterError(f"{shown(missing[0])} was removed while {where.path} was read")
-    return {path: by_path[path] for path in files}
+    return {path: by_path[path] for path in files if path in by_path}
+
+
+def why_unread(shell: ContainerShell, where: StoragePlace, paths: Sequence[str]) -> tuple[str, ...]:
+    """Return why files in a folder cannot be read: `a.txt: Permission denied`. Raises ClusterError."""
+    reasons = _ask_about(shell, _WHY_UNREAD, where, paths) if paths else []
+    named = zip(paths, [shown(text) for text in reasons], strict=False)
+    return tuple(f"{shown(path)}: {text or 'it cannot be read'}" for path, text in named)
+
+
+def _ask_about(
+    shell: ContainerShell, script: str, where: StoragePlace, paths: Iterable[str], longer: float = 0
+) -> list[str]:
+    """Return the lines that a script writes which reads paths in a folder."""
+    lines = "".join(f"./{path}\n" for path in paths).encode()
+    arguments = (where.storage.path, where.path, str(len(lines)))
+    try:
+        answer = shell.ask(script, *arguments, given=[lines], longer=longer)
+    except ScriptError as error:
+        raise ClusterError(f"files in {where.path} cannot be read: {error}") from None
+    return answer.decode(errors="replace").splitlines()
 
 
 def _listing(answer: bytes) -> Listing:

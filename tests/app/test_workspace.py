@@ -66,10 +66,17 @@ def test_files_go_there_and_come_back(pod: LocalPod, target: Target, tmp_path: P
     assert pod.files() == {f"sub/{path}": content for path, content in FILES.items()}
     assert push(given, here) == {**result, "files": [], "bytes": 0, "unchanged": ["deep/a.txt", "large"]}
     there = tmp_path / "there"
-    rest = {"skipped": [], "skippedUnnamed": 0, "unread": []}
+    rest: dict[str, Any] = {"skipped": [], "skippedUnnamed": 0, "unread": []}
     for dry_run, files in ((True, {}), (False, FILES)):
         pulled = workspace.pull(given, there, force=False, dry_run=dry_run, progress=progress)
-        assert pulled.as_json() == {**result, **rest, "folder": str(there), "dryRun": dry_run}
+        assert pulled.as_json() == {
+            **result,
+            **rest,
+            "changed": [],
+            "complete": True,
+            "folder": str(there),
+            "dryRun": dry_run,
+        }
         assert (read(there) if there.exists() else {}) == files
     listed = workspace.ls(given).as_json()
     assert [(entry["path"], entry["type"], entry["bytes"]) for entry in listed.pop("entries")] == [

@@ -41,6 +41,9 @@ def test_what_every_tar_sends_arrives(command: str, tmp_path: Path) -> None:
         os.utime(pod / name, (1_000_000_000, 1_000_000_000))
     (pod / "sub/run.sh").chmod(0o750)
     (pod / "link").symlink_to("a")
+    for name in ("sub/again", "latest"):
+        (pod / name).hardlink_to(pod / "a")
+        names.append(name)
     sent = subprocess.run([*tools.command(command), "-C", pod, "."], capture_output=True, check=True).stdout
     received = receive(io.BytesIO(sent), here)
     assert (received.files, received.skipped, received.unnamed) == (len(names), ("link",), 0)
@@ -60,7 +63,6 @@ ODD: dict[str, tuple[list[Item | bytes], str]] = {
     "a name that is too long": ([extended(record(b"path", b"n" * 300)), Item(b"n")], f"{'n' * 117}..."),
     "no name": ([Item(b".")], "."),
     "a link": ([Item(b"./l", b"2", fields={"link": b"/etc/passwd"})], "l"),
-    "a hard link": ([Item(b"./l", b"1", fields={"link": b"/etc/passwd"})], "l"),
     "a link that claims content": ([Item(b"./l", b"2", fields={"size": b"77777777777\0"})], "l"),
     "a device": ([Item(b"./d", b"3")], "d"),
     "a pipe": ([Item(b"./p", b"6")], "p"),
@@ -90,6 +92,30 @@ def test_odd_members_are_skipped_and_the_rest_arrives(case: str, tmp_path: Path)
     assert received.skipped == (name,)
     assert (into / "last").read_bytes() == b"arrives"
     assert [path for path in tmp_path.rglob("*") if path.is_file() or path.is_symlink()] == [into / "last"]
+
+
+@pytest.mark.parametrize(
+    "target", ["/etc/passwd", "../secret", "mine", "new\nline", "later", "sub", "sub/link", "l", ""]
+)
+def test_a_hard_link_leads_only_to_a_file_that_has_arrived(target: str, tmp_path: Path) -> None:
+    into = tmp_path / "into"
+    (into / "sub").mkdir(parents=True)
+    (into / "mine").write_bytes(b"mine")
+    (into / "sub/link").symlink_to("../mine")
+    (tmp_path / "secret").write_bytes(b"secret")
+    link = Item(b"./l", b"1", fields={"link": target.encode()})
+    received = receive(io.BytesIO(archive(Item(b"new\nline", content=b"x"), link, Item(b"./later"), LAST)), into)
+    assert (received.files, received.skipped) == (2, (r"'new\nline'",))
+    assert len(received.orphans) == 1
+    assert received.orphans[0].startswith("l: it is a hard link to ")
+    assert not (into / "l").exists()
+
+
+def test_copies_of_hard_links_count_as_what_arrives(tmp_path: Path) -> None:
+    links = [Item(b"./%d" % number, b"1", fields={"link": b"./a"}) for number in range(9)]
+    with pytest.raises(VerificationError, match=r"^the archive contains more than 5,000 bytes$"):
+        receive(io.BytesIO(archive(Item(b"./a", content=b"x" * 1000), *links)), tmp_path, limits=Limits(size=5000))
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 5000
 
 
 def test_names_that_were_left_out_are_counted_after_a_thousand(tmp_path: Path) -> None:
