@@ -27,13 +27,13 @@ def fetched(download: Download, cache: Path, progress: Progress) -> tuple[Source
     """Return a download as a file of the cache, and its digest; without one in the spec, it is fetched again.
 
     Args:
-        download: It.
+        download: The file to fetch: its URL and, if the spec has one, its digest.
         cache: The folder of mlpack's caches; it is created.
         progress: Shows how far it has come.
 
     Raises:
-        ToolError: It could not be fetched, or the cache cannot be used.
-        VerificationError: It has another digest than the spec says.
+        ToolError: The file could not be fetched, or the cache cannot be used.
+        VerificationError: The file has another digest than the spec says.
     """
     folder = cache / _FOLDER
     try:
@@ -50,7 +50,7 @@ def fetched(download: Download, cache: Path, progress: Progress) -> tuple[Source
 
 
 def _is_whole(file: Path, digest: str) -> bool:
-    """Whether the cache has the file, unchanged; what is not is removed."""
+    """Return whether the cache has the file with this digest; a file with another digest is removed."""
     try:
         info = file.lstat()
     except FileNotFoundError:
@@ -63,7 +63,7 @@ def _is_whole(file: Path, digest: str) -> bool:
 
 @contextmanager
 def _part(folder: Path, name: str) -> Iterator[Path]:
-    """Give the file to write to, which only this process uses; what is in it stays for the next attempt."""
+    """Yield a file that only this process writes to; after an error its content stays for the next attempt."""
     kept = folder / f"{name}.part"
     own = folder / f"{name}.{os.getpid()}.part"
     for path in (kept, *folder.glob(f"{name}.*.part")):

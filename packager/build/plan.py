@@ -43,7 +43,7 @@ class Options(Value, frozen=True):
 
     Attributes:
         root: The folder, in the cluster's eyes, that the package will lie in; None leaves ROOT for the user.
-        registry: Where the image is pulled from, in place of the spec's.
+        registry: The host and path that the image is pulled from, in place of the registry in the spec.
         site: The components that are switched on, and values for them.
     """
 
@@ -53,7 +53,7 @@ class Options(Value, frozen=True):
 
 
 class Variable(Value, frozen=True):
-    """One line of mlops.env, and what the README says of it."""
+    """One line of mlops.env, with its description in the README."""
 
     key: str
     value: str
@@ -71,8 +71,8 @@ class CodePart(Value, frozen=True):
     """One ConfigMap with code.
 
     Attributes:
-        suffix: What its name has behind that of the first one, which has none.
-        files: Its files.
+        suffix: The end of the ConfigMap's name; empty for the first ConfigMap.
+        files: The files that the ConfigMap contains.
     """
 
     suffix: str
@@ -83,13 +83,13 @@ class PlannedOverlay(Value, frozen=True):
     """An overlay of the package.
 
     Attributes:
-        name: Its folder's name, which is also the suffix of its names.
-        values: What the spec says of it.
-        run: What it runs.
-        program: What the container that computes starts.
-        variables: Its mlops.env, in order.
-        init: What each of its pods runs before.
-        image: Its image without the registry.
+        name: The name of its folder, which is also the suffix of the names of its objects.
+        values: The overlay's entry in the spec.
+        run: The scripts or the command that the overlay runs.
+        program: The program that the container that computes starts.
+        variables: The lines of mlops.env, in order.
+        init: The program that each pod runs before; None without one.
+        image: The image without its registry.
     """
 
     name: str
@@ -102,7 +102,7 @@ class PlannedOverlay(Value, frozen=True):
 
     @property
     def folder(self) -> str | None:
-        """Where the program starts, for people; None where the spec says nothing of it."""
+        """The folder that the program starts in, as text for people; None if the spec sets none."""
         return f"`{directory(self.run.workdir)}`".replace("/MODEL_DIR", "MODEL_DIR") if self.run.workdir else None
 
     @property
@@ -122,16 +122,16 @@ class Plan(Value, frozen=True):
     Attributes:
         name: The package's name, its top folder's, and its workloads' before the overlay's suffix.
         spec: The model.
-        variant: Which of its variants.
+        variant: The variant of the model.
         image: The image without its registry.
-        variables: What every overlay has in its mlops.env, in order.
+        variables: The lines that every overlay has in its mlops.env, in order.
         code: The ConfigMaps with the code, all of which become one folder.
         overlays: In the spec's order.
         payload: Files that are copied as they are: path in the package, file on disk, whether it is executable.
         site: The components that are switched on, and values for them.
         documentation: The sections at the end of the README.
         text: The spec file's bytes.
-        about: What the inventory says beside the digests.
+        about: The entries of the inventory beside the digests.
     """
 
     name: str
@@ -149,7 +149,7 @@ class Plan(Value, frozen=True):
 
     @property
     def title(self) -> str:
-        """What the package is, for people: `ResNet50 v1.5, fp32 training`."""
+        """The package's title for people: `ResNet50 v1.5, fp32 training`."""
         named = self.variant.precision or self.variant.mode
         return f"{self.spec.title}, {self.variant.label}" if named else self.spec.title
 
@@ -170,7 +170,7 @@ class Plan(Value, frozen=True):
 
     @property
     def serves(self) -> bool:
-        """Whether one of the overlays serves: what it shares with the others makes new pods when it changes."""
+        """Whether one of the overlays serves: a change of files that it shares with others then replaces its pods."""
         return any(overlay.values.serves for overlay in self.overlays)
 
     @property
@@ -192,7 +192,7 @@ class Plan(Value, frozen=True):
 
     @property
     def traits(self) -> frozenset[str]:
-        """What the package has that some options are for: of `packager.options.TRAITS`."""
+        """The traits of `packager.options.TRAITS` that the package has; some options are only for these."""
         having = {
             "serves": self.serves,
             "dataset": self.spec.dataset,
@@ -202,7 +202,7 @@ class Plan(Value, frozen=True):
         return frozenset(trait for trait, has in having.items() if has)
 
     def has(self, trait: str | None) -> bool:
-        """Whether the package has `trait`; what is for every package has none."""
+        """Return whether the package has `trait`; None is the trait of options for every package."""
         return trait is None or trait in self.traits
 
     @property
@@ -221,7 +221,7 @@ class Plan(Value, frozen=True):
 
     @property
     def model_dir(self) -> str:
-        """Where the package is, as the container sees it."""
+        """The path of the package in the container."""
         return next(variable.value for variable in self.variables if variable.key == "MODEL_DIR")
 
     @property
@@ -359,20 +359,20 @@ def _overlay(spec: Spec, variant: Variant, overlay: str, name: str, options: Opt
 
 
 def _reference(image: Image | OverlayImage) -> str:
-    """Return what an image is called behind its registry."""
+    """Return the name of an image without its registry."""
     tag, digest = (f":{image.tag}" if image.tag else ""), (f"@{image.digest}" if image.digest else "")
     return f"{image.name}{tag}{digest}"
 
 
 def _common(runs: Sequence[Run]) -> Run:
-    """Return what all overlays run; nothing where they run different scripts."""
+    """Return the Run of all overlays; an empty one if their scripts differ."""
     return runs[0] if len({run.scripts for run in runs}) == 1 else Run()
 
 
 def _variables(
     spec: Spec, environments: Iterable[Environment], name: str, options: Options, run: Run
 ) -> tuple[Variable, ...]:
-    """mlops.env: the four that packages have, then those of `environments`; of one key, the last value counts."""
+    """Return the lines of mlops.env: four for every package, then `environments`; the last value of a key counts."""
     model_dir = f"{(options.root or ROOT).rstrip('/')}/{name}"
     known = {
         "REGISTRY": Parameter(

@@ -113,7 +113,7 @@ def scaffold(name: str, kind: str | None = None, **values: object) -> Iterator[t
     Args:
         name: The model's name.
         kind: The kind of its overlay on several nodes, when the kind's folder has a scaffold of its own.
-        values: What else the kind's scaffold reads.
+        values: Further values for the templates of the kind's scaffold.
     """
     folder = f"{_folder(kind)}/" if kind else ""
     for file in _files(_folder(kind) if kind else "scaffold"):
@@ -188,7 +188,7 @@ def _in_overlay(plan: Plan, overlay: PlannedOverlay) -> Iterator[tuple[str, str]
 
 
 def _pods(plan: Plan, overlay: PlannedOverlay) -> tuple[Pods, ...]:
-    """Return the pods of an overlay's workload, read from its manifest: what is neither kustomization nor patch.
+    """Return the pods of an overlay's workload, read from its manifest: any file except kustomization and patches.
 
     Most of a manifest may be the list of the files of the code, which says nothing about pods: the first one stands for
     all of them.

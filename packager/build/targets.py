@@ -40,7 +40,7 @@ class OptionTarget(Value, frozen=True):
 
     @property
     def selector(self) -> str | None:
-        """What selects the workload by its label; None when its kind is enough."""
+        """The label selector of the workload; None if the kind selects it."""
         return f"{_LABEL}={self.overlay}" if self.overlay else None
 
 
@@ -52,7 +52,7 @@ def pods_in(text: str, kind: str) -> tuple[Pods, ...]:
 
 
 def targets(overlays: Sequence[PlannedOverlay], pods: Mapping[str, tuple[Pods, ...]]) -> tuple[OptionTarget, ...]:
-    """Return what the options of a package with these overlays have to change.
+    """Return the workloads that the options of a package with these overlays change.
 
     Args:
         overlays: The overlays.

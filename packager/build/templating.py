@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COMPILED = "compiled_templates"
-"""The module with what is compiled."""
+"""The name of the module with the compiled templates."""
 
 FILTERS = frozenset(("yaml", "text", "cell", "code"))
-"""What the templates put values through."""
+"""The names of the filters that templates may use."""
 
 
 def roots(package: Path) -> dict[str, Path]:
     """Return the folders of templates in a folder `packager`, by the first part of their templates' names.
 
-    What every package has is named by its path below `build/templates`, under the key "". What a kind of workload adds
-    is named by the kind's folder, then its path below that folder's `templates`: `mpijob/README.md`.
+    A template for every package is named by its path below `build/templates`, under the key "". A template of a kind is
+    named by the kind's folder, then its path below that folder's `templates`: `mpijob/README.md`.
     """
     kinds = sorted((package / "workloads").glob("*/templates"))
     return {"": package / "build/templates", **{folder.parent.name: folder for folder in kinds}}

@@ -1,4 +1,4 @@
-"""The same spec gives the same bytes, whoever builds it, where and when."""
+"""The same spec gives the same bytes, independent of user, place and time."""
 
 from __future__ import annotations
 
@@ -65,18 +65,18 @@ def reference(model: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     ],
     ids=" ".join,
 )
-def test_the_environment_has_no_influence(
+def test_archive_does_not_depend_on_environment(
     model: Path, reference: str, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     assert built(model, tmp_path, environment) == reference
 
 
 @pytest.mark.parametrize("umask", [0, 0o077])
-def test_the_umask_has_no_influence(model: Path, reference: str, tmp_path: Path, umask: int) -> None:
+def test_archive_does_not_depend_on_umask(model: Path, reference: str, tmp_path: Path, umask: int) -> None:
     assert built(model, tmp_path, umask=umask) == reference
 
 
-def test_times_and_modes_of_folders_have_no_influence(model: Path, reference: str, tmp_path: Path) -> None:
+def test_archive_does_not_depend_on_path_times_and_modes(model: Path, reference: str, tmp_path: Path) -> None:
     elsewhere = tmp_path / "else where" / "ä"
     shutil.copytree(model, elsewhere)
     for path in elsewhere.rglob("*"):
@@ -85,20 +85,20 @@ def test_times_and_modes_of_folders_have_no_influence(model: Path, reference: st
     assert built(elsewhere, tmp_path / "out", cwd=tmp_path) == reference
 
 
-def test_a_given_time_is_used(model: Path, reference: str, tmp_path: Path) -> None:
-    given = built(model, tmp_path / "a", {"SOURCE_DATE_EPOCH": "1700000000"})
-    assert given != reference
-    assert built(model, tmp_path / "b", {"SOURCE_DATE_EPOCH": "1700000000"}) == given
+def test_archive_uses_source_date_epoch(model: Path, reference: str, tmp_path: Path) -> None:
+    dated = built(model, tmp_path / "a", {"SOURCE_DATE_EPOCH": "1700000000"})
+    assert dated != reference
+    assert built(model, tmp_path / "b", {"SOURCE_DATE_EPOCH": "1700000000"}) == dated
     assert built(model, tmp_path / "c", {"SOURCE_DATE_EPOCH": "0"}) == reference
 
 
-def test_a_user_without_a_home_builds_the_same(model: Path, reference: str, tmp_path: Path) -> None:
+def test_archive_does_not_depend_on_home(model: Path, reference: str, tmp_path: Path) -> None:
     assert built(model, tmp_path, {"HOME": "/nonexistent"}) == reference
 
 
 @pytest.mark.parametrize("form", ["tar.gz", "dir"])
-def test_the_number_of_processes_has_no_influence(tmp_path: Path, form: str) -> None:
-    """On what is written and printed, whatever goes wrong with some of the models."""
+def test_build_all_does_not_depend_on_number_of_processors(tmp_path: Path, form: str) -> None:
+    """Files, stdout and stderr are the same, also if some of the models fail."""
     specs = tmp_path / "specs"
     for number in range(24):
         spec = demo.changed(f"name: demo => name: demo-{number:02}")

@@ -1,6 +1,6 @@
 """The package of a model that uses every key for code: each file as it is written, each overlay as kubectl renders it.
 
-`make golden` writes all of it anew.
+`make golden` writes all of it again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def rendered(package: Path, overlay: str, kubectl: Path) -> list[dict[str, Any]]
 
 
 @pytest.mark.golden_test("../golden/everything.yml")
-def test_every_key(golden: GoldenTestFixture, package: Path, kubectl: Path) -> None:
+def test_package_with_every_key_has_expected_files_and_manifests(
+    golden: GoldenTestFixture, package: Path, kubectl: Path
+) -> None:
     contents = {}
     for path in sorted(file for file in package.rglob("*") if file.is_file()):
         name = path.relative_to(package).as_posix()
@@ -57,7 +59,7 @@ def test_every_key(golden: GoldenTestFixture, package: Path, kubectl: Path) -> N
     assert manifests == golden.out["manifests"]
 
 
-def test_it_verifies_as_restricted(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_package_with_every_key_verifies_as_restricted(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     everything.write(tmp_path / "model")
     assert mlpack("lint", "./model").code == 0
     assert mlpack("build", "./model", "--format", "dir").code == 0
@@ -65,7 +67,7 @@ def test_it_verifies_as_restricted(mlpack: Callable[..., Outcome], tmp_path: Pat
     assert (done.code, done.stdout) == (0, "")
 
 
-def test_each_overlay_has_its_files_where_the_spec_has_them(package: Path, kubectl: Path) -> None:
+def test_volumes_mount_each_file_once_at_its_path_in_the_spec(package: Path, kubectl: Path) -> None:
     """All ConfigMaps of an overlay together hold each file once, and the volume gives it its path."""
     for overlay in everything.OVERLAYS:
         manifests = rendered(package, overlay, kubectl)
@@ -89,7 +91,7 @@ def _volumes(node: Any) -> list[dict[str, Any]]:
     return [*node.get("volumes", ()), *(volume for value in node.values() for volume in _volumes(value))]
 
 
-def test_the_readme_says_how_kubectl_alone_runs_the_sequence(package: Path) -> None:
+def test_readme_lists_kubectl_commands_for_each_step_of_the_sequence(package: Path) -> None:
     """Each block of commands ends when its workload does; printed is the word that the text below it names."""
     text = (package / "README.md").read_text()
     section = text.partition("## One after the other\n")[2].partition("\n## ")[0]
@@ -110,7 +112,7 @@ def test_the_readme_says_how_kubectl_alone_runs_the_sequence(package: Path) -> N
     assert "kubectl delete pod/everything-pod" in section
 
 
-def test_the_readme_of_a_package_without_a_sequence_says_nothing_of_one(tmp_path: Path) -> None:
+def test_readme_has_no_sequence_section_without_a_sequence(tmp_path: Path) -> None:
     loaded = load(demo.write(tmp_path))
     package = render(plan(loaded, loaded.spec.variants[0], Options()))
     readme = next(entry.content for entry in package.entries if entry.path == "README.md")

@@ -1,6 +1,6 @@
 """The packages of the bundled models, whole: every file as it is written, every overlay as a real kubectl renders it.
 
-Where a file is a copy, the expected output names what it is a copy of. `make golden` writes all of it anew.
+Where a file is a copy, the expected output names what it is a copy of. `make golden` writes all of it again.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def rendered(overlay: Path, kubectl: Path) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(result.manifests))
 
 
-def test_every_variant_is_tested() -> None:
+def test_every_bundled_variant_has_goldens() -> None:
     specs = [load(path).spec for path in bundled().glob("*/spec.yaml")]
     variants = {(spec.name, variant.precision, variant.mode) for spec in specs for variant in spec.variants}
     assert variants == set(VARIANTS)
@@ -72,7 +72,7 @@ def long_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("long_lines")
 @pytest.mark.golden_test("../golden/packages/*.yml")
-def test_the_files_of_each_package(golden: GoldenTestFixture, tmp_path: Path) -> None:
+def test_package_has_expected_files(golden: GoldenTestFixture, tmp_path: Path) -> None:
     package = planned(golden["model"], golden.get("precision"), golden.get("mode"))
     tree.write(render(package), tmp_path)
     copies = {path: source.path for path, source, _ in package.payload}
@@ -92,7 +92,7 @@ def test_the_files_of_each_package(golden: GoldenTestFixture, tmp_path: Path) ->
 
 
 @pytest.mark.golden_test("../golden/rendered/*.yml")
-def test_the_manifests_of_each_package(golden: GoldenTestFixture, tmp_path: Path, kubectl: Path) -> None:
+def test_overlays_render_to_expected_manifests(golden: GoldenTestFixture, tmp_path: Path, kubectl: Path) -> None:
     tree.write(built(golden["model"], golden.get("precision"), golden.get("mode")), tmp_path)
     overlays = sorted((tmp_path / "quickstart/k8s/mlops").iterdir())
     by_overlay = {overlay.name: shown(rendered(overlay, kubectl)) for overlay in overlays}
@@ -122,7 +122,7 @@ def overlays(package: Path) -> list[Path]:
     return sorted((package / "quickstart/k8s/mlops").iterdir())
 
 
-def test_overlays_run_side_by_side(package: Path, kubectl: Path) -> None:
+def test_overlays_have_distinct_names_of_at_most_63_characters(package: Path, kubectl: Path) -> None:
     names: list[tuple[str, str]] = []
     for overlay in overlays(package):
         names.extend((item["kind"], item["metadata"]["name"]) for item in rendered(overlay, kubectl))
@@ -130,7 +130,7 @@ def test_overlays_run_side_by_side(package: Path, kubectl: Path) -> None:
     assert all(len(name) <= 63 for _, name in names)
 
 
-def test_values_of_the_environment_reach_the_manifests(package: Path, kubectl: Path) -> None:
+def test_values_of_mlops_env_reach_manifests(package: Path, kubectl: Path) -> None:
     for overlay in overlays(package):
         env = overlay / "mlops.env"
         text = env.read_text()
@@ -153,7 +153,7 @@ def test_values_of_the_environment_reach_the_manifests(package: Path, kubectl: P
         assert mounts["output"].startswith("/elsewhere/")
 
 
-def test_ids_are_numbers_and_stand_at_the_pod(package: Path, kubectl: Path) -> None:
+def test_pods_have_numeric_ids_and_restricted_security_contexts(package: Path, kubectl: Path) -> None:
     for overlay in overlays(package):
         for pod in pods(rendered(overlay, kubectl)):
             assert pod["securityContext"] == {
@@ -168,7 +168,7 @@ def test_ids_are_numbers_and_stand_at_the_pod(package: Path, kubectl: Path) -> N
                 assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
 
 
-def test_an_overlay_of_the_users_own_on_top(package: Path, kubectl: Path) -> None:
+def test_overlay_of_the_user_renames_all_objects_and_references(package: Path, kubectl: Path) -> None:
     names = [overlay.name for overlay in overlays(package)]
     top = package.parent / "mine"
     top.mkdir(exist_ok=True)
@@ -188,7 +188,7 @@ def test_an_overlay_of_the_users_own_on_top(package: Path, kubectl: Path) -> Non
     assert used == maps
 
 
-def test_patches_touch_maps_only(package: Path) -> None:
+def test_patches_contain_no_lists(package: Path) -> None:
     for overlay in overlays(package):
         for path in overlay.glob("*-patch.yaml"):
             patch = yaml.safe_load(path.read_text())
@@ -221,7 +221,7 @@ def pods(manifests: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return pod_specs
 
 
-def test_the_inventory_says_what_is_in_the_package(package: Path) -> None:
+def test_inventory_lists_every_file_of_the_package(package: Path) -> None:
     inventory = json.loads((package / "manifest.json").read_text())
     files = {path.relative_to(package).as_posix() for path in package.rglob("*") if path.is_file()}
     assert set(inventory["files"]) == files - {"manifest.json"}

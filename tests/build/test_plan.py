@@ -1,4 +1,4 @@
-"""What a package will be: which variant, which names, which lines of mlops.env."""
+"""The plan of a package: its variant, its names, and the lines of mlops.env."""
 
 from __future__ import annotations
 
@@ -39,12 +39,14 @@ def variables(plan: Plan) -> dict[str, str]:
         ("fp32", "training", "fp32 training"),
     ],
 )
-def test_a_variant_is_chosen(tmp_path: Path, precision: str | None, mode: str | None, label: str) -> None:
+def test_variant_is_chosen_by_precision_and_mode(
+    tmp_path: Path, precision: str | None, mode: str | None, label: str
+) -> None:
     spec = load(demo.write(tmp_path, demo.changed(*demo.VARIANTS))).spec
     assert choose(spec, precision, mode).label == label
 
 
-def test_an_unknown_variant_is_refused(tmp_path: Path) -> None:
+def test_unknown_variant_is_refused_with_a_similar_one(tmp_path: Path) -> None:
     spec = load(demo.write(tmp_path, demo.changed(*demo.VARIANTS))).spec
     with pytest.raises(UsageError) as refused:
         choose(spec, "bf16", "inference")
@@ -56,24 +58,24 @@ def test_an_unknown_variant_is_refused(tmp_path: Path) -> None:
         choose(spec, "fp61", None)
 
 
-def test_the_names(tmp_path: Path) -> None:
+def test_plan_names_package_image_title_and_overlays(tmp_path: Path) -> None:
     got = planned(tmp_path, demo.changed("package: demo-v2", "use_case: tests"))
     assert (got.name, got.image) == ("demo-v2-fp32-training", "demo:1.0")
     assert got.title == "Demo, fp32 training"
     assert [overlay.name for overlay in got.overlays] == ["single-node", "multi-node"]
 
 
-def test_a_variant_without_precision_and_mode(tmp_path: Path) -> None:
+def test_variant_without_precision_and_mode_adds_no_suffix_to_names(tmp_path: Path) -> None:
     got = planned(tmp_path, demo.changed("precision: fp32, mode: training, => "))
     assert (got.name, got.title) == ("demo", "Demo")
 
 
-def test_a_variant_s_own_overlays(tmp_path: Path) -> None:
+def test_plan_has_only_overlays_of_the_variant(tmp_path: Path) -> None:
     got = planned(tmp_path, demo.changed(*demo.VARIANTS), None, 2)
     assert [overlay.name for overlay in got.overlays] == ["single-node"]
 
 
-def test_the_environment(tmp_path: Path) -> None:
+def test_environment_has_registry_and_folders_by_default(tmp_path: Path) -> None:
     assert variables(planned(tmp_path)) == {
         "REGISTRY": "docker.io",
         "DATASET_DIR": "/dataset",
@@ -82,7 +84,7 @@ def test_the_environment(tmp_path: Path) -> None:
     }
 
 
-def test_the_spec_s_environment_comes_behind_and_the_variant_s_wins(tmp_path: Path) -> None:
+def test_variant_overrides_environment_of_the_spec_which_follows_the_defaults(tmp_path: Path) -> None:
     spec = demo.changed(
         "script: train.sh => script: train.sh, environment: {STEPS: 5, EXTRA: 'true'}",
         "environment: {STEPS: {value: 3, description: How many.}, DATASET_DIR: /data, FLAG: true}",
@@ -96,7 +98,7 @@ def test_the_spec_s_environment_comes_behind_and_the_variant_s_wins(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("root", "model"), [("/nfs/me", "/nfs/me"), ("/nfs/me/", "/nfs/me")])
-def test_a_root_replaces_the_placeholder(tmp_path: Path, root: str, model: str) -> None:
+def test_root_option_replaces_placeholder_at_the_start_of_values(tmp_path: Path, root: str, model: str) -> None:
     spec = demo.changed("environment: {DATASET_DIR: ROOT/data, NOTE: below ROOT/x}")
     got = variables(planned(tmp_path, spec, Options(root=root)))
     assert got["MODEL_DIR"] == f"{model}/demo-fp32-training"
@@ -105,19 +107,19 @@ def test_a_root_replaces_the_placeholder(tmp_path: Path, root: str, model: str) 
     assert got["NOTE"] == "below ROOT/x"
 
 
-def test_a_registry_replaces_the_spec_s(tmp_path: Path) -> None:
+def test_registry_option_replaces_registry_of_the_spec(tmp_path: Path) -> None:
     got = planned(tmp_path, options=Options(registry="localhost:5000/team"))
     assert variables(got)["REGISTRY"] == "localhost:5000/team"
 
 
 @pytest.mark.parametrize("root", ["nfs", "", "/", "/ ", "//", "/a:b", "/a/../b", "/a\n", "/\udcff", "/\ufffe"])
-def test_an_invalid_root_is_refused(root: str) -> None:
+def test_root_option_refuses_invalid_path(root: str) -> None:
     with pytest.raises(UsageError, match=r"--root .*: expected an absolute path without ':' and '\.\.'"):
         check_options(Options(root=root))
 
 
 @pytest.mark.parametrize("registry", ["", "http://x", "a b", "x/", "x:port", "x:٣", "-x", "x/Team", "x\n", "x:123456"])
-def test_an_invalid_registry_is_refused(registry: str) -> None:
+def test_registry_option_refuses_invalid_address(registry: str) -> None:
     with pytest.raises(UsageError, match=r"--registry .*: expected a host, optionally with a port and a path"):
         check_options(Options(registry=registry))
 
@@ -125,11 +127,11 @@ def test_an_invalid_registry_is_refused(registry: str) -> None:
 @pytest.mark.parametrize(
     "registry", ["docker.io", "localhost", "localhost:5000", "a.b.c:443/team/x_y", "10.0.0.1:5000"]
 )
-def test_a_valid_registry_is_accepted(registry: str) -> None:
+def test_registry_option_accepts_hosts_with_ports_and_paths(registry: str) -> None:
     check_options(Options(root="/nfs/a b", registry=registry))
 
 
-def test_what_the_inventory_says_of_it(tmp_path: Path) -> None:
+def test_inventory_records_version_variant_and_options(tmp_path: Path) -> None:
     options = Options(root="/nfs", registry="localhost")
     got = planned(tmp_path, demo.SPEC, options, 0, "environment.A=1", "title=x=y")
     assert got.about["tool"] == {"name": "mlpack", "version": __version__}
@@ -148,7 +150,7 @@ def test_code_in_folders_has_keys_without_slashes(tmp_path: Path) -> None:
     assert not planned(tmp_path).nested
 
 
-def test_a_package_has_the_part_of_a_sequence_that_its_variant_has(tmp_path: Path) -> None:
+def test_package_sequence_contains_only_overlays_of_its_variant(tmp_path: Path) -> None:
     spec = demo.changed(*demo.VARIANTS, "sequence: [single-node, multi-node]")
     whole, part = (planned(tmp_path, spec, variant=variant) for variant in (0, 2))
     assert [overlay.name for overlay in whole.sequence] == ["single-node", "multi-node"]

@@ -63,7 +63,7 @@ def yaml_1_2(text: str) -> Any:
 @example(".inf")
 @example("=")
 @example("<<")
-def test_a_scalar_is_the_same_text_to_every_yaml(value: str) -> None:
+def test_scalar_is_read_as_the_same_text_by_yaml_1_1_and_1_2(value: str) -> None:
     written = scalar(value)
     assert "\n" not in written
     for document in (f"key: {written}\nnext: 1\n", f"- {written}\n- 1\n", f"{{key: {written}, next: 1}}"):
@@ -74,13 +74,13 @@ def test_a_scalar_is_the_same_text_to_every_yaml(value: str) -> None:
 
 
 @given(st.integers() | st.booleans())
-def test_a_number_stays_a_number(value: int) -> None:
+def test_scalar_keeps_numbers_and_booleans(value: int) -> None:
     assert yaml_1_1(scalar(value)) == value
     assert type(yaml_1_2(scalar(value))) is type(value)
 
 
 @given(TEXTS.filter(lambda text: not set(text) & set("\n\r")))
-def test_code_stays_within_its_cell(value: str) -> None:
+def test_code_span_stays_within_its_table_cell(value: str) -> None:
     written = code_span(value)
     fence = len(written) - len(written.lstrip("`"))
     inner = written[fence : len(written) - fence]
@@ -89,7 +89,7 @@ def test_code_stays_within_its_cell(value: str) -> None:
     assert cell(value).replace(r"\|", "|") == value
 
 
-def test_every_template_is_filled(planned: Plan) -> None:
+def test_rendered_files_contain_no_template_syntax(planned: Plan) -> None:
     tree = render(planned)
     paths = [entry.path for entry in tree.entries]
     assert paths == sorted(paths)
@@ -101,7 +101,7 @@ def test_every_template_is_filled(planned: Plan) -> None:
             assert entry.size == len(entry.content)
 
 
-def test_scripts_are_executable_and_nothing_else_is(planned: Plan) -> None:
+def test_only_scripts_are_executable(planned: Plan) -> None:
     for entry in render(planned).entries:
         assert entry.executable == entry.path.endswith(".sh")
 
@@ -128,7 +128,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         ("a\n{% if %}\n", "template scaffold/x:2: Expected an expression, got 'end of statement block'"),
     ],
 )
-def test_a_faulty_template_is_named(stage: Any, content: str, message: str) -> None:
+def test_error_names_faulty_template_and_line(stage: Any, content: str, message: str) -> None:
     (stage.TEMPLATES[""] / "scaffold/x").write_text(content)
     with pytest.raises(RenderError) as refused:
         list(stage.scaffold("x"))
@@ -136,7 +136,7 @@ def test_a_faulty_template_is_named(stage: Any, content: str, message: str) -> N
     assert refused.value.exit_code == 4
 
 
-def test_a_kind_with_a_scaffold_in_its_folder_is_listed(stage: Any, tmp_path: Path) -> None:
+def test_scaffolded_lists_kind_with_scaffold_in_its_folder(stage: Any, tmp_path: Path) -> None:
     (tmp_path / "pod/scaffold").mkdir(parents=True)
     (tmp_path / "pod/scaffold/spec.yaml").touch()
     stage.TEMPLATES["pod"] = tmp_path / "pod"
@@ -153,7 +153,7 @@ OVERLAYS = {
 
 
 @pytest.mark.parametrize("kinds", [*([kind] for kind in OVERLAYS), ["Job", "JobSet"], list(OVERLAYS)], ids="-".join)
-def test_the_readme_tells_what_may_go_wrong_with_its_kinds_alone(tmp_path: Path, kinds: list[str]) -> None:
+def test_readme_lists_problems_of_only_the_kinds_in_the_package(tmp_path: Path, kinds: list[str]) -> None:
     overlays = "".join(f"  {kind.lower()}: {OVERLAYS[kind]}\n" for kind in kinds)
     spec = demo.changed("  single-node: {kind: Pod}\n  multi-node: {kind: MPIJob}\n => " + overlays)
     loaded = load(demo.write(tmp_path, spec))

@@ -70,7 +70,7 @@ def specs(jobset: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("storage", STORAGE)
-def test_every_option_reaches_roles_that_are_items_of_a_list(build: Build, storage: str) -> None:
+def test_options_change_every_role_in_a_list(build: Build, storage: str) -> None:
     overlays = {"one": jobset("trainer"), "two": jobset("evaluator", "trainer")}
     for name, workload in build(overlays, *REST, storage).items():
         assert workload["metadata"]["labels"]["mlpack/overlay"] == name
@@ -87,7 +87,7 @@ def test_every_option_reaches_roles_that_are_items_of_a_list(build: Build, stora
             assert {"name": "shm", "mountPath": "/dev/shm"} in main["volumeMounts"]
 
 
-def test_each_overlay_is_changed_like_one_that_is_alone(build: Build) -> None:
+def test_options_change_overlay_in_a_mixed_package_as_if_alone(build: Build) -> None:
     one, two = jobset("trainer"), jobset("evaluator", "trainer")
     names = (*REST, "nfs")
     mixed = build({"one": one, "two": two}, *names)
@@ -98,7 +98,7 @@ def test_each_overlay_is_changed_like_one_that_is_alone(build: Build) -> None:
         assert mixed[name] == alone
 
 
-def test_overlays_with_the_same_roles_need_no_label(build: Build) -> None:
+def test_overlays_with_the_same_roles_have_no_overlay_label(build: Build) -> None:
     overlays = {"few": MPIJob(workers=2), "many": MPIJob(workers=8), "one": Pod()}
     for manifest in build(overlays, *REST).values():
         assert "mlpack/overlay" not in manifest["metadata"]["labels"]

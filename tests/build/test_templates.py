@@ -1,4 +1,4 @@
-"""Every shell script that a package, or a new model, brings is one that shellcheck has nothing against."""
+"""shellcheck accepts every shell script among the templates of packages and new models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCRIPTS = sorted(path for folder in TEMPLATES.values() for path in folder.rglob(
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
-def test_scripts_of_the_templates(script: Path) -> None:
+def test_template_script_passes_shellcheck(script: Path) -> None:
     text = script.read_text()
     assert text.startswith("#!/bin/sh\n")
     assert "{{" not in text, "a script takes its values as arguments or from its environment, never from a template"
@@ -24,5 +24,5 @@ def test_scripts_of_the_templates(script: Path) -> None:
     assert done.stdout + done.stderr == ""
 
 
-def test_there_are_scripts() -> None:
+def test_templates_contain_the_expected_scripts() -> None:
     assert {"identity.sh", "mpi-launcher.sh", "mpi-worker.sh", "train.sh"} <= {script.name for script in SCRIPTS}

@@ -1,4 +1,4 @@
-"""Compiled templates are the templates; nothing that is compiled is believed when it is of something else."""
+"""A compiled template is used only if it was compiled from the current template by the current Jinja2."""
 
 from __future__ import annotations
 
@@ -58,32 +58,32 @@ def filled(folder: Path) -> str:
     return Templates(roots(folder), FILTERS).fill("sub/x", {"name": "a"})
 
 
-def test_what_is_compiled_is_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_templates_use_compiled_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     used = use(monkeypatch, templating.module(roots(folder)))
     assert filled(folder) == 'aa "yes"\n'
     assert used == ["sub/x", "macros"]
 
 
-def test_without_compiled_templates_the_output_is_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_is_the_same_without_compiled_templates(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, f"packager.build.{templating.COMPILED}", None)
     assert filled(folder) == 'aa "yes"\n'
 
 
-def test_a_template_that_has_changed_since_is_compiled_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_template_is_compiled_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     used = use(monkeypatch, templating.module(roots(folder)))
     (folder / "build/templates/macros").write_text("{% macro twice(a) %}{{ a }}+{{ a }}{% endmacro %}\n")
     assert filled(folder) == 'a+a "yes"\n'
     assert used == ["sub/x"]
 
 
-def test_what_another_jinja_has_compiled_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_templates_ignore_module_compiled_by_another_jinja(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     used = use(monkeypatch, templating.module(roots(folder)))
     monkeypatch.setattr(templating, "bc_version", -1)
     assert filled(folder) == 'aa "yes"\n'
     assert used == []
 
 
-def test_every_template_is_compiled_the_same_every_time() -> None:
+def test_compiled_module_is_reproducible_and_complete() -> None:
     source = templating.module(TEMPLATES)
     assert source == templating.module(TEMPLATES)
     for root, folder in TEMPLATES.items():
@@ -92,7 +92,7 @@ def test_every_template_is_compiled_the_same_every_time() -> None:
             assert not path.is_file() or f"    {name!r}: (" in source
 
 
-def test_the_module_is_written_once(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_unchanged_module_is_not_written_again(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     checkout = tmp_path_factory.mktemp("checkout")
     folder.rename(checkout / "packager")
     path = compile_templates(checkout)
@@ -103,7 +103,7 @@ def test_the_module_is_written_once(folder: Path, tmp_path_factory: pytest.TempP
 
 
 @pytest.mark.parametrize("cache", ["cache", "ABSOLUTE"])
-def test_a_build_reads_and_writes_no_cache(cache: str, tmp_path: Path) -> None:
+def test_build_reads_and_writes_no_cache(cache: str, tmp_path: Path) -> None:
     """Others may be able to write there; a relative path means nothing to the XDG specification."""
     home = tmp_path / "home"
     home.mkdir()
