@@ -42,11 +42,11 @@ def find(model: str, folders: Sequence[Path]) -> Path:
 
     Args:
         model: A path (it has a slash, ends in .yaml or .yml, or is `.`), or a name or alias.
-        folders: Where to look for names, the first that knows it wins.
+        folders: The folders to search for names; the first one with the name is used.
 
     Raises:
         UsageError: No spec has that name; the message says which come close.
-        ToolError: What is at the path cannot be told.
+        ToolError: The path cannot be looked up.
     """
     if "/" in model or model in (".", "..") or model.endswith((".yaml", ".yml")):
         path = Path(model)
@@ -55,13 +55,13 @@ def find(model: str, folders: Sequence[Path]) -> Path:
         path = folder / model / SPEC
         if _is_spec_file(path) and model in names(path):
             return path
-    known: list[str] = []
+    model_names: list[str] = []
     for path in specs(folders):
         spec_names = names(path)
         if model in spec_names:
             return path
-        known.extend(spec_names)
-    hint = similar(model, known) or "`mlpack list` shows the models"
+        model_names.extend(spec_names)
+    hint = similar(model, model_names) or "`mlpack list` shows the models"
     where = "; write a path with a slash: ./" + model if paths.exists(Path(model)) else ""
     raise UsageError(f"model {model!r} not found{where}", hint=hint)
 

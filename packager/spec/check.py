@@ -147,7 +147,7 @@ def _merged_resources(spec: Spec) -> Iterator[Fault]:
             apart = [*_resources(variant.resources, ()), *_resources(overlay.resources, ())]
             place: Location = ("overlays", name, "resources")
             for fault in _resources(spec.resources(variant, name), ()):
-                if fault.message not in [known.message for known in apart] and place not in seen:
+                if fault.message not in [other.message for other in apart] and place not in seen:
                     seen.add(place)
                     message = f"with the resources of the variant {variant.label!r}: {fault.message}"
                     needs = (place, ("variants", index, "resources"))

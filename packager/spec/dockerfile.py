@@ -75,7 +75,7 @@ def copies_assets(sources: SpecFiles) -> bool:
 
 
 class _Context:
-    """What the package's .dockerignore lets through to the builder: quickstart/scripts and assets."""
+    """The files that the package's .dockerignore lets through to the builder: quickstart/scripts and assets."""
 
     def __init__(self, sources: SpecFiles) -> None:
         paths = [f"{SCRIPTS}/{file.name}" for file in sources.files]
@@ -86,7 +86,7 @@ class _Context:
         self._patterns = 0
 
     def has(self, source: str) -> bool:
-        """Whether a source is there, or cannot be judged."""
+        """Return whether a source exists, or cannot be judged."""
         if "$" in source or _REMOTE_SOURCE.match(source):
             return True
         path = _context_path(source)
@@ -164,7 +164,7 @@ def _copied(text: str) -> Iterator[tuple[str, Word]]:
 
 
 def _escape(lines: Sequence[str]) -> str:
-    """Return what continues a line: a backslash, or what a directive at the file's head says."""
+    """Return the character that continues a line: a backslash, or that of a directive at the head of the file."""
     for line in lines:
         if match := _ESCAPE.fullmatch(line.strip()):
             return match[1]

@@ -37,8 +37,8 @@ class Documentation:
 
     Args:
         spec: The spec.
-        sources: Its files.
-        pages: What is in its Markdown files.
+        sources: The files that the spec names.
+        pages: The contents of its Markdown files.
     """
 
     def __init__(self, spec: Spec, sources: SpecFiles, pages: Sequence[Page]) -> None:
@@ -53,16 +53,16 @@ class Documentation:
         return self._readme(variant).sections
 
     def remarks(self) -> list[Problem]:
-        """Return what is not shown as it was written in the README of one of the packages."""
+        """Return the parts that the README of one of the packages does not show as they were written."""
         return ordered(remark for variant in self._spec.variants for remark in self._readme(variant).remarks)
 
     def problems(self) -> list[Problem]:
-        """Return why what is in the files cannot be sections."""
+        """Return the reasons why the files cannot become sections."""
         made = (page.section(title, _LEVEL, lambda target: target) for title, page in self._titled())
         return [problem for section in made for problem in section.problems]
 
     def _readme(self, variant: Variant) -> _Readme:
-        """Return what a variant's package has; it is made anew where other code is in it than in the latest one."""
+        """Return the README of a variant's package; it is made again if its code differs from that of the latest."""
         places = self._spec.code_places(self._spec.variants.index(variant))
         code = tuple(file.name for file in self._sources.code(places))
         if self._latest is None or self._latest[0] != code:
@@ -92,19 +92,19 @@ class Documentation:
 
 
 class _Readme(Value, frozen=True):
-    """The sections of a README, and what is not shown in them as it was written."""
+    """The sections of a README, and remarks on the parts that they do not show as written."""
 
     sections: tuple[ReadmeSection, ...]
     remarks: tuple[Problem, ...]
 
 
 def read(folder: Path, spec: Spec, sources: SpecFiles) -> tuple[Documentation, list[Problem]]:
-    """Return the documentation of a spec, and why what is in the files cannot be sections.
+    """Return the documentation of a spec, and the reasons why its files cannot become sections.
 
     Args:
         folder: The spec's folder.
-        spec: It.
-        sources: Its files.
+        spec: The spec.
+        sources: The files that the spec names.
     """
     pages: list[Page] = []
     problems: list[Problem] = []
@@ -129,7 +129,7 @@ def read(folder: Path, spec: Spec, sources: SpecFiles) -> tuple[Documentation, l
 
 
 def _names(code: Sequence[str], sources: SpecFiles) -> dict[str, str]:
-    """Return where each file and folder of a model is in a package that has the code `code`."""
+    """Return the path in a package with this code, by the path in the model, of each file and folder."""
     assets = [*(file.name for file in sources.assets), *sources.downloads]
     names = {SPEC: SPEC}
     if sources.dockerfile:
@@ -143,7 +143,7 @@ def _names(code: Sequence[str], sources: SpecFiles) -> dict[str, str]:
 def _resolver(
     file: str, names: dict[str, str], sections: dict[str, str], anchors: set[str]
 ) -> Callable[[str], str | None]:
-    """Return what finds where a link of the file `file` leads in the README."""
+    """Return a function that resolves the target of a link in `file` to its target in the README, or to None."""
 
     def resolve(target: str) -> str | None:
         raw, hash_, fragment = target.partition("#")

@@ -31,13 +31,13 @@ class SourceFile(Value, frozen=True):
     """A file on disk that goes into the package.
 
     Attributes:
-        name: Its path below the spec's folder, with `/`.
-        path: Where it is.
+        name: The path below the spec's folder, with `/`.
+        path: The path on disk.
         size: In bytes.
         executable: Whether its owner may execute it.
-        place: Which entry of the spec's lists names it.
-        content: Its bytes, if it is code; None where they were not read, because there is too much.
-        encoded: Its size in a ConfigMap as JSON; None likewise.
+        place: The entry of the spec's lists that names the file.
+        content: The bytes, if the file is code; None if they were not read, because there are too many.
+        encoded: The size in a ConfigMap as JSON; None if the bytes were not read.
     """
 
     name: str
@@ -87,18 +87,18 @@ class SpecFiles(Value, frozen=True):
 
     @property
     def notes(self) -> tuple[tuple[str, str], ...]:
-        """Each path that is left out, and what to tell the user of it."""
+        """Each excluded path, with the note for the user."""
         lists = (("assets", self.left_out), ("files", self.left_out_code))
         return tuple((path, f"is not included in the {name}; {_hint(path)}") for name, paths in lists for path in paths)
 
 
 def _hint(left_out: str) -> str:
-    """Return what to tell the user of a path that is left out."""
+    """Return the hint for the user about an excluded path."""
     return "a package contains no such name" if active_part(left_out) else "list it there to include it"
 
 
 def _refused(name: str) -> str | None:
-    """Return why no package has a file of this name; None if one may."""
+    """Return the reason why no package may have a file of this name; None if it may."""
     part = active_part(name)
     return None if part is None else f"a package contains no file or folder with the name {shown(part)}"
 
@@ -150,7 +150,7 @@ class _Code:
     """Finds the code that the lists of a spec name, and reads it: each file once, as long as it is not too much anyway.
 
     Attributes:
-        left_out: What is left out of folders, and where a pattern matches.
+        left_out: The excluded paths, of folders and of matches of patterns.
     """
 
     def __init__(self, root: Path, add: Callable[[str, Location], SourceFile | None], faults: list[Fault]) -> None:
@@ -166,21 +166,21 @@ class _Code:
         files: dict[str, SourceFile] = {}
         remaining = configmap.CODE_PARTS * configmap.CODE_BYTES
         for index, name in enumerate(names):
-            here = (*place, index)
-            for source in self._sources(name, here):
+            location = (*place, index)
+            for source in self._sources(name, location):
                 if isinstance(source, str):
-                    self._faults.append(Fault(here, source))
+                    self._faults.append(Fault(location, source))
                 elif source is not None and source.name not in files:
                     remaining -= source.size
                     content, encoded = self._read(source) if remaining >= 0 else (None, None)
-                    files[source.name] = replace(source, place=here, content=content, encoded=encoded)
+                    files[source.name] = replace(source, place=location, content=content, encoded=encoded)
                     if len(files) > _MAX_CODE_FILES:
                         message = f"there are more than {_MAX_CODE_FILES:,} files"
                         self._faults.append(Fault(place, message, at_key=True))
                         return list(files.values())
         return list(files.values())
 
-    def _sources(self, name: str, here: Location) -> Iterable[SourceFile | str | None]:
+    def _sources(self, name: str, location: Location) -> Iterable[SourceFile | str | None]:
         """Return the files that one entry of a list names, or what is wrong with them."""
         if refused := _refused(name):
             return (refused,)
@@ -188,7 +188,7 @@ class _Code:
             return _matched(self._root, name, self.left_out)
         if _is_folder(self._root, name):
             return _walk(self._root, name, self.left_out)
-        return (self._add(name, here),)
+        return (self._add(name, location),)
 
     def _read(self, source: SourceFile) -> tuple[bytes | None, int]:
         """Return the bytes of a file, if they are to be kept, and how many they are in a ConfigMap."""
@@ -233,8 +233,8 @@ def _source_file(root: Path, name: str, entry: os.DirEntry[str] | None = None) -
     Args:
         root: The spec's folder, without links.
         name: The file's path in it.
-        entry: What its folder says of it, if no link leads to that folder: looking for links in each part of each path
-            takes longer than all else.
+        entry: The file's entry in its folder, if the folder's path has no links: looking for links in each part of each
+            path takes longer than all else.
     """
     try:
         may_leave = entry is None or entry.is_symlink()

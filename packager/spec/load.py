@@ -33,10 +33,10 @@ class LoadedSpec(Value, frozen=True):
     Attributes:
         spec: The values.
         path: The spec file.
-        text: Its bytes, as they travel in the package.
+        text: The bytes of the spec file, as the package contains them.
         sources: The files that the spec names.
-        settings: What `--set` changed in it.
-        documentation: What the README's sections are made of; None without any.
+        settings: The changes by `--set`.
+        documentation: The contents of the README's sections; None without any.
     """
 
     spec: Spec
@@ -56,7 +56,7 @@ def load(path: Path, settings: Sequence[Setting] = ()) -> LoadedSpec:
     """Read the spec at `path` with `settings` applied, and check it and the files that it names.
 
     Raises:
-        SpecError: It is not valid; `problems` holds everything that is wrong with it.
+        SpecError: The spec is not valid; `problems` lists everything that is wrong with it.
     """
     name = str(path)
     text, document, data, problems = _read(path, settings)
@@ -90,10 +90,10 @@ def values(path: Path, settings: Sequence[Setting] = ()) -> Spec | None:
 
 
 def _read(path: Path, settings: Sequence[Setting]) -> tuple[bytes, Document, Any, list[Problem]]:
-    """Return the bytes of a spec, the document in it, its data with `settings` applied, and what is wrong with them.
+    """Return the bytes of a spec, the document in it, its data with `settings` applied, and their problems.
 
     Raises:
-        SpecError: It cannot be read, or it is empty.
+        SpecError: The spec cannot be read, or it is empty.
     """
     name = str(path)
     try:

@@ -104,7 +104,7 @@ class Variant(Fields, frozen=True):
 
     @property
     def run(self) -> Run:
-        """What it asks of its overlays."""
+        """The scripts, arguments, folder and preparation that the variant sets for its overlays."""
         scripts = (self.script,) if self.script is not None else tuple(self.scripts or ())
         return Run(scripts, tuple(self.args or ()), self.workdir, self.init)
 
@@ -211,7 +211,7 @@ class Spec(Fields, frozen=True):
             yield from ((index, name) for name in variant.overlays or self.overlays if name in self.overlays)
 
     def code_places(self, variant: int) -> tuple[Location, ...]:
-        """Return where the spec lists the code of a variant's package: for all, for the variant, for its overlays."""
+        """Return the locations of the lists of code for a variant's package: for all, the variant, its overlays."""
         names = [name for index, name in self.pairs() if index == variant]
         return (("files",), ("variants", variant, "files"), *(("overlays", name, "files") for name in names))
 
@@ -222,20 +222,20 @@ class Spec(Fields, frozen=True):
         yield from ((("overlays", name, "files"), overlay.files) for name, overlay in self.overlays.items())
 
     def environments(self, variant: Variant, overlay: str) -> tuple[Environment, ...]:
-        """Return what an overlay of a variant has in its environment; of one key, the last value counts."""
+        """Return the environments of an overlay of a variant; of one key, the last value counts."""
         values = self.overlays[overlay]
-        given = (self.environment, variant.environment, values.environment)
-        own: Environment = {
-            key: value for key, value in values.defaults.items() if not any(key in entered for entered in given)
+        environments = (self.environment, variant.environment, values.environment)
+        defaults: Environment = {
+            key: value for key, value in values.defaults.items() if not any(key in entered for entered in environments)
         }
-        return (*given, own)
+        return (*environments, defaults)
 
     def resources(self, variant: Variant, overlay: str) -> Resources:
         """Return the resources of the container that computes: what the overlay sets, and else the variant."""
-        own = self.overlays[overlay].resources
+        overlay_resources = self.overlays[overlay].resources
         return Resources(
-            requests={**variant.resources.requests, **own.requests},
-            limits={**variant.resources.limits, **own.limits},
+            requests={**variant.resources.requests, **overlay_resources.requests},
+            limits={**variant.resources.limits, **overlay_resources.limits},
         )
 
     def package_name(self, variant: Variant) -> str:

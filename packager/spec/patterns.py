@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 _ANY_FOLDERS = "**"
 
 _MAX_LENGTH = 1_000
-"""How long the path of a folder may be that is searched; no package holds a file of a longer one."""
+"""The characters that the path of a searched folder may have; no package holds files with a longer path."""
 
 
 def matches(root: Path, pattern: str, left_out: set[str]) -> Iterator[str]:
     """Yield the paths below `root` that match, in the order of their names.
 
     Args:
-        root: The folder to search. What lies in it may be anything.
+        root: The folder to search. Its content may be anything.
         pattern: A path below it with wildcards.
-        left_out: What matches and is left out (`packager.spec.excluded`) is added to it, unless the pattern spells it.
+        left_out: The excluded matches (`packager.spec.excluded`) are added to it, unless the pattern spells them.
 
     Raises:
         OSError: A folder cannot be read.

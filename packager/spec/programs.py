@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from packager.workloads.program import Init
 
 _BYTES = 64 << 10
-"""How much a command may take, of the 256 KiB that kubectl keeps of an object, which may name it once a role."""
+"""The bytes of a command, of the 256 KiB that kubectl keeps of an object, which may repeat it for each role."""
 
 _GIVEN = ("REGISTRY", "MODEL_DIR", "OUTPUT_DIR", "HOME")
-"""What every container finds in its environment."""
+"""The variables that every container has in its environment."""
 
 _KUBERNETES = ("KUBERNETES_", "MLPACK_")
-"""How the names begin of what Kubernetes and the package add to it."""
+"""The prefixes of variables that Kubernetes and the package add."""
 
 
 def check(spec: Spec) -> Iterator[Fault]:
@@ -140,19 +140,24 @@ def _unknown(spec: Spec) -> Iterator[Fault]:
         run = overlay.run(variant.run)
         optional = (*(("DATASET_DIR",) if spec.dataset else ()), *((CHOICE,) if run.is_choice else ()))
         common = (*_GIVEN, *optional, *spec.secrets, *itertools.chain(*spec.environments(variant, name)))
-        lists = [(("overlays", name, *location), words, own) for location, words, own in overlay.words()]
+        lists = [
+            (("overlays", name, *location), words, role_variables)
+            for location, words, role_variables in overlay.words()
+        ]
         if run.scripts and overlay.args is None:
-            own_of_args = next(own for location, _, own in overlay.words() if location == ("args",))
-            lists.append((("variants", index, "args"), variant.args or (), own_of_args))
+            variables_of_args = next(
+                role_variables for location, _, role_variables in overlay.words() if location == ("args",)
+            )
+            lists.append((("variants", index, "args"), variant.args or (), variables_of_args))
         for holder, init in ((("variants", index), variant.init), (("overlays", name), overlay.init)):
             if init is run.init:
                 lists += [((*holder, *location), words, ()) for location, words in _of_init(init)]
-        for location, words, own in lists:
-            known = (*common, *own)
+        for location, words, role_variables in lists:
+            variables = (*common, *role_variables)
             for place, variable in _references(location, words):
-                if variable not in known and (place, variable) not in seen:
+                if variable not in variables and (place, variable) not in seen:
                     seen.add((place, variable))
-                    hint = overlay.missing_reason(variable) or similar(variable, known)
+                    hint = overlay.missing_reason(variable) or similar(variable, variables)
                     hint = hint or f"add it to `environment`, or write $$({variable}) to keep it"
                     needs = (place, ("environment",), ("variants", index), ("overlays", name))
                     yield Fault(place, f"no variable {variable!r} in mlops.env", hint, needs=needs)

@@ -70,7 +70,7 @@ def _plain_unions(node: Any) -> Any:
 
 
 def _alternatives(rule: Rule, schema: Rule) -> Iterator[Rule]:
-    """Yield what `rule` allows: itself, or each branch of its union."""
+    """Yield the rules that `rule` allows: itself, or each branch of its union."""
     rule = resolve(rule, schema)
     branches = [*rule.get("anyOf", ()), *(branch["then"] for branch in rule.get("allOf", ()))]
     for branch in branches:

@@ -22,7 +22,7 @@ def check(spec: Spec) -> Iterator[Fault]:
 
 
 def warnings(spec: Spec) -> Iterator[Fault]:
-    """Yield what may not be meant: an overlay that serves, and so does not end before the next one starts."""
+    """Yield the overlays before the last that serve, and so do not end before the next one starts."""
     for index, name in enumerate(spec.sequence[:-1]):
         if spec.overlays[name].serves:
             following = spec.sequence[index + 1]

@@ -23,8 +23,8 @@ class Setting(Value, frozen=True):
     """One `--set PATH=VALUE`.
 
     Attributes:
-        argument: As it was given.
-        location: Where in the spec.
+        argument: The text on the command line.
+        location: The place in the spec.
         value: The new value.
     """
 
@@ -34,7 +34,7 @@ class Setting(Value, frozen=True):
 
     @property
     def label(self) -> str:
-        """How problems name it, in place of a file."""
+        """The name of the setting in problems, in place of a file."""
         return shown(f"--set {self.argument.partition('=')[0]}")
 
 
@@ -42,8 +42,8 @@ def parse_setting(argument: str, example: str = "environment.STEPS=100") -> Sett
     r"""Read `a.b.0.c=VALUE`; a dot inside a key is written `\.`, as in `helm --set`.
 
     Args:
-        argument: What to read.
-        example: A valid one, for the message.
+        argument: The text on the command line.
+        example: A valid argument, for the message.
 
     Raises:
         UsageError: There is no `=`, a step of the path is empty, or it is not UTF-8.
@@ -60,7 +60,7 @@ def parse_setting(argument: str, example: str = "environment.STEPS=100") -> Sett
 
 
 def apply(data: Any, setting: Setting) -> list[Problem]:
-    """Put the value where the setting says in a spec, making lists and mappings on the way."""
+    """Put the value at the setting's location in a spec, making lists and mappings on the way."""
     value: Any = yamlio.scalar(setting.value)
     if not isinstance(value, str) and not accepts(setting.location, value):
         value = setting.value
@@ -70,13 +70,13 @@ def apply(data: Any, setting: Setting) -> list[Problem]:
 def put(
     data: Any, setting: Setting, value: Any, *, root: str, replace: Callable[[Any, Any, Any], None] = operator.setitem
 ) -> list[Problem]:
-    """Put a value where a setting says, making lists and mappings on the way.
+    """Put a value at a setting's location, making lists and mappings on the way.
 
     Args:
-        data: Where; it is changed.
+        data: The document to change.
         setting: The setting.
-        value: What it means.
-        root: How problems name `data`.
+        value: The parsed value.
+        root: The name of `data` in problems.
         replace: Sets a value of a list or a mapping by its key.
     """
     holder = data

@@ -155,7 +155,7 @@ def _explain_union(error: ValidationError, schema: Rule) -> Iterator[SchemaFault
 
 
 def _kind_of_value(rule: Rule) -> str:
-    """Return which values `rule` accepts, in a few words."""
+    """Return a few words for the values that `rule` accepts."""
     if "enum" in rule:
         return _either([f"'{value}'" for value in rule["enum"]])
     noun = (rule.get("title") if _is_scalar(rule) else None) or _NOUNS[rule["type"]]

@@ -23,11 +23,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("model", "folder_name"), [("demo", "demo"), ("trial", "demo"), ("other", "elsewhere")])
-def test_by_name_and_alias(folder: Path, model: str, folder_name: str) -> None:
+def test_find_returns_spec_by_name_or_alias(folder: Path, model: str, folder_name: str) -> None:
     assert catalog.find(model, [folder]) == folder / folder_name / "spec.yaml"
 
 
-def test_a_folder_s_name_is_not_the_model_s(folder: Path) -> None:
+def test_find_ignores_folder_names(folder: Path) -> None:
     with pytest.raises(UsageError):
         catalog.find("elsewhere", [folder])
 
@@ -43,12 +43,14 @@ def test_a_folder_s_name_is_not_the_model_s(folder: Path) -> None:
         ("./", "spec.yaml"),
     ],
 )
-def test_by_path(folder: Path, monkeypatch: pytest.MonkeyPatch, path: str, expected: str) -> None:
+def test_find_accepts_path_of_a_spec_or_its_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, path: str, expected: str
+) -> None:
     monkeypatch.chdir(folder / "demo")
     assert catalog.find(path, [folder]) == Path(expected)
 
 
-def test_by_the_path_of_a_folder(folder: Path) -> None:
+def test_find_accepts_absolute_path_of_a_folder(folder: Path) -> None:
     assert catalog.find(f"{folder}/elsewhere", []) == folder / "elsewhere" / "spec.yaml"
 
 
@@ -56,19 +58,19 @@ def test_by_the_path_of_a_folder(folder: Path) -> None:
     ("model", "hint"),
     [("dmo", "did you mean 'demo'?"), ("trail", "did you mean 'trial'?"), ("zzz", "`mlpack list` shows the models")],
 )
-def test_an_unknown_model_is_refused(folder: Path, model: str, hint: str) -> None:
+def test_find_refuses_unknown_model_with_a_hint(folder: Path, model: str, hint: str) -> None:
     with pytest.raises(UsageError, match=f"model '{model}' not found") as refused:
         catalog.find(model, [folder])
     assert refused.value.hint == hint
 
 
-def test_a_path_without_a_slash(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_find_suggests_a_slash_for_a_folder_of_that_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     with pytest.raises(UsageError, match=r"model 'elsewhere' not found; write a path with a slash: \./elsewhere"):
         catalog.find("elsewhere", [folder])
 
 
-def test_the_first_folder_that_knows_a_name_wins(folder: Path, tmp_path: Path) -> None:
+def test_find_prefers_first_folder_with_the_name(folder: Path, tmp_path: Path) -> None:
     mine = demo.write(tmp_path / "mine" / "demo")
     assert catalog.find("demo", [tmp_path / "mine", folder]) == mine
     with pytest.raises(UsageError):  # an alias of the one that is hidden
@@ -82,12 +84,12 @@ def test_specs_are_listed_in_order_and_once(folder: Path, tmp_path: Path) -> Non
     assert [path for path in catalog.specs([tmp_path / "mine", folder, folder]) if path.parent.name == "demo"] == [mine]
 
 
-def test_a_folder_that_cannot_be_listed(tmp_path: Path) -> None:
+def test_specs_refuse_unlistable_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="absent: no such file or directory"):
         list(catalog.specs([tmp_path / "absent"]))
 
 
-def test_the_bundled_models() -> None:
+def test_bundled_models_are_listed_in_order() -> None:
     assert [path.parent.name for path in catalog.specs([catalog.bundled()])] == [
         "cifar10-mxnet",
         "hello-mpi",

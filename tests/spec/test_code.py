@@ -35,13 +35,13 @@ def parts(folder: Path, files: Mapping[str, str | bytes]) -> list[tuple[str, lis
     return [(part.suffix, [file.path for file in part.files]) for part in planned.code]
 
 
-def test_folders_and_patterns_keep_their_paths_and_each_file_comes_once(tmp_path: Path) -> None:
+def test_folders_and_patterns_keep_paths_and_list_each_file_once(tmp_path: Path) -> None:
     files = {"src/b.py": "2", "src/a/c.py": "1", "src/.hidden": "3", "conf/x/y.yaml": "4", "conf/z.txt": "5"}
     listed = names(tmp_path, "[train.sh, src, src/b.py, conf/**/*.yaml]", files)
     assert listed == ["train.sh", "src/b.py", "src/a/c.py", "conf/x/y.yaml"]
 
 
-def test_a_sourced_library_needs_no_interpreter_line(tmp_path: Path) -> None:
+def test_sourced_library_needs_no_interpreter_line(tmp_path: Path) -> None:
     assert names(tmp_path, "[train.sh, lib]", {"lib/utils.sh": "x=1\n"}) == ["train.sh", "lib/utils.sh"]
 
 
@@ -56,7 +56,7 @@ def test_a_sourced_library_needs_no_interpreter_line(tmp_path: Path) -> None:
         ("{kind: MPIJob}", True),
     ],
 )
-def test_only_what_is_started_itself_names_its_interpreter(tmp_path: Path, overlay: str, is_executed: bool) -> None:  # noqa: FBT001 - a case
+def test_only_executed_scripts_need_an_interpreter_line(tmp_path: Path, overlay: str, is_executed: bool) -> None:  # noqa: FBT001 - a case
     spec = demo.changed(
         "[train.sh] => [train.sh, train.py]",
         "script: train.sh => script: train.py, overlays: [multi-node]",
@@ -70,7 +70,7 @@ def test_only_what_is_started_itself_names_its_interpreter(tmp_path: Path, overl
         assert load(demo.write(tmp_path, spec, files)).spec.variants[0].script == "train.py"
 
 
-def test_a_script_may_stand_in_a_folder(tmp_path: Path) -> None:
+def test_script_may_be_in_a_folder(tmp_path: Path) -> None:
     spec = demo.changed("[train.sh] => [src]", "script: train.sh => script: src/run.sh")
     assert load(demo.write(tmp_path, spec, {"src/run.sh": demo.SCRIPT})).spec.variants[0].script == "src/run.sh"
     assert messages(tmp_path, spec, {"src/run.sh": "x=1\n"}) == [
@@ -81,7 +81,7 @@ def test_a_script_may_stand_in_a_folder(tmp_path: Path) -> None:
     ]
 
 
-def test_what_cannot_be_code(tmp_path: Path) -> None:
+def test_code_refuses_links_names_duplicates_and_empty_folders(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "src").mkdir()
     (tmp_path / "src/out").symlink_to("/etc/hostname")
@@ -101,7 +101,7 @@ def test_what_cannot_be_code(tmp_path: Path) -> None:
     ]
 
 
-def test_secrets_are_left_out_of_a_folder_and_said(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_secrets_are_excluded_from_folders_and_reported(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     files = {"src/a.py": "1", "src/.env": "TOKEN=1", "b.py": "2", ".netrc": "x"}
     path = demo.write(tmp_path / "demo", demo.changed("[train.sh] => [train.sh, src, '.n*', '*.py']"), files)
     (tmp_path / "demo/c.py").symlink_to("src/.env")
@@ -126,7 +126,7 @@ def test_secrets_are_left_out_of_a_folder_and_said(mlpack: Callable[..., Outcome
     ]
 
 
-def test_code_spreads_over_as_many_config_maps_as_it_needs(tmp_path: Path) -> None:
+def test_code_is_spread_over_config_maps_by_size(tmp_path: Path) -> None:
     files = {f"src/{name}": "x" * (size * KIB) for name, size in (("a", 150), ("b", 120), ("c", 40), ("d", 79))}
     assert parts(tmp_path, files) == [
         ("", ["train.sh", "src/a", "src/c"]),
@@ -134,12 +134,12 @@ def test_code_spreads_over_as_many_config_maps_as_it_needs(tmp_path: Path) -> No
     ]
 
 
-def test_what_is_small_but_grows_as_json_spreads_too(tmp_path: Path) -> None:
+def test_code_is_spread_by_its_size_as_json(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {"src/a": b"\xff" * (100 * KIB), "src/b": b"\xff" * (99 * KIB)}
     assert [suffix for suffix, _ in parts(tmp_path, files)] == ["", "-2"]
 
 
-def test_eight_config_maps_are_the_most(tmp_path: Path) -> None:
+def test_code_is_refused_above_eight_config_maps(tmp_path: Path) -> None:
     spec = demo.changed("[train.sh] => [train.sh, src]")
     files = {f"src/{index}": "x" * (199 * KIB) for index in range(8)}
     assert len(parts(tmp_path, files)) == 8
@@ -151,7 +151,7 @@ def test_eight_config_maps_are_the_most(tmp_path: Path) -> None:
     )
 
 
-def test_the_list_of_files_has_a_limit_for_all_roles_of_a_job_set_together(tmp_path: Path) -> None:
+def test_list_of_files_has_one_limit_for_all_roles_of_a_jobset(tmp_path: Path) -> None:
     roles = ", ".join(f"r{number}: {{}}" for number in range(4))
     job_set = f"{{kind: JobSet, rendezvous: none, success: [r0], roles: {{{roles}}}}}"
     files = {f"src/{'d' * 60}/{index}.py": "1" for index in range(400)}
@@ -165,7 +165,7 @@ def test_the_list_of_files_has_a_limit_for_all_roles_of_a_job_set_together(tmp_p
     assert names(tmp_path / "other", "[train.sh, src]", files)[0] == "train.sh"
 
 
-def test_more_files_than_anybody_delivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_has_a_limited_number_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("packager.spec.files._MAX_CODE_FILES", 3)
     spec = demo.changed("[train.sh] => [train.sh, src]")
     assert messages(tmp_path, spec, {f"src/{index}": "1" for index in range(4)}) == [
@@ -173,7 +173,7 @@ def test_more_files_than_anybody_delivers(tmp_path: Path, monkeypatch: pytest.Mo
     ]
 
 
-def test_no_two_paths_have_the_same_key() -> None:
+def test_config_map_keys_are_unique_also_without_case() -> None:
     paths = ["a__b", "a/b", "a_/b", "a/_b", "A__b", "c++/x@1.h", "c__/x_1.h", ".a/b", "__init__.py", f"{'d/' * 150}x"]
     keys = configmap.keys(paths)
     assert list(keys) != []
@@ -189,7 +189,7 @@ def test_no_two_paths_have_the_same_key() -> None:
     assert configmap.keys(list(reversed(paths))) == keys
 
 
-def test_a_variant_and_an_overlay_have_files_of_their_own(tmp_path: Path) -> None:
+def test_package_contains_files_of_its_variant_and_overlays_only(tmp_path: Path) -> None:
     """A package has those of its variant and of its overlays, and no others."""
     spec = demo.changed(
         "{kind: MPIJob} => {kind: MPIJob, files: [mpi, train.sh]}",
@@ -209,7 +209,7 @@ def test_a_variant_and_an_overlay_have_files_of_their_own(tmp_path: Path) -> Non
     ]
 
 
-def test_files_of_another_package_are_not_there(tmp_path: Path) -> None:
+def test_script_must_be_among_files_of_its_own_variant(tmp_path: Path) -> None:
     spec = demo.changed(
         "{kind: MPIJob} => {kind: MPIJob, files: [nope, kustomization.yaml]}",
         "script: train.sh => script: v2/run.sh, workdir: v2",

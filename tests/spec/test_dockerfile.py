@@ -1,4 +1,4 @@
-"""What a spec's Dockerfile copies is in the package, or lint says where it is not; the context holds no secrets."""
+"""The sources of a spec's Dockerfile are in the package, or lint reports them; the context contains no secrets."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def lint(folder: Path, dockerfile: str) -> list[str]:
         "",
     ],
 )
-def test_sources_that_exist_or_cannot_be_checked_are_accepted(tmp_path: Path, line: str) -> None:
+def test_lint_accepts_sources_that_exist_or_cannot_be_checked(tmp_path: Path, line: str) -> None:
     prefix = "" if line.startswith("# ") else "FROM scratch\n"
     assert lint(tmp_path, f"{prefix}{line}\n") == []
 
@@ -91,7 +91,7 @@ def test_sources_that_exist_or_cannot_be_checked_are_accepted(tmp_path: Path, li
         ("COPY no\x1bwhere /x", f"2:6: COPY 'no\\x1bwhere': {NOWHERE} ({HELP})"),
     ],
 )
-def test_sources_missing_from_the_package_are_reported(tmp_path: Path, line: str, expected: str) -> None:
+def test_lint_reports_sources_missing_from_the_package(tmp_path: Path, line: str, expected: str) -> None:
     assert lint(tmp_path, f"FROM scratch\n{line}\n") == [f"Dockerfile:{expected}"]
 
 
@@ -111,13 +111,15 @@ def test_sources_missing_from_the_package_are_reported(tmp_path: Path, line: str
     ],
     ids=range(10),
 )
-def test_a_hostile_one_takes_no_time(tmp_path: Path, line: str) -> None:
+def test_lint_of_hostile_dockerfile_is_fast_and_bounded(tmp_path: Path, line: str) -> None:
     problems = lint(tmp_path, line)
     assert len(problems) <= 100
     assert all(len(problem) < 500 for problem in problems)
 
 
-def test_the_context_of_an_image_is_what_it_needs(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_dockerignore_admits_only_code_and_assets_without_secrets(
+    mlpack: Callable[..., Outcome], tmp_path: Path
+) -> None:
     demo.write(tmp_path / "demo", SPEC, {**FILES, "Dockerfile": "FROM scratch\n"})
     assert mlpack("build", "./demo", "--format", "dir").code == 0
     lines = (tmp_path / "demo-fp32-training/.dockerignore").read_text(encoding="utf-8").splitlines()
@@ -127,7 +129,7 @@ def test_the_context_of_an_image_is_what_it_needs(mlpack: Callable[..., Outcome]
     ]
 
 
-def test_without_a_dockerfile_there_is_no_context(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_package_has_no_dockerignore_without_a_dockerfile(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     demo.write(tmp_path / "demo")
     assert mlpack("build", "./demo", "--format", "dir").code == 0
     assert not (tmp_path / "demo-fp32-training/.dockerignore").exists()

@@ -53,7 +53,7 @@ def sections(path: Path, variant: int) -> str:
     return text[text.index("## The \\|") :]
 
 
-def test_sections_of_the_readme(tmp_path: Path) -> None:
+def test_documentation_becomes_sections_of_the_readme(tmp_path: Path) -> None:
     path = demo.write(tmp_path, SPEC, FILES)
     assert (
         sections(path, 0)
@@ -77,7 +77,7 @@ def test_sections_of_the_readme(tmp_path: Path) -> None:
     assert "own (`../only.py`)" in sections(path, 1)
 
 
-def test_what_is_not_shown_as_written_is_reported(tmp_path: Path, mlpack: Callable[..., Outcome]) -> None:
+def test_lint_warns_about_lost_links_and_html(tmp_path: Path, mlpack: Callable[..., Outcome]) -> None:
     path = demo.write(tmp_path / "demo", SPEC.replace("downloads:", "environment: {}\n#"), FILES)
     data = path.parent / "docs/data.md"
     lost = ("[weights](", "[spec](", "[own](", "[picture](", "[lost](", "[up](", "[folder](..)", "[file](")
@@ -119,7 +119,7 @@ def problems(folder: Path, documentation: str, files: dict[str, str | bytes]) ->
          "c4.md: the files of `documentation` are more than 256 KiB"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_documentation(tmp_path: Path, documentation: str, expected: str) -> None:
+def test_invalid_documentation_is_refused(tmp_path: Path, documentation: str, expected: str) -> None:
     files: dict[str, str | bytes] = {
         "a.md": "a",
         "b.md": "b",
@@ -137,12 +137,12 @@ def test_what_cannot_be_documentation(tmp_path: Path, documentation: str, expect
     assert problem.startswith(expected)
 
 
-def test_all_problems_of_files_are_reported_at_once(tmp_path: Path) -> None:
+def test_problems_of_all_files_are_reported_at_once(tmp_path: Path) -> None:
     text = "[{title: A, file: a.md}, {title: B, file: no.md}, {title: C, file: c.md}]"
     found = problems(tmp_path, text, {"a.md": "```\n", "c.md": b"\xff"})
     assert [problem.partition(": ")[0] for problem in found] == ["a.md:1:1", "c.md:1:1", "spec.yaml:11:58"]
 
 
-def test_the_same_model_has_the_same_readme_wherever_it_is(tmp_path: Path) -> None:
+def test_readme_does_not_depend_on_folder_of_the_model(tmp_path: Path) -> None:
     texts = {sections(demo.write(tmp_path / name, SPEC, FILES), 0) for name in ("one", "two")}
     assert len(texts) == 1

@@ -27,14 +27,14 @@ def messages(folder: Path, spec: str = demo.SPEC, files: Mapping[str, str | byte
 WITH_OTHER = demo.changed("[train.sh] => [train.sh, other]")
 
 
-def test_a_link_inside_is_followed(tmp_path: Path) -> None:
+def test_link_inside_the_folder_is_followed(tmp_path: Path) -> None:
     (tmp_path / "other").symlink_to("train.sh")
     sources = load(demo.write(tmp_path, WITH_OTHER)).sources
     assert [(file.name, file.path.name) for file in sources.files] == [("train.sh", "train.sh"), ("other", "train.sh")]
 
 
 @pytest.mark.parametrize("target", ["/etc/hostname", "../outside", "."])
-def test_a_link_that_leaves_is_refused(tmp_path: Path, target: str) -> None:
+def test_link_out_of_the_folder_is_refused(tmp_path: Path, target: str) -> None:
     (tmp_path / "outside").write_text("x")
     folder = tmp_path / "model"
     folder.mkdir()
@@ -47,7 +47,7 @@ def test_a_link_that_leaves_is_refused(tmp_path: Path, target: str) -> None:
     assert messages(folder, WITH_OTHER) == [f"spec.yaml:5:19: {message}"]
 
 
-def test_a_link_to_a_folder_outside_is_refused(tmp_path: Path) -> None:
+def test_link_to_a_folder_outside_is_refused(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("x")
@@ -61,18 +61,18 @@ def test_a_link_to_a_folder_outside_is_refused(tmp_path: Path) -> None:
     ]
 
 
-def test_links_in_a_circle(tmp_path: Path) -> None:
+def test_circular_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other").symlink_to("other")
     (message,) = messages(tmp_path, WITH_OTHER)
     assert message.startswith("spec.yaml:5:19: other cannot be read: ")
 
 
-def test_a_dangling_link_is_refused(tmp_path: Path) -> None:
+def test_dangling_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other").symlink_to("nowhere")
     assert messages(tmp_path, WITH_OTHER) == ["spec.yaml:5:19: expected a file, found none: other"]
 
 
-def test_a_folder_that_may_not_be_entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_without_permission_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     look = os.stat
 
     def stat(path: str | Path, **how: Any) -> os.stat_result:
@@ -89,7 +89,7 @@ def test_a_folder_that_may_not_be_entered(tmp_path: Path, monkeypatch: pytest.Mo
     ]
 
 
-def test_neither_folders_nor_devices_are_files(tmp_path: Path) -> None:
+def test_empty_folder_and_special_file_are_refused_as_code(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     assert messages(tmp_path, WITH_OTHER) == ["spec.yaml:5:19: expected files, found an empty folder: other"]
     (tmp_path / "other").rmdir()
@@ -97,12 +97,12 @@ def test_neither_folders_nor_devices_are_files(tmp_path: Path) -> None:
     assert messages(tmp_path, WITH_OTHER) == ["spec.yaml:5:19: expected a file, found a special file: other"]
 
 
-def test_an_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: not str(path).endswith("other") or mode != os.R_OK)
     assert messages(tmp_path, WITH_OTHER, {"other": "x"}) == ["spec.yaml:5:19: other cannot be read: permission denied"]
 
 
-def test_scripts_need_an_interpreter_line(tmp_path: Path) -> None:
+def test_scripts_need_an_interpreter_line_with_unix_line_end(tmp_path: Path) -> None:
     spec = demo.changed("[train.sh] => [train.sh, lib.sh, run, data, binary, dos.sh]")
     spec += "  - {mode: a, script: run}\n  - {mode: b, script: binary}\n"
     files: dict[str, str | bytes] = {
@@ -118,7 +118,7 @@ def test_scripts_need_an_interpreter_line(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_that_no_configmap_takes(tmp_path: Path) -> None:
+def test_file_above_200_kib_is_refused_as_code(tmp_path: Path) -> None:
     assert messages(tmp_path, WITH_OTHER, {"other": "x" * configmap.CODE_BYTES}) == []
     assert messages(tmp_path, WITH_OTHER, {"other": "x" * (configmap.CODE_BYTES + 1)}) == [
         (
@@ -129,12 +129,12 @@ def test_a_file_that_no_configmap_takes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ['"' * (130 << 10), "<" * (45 << 10), b"\xff" * (195 << 10)])
-def test_code_that_grows_as_json(tmp_path: Path, content: str | bytes) -> None:
+def test_code_is_refused_above_its_limit_as_json(tmp_path: Path, content: str | bytes) -> None:
     (message,) = messages(tmp_path, WITH_OTHER, {"other": content})
     assert "KiB as JSON, where quotes, line ends and <, >, & take more room; at most 252 KiB fit" in message
 
 
-def test_kubectl_keeps_a_copy_of_the_size_that_is_counted(tmp_path: Path, kubectl: Path) -> None:
+def test_counted_size_matches_annotation_of_kubectl(tmp_path: Path, kubectl: Path) -> None:
     data = {
         "text": '<a href="x">&\t\u2028é\0\x1f\\'.encode() * 500,
         "code": b"if x < y:\n    pass\n" * 500,
@@ -153,14 +153,14 @@ def test_kubectl_keeps_a_copy_of_the_size_that_is_counted(tmp_path: Path, kubect
     assert 0 < len(copy.encode()) - configmap.size(data) < 200
 
 
-def test_more_values_than_a_configmap_takes(tmp_path: Path) -> None:
+def test_environment_above_limit_of_a_config_map_is_refused(tmp_path: Path) -> None:
     values = "".join(f"  K{index}: '{'x' * 60_000}'\n" for index in range(5))
     assert messages(tmp_path, f"{demo.SPEC}environment:\n{values}") == [
         "spec.yaml:11:1: the environment is 294 KiB; a ConfigMap takes at most 252 KiB (put large values into files)"
     ]
 
 
-def test_a_line_that_kustomize_would_drop(tmp_path: Path) -> None:
+def test_value_of_64_kib_is_refused(tmp_path: Path) -> None:
     longest = (64 << 10) - 1 - len("KEY=")
     assert messages(tmp_path, demo.changed(f"environment: {{KEY: '{'x' * longest}'}}")) == []
     (message,) = messages(tmp_path, demo.changed(f"environment: {{KEY: '{'é' * (longest // 2 + 1)}'}}"))
@@ -170,13 +170,13 @@ def test_a_line_that_kustomize_would_drop(tmp_path: Path) -> None:
     )
 
 
-def test_assets_are_files_and_folders(tmp_path: Path) -> None:
+def test_assets_contain_all_files_of_folders(tmp_path: Path) -> None:
     files = {"data/b": "2", "data/a/c": "1", "data/.hidden": "3", "one": "4"}
     sources = load(demo.write(tmp_path, demo.changed("assets: [data, one]"), files)).sources
     assert [asset.name for asset in sources.assets] == ["data/a/c", "data/b", "one"]
 
 
-def test_assets_that_no_package_may_have(tmp_path: Path) -> None:
+def test_assets_refuse_dangling_links_links_to_folders_and_bad_names(tmp_path: Path) -> None:
     spec = demo.changed("assets: [data, empty]")
     (tmp_path / "empty").mkdir()
     (tmp_path / "data").mkdir()
@@ -191,7 +191,7 @@ def test_assets_that_no_package_may_have(tmp_path: Path) -> None:
     ]
 
 
-def test_assets_whose_names_no_archive_holds(tmp_path: Path) -> None:
+def test_assets_refuse_names_that_tar_cannot_store(tmp_path: Path) -> None:
     """With the package's name before them, one is longer than 1 KiB, and one, not ASCII, fits into no header."""
     deep = "/".join(["data", *["n" * 200] * 4, "n" * 204])
     files = {deep: "1", f"data/{'é' * 60}": "2", "data/e\u0301": "3"}
@@ -203,7 +203,7 @@ def test_assets_whose_names_no_archive_holds(tmp_path: Path) -> None:
     ]
 
 
-def test_a_folder_of_assets_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_folder_of_assets_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def scandir(path: str) -> object:
         raise PermissionError(13, "Permission denied", path)
 
@@ -222,7 +222,7 @@ KEPT = ("a.csv", "deep/b.csv", "gitignore", "env", "git/x", "a.b.c", "header", "
 DATA = {f"data/{name}": "x" for name in (*LEFT, *KEPT)}
 
 
-def test_a_folder_of_assets_leaves_secrets_history_and_clutter_out(tmp_path: Path) -> None:
+def test_folder_of_assets_excludes_secrets_history_and_clutter(tmp_path: Path) -> None:
     sources = load(demo.write(tmp_path, demo.changed("assets: [data]"), DATA)).sources
     assert [file.name for file in sources.assets] == sorted(f"data/{name}" for name in KEPT)
     assert sources.left_out == (
@@ -231,14 +231,14 @@ def test_a_folder_of_assets_leaves_secrets_history_and_clutter_out(tmp_path: Pat
     )
 
 
-def test_a_secret_that_is_listed_by_name_is_included(tmp_path: Path) -> None:
+def test_secret_listed_by_name_is_included(tmp_path: Path) -> None:
     spec = demo.changed("assets: [data, data/id_ed25519]")
     sources = load(demo.write(tmp_path, spec, DATA)).sources
     assert "data/id_ed25519" in {file.name for file in sources.assets}
     assert "data/id_ed25519" not in sources.left_out
 
 
-def test_names_that_programs_act_on_are_in_no_package(tmp_path: Path) -> None:
+def test_names_that_programs_act_on_are_refused(tmp_path: Path) -> None:
     spec = demo.changed("assets: [data, data/.env, data/.git, data/repo/HEAD]")
     assert messages(tmp_path, spec, DATA) == [
         f"spec.yaml:11:{column}: a package contains no file or folder with the name {name} (rename it)"
@@ -246,7 +246,7 @@ def test_names_that_programs_act_on_are_in_no_package(tmp_path: Path) -> None:
     ]
 
 
-def test_a_link_to_an_excluded_file_is_excluded(tmp_path: Path) -> None:
+def test_link_to_an_excluded_file_is_excluded(tmp_path: Path) -> None:
     files = {"data/a.csv": "x", "data/.env": "x", ".env": "x", "other/.ssh/key": "x"}
     path = demo.write(tmp_path, demo.changed("assets: [data]"), files)
     for name, target in (("one", ".env"), ("two", "../.env"), ("three", "../other/.ssh/key"), ("four", "a.csv")):
@@ -256,7 +256,7 @@ def test_a_link_to_an_excluded_file_is_excluded(tmp_path: Path) -> None:
     assert sources.left_out == ("data/.env", "data/one", "data/three", "data/two")
 
 
-def test_a_folder_of_excluded_files_only_is_refused(tmp_path: Path) -> None:
+def test_folder_of_only_excluded_files_is_refused(tmp_path: Path) -> None:
     spec = demo.changed("assets: [data]")
     problems = messages(tmp_path, spec, {"data/.env": "x"})
     assert problems == ["spec.yaml:11:10: expected files, found only files that are excluded: data"]

@@ -36,7 +36,7 @@ def loaded(tmp_path: Path) -> Callable[..., LoadedSpec]:
     return read
 
 
-def test_a_valid_spec(loaded: Callable[..., LoadedSpec], tmp_path: Path) -> None:
+def test_load_returns_values_text_digest_and_sources(loaded: Callable[..., LoadedSpec], tmp_path: Path) -> None:
     got = loaded()
     assert got.spec.name == "demo"
     assert got.spec.overlays["multi-node"] == MPIJob()
@@ -47,12 +47,12 @@ def test_a_valid_spec(loaded: Callable[..., LoadedSpec], tmp_path: Path) -> None
     ]
 
 
-def test_the_bundled_specs_are_valid() -> None:
+def test_bundled_specs_are_valid() -> None:
     for path in sorted((demo.CHECKOUT / "model_specs").glob("*/spec.yaml")):
         assert load(path).spec.name == path.parent.name
 
 
-def test_values_keep_their_spelling(loaded: Callable[..., LoadedSpec]) -> None:
+def test_environment_values_keep_their_spelling(loaded: Callable[..., LoadedSpec]) -> None:
     spec = demo.changed("environment: {A: yes, B: 010, C: 1.10, D: 0.5, E: false, F: '1'}")
     environment = loaded(spec=spec).spec.environment
     values = {key: text(value) for key, value in environment.items() if not isinstance(value, Parameter)}
@@ -79,24 +79,24 @@ def test_settings_change_any_field(loaded: Callable[..., LoadedSpec]) -> None:
     assert [variant.label for variant in spec.variants] == ["training", "inference"]
 
 
-def test_a_setting_leaves_a_parameter_its_description(loaded: Callable[..., LoadedSpec]) -> None:
+def test_setting_keeps_description_of_a_parameter(loaded: Callable[..., LoadedSpec]) -> None:
     spec = demo.changed("environment: {STEPS: {value: 3, description: How many.}}")
     environment = loaded("environment.STEPS=100", spec=spec).spec.environment
     assert environment == {"STEPS": Parameter(value=100, description="How many.")}
 
 
-def test_settings_stay_out_of_the_file(loaded: Callable[..., LoadedSpec]) -> None:
+def test_settings_do_not_change_text_of_the_spec(loaded: Callable[..., LoadedSpec]) -> None:
     assert loaded("title=Other").text == demo.SPEC.encode()
 
 
 @pytest.mark.parametrize("argument", ["", "a", "=1", "a..b=1", ".a=1", "a.=1"])
-def test_a_setting_has_a_path_and_a_value(argument: str) -> None:
+def test_setting_requires_path_and_value(argument: str) -> None:
     with pytest.raises(UsageError, match=r"expected PATH=VALUE, such as environment\.STEPS=100") as refused:
         parse_setting(argument)
     assert refused.value.exit_code == 2
 
 
-def test_a_setting_is_utf8() -> None:
+def test_setting_requires_utf8_text() -> None:
     with pytest.raises(UsageError, match=r"--set 'environment\.A=.udcff': expected UTF-8 text"):
         parse_setting("environment.A=\udcff")
 
@@ -114,13 +114,13 @@ def test_a_setting_is_utf8() -> None:
     ],
     ids=["environment", "list", "overlays", "variants"],
 )
-def test_a_spec_has_a_limited_number_of_entries(change: str, problem: str, tmp_path: Path) -> None:
+def test_spec_has_a_limited_number_of_entries(change: str, problem: str, tmp_path: Path) -> None:
     problems = demo.problems(demo.write(tmp_path, demo.changed(change)))
     assert len(problems) == 1
     assert problem in problems[0]
 
 
-def test_a_missing_spec_is_refused(tmp_path: Path) -> None:
+def test_load_refuses_missing_file_and_folder(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"absent\.yaml: no such file or directory") as refused:
         load(tmp_path / "absent.yaml")
     assert refused.value.problems == ()
@@ -150,7 +150,7 @@ _DOCUMENTS = st.recursive(
 
 
 def _places(document: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield where each value of a document stands."""
+    """Yield the location of each value of a document."""
     inner = document.items() if isinstance(document, dict) else enumerate(document)
     for key, value in inner:
         yield (*above, key)
@@ -186,7 +186,7 @@ def _mutated(draw: st.DrawFn) -> Any:
 
 @settings(max_examples=60)
 @given(document=_DOCUMENTS | _mutated())
-def test_any_document_gives_a_spec_or_problems(tmp_path_factory: pytest.TempPathFactory, document: Any) -> None:
+def test_load_of_any_document_returns_spec_or_problems(tmp_path_factory: pytest.TempPathFactory, document: Any) -> None:
     messages = _messages(tmp_path_factory.getbasetemp() / "any", document)
     assert all(messages)
     assert all("\n" not in message for message in messages)
@@ -194,7 +194,7 @@ def test_any_document_gives_a_spec_or_problems(tmp_path_factory: pytest.TempPath
 
 @settings(max_examples=60)
 @given(document=_DOCUMENTS | _mutated())
-def test_schema_and_types_agree(document: Any) -> None:
+def test_schema_and_types_accept_the_same_documents(document: Any) -> None:
     try:
         msgspec.convert(document, Spec)
     except msgspec.ValidationError:
@@ -215,8 +215,8 @@ _FULL = demo.changed(
 
 
 @pytest.mark.parametrize("wrong", [None, -1, 2.5, "no such\n", [], {}, ["x\n"], {"x": None}, ...], ids=repr)
-def test_a_wrong_value_causes_no_other_problem(tmp_path: Path, wrong: Any) -> None:
-    """Where a value has the wrong type, a stand-in takes its place; nothing is concluded from that."""
+def test_wrong_value_causes_no_other_problem(tmp_path: Path, wrong: Any) -> None:
+    """A stand-in replaces a value of the wrong type; nothing is concluded from it."""
     document = yaml.safe_load(_FULL)
     (tmp_path / "test.py").write_text("#!/usr/bin/env python3\n")
     assert _messages(tmp_path, document) == []

@@ -1,4 +1,4 @@
-"""What people read about a wrong spec: every problem of it, in one run, each with its place.
+"""The messages about a wrong spec: every problem of it, in one run, each with its place.
 
 A case is a spec, or changes the demo model by `old => new` and by lines at its end. Without problems it is valid.
 """
@@ -30,13 +30,13 @@ def problems(folder: Path, spec: str, settings: list[str] | None = None) -> list
 
 
 @pytest.mark.golden_test("../golden/spec/*.yml")
-def test_specs(golden: GoldenTestFixture, tmp_path: Path) -> None:
+def test_wrong_specs_have_expected_problems(golden: GoldenTestFixture, tmp_path: Path) -> None:
     specs = {case: spec if isinstance(spec, str) else demo.changed(*spec) for case, spec in golden["cases"].items()}
     by_case = {case: problems(tmp_path, spec) for case, spec in specs.items()}
     assert by_case == golden.out["problems"]
 
 
 @pytest.mark.golden_test("../golden/settings.yml")
-def test_settings(golden: GoldenTestFixture, tmp_path: Path) -> None:
+def test_wrong_settings_have_expected_problems(golden: GoldenTestFixture, tmp_path: Path) -> None:
     by_case = {case: problems(tmp_path, demo.SPEC, settings) for case, settings in golden["cases"].items()}
     assert by_case == golden.out["problems"]

@@ -46,13 +46,15 @@ def folder(tmp_path: Path) -> Path:
         ("a.py/*", [], []),
     ],
 )
-def test_what_a_pattern_matches(folder: Path, pattern: str, files: list[str], left_out: list[str]) -> None:
+def test_pattern_matches_expected_files_and_excludes_others(
+    folder: Path, pattern: str, files: list[str], left_out: list[str]
+) -> None:
     omitted: set[str] = set()
     assert list(matches(folder, pattern, omitted)) == files
     assert sorted(omitted) == left_out
 
 
-def test_a_pattern_of_many_wildcards_takes_no_longer(tmp_path: Path) -> None:
+def test_pattern_of_many_wildcards_is_matched_in_linear_time(tmp_path: Path) -> None:
     """With a regular expression that tries one way after the other, this would take years."""
     deep = tmp_path
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""What the overlays of a spec run, where that is too much for a manifest; the rest is in golden/spec/programs.yml."""
+"""The programs of overlays that are too large for a manifest; the other cases are in golden/spec/programs.yml."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(("key", "column"), [("command", 28), ("args", 28)])
-def test_words_that_are_too_long_together(tmp_path: Path, key: str, column: int) -> None:
+def test_command_and_args_have_a_total_limit(tmp_path: Path, key: str, column: int) -> None:
     words = json.dumps(["a" * 20_000] * 4)
     overlay = f"{{kind: Pod}} => {{kind: Pod, {key}: {words}}}"
     path = demo.write(tmp_path, demo.changed(", script: train.sh => , overlays: [single-node]", overlay))
@@ -23,7 +23,7 @@ def test_words_that_are_too_long_together(tmp_path: Path, key: str, column: int)
     ]
 
 
-def test_an_overlay_that_no_variant_has_is_checked_too(tmp_path: Path) -> None:
+def test_overlay_without_a_variant_is_checked(tmp_path: Path) -> None:
     path = demo.write(
         tmp_path,
         demo.changed(

@@ -14,22 +14,22 @@ from packager.workloads import AnyOverlay
 from tests import demo
 
 
-def test_it_is_a_json_schema() -> None:
+def test_schema_is_a_valid_json_schema() -> None:
     Draft202012Validator.check_schema(json_schema())
 
 
-def test_the_bundled_specs_meet_it() -> None:
+def test_bundled_specs_satisfy_schema() -> None:
     for path in (demo.CHECKOUT / "model_specs").glob("*/spec.yaml"):
         document = yaml.load(path.read_text(), Loader=yaml.SafeLoader)
         assert list(Draft202012Validator(json_schema()).iter_errors(document)) == []
 
 
-def test_every_key_says_what_it_is_for() -> None:
+def test_every_key_has_a_description() -> None:
     silent = [path for path, rule in _properties(json_schema()) if not rule.get("description") and "$ref" not in rule]
     assert [path for path in silent if not path.endswith(".kind")] == []
 
 
-def test_every_kind_of_overlay_is_in_it() -> None:
+def test_schema_contains_every_kind_of_overlay() -> None:
     kinds = [kind.__name__ for kind in typing.get_args(AnyOverlay)]
     assert set(kinds) <= set(json_schema()["$defs"])
     assert json_schema()["$defs"]["Spec"]["properties"]["overlays"]["additionalProperties"]["properties"] == {
@@ -37,7 +37,7 @@ def test_every_kind_of_overlay_is_in_it() -> None:
     }
 
 
-def test_every_pattern_means_the_same_in_every_dialect() -> None:
+def test_patterns_mean_the_same_in_python_and_ecma_262() -> None:
     """ECMA 262 has neither Python's end of text nor its flags, and Python's `$` allows a newline behind."""
     patterns = [rule["pattern"] for rule in _rules(json_schema()) if "pattern" in rule]
     assert len(patterns) > 5
@@ -47,7 +47,7 @@ def test_every_pattern_means_the_same_in_every_dialect() -> None:
         assert not re.search(r"\\[AZz]|\(\?[a-zA-Z#<]|\$", pattern)
 
 
-def test_every_example_is_valid() -> None:
+def test_every_example_satisfies_its_rule() -> None:
     schema = json_schema()
     for rule in _rules(schema):
         for example in rule.get("examples", ()):
