@@ -74,13 +74,13 @@ def pod_refusal(snapshot: Snapshot, item: Object) -> Finding | None:
 def unreported_job_end(
     subject: str, who: str, pods: Sequence[Object], attempts: int
 ) -> tuple[Verdict, datetime | None] | None:
-    """Return how the last of a Job's pods has ended, when the Job does not say so: who keeps Jobs is away.
+    """Return the end of a Job's last pod if the Job does not report it, because the Job controller is not running.
 
     Args:
-        subject: What the package calls its workload.
-        who: What a person calls one of the pods.
-        pods: All of them.
-        attempts: How often one is made at most.
+        subject: The package's name of its workload.
+        who: The words for one of the pods in messages.
+        pods: All pods of the Job.
+        attempts: The number of pods that the Job creates at most.
     """
     last = max(pods, key=created, default=None)
     phase = status(last).get("phase") if last else None
@@ -96,7 +96,7 @@ def unreported_job_end(
 
 
 def not_retried(snapshot: Snapshot, job: Object, who: str, pods: Sequence[Object], attempts: int) -> Iterator[Finding]:
-    """Yield that a Job makes no other pod in the time that it takes to, whatever keeps it from that."""
+    """Yield a finding if a Job has not replaced a failed pod in the time that its controller takes."""
     last = max(pods, key=created, default=None)
     end = last and ended_at(last)
     failures = sum(failure(pod) is not None for pod in pods)

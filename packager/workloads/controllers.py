@@ -1,4 +1,4 @@
-"""What the controllers have in common that are a part of Kubernetes: kube-controller-manager runs all of them."""
+"""Checks that the controllers of Kubernetes share; kube-controller-manager runs all of these controllers."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _MAX_PREFIX = 58
 
 
 def generated_prefix(prefix: str, index: str = "") -> str:
-    """Return what comes before the five characters of a generated name: the beginning of `prefix`, and the whole index.
+    """Return a generated name without its last five characters: the beginning of `prefix`, and the whole index.
 
     Args:
-        prefix: What the controller wants the name to begin with.
-        index: What comes behind that, and is never cut (Kubernetes, pkg/controller/job: podGenerateNameWithIndex).
+        prefix: The beginning that the controller asks for.
+        index: The part behind it, which is never cut (Kubernetes, pkg/controller/job: podGenerateNameWithIndex).
     """
     return f"{prefix[: _MAX_PREFIX - len(index)]}{index}"
 
 
 def ignored_by_controller(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield that the controller of the workload's kind has not acted on it, which it does at once when it runs."""
+    """Yield a finding if the controller of the workload's kind has not acted on it; a running one does at once."""
     workload = snapshot.workload
     is_known = status(workload) or snapshot.pods or snapshot.children or events_about(snapshot.events, workload)
     if is_known or snapshot.age < CONTROLLER_SILENCE:
@@ -43,7 +43,7 @@ def ignored_by_controller(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def ignored_change(workload: Object, seconds: float) -> Iterator[Finding]:
-    """Yield that the controller of the workload's kind has not acted on a change of it for `seconds`."""
+    """Yield a finding if the controller of the workload's kind has not acted on a change for `seconds`."""
     if seconds < CONTROLLER_SILENCE:
         return
     message = f"the {workload['kind']} controller has not acted on the change for more than {CONTROLLER_SILENCE:g} s"

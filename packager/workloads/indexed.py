@@ -6,7 +6,7 @@ ANNOTATION = "batch.kubernetes.io/job-completion-index"
 """The annotation of the pod that contains it (pkg/apis/batch: JobCompletionIndexAnnotation)."""
 
 VARIABLE = "JOB_COMPLETION_INDEX"
-"""Where a container finds it, from Kubernetes 1.22 on (pkg/controller/job: addCompletionIndexEnvVariable)."""
+"""The variable with the index, from Kubernetes 1.22 on (pkg/controller/job: addCompletionIndexEnvVariable)."""
 
 BY_KUBERNETES = "Kubernetes sets it, to the pod's index"
 

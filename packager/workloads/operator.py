@@ -15,15 +15,15 @@ class Operator:
     """An operator at the version that packages are tried with.
 
     Attributes:
-        short: What `mlpack operator` calls it.
-        name: What people call it.
-        deployment: What its Deployment is called.
-        lease: What its lease is called.
+        short: The name in `mlpack operator`.
+        name: The name in messages.
+        deployment: The name of its Deployment.
+        lease: The name of its lease.
         lease_seconds: How long its lease holds when it does not say so.
-        version: Its tag.
-        url: Where upstream keeps the manifest of the release.
+        version: The tag of its release.
+        url: The address of the release's manifest.
         sha256: The manifest's digest.
-        kind: What it runs.
+        kind: The kind of workload that it runs.
         crd: The CRD of that.
         api: Group and version that packages ask for.
         edit_role: The ClusterRole that allows users to edit its objects; None if there is none.

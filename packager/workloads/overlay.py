@@ -1,4 +1,4 @@
-"""What every kind of overlay has."""
+"""The keys that every kind of overlay has."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
 
     @classmethod
     def scaffold_values(cls, way: str) -> dict[str, object]:  # noqa: ARG003 - for those that have a choice
-        """Return what the kind's scaffold reads, for one of `ways`."""
+        """Return the values for the kind's scaffold, for one of `ways`."""
         return {}
 
     def longest_name(self, workload: str) -> str:
@@ -132,7 +132,7 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         return workload
 
     def faults(self) -> Iterator[Fault]:
-        """Yield what is wrong among the overlay's own values, beyond what their types say."""
+        """Yield errors among the overlay's own values that their types do not exclude."""
         yield from ()
 
     def containers(self) -> Iterator[tuple[Location, Resources]]:
@@ -167,7 +167,7 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
             yield (key,), getattr(self, key) or (), ()
 
     def run(self, variant: Run) -> Run:
-        """Return what it runs in a variant that asks for `variant`."""
+        """Return the Run of the overlay in a variant with the Run `variant`."""
         if self.command is not None:
             scripts: tuple[str, ...] = ()
         elif self.script is not None:
@@ -216,11 +216,11 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
 
     @property
     def starter(self) -> tuple[str, ...]:
-        """What starts the script; nothing when it is started itself."""
+        """The program that starts the script; empty if the script is started directly."""
         return ()
 
     def program(self, run: Run) -> Program:
-        """Return what the container that computes starts."""
+        """Return the program of the container that computes."""
         if not run.scripts:
             return Program(tuple(self.command or ()), run.args, directory(run.workdir))
         return of_script(run, self.starter)

@@ -25,18 +25,18 @@ class Pods(Value, frozen=True):
     """The pods of one template, which are all alike: a Pod itself, an MPIJob's workers.
 
     Attributes:
-        manifest: What makes them.
-        location: Where the Pod's or the template's `metadata` and `spec` are in it; a step into a list is a number.
-        role: What its manifest calls them; empty where a manifest has one template only.
-        count: How many there are.
+        manifest: The manifest of the Pod, or of the workload that makes the pods.
+        location: The place of `metadata` and `spec` of the Pod or the template; a step into a list is a number.
+        role: The name of the role in the manifest; empty if the manifest has only one template.
+        count: The number of pods.
         computes: Whether the model runs there; a launcher only starts what runs elsewhere.
-        stores: Whether what the model writes may be written there: options of storage change these.
+        stores: Whether the model may write its files there: options of storage change these pods.
         main: Whether the workload ends when they do.
         labels: The labels that tell these pods from the other pods of the same workload.
         workload_label: The label whose value is the workload's name, by which pods that work together are spread; None
             for a pod by itself.
-        port: Where their sshd listens, when they have one.
-        processes: Where their spec says how many processes each pod starts, when that is one for each of its GPUs.
+        port: The port of their sshd; None without one.
+        processes: The path, below their spec, of the number of processes per pod, if that is one for each of its GPUs.
     """
 
     manifest: Manifest
@@ -79,17 +79,17 @@ class Pods(Value, frozen=True):
 
     @property
     def pointer(self) -> str:
-        """Where their spec is, as a JSON pointer (RFC 6901), for JSON patches."""
+        """The place of their spec, as a JSON pointer (RFC 6901), for JSON patches."""
         return _pointer((*self.location, "spec"))
 
     @property
     def processes_pointer(self) -> str | None:
-        """Where `processes` is, as a JSON pointer."""
+        """The place of `processes`, as a JSON pointer."""
         return _pointer((*self.location, "spec", *self.processes)) if self.processes else None
 
     @property
     def field_path(self) -> str:
-        """Where their spec is, as the fieldPath of a kustomize replacement: an item of a list by its name."""
+        """The place of their spec, as the fieldPath of a kustomize replacement: an item of a list by its name."""
         steps = [
             _step(at(self.manifest.data, self.location[: index + 1]), step) for index, step in enumerate(self.location)
         ]
@@ -116,7 +116,7 @@ class Pods(Value, frozen=True):
         return str(at(self.spec, ("containers", 0, "workingDir"))).startswith("/MODEL_DIR/")
 
     def mount_pointers(self, volume: str) -> tuple[str, ...]:
-        """Return where each container mounts a volume, as JSON pointers."""
+        """Return the places where containers mount a volume, as JSON pointers."""
         return tuple(
             _pointer((*location, "volumeMounts", index))
             for location, container in self.containers()

@@ -46,7 +46,7 @@ _SCRIPTS = "mlpack/scripts"
 
 
 class Init(Fields, frozen=True):
-    """What each pod runs before its program, in a container of its own: with the same image, folders and variables."""
+    """A program that each pod runs before its own, in another container with the same image and variables."""
 
     script: Annotated[RelativePath | None, Meta(description="One of `files`.")] = None
     command: Annotated[
@@ -56,13 +56,13 @@ class Init(Fields, frozen=True):
     args: Args = None
 
     def faults(self) -> Iterator[Fault]:
-        """Yield what is wrong among its values."""
+        """Yield errors among its values."""
         if (self.script is None) == (self.command is None):
             kinds = "neither" if self.script is None else "both"
             yield Fault((), f"expected either `script` or `command`, found {kinds}")
 
     def program(self, workdir: str | None) -> Program:
-        """Return what the container starts, in the folder in which the pod's program starts too."""
+        """Return the program of the init container, which starts in the same folder as the pod's program."""
         args = tuple(self.args or ())
         if self.script is not None:
             return of_script(Run((self.script,), args, workdir))
@@ -74,14 +74,14 @@ IN_PACKAGE = f"/MODEL_DIR/{SCRIPTS}"
 
 
 class Run(Value, frozen=True):
-    """What an overlay runs, as its variant and the overlay itself say.
+    """The scripts or the command of an overlay, from its variant and its own keys.
 
     Attributes:
         scripts: The files of which one runs: the first, unless the user chooses another. Without any, it is a command
             or the image's entrypoint.
-        args: What it is given.
-        workdir: Where it starts; None for the usual place.
-        init: What runs before it.
+        args: The arguments.
+        workdir: The folder that the program starts in; None for the usual place.
+        init: The program that runs before it.
     """
 
     scripts: tuple[str, ...] = ()
@@ -101,12 +101,12 @@ class Run(Value, frozen=True):
 
 
 class Program(Value, frozen=True):
-    """What a container starts, as Kubernetes takes it: `$(KEY)` in a word becomes the value of an environment variable.
+    """A program in the form of Kubernetes: `$(KEY)` in a word becomes the value of an environment variable.
 
     Attributes:
-        command: In place of the image's ENTRYPOINT; empty for that.
-        args: In place of the image's CMD; empty for that, or for nothing where there is a command.
-        directory: Where it starts, with MODEL_DIR as a placeholder; None for the image's working directory, to
+        command: The command instead of the image's ENTRYPOINT; empty to keep that.
+        args: The arguments instead of the image's CMD; empty to keep that, or for none if there is a command.
+        directory: The folder to start in, with MODEL_DIR as a placeholder; None for the image's working directory, to
             which relative words refer.
     """
 
@@ -116,7 +116,7 @@ class Program(Value, frozen=True):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The command and what it is given."""
+        """The command and its arguments."""
         return (*self.command, *self.args)
 
 
@@ -141,7 +141,7 @@ def choices(pods: Pods) -> tuple[str, ...]:
 
 
 def wrong_choice(value: str, scripts: Sequence[str]) -> tuple[str, str | None]:
-    """Return what is wrong with a value of CHOICE that is none of `scripts`, and the fix where it can be known."""
+    """Return the message for a value of CHOICE that is not one of `scripts`, and the fix if there is a similar one."""
     return f"expected one of {', '.join(scripts)}, found {show(value)}", similar(value, scripts)
 
 

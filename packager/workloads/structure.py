@@ -24,13 +24,13 @@ class Structure(ABC):
     """The apiVersion that builds write."""
 
     maker: ClassVar[str] = "Kubernetes"
-    """Who makes the pods, and what `made_objects` returns."""
+    """The controller that makes the pods and the objects of `made_objects`."""
 
     companion_kinds: ClassVar[tuple[tuple[str, str], ...]] = ()
-    """The apiVersion and kind of what a build makes for the workload beside it; each has the workload's name."""
+    """The apiVersions and kinds of the objects that a build adds to the workload; each has the workload's name."""
 
     name_length: ClassVar[int] = 63
-    """How many characters a workload's name may have: it becomes a label's value, or a host's name."""
+    """The characters that a workload's name may have: it becomes the value of a label, or a host's name."""
 
     ranges: ClassVar[Mapping[str, tuple[int, int | None]]] = MappingProxyType({})
     """The least and the most that numbers below the workload's `spec` may be, by their path; `*` is each of a list."""
@@ -39,11 +39,11 @@ class Structure(ABC):
     """The values that its CRD gives to fields which a manifest leaves out, by their dotted path."""
 
     suspend: ClassVar[Location] = ()
-    """Where a manifest says whether the workload is suspended, as a queue sets it; empty if it cannot say so."""
+    """The field that suspends the workload, as a queue sets it; empty if the kind has none."""
 
     @property
     def schema(self) -> Path:
-        """Which fields the kind has: a file in its folder, unless it is Kubernetes' own (`python -m tools.schemas`)."""
+        """The schema of the kind's fields: a file in its folder, except for Kubernetes' own kinds (`tools.schemas`)."""
         return Path(str(sys.modules[type(self).__module__].__file__)).with_name("schema.json")
 
     def is_of(self, manifest: Manifest) -> bool:
@@ -56,7 +56,7 @@ class Structure(ABC):
         """Yield the pods of each template of a manifest of this kind, in its order."""
 
     def faults(self, manifest: Manifest) -> Iterator[Fault]:  # noqa: ARG002 - for those that have some
-        """Yield what in a manifest of this kind the cluster would refuse or misinterpret.
+        """Yield values in a manifest of this kind that the cluster would refuse or misinterpret.
 
         Fields and types are the schema's affair, the pods themselves those of other checks of `verify`.
         """
@@ -79,7 +79,7 @@ class Structure(ABC):
         return ()
 
     def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:  # noqa: ARG002 - the same
-        """Yield what of an object beside the workload does not fit the workload: what it selects, and refers to."""
+        """Yield each selector and reference of a companion object that does not match the workload."""
         yield from ()
 
     def makes_object(self, manifest: Manifest, kind: str, name: str) -> bool:

@@ -42,7 +42,7 @@ def is_workload(manifest: Manifest) -> bool:
 
 
 def faults(manifest: Manifest) -> Iterator[Fault]:
-    """Yield what is wrong with a manifest as its kind's folder knows it; nothing, when the kind has no folder."""
+    """Yield errors in a manifest that its kind's folder finds; nothing if the kind has no folder."""
     known = structure_of(manifest)
     if known:
         yield from known.faults(manifest)
@@ -55,7 +55,7 @@ def companions(manifest: Manifest, others: Iterable[Manifest]) -> tuple[Manifest
 
 
 def companion_faults(manifest: Manifest, others: Iterable[Manifest]) -> Iterator[Fault]:
-    """Yield what of an object does not fit the workload of its name among `others`, beside which a build makes it."""
+    """Yield each selector and reference of an object that does not match its workload among `others`."""
     for workload in companions(manifest, others):
         if workload.name == manifest.name:
             yield from structures()[workload.kind].companion_faults(workload, manifest)

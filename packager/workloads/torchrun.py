@@ -1,4 +1,4 @@
-"""What torchrun's processes find in mlops.env unless a spec says otherwise."""
+"""The default variables of torchrun's processes in mlops.env."""
 
 from __future__ import annotations
 

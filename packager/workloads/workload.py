@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from packager.workloads.operator import Operator
 
 Role = Literal["main", "worker"]
-"""What a pod does in a workload: the main one ends it."""
+"""The role of a pod in a workload: the end of the main pod is the end of the workload."""
 
 
 class Workload(ABC):
     """Finds the objects of one kind of workload, and reads their state."""
 
     name: ClassVar[str]
-    """As objects of it call it."""
+    """The kind, as in its manifests."""
 
     resource: ClassVar[str]
-    """Its resource name for kubectl, with its group, because other kinds may have the same name."""
+    """The resource name for kubectl, with its group, because other kinds may have the same name."""
 
     operator: ClassVar[Operator | None] = None
-    """What has to run in the cluster; None when Kubernetes itself runs the workload."""
+    """The operator that has to run in the cluster; None if Kubernetes itself runs the workload."""
 
     has_workers: ClassVar[bool] = False
     """Whether pods compute under the main one, rather than the main one itself."""
@@ -43,7 +43,7 @@ class Workload(ABC):
     controller puts new pods in the place of old ones."""
 
     def children(self, name: str) -> tuple[str, ...]:  # noqa: ARG002 - for those that have some
-        """Return `resource/name` of what the controller of workload `name` makes, other than pods."""
+        """Return `resource/name` of the objects that the controller of workload `name` makes, other than pods."""
         return ()
 
     owned: ClassVar[tuple[str, ...]] = ()
@@ -51,7 +51,7 @@ class Workload(ABC):
     looked up by the selector, and belong to the workload by their owners. As kubectl takes them, with their groups."""
 
     def made_objects(self, workload: Object) -> tuple[str, ...]:  # noqa: ARG002 - the same
-        """Return `resource/name` of everything that is made for the workload under a name that can be foretold."""
+        """Return `resource/name` of all objects made for the workload whose names can be predicted."""
         return ()
 
     def selector(self, workload: Object) -> Mapping[str, str] | None:  # noqa: ARG002 - the same
@@ -63,7 +63,7 @@ class Workload(ABC):
         return {}
 
     def role(self, name: str, pod: str) -> Role | None:
-        """Return what the pod called `pod` does in the workload `name`; None when it is none of its pods."""
+        """Return the role of the pod called `pod` in the workload `name`; None if it is not a pod of the workload."""
         return "main" if pod == name else None
 
     @abstractmethod
@@ -99,15 +99,15 @@ class Workload(ABC):
         return self.serves
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:  # noqa: ARG002 - the same
-        """Yield what prevents the workload from continuing, beyond what its pods say."""
+        """Yield obstacles of the workload that its pods do not show."""
         yield from ()
 
     def warnings(self, snapshot: Snapshot) -> Iterator[Finding]:  # noqa: ARG002 - the same
-        """Yield what is worth knowing of a workload that has ended, beyond what its pods say."""
+        """Yield notes on a workload that has ended, beyond the state of its pods."""
         yield from ()
 
     def explain(self, failed: Finding, snapshot: Snapshot) -> Finding:  # noqa: ARG002 - the same
-        """Return a pod's failure with what this kind of workload knows beyond the pod's own status."""
+        """Return a pod's failure with the facts that this kind of workload adds to the pod's status."""
         return failed
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Where pods are in a manifest, and what they do: the same for every part of mlpack that asks."""
+"""The places of pods in a manifest, and their roles, as every part of mlpack reads them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def pods(text: str) -> tuple[Pods, ...]:
     return structures.pods(Manifest(yaml.safe_load(text)))
 
 
-def test_the_launcher_ends_an_mpijob_and_its_workers_compute() -> None:
+def test_launcher_of_an_mpijob_is_main_and_workers_compute() -> None:
     launcher, workers = pods(MPI_JOB)
     assert (launcher.name, launcher.count, launcher.main, launcher.computes) == ("launcher", 1, True, False)
     assert (workers.name, workers.count, workers.main, workers.computes) == ("worker", 3, False, True)
@@ -49,13 +49,13 @@ def test_the_launcher_ends_an_mpijob_and_its_workers_compute() -> None:
 
 
 @pytest.mark.parametrize(("worker", "count"), [("{}", 0), ("{replicas: 0}", 0), ("{replicas: -1}", 0), ("x", 0)])
-def test_workers_that_no_number_is_given_for_are_none(worker: str, count: int) -> None:
-    """As in mpi-operator's defaults."""
+def test_workers_without_a_valid_number_are_zero(worker: str, count: int) -> None:
+    """The defaults are those of mpi-operator."""
     text = f"kind: MPIJob\nspec: {{mpiReplicaSpecs: {{Launcher: {{}}, Worker: {worker}}}}}\n"
     assert [pods.count for pods in pods(text)] == [1, count]
 
 
-def test_a_role_may_be_an_item_of_a_list() -> None:
+def test_roles_in_a_list_have_pods_and_field_paths() -> None:
     driver, trainer = pods(JOB_SET)
     assert (driver.role, driver.count) == ("driver", 1)
     assert (trainer.role, trainer.count) == ("trainer", 8)
@@ -76,13 +76,13 @@ def test_a_role_may_be_an_item_of_a_list() -> None:
         ("CronJob", "", "/spec/jobTemplate/spec/template/spec", 1),
     ],
 )
-def test_kinds_of_kubernetes_own(kind: str, spec: str, pointer: str, count: int) -> None:
+def test_pods_of_kubernetes_kinds_are_located(kind: str, spec: str, pointer: str, count: int) -> None:
     [group] = pods(f"kind: {kind}\nspec: {{{spec}}}\n")
     assert (group.pointer, group.count, group.name) == (pointer, count, kind.lower())
 
 
 @pytest.mark.parametrize("steps", ["a/b~c", "a.b"])
-def test_a_step_is_escaped(steps: str) -> None:
+def test_pointer_and_field_path_escape_steps(steps: str) -> None:
     [group] = pods(f"kind: MPIJob\nspec: {{mpiReplicaSpecs: {{{steps!r}: {{}}}}}}\n")
     escaped = steps.replace("~", "~0").replace("/", "~1")
     assert group.pointer == f"/spec/mpiReplicaSpecs/{escaped}/template/spec"
@@ -102,7 +102,7 @@ def test_a_step_is_escaped(steps: str) -> None:
         ("x", ""),
     ],
 )
-def test_the_main_container(template: str, container: str) -> None:
+def test_main_container_is_chosen_by_name_or_position(template: str, container: str) -> None:
     [group] = pods(f"kind: Job\nspec: {{template: {template}}}\n")
     assert group.container == container
 
@@ -124,13 +124,13 @@ def test_the_main_container(template: str, container: str) -> None:
         ("", "Pod", False),
     ],
 )
-def test_which_kinds_are_known(api: str, kind: str, *, known: bool) -> None:
+def test_structures_recognize_listed_kinds_and_versions(api: str, kind: str, *, known: bool) -> None:
     assert structures.is_known(Manifest({"apiVersion": api, "kind": kind})) is known
 
 
 @pytest.mark.parametrize("value", [None, 7, "x", [], {"spec": []}, {"spec": {"replicatedJobs": {}}}])
 @pytest.mark.parametrize("kind", ["MPIJob", "JobSet", "Job", "Pod", "Deployment"])
-def test_any_content_is_read_without_an_error(kind: str, value: Any) -> None:
+def test_pods_of_any_content_are_read_without_an_error(kind: str, value: Any) -> None:
     data = {**(value if isinstance(value, dict) else {"spec": value}), "kind": kind}
     for group in structures.pods(Manifest(data)):
         assert (group.container, list(group.containers()), list(group.volumes())) == ("", [], [])

@@ -1,4 +1,4 @@
-"""What the container that computes starts: a script of the package, a command, or what its image starts by itself."""
+"""The program of the container that computes: a script of the package, a command, or the image's entrypoint."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ KINDS = ["Pod", "Job", "Deployment, ports: {http: {port: 8080}}"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_words_reach_kubernetes_as_they_stand(rendered: Callable[..., Any], kind: str) -> None:
+def test_command_and_args_reach_kubernetes_unchanged(rendered: Callable[..., Any], kind: str) -> None:
     got = container(rendered(spec(f"{{kind: {kind}, command: {json.dumps(WORDS)}, args: {json.dumps(WORDS)}}}")))
     assert (got["command"], got["args"]) == (WORDS, WORDS)
     assert "workingDir" not in got
@@ -80,19 +80,21 @@ def test_words_reach_kubernetes_as_they_stand(rendered: Callable[..., Any], kind
     ("keys", "program"),
     [("", {}), (", command: []", {}), (", command: [], args: [a]", {"args": ["a"]}), (", args: [a]", {"args": ["a"]})],
 )
-def test_the_image_s_own(rendered: Callable[..., Any], kind: str, keys: str, program: dict[str, Any]) -> None:
+def test_empty_keys_keep_the_image_s_command(
+    rendered: Callable[..., Any], kind: str, keys: str, program: dict[str, Any]
+) -> None:
     got = container(rendered(spec(f"{{kind: {kind}{keys}}}")))
     assert {key: got[key] for key in ("command", "args", "workingDir") if key in got} == program
 
 
-def test_a_script_starts_in_the_root(rendered: Callable[..., Any]) -> None:
+def test_script_starts_in_the_root_folder(rendered: Callable[..., Any]) -> None:
     got = container(rendered(demo.SPEC))
     assert got["command"] == ["$(MODEL_DIR)/quickstart/scripts/train.sh"]
     assert got["workingDir"] == "/"
     assert [entry["name"] for entry in got["env"]] == ["HOME", "MLPACK_ENV_DIR"]
 
 
-def test_without_files_there_is_no_configmap_of_them(rendered: Callable[..., Any]) -> None:
+def test_package_without_files_has_no_config_map_of_scripts(rendered: Callable[..., Any]) -> None:
     objects = rendered(spec("{kind: Pod}"))
     name = "demo-fp32-training"
     assert sorted(objects) == [
@@ -103,7 +105,7 @@ def test_without_files_there_is_no_configmap_of_them(rendered: Callable[..., Any
     assert "scripts" not in str(objects[f"Pod/{name}-single-node"])
 
 
-def test_a_command_may_name_a_file_of_the_package(rendered: Callable[..., Any]) -> None:
+def test_command_may_name_a_file_of_the_package(rendered: Callable[..., Any]) -> None:
     text = demo.changed(", script: train.sh => , overlays: [single-node]", "{kind: Pod} => {kind: Pod, command: [X]}")
     got = container(rendered(text.replace("[X]", "[sh, $(MODEL_DIR)/quickstart/scripts/train.sh]")))
     assert got["command"] == ["sh", "$(MODEL_DIR)/quickstart/scripts/train.sh"]
@@ -112,13 +114,13 @@ def test_a_command_may_name_a_file_of_the_package(rendered: Callable[..., Any]) 
     ]
 
 
-def test_folders_below_root_are_where_they_are_mounted(rendered: Callable[..., Any]) -> None:
+def test_folders_below_root_are_absolute_in_the_environment(rendered: Callable[..., Any]) -> None:
     """A program that starts elsewhere than in / would look for ROOT/… below its own folder."""
     env = container(rendered(spec("{kind: Pod}")))["env"][2:]
     assert env == [{"name": key, "value": f"/$({key})"} for key in ("MODEL_DIR", "OUTPUT_DIR", "CACHE")]
 
 
-def test_folders_that_are_known_stay_as_they_are(rendered: Callable[..., Any]) -> None:
+def test_folders_without_placeholder_stay_unchanged(rendered: Callable[..., Any]) -> None:
     env = container(rendered(spec("{kind: Pod}"), options=Options(root="/nfs")))["env"]
     assert [entry["name"] for entry in env] == ["HOME", "MLPACK_ENV_DIR"]
 
@@ -136,7 +138,7 @@ def test_mpirun_starts_a_command(rendered: Callable[..., Any]) -> None:
     assert "workingDir" not in launcher | worker
 
 
-def test_an_overlay_s_environment_wins(rendered: Callable[..., Any]) -> None:
+def test_environment_of_an_overlay_overrides_variant_and_spec(rendered: Callable[..., Any]) -> None:
     text = spec("{kind: Pod, environment: {STEPS: 5, OWN: a b}}", "variants: => variants: # ")
     data = rendered(text.replace("mode: training", "mode: training, environment: {STEPS: 4}"))[
         "ConfigMap/demo-fp32-training-env-single-node"
@@ -144,7 +146,7 @@ def test_an_overlay_s_environment_wins(rendered: Callable[..., Any]) -> None:
     assert (data["STEPS"], data["OWN"], data["CACHE"]) == ("5", "a b", "ROOT/cache")
 
 
-def test_another_overlay_has_not_its_environment(rendered: Callable[..., Any]) -> None:
+def test_environment_of_an_overlay_is_not_in_other_overlays(rendered: Callable[..., Any]) -> None:
     text = demo.changed("{kind: Pod} => {kind: Pod, environment: {OWN: 1}}")
     assert "OWN" not in rendered(text, "multi-node")["ConfigMap/demo-fp32-training-env-multi-node"]["data"]
 
@@ -164,14 +166,14 @@ ENTRYPOINT = "It starts the image's own entrypoint, in the image's working direc
         ("{kind: Job, retries: 1}", f"{ENTRYPOINT}. When it fails, it is started again, up to 1 time."),
     ],
 )
-def test_the_readme_says_what_starts(tmp_path: Path, overlay: str, sentence: str) -> None:
+def test_readme_describes_the_program(tmp_path: Path, overlay: str, sentence: str) -> None:
     text = readme(tmp_path, spec(overlay))
     assert f"One process on one node. {sentence} It runs unedited." in " ".join(text.split())
     assert "The workload runs in the image `demo:1.0`, which contains all its code, from the registry" in text
     assert "quickstart/scripts" not in text
 
 
-def test_the_readme_lists_an_overlay_s_own_parameters(tmp_path: Path) -> None:
+def test_readme_lists_parameters_of_an_overlay(tmp_path: Path) -> None:
     text = readme(tmp_path, spec("{kind: Pod, environment: {STEPS: {value: 5, description: How many.}}}"))
     table = text.partition("In `quickstart/k8s/mlops/single-node/mlops.env` alone:\n")[2].strip().partition("\n\n")[0]
     assert table == "| key | value as built | what it does |\n|---|---|---|\n| `STEPS` | `5` | How many. |"
@@ -189,11 +191,11 @@ def readme(folder: Path, text: str) -> str:
     ("word", "names"),
     [("$(A)", ["A"]), ("x$(A)y$(B)", ["A", "B"]), ("$$(A)", []), ("$$$(A)", ["A"]), ("$A $ (A) $(", []), ("$()", [""])],
 )
-def test_what_kubernetes_looks_up(word: str, names: list[str]) -> None:
+def test_references_are_found_as_kubernetes_expands_them(word: str, names: list[str]) -> None:
     assert list(references(word)) == names
 
 
-def test_a_package_without_files_is_whole(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_package_without_files_verifies(mlpack: Mlpack, tmp_path: Path) -> None:
     overlays = "{kind: Job, args: [a], environment: {QUOTED: \"'x'\"}}"
     demo.write(tmp_path / "demo", spec(overlays, "overlays: [single-node] => overlays: [single-node, multi-node]"))
     text = (tmp_path / "demo/spec.yaml").read_text().replace("{kind: MPIJob}", "{kind: MPIJob, command: [a]}")
@@ -206,7 +208,7 @@ def test_a_package_without_files_is_whole(mlpack: Mlpack, tmp_path: Path) -> Non
     ]
 
 
-def test_a_script_has_arguments_and_starts_where_the_spec_says(rendered: Callable[..., Any]) -> None:
+def test_script_gets_arguments_and_folder_of_the_variant(rendered: Callable[..., Any]) -> None:
     text = demo.changed(
         "script: train.sh => script: train.sh, workdir: ., args: [--steps, $(STEPS)]",
         "environment: {STEPS: 3}",
@@ -218,14 +220,14 @@ def test_a_script_has_arguments_and_starts_where_the_spec_says(rendered: Callabl
     assert got["env"][2:] == [{"name": key, "value": f"/$({key})"} for key in ("MODEL_DIR", "OUTPUT_DIR")]
 
 
-def test_the_folder_follows_the_package(rendered: Callable[..., Any]) -> None:
+def test_workdir_is_below_the_root_option(rendered: Callable[..., Any]) -> None:
     text = demo.changed("{kind: Pod} => {kind: Pod, workdir: .}")
     assert container(rendered(text, options=Options(root="/nfs/a b")))["workingDir"] == (
         "//nfs/a b/demo-fp32-training/quickstart/scripts"
     )
 
 
-def test_an_overlay_has_its_own(rendered: Callable[..., Any]) -> None:
+def test_overlay_overrides_script_arguments_and_folder(rendered: Callable[..., Any]) -> None:
     variant = "script: train.sh => script: train.sh, workdir: ., args: [a]"
     other = "{kind: Pod} => {kind: Pod, script: other.sh, args: [b, c], workdir: /opt/x}"
     text = demo.changed(variant, other, "[train.sh] => [train.sh, other.sh]")
@@ -234,7 +236,7 @@ def test_an_overlay_has_its_own(rendered: Callable[..., Any]) -> None:
     assert (got["args"], got["workingDir"]) == (["b", "c"], "/opt/x")
 
 
-def test_every_rank_of_an_mpi_job_has_the_arguments_and_the_folder(rendered: Callable[..., Any]) -> None:
+def test_mpijob_passes_arguments_and_folder_to_every_rank(rendered: Callable[..., Any]) -> None:
     text = demo.changed("script: train.sh => script: train.sh, workdir: ., args: [-n, a b]")
     objects = rendered(text, "multi-node")
     roles = objects["MPIJob/demo-fp32-training-multi-node"]["spec"]["mpiReplicaSpecs"]
@@ -247,7 +249,7 @@ def test_every_rank_of_an_mpi_job_has_the_arguments_and_the_folder(rendered: Cal
 CHOICE = ("script: train.sh => scripts: [train.sh, src/other.sh]", "[train.sh] => [train.sh, src]")
 
 
-def test_the_user_chooses_one_of_several_scripts(rendered: Callable[..., Any]) -> None:
+def test_script_variable_chooses_one_of_several_scripts(rendered: Callable[..., Any]) -> None:
     objects = rendered(demo.changed(*CHOICE), files={"src/other.sh": demo.SCRIPT})
     pod = objects["Pod/demo-fp32-training-single-node"]
     assert container(objects)["command"] == ["$(MODEL_DIR)/quickstart/scripts/$(SCRIPT)"]
@@ -264,7 +266,7 @@ def test_the_user_chooses_one_of_several_scripts(rendered: Callable[..., Any]) -
         ("", ""),
     ],
 )
-def test_only_one_of_the_scripts_can_be_chosen(mlpack: Mlpack, tmp_path: Path, script: str, hint: str) -> None:
+def test_configure_and_verify_refuse_an_unlisted_script(mlpack: Mlpack, tmp_path: Path, script: str, hint: str) -> None:
     demo.write(tmp_path / "demo", demo.changed(*CHOICE), {"src/other.sh": demo.SCRIPT})
     assert mlpack("build", "./demo", "--format", "dir").code == 0
     package = "demo-fp32-training"
@@ -279,7 +281,7 @@ def test_only_one_of_the_scripts_can_be_chosen(mlpack: Mlpack, tmp_path: Path, s
     assert problem.endswith(f"ConfigMap {package}-env-multi-node: data.SCRIPT: {message}{hint}")
 
 
-def test_a_script_that_is_chosen_runs(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_configure_and_verify_accept_a_listed_script(mlpack: Mlpack, tmp_path: Path) -> None:
     demo.write(tmp_path / "demo", demo.changed(*CHOICE), {"src/other.sh": demo.SCRIPT})
     assert mlpack("build", "./demo", "--format", "dir").code == 0
     assert mlpack("configure", "demo-fp32-training", "--set", "SCRIPT=src/other.sh").code == 0
@@ -297,7 +299,7 @@ OVERLAYS_WITH_INIT = {
 
 
 @pytest.mark.parametrize("name", OVERLAYS_WITH_INIT)
-def test_an_init_container_is_like_the_program_s(rendered: Callable[..., Any], name: str) -> None:
+def test_init_container_has_image_folders_and_variables_of_the_program(rendered: Callable[..., Any], name: str) -> None:
     other = "{kind: Pod} => {kind: Pod}\n" + "".join(
         f"  {key}: {value}\n" for key, value in OVERLAYS_WITH_INIT.items() if key not in ("single-node", "multi-node")
     )
@@ -328,6 +330,6 @@ def test_an_init_container_is_like_the_program_s(rendered: Callable[..., Any], n
             assert init["args"] == ["prepare", "$(STEPS)"]
 
 
-def test_without_init_there_is_one_init_container(rendered: Callable[..., Any]) -> None:
+def test_package_without_init_has_only_the_identity_container(rendered: Callable[..., Any]) -> None:
     (pod,) = [item for item in rendered(demo.SPEC).values() if item["kind"] == "Pod"]
     assert [init["name"] for init in pod["spec"]["initContainers"]] == ["identity"]

@@ -38,17 +38,19 @@ ENV = "quickstart/k8s/mlops/multi-node/mlops.env"
         (by_mpi, "I_MPI_HYDRA_BOOTSTRAP"),
     ],
 )
-def test_a_name_and_one_that_is_nearly_it(reason: Callable[[str], str | None], key: str) -> None:
+def test_reserved_names_are_refused_and_similar_ones_accepted(reason: Callable[[str], str | None], key: str) -> None:
     assert reason(key) is not None
     assert reason(f"MY_{key}") is None
 
 
 @pytest.mark.parametrize("key", ["OMPI_MCA_btl", "OMPI_MCA_plm_base_verbose", "I_MPI_FABRICS", "OMP_NUM_THREADS"])
-def test_what_people_set_for_mpi(key: str) -> None:
+def test_mpi_tuning_variables_are_accepted(key: str) -> None:
     assert by_mpi(key) is None
 
 
-def test_of_an_mpijob(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path, kubectl: Path) -> None:
+def test_variable_of_mpirun_is_refused_in_an_mpijob(
+    mlpack: Mlpack, hello_mpi: Path, tmp_path: Path, kubectl: Path
+) -> None:
     package = shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
     done = mlpack("configure", package, "--set", "PMI_RANK=1")
     message = "error: --set PMI_RANK: it cannot be set for multi-node (MPIJob)\nhint: mpirun sets it for each rank\n"
@@ -62,12 +64,12 @@ def test_of_an_mpijob(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path, kubectl: 
     assert done.stdout == f"{package}/{ENV}:{line}:1: ConfigMap hello-mpi-env-multi-node: {what}\n"
 
 
-def test_of_another_overlay(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path) -> None:
+def test_variable_of_mpirun_is_accepted_in_another_overlay(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path) -> None:
     package = shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
     assert mlpack("configure", package, "--overlay", "single-node", "--set", "PMI_RANK=1").code == 0
 
 
-def test_of_torchrun(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_variable_of_torchrun_is_refused_in_a_job(mlpack: Mlpack, tmp_path: Path) -> None:
     job = "{kind: Pod} => {kind: Job, processes: 2}"
     text = demo.changed("[train.sh] => [train.py]", "script: train.sh => script: train.py", job)
     demo.write(tmp_path / "demo", text, {"train.py": "#!/usr/bin/env python3\n"})

@@ -13,7 +13,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 KIND = Path(__file__).parent / "new_kind"
 
 
-def test_a_kind_is_one_folder_and_one_entry(tmp_path: Path) -> None:
+def test_new_kind_needs_one_folder_and_one_entry(tmp_path: Path) -> None:
     """The verbs are run with a copy of `packager/` that has the folder and the entry."""
     workloads = tmp_path / "packager/workloads"
     shutil.copytree(CHECKOUT / "packager", tmp_path / "packager", ignore=shutil.ignore_patterns("__pycache__"))

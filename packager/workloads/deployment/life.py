@@ -40,7 +40,7 @@ _REVISION = "deployment.kubernetes.io/revision"
 _LATE = "ProgressDeadlineExceeded"
 
 _UNMADE = "ReplicaSetCreateError"
-"""What the controller says before it counts the spec as seen (pkg/controller/deployment/sync.go, getNewReplicaSet)."""
+"""The reason of a failure before the spec counts as seen (pkg/controller/deployment/sync.go, getNewReplicaSet)."""
 
 _HASH_LENGTH = 10
 """Digits of the hash in a ReplicaSet's name, which is a number of 32 bits (pkg/controller, ComputeHash)."""
@@ -93,7 +93,7 @@ class Deployment(Workload):
         return f"{text}, {updated} of {replicas} are up to date" if is_rolling else text
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
-        """Yield what keeps the newest rollout from going on, and that an earlier one serves meanwhile."""
+        """Yield the obstacles of the newest rollout, and a note if an earlier one still serves."""
         deployment = snapshot.workload
         yield from ignored_by_controller(snapshot)
         if deployment["spec"].get("paused"):
@@ -155,7 +155,7 @@ def _is_ready(pod: Object) -> bool:
 
 
 def _unready(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield what a pod that runs has last been found lacking."""
+    """Yield the last failed probe of a running pod."""
     for pod in snapshot.pods:
         told = snapshot.about(pod, "Unhealthy")
         if told and is_running(pod) and not _is_ready(pod) and not is_being_deleted(pod):

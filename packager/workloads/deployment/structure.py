@@ -36,7 +36,7 @@ class Deployment(Structure):
     )
 
     def pods(self, manifest: Manifest) -> Iterator[Pods]:
-        """Yield the pods; those of one rollout are told from others by the hash of their template."""
+        """Yield the pods; the hash of their template distinguishes the pods of one rollout."""
         count = number_of_pods(manifest.spec.get("replicas"))
         yield Pods(manifest, _TEMPLATE, count=count, workload_label="pod-template-hash")
 
@@ -45,7 +45,7 @@ class Deployment(Structure):
         return manifest.name
 
     def faults(self, manifest: Manifest) -> Iterator[Fault]:
-        """Yield what the API server would refuse (pkg/apis/apps/validation), and probes that cannot be answered."""
+        """Yield errors for the API server (pkg/apis/apps/validation), and probes that cannot be answered."""
         for field in _COUNTS:
             value = manifest.spec.get(field)
             if value is not None and (message := out_of_range(value, (0, INT32))):

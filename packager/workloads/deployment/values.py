@@ -124,7 +124,7 @@ class Deployment(OverlaySpec, frozen=True, kw_only=True, tag="Deployment"):
 
     @property
     def probe(self) -> Ready:
-        """What is asked of a pod."""
+        """The port and path that the probes of a pod ask."""
         return self.ready or Ready(port=next(iter(self.ports)))
 
     @property

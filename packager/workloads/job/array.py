@@ -55,7 +55,7 @@ def progress(job: Object) -> str:
 
 
 def failed(pods: Sequence[Object], retries: int) -> str:
-    """Return which indexes of an array have failed, of which the Job is said to have failed."""
+    """Return the failed indexes of an array whose Job has failed."""
     numbers = [index for index, pod in newest(pods).items() if failure(pod)]
     if not numbers:
         return "one of its indexes has failed"

@@ -52,7 +52,7 @@ class Job(Workload):
         return {_JOB_NAME: name(workload)}
 
     def pod_labels(self, name: str, role: str) -> dict[str, str]:  # noqa: ARG002 - all pods are alike
-        """Return what the controller adds, except its uid (pkg/registry/batch/job/strategy.go)."""
+        """Return the labels that the controller adds, without its uid (pkg/registry/batch/job/strategy.go)."""
         return {_JOB_NAME: name, f"batch.kubernetes.io/{_JOB_NAME}": name}
 
     def role(self, name: str, pod: str) -> Role | None:
@@ -63,7 +63,7 @@ class Job(Workload):
         return "main" if prefix in prefixes else None
 
     def ending(self, snapshot: Snapshot) -> Verdict | None:
-        """Return what the conditions Complete and Failed say."""
+        """Return the verdict from the conditions Complete and Failed."""
         job = snapshot.workload
         if true_condition(job, "Complete"):
             if indexes := array.indexes(job):
@@ -92,7 +92,7 @@ class Job(Workload):
         return is_past_deadline(snapshot.workload) or _is_suspended(snapshot.workload)
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
-        """Yield what keeps the Job from making its pod, and why earlier ones have failed."""
+        """Yield the obstacles to creating the pod, and the failures of earlier pods."""
         job = snapshot.workload
         if _is_suspended(job):
             yield Finding("Suspended", shown(job), "suspended, by a queue or a user")
@@ -122,7 +122,7 @@ class Job(Workload):
                 yield replace(finding, log=())
 
     def main(self, pods: Sequence[Object]) -> Object | None:
-        """Return the pod of the last attempt; of an array, of the last that has failed and was not made anew."""
+        """Return the pod of the last attempt; of an array, that of the last failed index that was not tried again."""
         if by_index := array.newest(pods):
             pods = [pod for pod in by_index.values() if failure(pod)] or list(by_index.values())
         return max(pods, key=created, default=None)
@@ -170,7 +170,7 @@ def _reason(snapshot: Snapshot, failed: Object) -> str:
 
 
 def _array_findings(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield what keeps an array from making its pods, and which have failed."""
+    """Yield the obstacles to creating an array's pods, and the failed pods."""
     job = snapshot.workload
     if not is_ending(job):
         if array.lacks_pods(job) and (finding := pod_refusal(snapshot, job)):

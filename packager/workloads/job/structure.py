@@ -62,7 +62,7 @@ class Job(Structure):
         return by_torchrun(key) if any(text(start).rpartition("/")[2] == "torchrun" for start in starts) else None
 
     def faults(self, manifest: Manifest) -> Iterator[Fault]:
-        """Yield what is wrong with how pods are started again, and with how often.
+        """Yield errors in the restart policy and the number of attempts.
 
         The API server's default is Always, which it refuses for a Job (pkg/apis/batch/validation). With OnFailure the
         controller deletes the pod of the last attempt, and its log with it (kubernetes/kubernetes#74848).
@@ -82,7 +82,7 @@ def _is_array(manifest: Manifest) -> bool:
 
 
 def _completions(manifest: Manifest) -> Iterator[Fault]:
-    """Yield what the API server refuses in an array, or interprets differently (pkg/apis/batch/validation)."""
+    """Yield values of an array that the API server refuses or interprets differently (pkg/apis/batch/validation)."""
     mode = manifest.spec.get("completionMode")
     if mode is not None and mode not in _MODES:
         hint = similar(str(mode), _MODES)

@@ -115,7 +115,7 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
 
     @property
     def init_claims(self) -> tuple[ClaimMount, ...]:
-        """What `init` mounts of the claims: all but what is read-only within a writable mount of the same whole claim.
+        """The claims that `init` mounts: all except read-only mounts within a writable mount of the same whole claim.
 
         So `init` can make what the program then only reads. A folder that is missing when a pod mounts it is made by
         the kubelet, as root.
@@ -165,7 +165,7 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
             yield location, words, () if self.completions is None else (VARIABLE,)
 
     def missing_reason(self, key: str) -> str | None:
-        """Return what gives a container an index, or why the name is taken."""
+        """Return the setting that gives a container an index, or the reason why the name is taken."""
         return "set `completions`: only an array has an index" if key == VARIABLE else super().missing_reason(key)
 
     def _claim_faults(self) -> Iterator[Fault]:
@@ -205,12 +205,12 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
 
     @property
     def defaults(self) -> Mapping[str, Parameter]:
-        """What torchrun's processes need, where it starts them."""
+        """The variables that torchrun's processes need, if torchrun starts them."""
         return {} if self.processes is None else DEFAULTS
 
     @property
     def starter(self) -> tuple[str, ...]:
-        """What starts the script; nothing when it is started itself."""
+        """The program that starts the script; empty if the script is started directly."""
         if self.processes is None:
             return ()
         return ("torchrun", "--standalone", f"--nproc_per_node={self.processes}")

@@ -52,7 +52,7 @@ _CONSEQUENCE = re.compile(
     r"|socket (timeout|closed)",
     re.IGNORECASE,
 )
-"""What a program says whose neighbour is gone."""
+"""The messages of a program whose connection to another one broke."""
 
 _TRACEBACK = "Traceback (most recent call last):"
 
@@ -65,7 +65,7 @@ _NOTICED = re.compile(r" +time +: (\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d)")
 """When torchrun noticed that a process had failed; the last one in its table is the first process."""
 
 _SIGNALLED = re.compile(r"([\w.]+\.)?(SignalException|KeyboardInterrupt|SystemExit)\b")
-"""What Python raises in a program that was told to stop (torch/distributed/elastic/multiprocessing/api.py)."""
+"""The exceptions of Python in a program that was told to stop (torch/distributed/elastic/multiprocessing/api.py)."""
 
 _REACTION = timedelta(seconds=10)
 """How long after the first pod's failure others end because of it."""
@@ -75,7 +75,7 @@ NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 def attempt(pod: Object) -> int:
-    """Return which attempt of the set a pod belongs to, from 0."""
+    """Return the number of the attempt, from 0, that a pod belongs to."""
     return _number(labels(pod).get(ATTEMPT))
 
 
@@ -155,12 +155,12 @@ def _noticed_at(finding: Finding) -> str:
 
 
 def kept_lines(snapshot: Snapshot, pod: Object) -> tuple[str, ...]:
-    """Return what the pod wrote last, as far as it was read in time; nothing if it was not."""
+    """Return the last lines of the pod's log, if they were read in time; otherwise nothing."""
     return next((log.lines for log in snapshot.logs if uid(log.pod) == uid(pod)), ())
 
 
 def without_torchrun(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return what the program itself wrote, without torchrun's report below: that says no more than where it ran."""
+    """Return the lines of the program itself, without torchrun's report below, which only says where it ran."""
     report = next((number for number, line in enumerate(lines) if _REPORT.match(line)), len(lines))
     return tuple(lines[:report] or lines)
 
@@ -179,7 +179,7 @@ def _gone(snapshot: Snapshot, pods: Sequence[Object]) -> list[Object]:
 def _raised(snapshot: Snapshot, pod: Object) -> Finding | None:
     """Return the error that a pod's program raised before the pod was stopped: the first of Python's tracebacks.
 
-    Another language's programs end at once, or say nothing that could be told from what any log contains.
+    Programs in other languages end at once, or write nothing that could be distinguished from other lines of a log.
     """
     lines = kept_lines(snapshot, pod)
     start = next((number for number, line in enumerate(lines) if line.startswith(_TRACEBACK)), len(lines))

@@ -54,7 +54,7 @@ _RULE_NAME = re.compile(r"(?=.{1,128}\Z)[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _LABEL_VALUE = 63
 
 _MOST_JOBS = 1_000
-"""Whose names are foretold: more are looked up nowhere."""
+"""At most this many Job names are predicted; further names are not checked."""
 
 
 def faults(jobset: Manifest) -> Iterator[Fault]:
@@ -150,7 +150,7 @@ def _roles(name: str, names: Sequence[str]) -> str:
 
 
 def _pods(job: dict[str, Any]) -> Iterator[Fault]:
-    """Yield what is wrong with how many pods a role has, and with what happens when one fails."""
+    """Yield errors in the number of a role's pods, and in the handling of their failures."""
     job_spec: Location = ("template", "spec")
     spec = mapping(at(job, job_spec))
     if count(job) > INT32:

@@ -48,10 +48,10 @@ OPERATOR_SILENCE = 8.0
 
 _IS_IT_RUNNING = "is JobSet running? kubectl get pods --all-namespaces | grep jobset-controller-manager"
 _MOST_STOPPED = 8
-"""Of how many of the other pods the last lines are shown."""
+"""The number of other pods whose last lines are shown."""
 
 _PERMANENT = re.compile(r" failed with exit code (\d+) matching FailJob rule")
-"""What a Job says whose podFailurePolicy has ended it (pkg/controller/job/pod_failure_policy.go)."""
+"""The reason of a Job that its podFailurePolicy has ended (pkg/controller/job/pod_failure_policy.go)."""
 
 _FAIL = "FailJobSet"
 
@@ -77,7 +77,7 @@ class JobSet(Workload):
         return {attempts.JOBSET: name(workload)}
 
     def pod_labels(self, name: str, role: str) -> dict[str, str]:
-        """Return what the controllers of JobSet and Job add, except uids and hashes (jobset_controller.go)."""
+        """Return the labels that the controllers add, except uids and hashes (jobset_controller.go)."""
         job = f"{name}-{role}-0"
         also = {"batch.kubernetes.io/job-name": job, "job-name": job}
         return {attempts.JOBSET: name, attempts.ROLE: role, attempts.JOB_INDEX: "0", attempts.ATTEMPT: "0", **also}
@@ -87,7 +87,7 @@ class JobSet(Workload):
         return "worker" if re.fullmatch(rf"{re.escape(name)}-.+-[0-9]+-[0-9]+-[a-z0-9]{{5}}", pod) else None
 
     def ending(self, snapshot: Snapshot) -> Verdict | None:
-        """Return what the conditions Completed and Failed say, or that Failed is certain."""
+        """Return the verdict from the conditions Completed and Failed, or from the certainty that Failed follows."""
         jobset = snapshot.workload
         if true_condition(jobset, "Completed"):
             return Verdict(Phase.SUCCEEDED, _ended_well(jobset))
@@ -104,7 +104,7 @@ class JobSet(Workload):
         return attempt if has_begun else None
 
     def unreported_end(self, snapshot: Snapshot) -> tuple[Verdict, datetime | None] | None:
-        """Return that all pods that have to have ended well, when JobSet says nothing of it."""
+        """Return success if all Jobs of the success policy are complete, and JobSet does not report it."""
         jobset, targets = snapshot.workload, _targets(snapshot.workload)
         complete = {labels(job).get(attempts.ROLE): true_condition(job, "Complete") for job in snapshot.children}
         ends = [end for role in targets if (end := complete.get(role))]
@@ -117,11 +117,11 @@ class JobSet(Workload):
         return Verdict(Phase.SUCCEEDED, _ended_well(jobset), (silence,)), max(times, default=None)
 
     def stops_its_pods(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - whatever is in it
-        """Say that it does, for a pod that has failed: which were lost before that is told with the end."""
+        """Return true for the failed pod; pods lost earlier are reported at the end."""
         return True
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
-        """Yield what JobSet or a Job must not create, that no controller reacts, and that the set was restarted."""
+        """Yield objects that JobSet or a Job must not create, silent controllers, and restarts of the set."""
         if snapshot.workload["spec"].get("suspend"):
             yield Finding("Suspended", shown(snapshot.workload), "suspended, by a queue or a user")
             return
@@ -202,7 +202,7 @@ def _ends(failing: Sequence[Object]) -> list[Object]:
 
 
 def _attempt(jobset: Object) -> int:
-    """Return which attempt runs, or was the last, from 1."""
+    """Return the number of the current or last attempt, from 1."""
     return 1 + int(status(jobset).get("restarts") or 0)
 
 
@@ -240,7 +240,7 @@ def _when(snapshot: Snapshot) -> str:
 
 
 def _unmade(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield what the API server did not let JobSet, or a Job, make: a quota, Pod Security."""
+    """Yield the refusals of the API server to create objects for JobSet or a Job: a quota, Pod Security."""
     jobset = snapshot.workload
     if not snapshot.children:
         for event in reversed(snapshot.warnings(jobset)):
@@ -256,7 +256,7 @@ def _unmade(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _unattended(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield that no controller reacts to the set, or to its end."""
+    """Yield a finding if no controller reacts to the set, or to its end."""
     jobset = snapshot.workload
     if not status(jobset) and not snapshot.children:
         if snapshot.age >= OPERATOR_SILENCE and not events_about(snapshot.events, jobset):
@@ -288,7 +288,7 @@ def _restarted(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _last_lines(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield what pods of the last attempt wrote before they were stopped because another one had failed."""
+    """Yield the last lines of those pods of the last attempt that were stopped because another one had failed."""
     failed = {finding.subject for _, finding in attempts.failures(snapshot)}
     restarts = int(status(snapshot.workload).get("restarts") or 0)
     pods = attempts.current([log.pod for log in snapshot.logs if attempts.attempt(log.pod) == restarts])

@@ -25,10 +25,10 @@ _POD = re.compile(r"(?P<job>.+)-(?P<index>[0-9]+)-[a-z0-9]{5}")
 
 
 def lost(snapshot: Snapshot, jobs: Sequence[Object]) -> list[Finding]:
-    """Return the pods that were told to stop before any had failed, and not by the Job itself: the first one first.
+    """Return the pods that were told to stop before any had failed, except by the Job itself; the first one first.
 
     Args:
-        snapshot: What is there.
+        snapshot: The state of the workload and its pods.
         jobs: The Jobs that fail, or have failed.
     """
     if failures(snapshot):

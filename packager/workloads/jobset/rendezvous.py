@@ -35,10 +35,10 @@ class PodVariable(Value, frozen=True):
     """A variable of the environment.
 
     Attributes:
-        name: Its name.
-        value: Its value, in which `{role}` is the role, `{port}` the port, and a role's name in braces the number of
+        name: The name of the variable.
+        value: The value, in which `{role}` is the role, `{port}` the port, and a role's name in braces the number of
             its pods; a field of the pod where `is_field`.
-        roles: Which roles have it; empty for all.
+        roles: The roles that have the variable; empty for all.
         is_field: Whether the value is a field of the pod.
     """
 
@@ -52,15 +52,15 @@ class Rendezvous(Value, frozen=True):
     """One way in which pods find each other.
 
     Attributes:
-        roles: The roles that it needs, and no other; empty for any roles.
-        port: Where the first pod of `leader` listens, unless the spec says otherwise; None where nothing is agreed.
+        roles: The only roles that it has, all of which it needs; empty for any roles.
+        port: The port of the first pod of `leader`, unless the spec sets another; None if pods agree on none.
         leader: The role whose first pod the others look for.
         single: Whether the leader's role has one pod only.
         computes: The roles that get what options give to pods that compute; empty for all.
         stores: The other roles that get what options say of storage.
-        success: The roles whose good end is the set's; empty where the spec has to say so.
-        variables: What the pods find in their environment.
-        reserved: Says why no environment may set a variable; None when it may set all but those that every way has.
+        success: The roles whose success is the success of the set; empty if the spec has to name them.
+        variables: The variables in the environment of the pods.
+        reserved: Returns the reason why no environment may set a variable; None if it may set all others.
     """
 
     roles: tuple[str, ...] = ()

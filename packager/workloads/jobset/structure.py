@@ -64,7 +64,7 @@ class JobSet(Structure):
             )
 
     def faults(self, manifest: Manifest) -> Iterator[Fault]:
-        """Yield what JobSet's webhook would refuse, and what would go wrong later."""
+        """Yield errors for JobSet's webhook, and values that fail later."""
         yield from checks.faults(manifest)
 
     def added_variables(self, manifest: Manifest) -> tuple[str, ...]:  # noqa: ARG002 - every Job of a JobSet is Indexed
@@ -95,7 +95,7 @@ class JobSet(Structure):
 
 
 def _processes(spec: Any) -> Location | None:
-    """Return where a pod's spec says how many processes to start in the pod, below the spec."""
+    """Return the path, below a pod's spec, of the number of processes in the pod."""
     for index, variable in enumerate(listing(at(spec, ("containers", 0, "env")))):
         if mapping(variable).get("name") == PROCESSES:
             return ("containers", 0, "env", index, "value")

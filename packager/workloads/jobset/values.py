@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _TAKEN = ("identity", "init")
-"""What the containers are called that run before the one of a role."""
+"""The prefix of the names of init containers."""
 
 
 _CODE = "(?:[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])"
@@ -166,12 +166,12 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
 
     @property
     def defaults(self) -> Mapping[str, Parameter]:
-        """What torchrun's processes need, where it starts them."""
+        """The variables that torchrun's processes need, if torchrun starts them."""
         return DEFAULTS if self.rendezvous == "torch" else {}
 
     @property
     def way(self) -> Rendezvous:
-        """What `rendezvous` means."""
+        """The meaning of `rendezvous`."""
         return RENDEZVOUS[self.rendezvous]
 
     @property
@@ -227,14 +227,14 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         return self.roles[role].resources or self.resources
 
     def options_of(self, role: str) -> str | None:
-        """Return which options change the pods of a role: "storage" only, "none", or all of them (None)."""
+        """Return the options that change the pods of a role: "storage" only, "none", or all of them (None)."""
         computes = not self.way.computes or role in self.way.computes
         if self.roles[role].gpu if self.roles[role].gpu is not None else computes:
             return None
         return "storage" if role in self.way.stores or computes else "none"
 
     def run_of(self, role: str, run: Run) -> Run:
-        """Return what a pod of a role runs, where the overlay runs `run`."""
+        """Return the Run of a role's pods, if the overlay has `run`."""
         own = self.roles[role]
         scripts = () if own.command is not None else (own.script,) if own.script else run.scripts
         has_own_args = own.args is not None or own.command is not None
@@ -242,7 +242,7 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         return Run(scripts, args, own.workdir or run.workdir, run.init)
 
     def program_of(self, role: str, run: Run) -> Program:
-        """Return what a pod of a role starts, where the overlay runs `run`."""
+        """Return the program of a role's pods, if the overlay has `run`."""
         own, of_role = self.roles[role], self.run_of(role, run)
         if not of_role.scripts:
             alone = own.command is not None or own.args is not None
@@ -290,7 +290,7 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
                 yield ("roles", name, key), getattr(role, key) or (), variables[name]
 
     def missing_reason(self, key: str) -> str | None:
-        """Return which roles have a variable that others do not have, or why the name is taken."""
+        """Return the roles that have a variable, or the reason why its name is taken."""
         roles = [name for name, role in self.roles.items() if key in (*self.way.names(name), *role.environment)]
         if not roles:
             return self.reserved(key)
@@ -301,7 +301,7 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         return max((f"{workload}-{name}-0-{role.replicas - 1}-abcde" for name, role in self.roles.items()), key=len)
 
     def faults(self) -> Iterator[Fault]:
-        """Yield what does not go with the rendezvous, and roles that there are not."""
+        """Yield keys that do not fit the rendezvous, and roles that do not exist."""
         yield from self._role_faults()
         names = f"the roles are: {', '.join(self.roles)}"
         for index, name in enumerate(self.success or ()):

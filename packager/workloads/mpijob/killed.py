@@ -19,14 +19,14 @@ _IN_WORKERS = re.compile(
     r"processes were killed for taking more memory than their worker may, in:"
     r"(?P<workers>(?: [a-z0-9-]{1,63}){1,20})(?:, and (?P<more>\d{1,6}) more)?\s*"
 )
-"""What mpi-launcher.sh leaves in the status of its pod: the workers are stopped when it ends."""
+"""The message of mpi-launcher.sh in the status of its pod; the workers are stopped when the launcher ends."""
 
 
 def killed_in_workers(launcher: Object, limit: str | None, is_worker: Callable[[str], bool]) -> Iterator[Finding]:
     """Yield the workers in which a process was killed for its memory use although the job ended well.
 
     Args:
-        launcher: Its pod.
+        launcher: The launcher's pod.
         limit: The memory that each worker may take.
         is_worker: Whether the job has a worker of this name: the launcher's program may have written anything.
     """
@@ -40,7 +40,7 @@ def killed_in_workers(launcher: Object, limit: str | None, is_worker: Callable[[
 
 
 def _termination_message(pod: Object) -> str:
-    """Return what the pod's main container has left in its status when it ended well."""
+    """Return the message that the pod's main container left in its status when it succeeded."""
     for container in container_statuses(pod):
         terminated = container["state"].get("terminated") or {}
         if container["name"] == main_container(pod) and terminated and not terminated.get("exitCode"):

@@ -41,7 +41,7 @@ OPERATOR_SILENCE = 8.0
 """Seconds in which a living operator has said something about a job; it usually takes less than one."""
 
 _MAX_NAMED_WORKERS = 1_000
-"""Whose names are foretold: more are looked up in no cluster."""
+"""At most this many pod names are predicted; further ones are not looked up in the cluster."""
 
 _IS_IT_RUNNING = "is mpi-operator running? kubectl get pods --all-namespaces | grep mpi-operator"
 
@@ -77,20 +77,20 @@ class MPIJob(Workload):
         return {_JOB: name(workload)}
 
     def pod_labels(self, name: str, role: str) -> dict[str, str]:
-        """Return what the operator, and the launcher's Job, add (mpi_job_controller.go; pkg/registry/batch/job)."""
+        """Return the labels that the controllers add (mpi_job_controller.go; pkg/registry/batch/job)."""
         job = f"{name}-launcher"
         role_labels = {_INDEX: "0"} if role == "worker" else {"batch.kubernetes.io/job-name": job, "job-name": job}
         return {_OPERATOR: "mpi-operator", _JOB: name, _ROLE: role, **role_labels}
 
     def role(self, name: str, pod: str) -> Role | None:
-        """Return what a pod of this name does: the launcher's bears five characters of the Job controller's."""
+        """Return the role of the pod of this name; the name of a launcher has five characters of the Job controller."""
         launcher, worker = re.escape(f"{name}-launcher-"), re.escape(f"{name}-worker-")
         if re.fullmatch(f"{launcher}[a-z0-9]{{5}}", pod):
             return "main"
         return "worker" if re.fullmatch(f"{worker}[0-9]+", pod) else None
 
     def ending(self, snapshot: Snapshot) -> Verdict | None:
-        """Return what the conditions Succeeded and Failed say."""
+        """Return the verdict from the conditions Succeeded and Failed."""
         job = snapshot.workload
         if true_condition(job, "Succeeded"):
             return Verdict(Phase.SUCCEEDED, f"{_LAUNCHER} has succeeded")
@@ -123,7 +123,7 @@ class MPIJob(Workload):
         return any(map(batchjob.is_past_deadline, (job, *snapshot.children))) or _is_suspended(job)
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
-        """Yield what the operator has refused, what it must not create, and that no controller reacts to the job."""
+        """Yield refusals of the operator, objects that it must not create, and the silence of controllers."""
         job = snapshot.workload
         refused = [event for event in snapshot.warnings(job) if event.get("reason") == "ValidationError"]
         if refused and not status(job).get("conditions"):

@@ -50,7 +50,7 @@ class MPIJob(Structure):
             )
 
     def faults(self, manifest: Manifest) -> Iterator[Fault]:
-        """Yield what mpi-operator would refuse or misinterpret."""
+        """Yield values that mpi-operator would refuse or misinterpret."""
         yield from checks.faults(manifest, tuple(self.pods(manifest)))
 
     def reserved(self, manifest: Manifest, key: str) -> str | None:  # noqa: ARG002 - every MPIJob has the same
@@ -63,7 +63,7 @@ class MPIJob(Structure):
         return f"{manifest.name}-worker-{max(workers - 1, 0)}"
 
     def made_objects(self, manifest: Manifest) -> tuple[tuple[str, str], ...]:
-        """Return what mpi-operator makes for a job beside its pods (mpi_job_controller.go)."""
+        """Return the objects that mpi-operator makes for a job beside its pods (mpi_job_controller.go)."""
         name = manifest.name
         own = ("Secret", f"{name}-ssh"), ("ConfigMap", f"{name}-config"), ("Service", name)
         return (*own, ("Job", f"{name}-launcher"))

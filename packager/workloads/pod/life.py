@@ -22,7 +22,7 @@ class Pod(Workload):
     resource = "pods"
 
     def ending(self, snapshot: Snapshot) -> Verdict | None:
-        """Return what the pod's phase says."""
+        """Return the verdict from the pod's phase."""
         phase = status(snapshot.workload).get("phase")
         if phase == "Succeeded":
             return Verdict(Phase.SUCCEEDED, "the pod has succeeded")

@@ -1,4 +1,4 @@
-"""What mlpack makes of a Deployment: whether it serves, and why it does not."""
+"""The verdicts on a Deployment: whether it serves, and the reason if it does not."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def judged(workload: Object, *pods: Object, age: float = 30, events: tuple[Objec
     return diagnose(KIND, Snapshot(workload, tuple(map(replica_set, owners)), pods, events, age), Past())
 
 
-def test_it_serves_when_all_replicas_of_the_newest_rollout_do() -> None:
+def test_deployment_serves_when_all_replicas_of_the_newest_rollout_do() -> None:
     assert judged(deployment(**ALL), pod(0), pod(1)) == Verdict(Phase.SERVING, "2 of 2 replicas serve")
 
 
@@ -88,17 +88,17 @@ def test_it_serves_when_all_replicas_of_the_newest_rollout_do() -> None:
         ),
     ],
 )
-def test_it_does_not_serve_before(counts: dict[str, Any], summary: str) -> None:
+def test_deployment_runs_before_all_replicas_serve(counts: dict[str, Any], summary: str) -> None:
     assert judged(deployment(**counts), pod(0)) == Verdict(Phase.RUNNING, summary)
 
 
-def test_what_the_controller_has_not_seen_says_nothing_of_what_was_applied() -> None:
+def test_status_of_an_earlier_generation_is_ignored() -> None:
     changed = deployment(LATE, **ALL)
     changed["metadata"]["generation"] = 2
     assert judged(changed, pod(0), pod(1)).phase is Phase.RUNNING
 
 
-def test_a_rollout_that_makes_no_progress() -> None:
+def test_late_rollout_is_stuck() -> None:
     new = pod(2, 2, is_ready=False)
     events = (unhealthy(new, "Startup probe failed: HTTP probe failed with statuscode: 404"),)
     stuck = deployment(LATE, replicas=3, updatedReplicas=1, availableReplicas=2, spec={"progressDeadlineSeconds": 60})
@@ -120,7 +120,7 @@ def test_a_rollout_that_makes_no_progress() -> None:
     )
 
 
-def test_a_program_that_fails_again_and_again_is_not_waited_for_to_the_end() -> None:
+def test_crash_looping_deployment_is_stuck() -> None:
     ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": "no weights in /modle\n"}}
     waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
     looping = pod(2, 2, is_ready=False, state=waiting, lastState=ended, restartCount=3)
@@ -136,14 +136,14 @@ def test_a_program_that_fails_again_and_again_is_not_waited_for_to_the_end() -> 
     )
 
 
-def test_in_a_job_it_may_be_lucky_the_next_time() -> None:
+def test_crash_loop_of_a_job_is_not_final() -> None:
     looping = pod(0, state={"waiting": {"reason": "CrashLoopBackOff"}})
     looping["spec"]["restartPolicy"] = "OnFailure"
     [finding] = judged(deployment(), looping).findings
     assert (finding.reason, finding.final_after) == ("CrashLoopBackOff", NEVER)
 
 
-def test_a_quota_that_is_full() -> None:
+def test_full_quota_is_reported() -> None:
     message = 'pods "a" is forbidden: exceeded quota: mine, requested: pods=1, used: pods=2, limited: pods=2'
     full = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}
     verdict = judged(deployment(full, replicas=1, updatedReplicas=1), pod(0))
@@ -151,7 +151,7 @@ def test_a_quota_that_is_full() -> None:
     assert verdict.findings[0].subject == SHOWN
 
 
-def test_a_replica_set_that_may_not_be_made() -> None:
+def test_refused_replica_set_is_reported() -> None:
     """The controller says so, and does not count the spec as seen."""
     words = 'replicasets.apps "a" is forbidden: exceeded quota: mine, requested: count/replicasets.apps=1, '
     message = f'Failed to create new replica set "a": {words}used: count/replicasets.apps=1, limited: '
@@ -163,7 +163,7 @@ def test_a_replica_set_that_may_not_be_made() -> None:
     assert KIND.is_noticed(Snapshot(workload))
 
 
-def test_a_rollout_that_is_paused() -> None:
+def test_paused_rollout_is_stuck() -> None:
     verdict = judged(deployment(replicas=2, updatedReplicas=0, spec={"paused": True}), pod(0))
     hint = f"kubectl rollout resume {SHOWN}"
     assert verdict == Verdict(
@@ -171,14 +171,14 @@ def test_a_rollout_that_is_paused() -> None:
     )
 
 
-def test_a_controller_that_is_away() -> None:
+def test_missing_controller_is_reported_after_eight_seconds() -> None:
     assert judged(deployment(seen=0), age=7).findings == ()
     [finding] = judged(deployment(seen=0), age=9).findings
     message = "no controller has reacted: the Deployment controller is not running"
     assert (finding.reason, finding.message) == ("ControllerSilent", message)
 
 
-def test_a_change_that_the_controller_does_not_notice_but_not_at_once() -> None:
+def test_unnoticed_change_is_reported_after_eight_seconds() -> None:
     changed = deployment(**ALL)
     changed["metadata"]["generation"] = 2
     snapshot = Snapshot(changed, (replica_set(1),), (pod(0), pod(1)), (), 500)
@@ -192,12 +192,12 @@ def test_a_change_that_the_controller_does_not_notice_but_not_at_once() -> None:
     assert diagnose(KIND, snapshot, memory.add(snapshot, 110)).phase is Phase.SERVING
 
 
-def test_a_controller_that_has_told_something_is_not_away() -> None:
+def test_controller_with_an_event_is_not_reported_as_missing() -> None:
     told = unhealthy(deployment(), "Scaled up replica set a to 2")
     assert "ControllerSilent" not in [one.reason for one in judged(deployment(seen=0), events=(told,), age=9).findings]
 
 
-def test_a_pod_that_is_deleted_is_not_the_one_that_is_meant() -> None:
+def test_main_pod_is_not_being_deleted() -> None:
     pods = [pod(0), pod(1, metadata={"deletionTimestamp": at(20)})]
     assert KIND.main(pods) is pods[0]
     assert KIND.workers(pods) == [pods[1]]
@@ -212,11 +212,11 @@ def test_a_pod_that_is_deleted_is_not_the_one_that_is_meant() -> None:
         (NAME, None),
     ],
 )
-def test_pods_by_their_names(pod_name: str, role: str | None) -> None:
+def test_pod_names_determine_roles(pod_name: str, role: str | None) -> None:
     assert KIND.role(NAME, pod_name) == role
 
 
-def test_a_pod_of_a_long_name_is_cut() -> None:
+def test_pod_name_with_a_cut_prefix_is_recognized() -> None:
     name = "a" * 63
     assert KIND.role(name, f"{'a' * 58}x2x4z") == "main"
     assert KIND.role(name, "b" * 63) is None

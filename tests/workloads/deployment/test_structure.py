@@ -63,7 +63,7 @@ def built(folder: Path, *settings: str, spec: str = SERVER) -> dict[str, Any]:
 
 
 def problems(*changes: str) -> list[str]:
-    """Return what is found when `old => new` is replaced in what is applied."""
+    """Return the problems after `old => new` is replaced in the applied manifests."""
     text = APPLIED
     for change in changes:
         old, _, new = change.partition(" => ")
@@ -73,7 +73,7 @@ def problems(*changes: str) -> list[str]:
     return [str(problem) for problem in (*objects.check(overlay, frozenset()), *checks.check(overlay))]
 
 
-def test_a_rollout_takes_no_replica_away_before_another_is_ready(tmp_path: Path) -> None:
+def test_rollout_removes_replicas_only_after_new_ones_are_ready(tmp_path: Path) -> None:
     spec = built(tmp_path)["deployment.yaml"]["spec"]
     assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
     template = spec["template"]["spec"]
@@ -81,7 +81,7 @@ def test_a_rollout_takes_no_replica_away_before_another_is_ready(tmp_path: Path)
     assert template["containers"][0]["lifecycle"] == {"preStop": {"exec": {"command": ["/bin/sh", "-c", "sleep 5"]}}}
 
 
-def test_labels_that_cannot_change_have_no_digest_in_them(tmp_path: Path) -> None:
+def test_selector_labels_contain_no_digest(tmp_path: Path) -> None:
     manifests = built(tmp_path)
     spec = manifests["deployment.yaml"]["spec"]
     labels = {
@@ -94,13 +94,13 @@ def test_labels_that_cannot_change_have_no_digest_in_them(tmp_path: Path) -> Non
     assert manifests["pod-disruption-budget.yaml"]["spec"]["selector"] == {"matchLabels": labels}
 
 
-def test_its_number_stands_beside_the_ids(tmp_path: Path) -> None:
+def test_number_of_replicas_is_in_the_patch(tmp_path: Path) -> None:
     manifests = built(tmp_path, "overlays.multi-node.replicas=5")
     assert manifests["deployment-patch.yaml"]["spec"]["replicas"] == 5
     assert "replicas" not in manifests["deployment.yaml"]["spec"]
 
 
-def test_one_replica_has_no_disruption_budget(tmp_path: Path) -> None:
+def test_single_replica_has_no_disruption_budget(tmp_path: Path) -> None:
     manifests = built(tmp_path, "overlays.multi-node.replicas=1")
     assert "pod-disruption-budget.yaml" in manifests  # of which the kustomization knows nothing
     assert manifests["kustomization.yaml"]["resources"] == [
@@ -110,7 +110,7 @@ def test_one_replica_has_no_disruption_budget(tmp_path: Path) -> None:
     ]
 
 
-def test_its_ports_and_those_of_its_service(tmp_path: Path) -> None:
+def test_service_and_container_have_ports_of_the_spec(tmp_path: Path) -> None:
     settings = ("overlays.multi-node.ports.grpc.port=8500", "overlays.multi-node.ports.grpc.protocol=grpc")
     manifests = built(tmp_path, *settings)
     assert manifests["service.yaml"]["spec"]["ports"] == [
@@ -132,7 +132,7 @@ def test_its_ports_and_those_of_its_service(tmp_path: Path) -> None:
         ("ready: {command: [cat, /run/ready]}", {"exec": {"command": ["cat", "/run/ready"]}}),
     ],
 )
-def test_what_a_pod_is_asked(tmp_path: Path, ready: str, handler: dict[str, Any]) -> None:
+def test_probes_follow_readiness_of_the_spec(tmp_path: Path, ready: str, handler: dict[str, Any]) -> None:
     spec = SERVER.replace("replicas: 2", f"starts_within: 61, {ready}").replace(", ,", ",")
     [main] = built(tmp_path, spec=spec)["deployment.yaml"]["spec"]["template"]["spec"]["containers"]
     assert {probe: main[probe] for probe in main if probe.endswith("Probe")} == {
@@ -146,7 +146,7 @@ def test_what_a_pod_is_asked(tmp_path: Path, ready: str, handler: dict[str, Any]
     "file",
     [f"{FOLDER}/mlops.env", "quickstart/scripts/train.sh", "quickstart/common/mpi/k8s/mlops/base/identity.sh"],
 )
-def test_a_config_map_is_called_after_its_content(tmp_path: Path, kubectl: Path, file: str) -> None:
+def test_config_map_names_depend_on_content(tmp_path: Path, kubectl: Path, file: str) -> None:
     loaded = load(demo.write(tmp_path / "model", demo.changed(SERVER)))
     package = tmp_path / "package"
     package.mkdir()
@@ -162,14 +162,14 @@ def test_a_config_map_is_called_after_its_content(tmp_path: Path, kubectl: Path,
     assert len(names() - before) == 1
 
 
-def test_its_pods_are_spread_by_their_rollout() -> None:
+def test_pods_are_spread_by_rollout() -> None:
     manifest = written.overlay(APPLIED).manifests[0]
     assert [(group.count, group.computes, group.workload_label, group.field_path) for group in pods(manifest)] == [
         (2, True, "pod-template-hash", "spec.template.spec")
     ]
 
 
-def test_what_a_build_writes_has_no_problems() -> None:
+def test_built_deployment_has_no_problems() -> None:
     assert problems() == []
 
 
@@ -251,11 +251,11 @@ def test_what_a_build_writes_has_no_problems() -> None:
         ),
     ],
 )
-def test_what_the_cluster_would_refuse_or_nobody_would_reach(change: str, problem: str) -> None:
+def test_verify_reports_refused_and_unreachable_deployments(change: str, problem: str) -> None:
     assert problems(change) == [f"file.yaml:{problem}"]
 
 
-def test_what_belongs_to_a_deployment_belongs_to_no_pod() -> None:
+def test_verify_refuses_a_service_for_a_pod() -> None:
     pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: main}]}\n"
     service = APPLIED.split("---\n")[1]
     problems = objects.check(written.overlay(f"{pod}---\n{service}"), frozenset())

@@ -1,4 +1,4 @@
-"""A Job that runs its program once for each index: what becomes of it, and which of its pods a number means."""
+"""A Job that runs its program once for each index: its verdicts, its pods by index, and its results."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def judged(workload: Object, *pods: Object, events: tuple[Object, ...] = ()) -> 
     return diagnose(KIND, Snapshot(workload, (), pods, events, 30))
 
 
-def test_its_manifest_and_readme(tmp_path: Path) -> None:
+def test_array_is_in_manifest_and_readme(tmp_path: Path) -> None:
     overlay = "{kind: Pod} => {kind: Job, completions: 6, parallelism: 2, retries: 3}"
     loaded = load(demo.write(tmp_path, demo.changed(overlay)))
     entries = {entry.path: entry.content for entry in render(plan(loaded, loaded.spec.variants[0], Options())).entries}
@@ -87,7 +87,7 @@ def test_its_manifest_and_readme(tmp_path: Path) -> None:
     ) in readme
 
 
-def test_one_at_a_time_without_a_word(tmp_path: Path) -> None:
+def test_array_runs_one_pod_at_a_time_by_default(tmp_path: Path) -> None:
     loaded = load(demo.write(tmp_path, demo.changed("{kind: Pod} => {kind: Job, completions: 6}")))
     entries = {entry.path: entry.content for entry in render(plan(loaded, loaded.spec.variants[0], Options())).entries}
     manifest = yaml.safe_load(entries["quickstart/k8s/mlops/single-node/job.yaml"])  # type: ignore[arg-type]
@@ -102,23 +102,23 @@ def test_one_at_a_time_without_a_word(tmp_path: Path) -> None:
         ({"succeeded": 2, "failed": 1, "active": 2}, "2 of 4 done, 1 failed"),
     ],
 )
-def test_how_far_it_has_got(counts: dict[str, Any], summary: str) -> None:
+def test_array_reports_number_of_finished_indexes(counts: dict[str, Any], summary: str) -> None:
     assert judged(job(**counts), pod(0, DONE), pod(1)) == Verdict(Phase.RUNNING, summary)
 
 
-def test_it_runs_while_any_pod_does() -> None:
+def test_array_runs_while_any_pod_runs() -> None:
     waiting = pod(1)
     waiting["status"]["containerStatuses"][0]["state"] = {"waiting": {}}
     assert judged(job(), pod(0), waiting).phase is Phase.RUNNING
     assert judged(job(), waiting).phase is Phase.PENDING
 
 
-def test_all_have_succeeded() -> None:
+def test_array_succeeds_when_all_indexes_succeed() -> None:
     verdict = judged(job("Complete:CompletionsReached", succeeded=4), *(pod(index, DONE) for index in range(4)))
     assert verdict == Verdict(Phase.SUCCEEDED, "all 4 indexes have succeeded")
 
 
-def test_one_has_succeeded_only_when_it_was_made_again() -> None:
+def test_successful_array_reports_retried_index() -> None:
     pods = [pod(0, ENDED_WITH_3), pod(1, DONE), pod(0, DONE, attempt=1)]
     verdict = judged(job("Complete", {"backoffLimit": 1, "completions": 2}, succeeded=2, failed=1), *pods)
     assert (verdict.phase, verdict.summary) == (Phase.SUCCEEDED, "all 2 indexes have succeeded")
@@ -139,18 +139,18 @@ def test_one_has_succeeded_only_when_it_was_made_again() -> None:
         ([], 0, "one of its indexes has failed"),
     ],
 )
-def test_which_index_has_failed(pods: list[Object], retries: int, summary: str) -> None:
+def test_failed_array_names_failed_indexes(pods: list[Object], retries: int, summary: str) -> None:
     verdict = judged(job("Failed:BackoffLimitExceeded", {"backoffLimit": retries}, failed=1 + retries), *pods)
     assert (verdict.phase, verdict.summary) == (Phase.FAILED, summary)
 
 
-def test_the_pod_that_failed_is_the_cause() -> None:
+def test_failed_array_shows_log_of_the_failed_pod() -> None:
     verdict = judged(job("Failed:BackoffLimitExceeded", failed=1), pod(1, ENDED_WITH_3), pod(2, DONE))
     [cause] = verdict.findings
     assert (cause.subject, cause.log[-1]) == (f"pod/{JOB}-1-abcd0", "no such file: train.csv")
 
 
-def test_a_pod_that_is_refused_while_others_run() -> None:
+def test_array_reports_refused_pod_while_others_run() -> None:
     about = {"kind": "Job", "name": JOB, "uid": f"Job-{JOB}"}
     words = (
         'Error creating: pods "a" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1'
@@ -180,16 +180,16 @@ def test_a_pod_that_is_refused_while_others_run() -> None:
         ("n" * 60, f"{'n' * 60}-12-x2b4z", None),
     ],
 )
-def test_its_pods_by_name(job_name: str, pod_name: str, role: str | None) -> None:
+def test_pod_names_of_an_array_determine_roles(job_name: str, pod_name: str, role: str | None) -> None:
     assert KIND.role(job_name, pod_name) == role
 
 
-def test_its_pods_in_order() -> None:
+def test_array_lists_last_pod_of_each_index_in_order() -> None:
     pods = [pod(2), pod(0, ENDED_WITH_3), pod(0, attempt=1)]
     assert [entry["metadata"]["name"] for entry in KIND.listed(pods)] == [f"{JOB}-0-abcd1", f"{JOB}-2-abcd0"]
 
 
-def test_numbers_as_a_person_lists_them() -> None:
+def test_listed_joins_consecutive_numbers() -> None:
     assert listed([0, 2, 3, 4, 7]) == "0, 2-4, 7"
 
 
@@ -221,13 +221,13 @@ spec:
         ),
     ],
 )
-def test_what_the_api_server_refuses(lines: str, problem: str | None) -> None:
+def test_verify_reports_values_that_the_api_server_refuses(lines: str, problem: str | None) -> None:
     problems = [str(finding).partition(":")[2] for finding in checks.check(written.overlay(MANIFEST + lines))]
     assert problems == ([problem.replace("{mode}", "Job NAME: spec.completionMode")] if problem else [])
 
 
 @pytest.mark.parametrize(("completions", "count"), [(1, 1), (3, 2)])
-def test_no_more_pods_than_are_left(completions: int, count: int) -> None:
+def test_pods_of_an_array_are_at_most_its_completions(completions: int, count: int) -> None:
     lines = f"  completionMode: Indexed\n  completions: {completions}\n  parallelism: 2\n"
     [manifest] = written.overlay(MANIFEST + lines).manifests
     assert [pods.count for pods in pods_in(manifest)] == [count]
@@ -252,7 +252,7 @@ def array(life: Life) -> Life:
 
 
 @pytest.mark.usefixtures("array")
-def test_the_log_of_an_index(mlpack: Mlpack) -> None:
+def test_logs_select_pod_by_index(mlpack: Mlpack) -> None:
     assert mlpack("logs", *WHERE, "--worker", "1").stdout == "index 1\n"
     everything = [f"[{JOB}-{index}-abcd0] index {index}" for index in range(3)]
     assert mlpack("logs", *WHERE).stdout.splitlines() == everything
@@ -263,7 +263,7 @@ def test_the_log_of_an_index(mlpack: Mlpack) -> None:
     assert (unknown.code, unknown.stderr) == (2, "error: index 4 not found\nhint: there are 0 to 3\n")
 
 
-def test_a_command_in_the_pod_of_an_index(mlpack: Mlpack, array: Life) -> None:
+def test_exec_selects_pod_by_index(mlpack: Mlpack, array: Life) -> None:
     assert mlpack("exec", *WHERE, "--worker", "2", "--", "id").code == 0
     assert f"{JOB}-2-abcd0 --container=main -- id" in array.commands[0]
     ended = mlpack("exec", *WHERE, "--worker", "0", "--", "id")
@@ -280,7 +280,7 @@ def test_status_lists_the_indexes(mlpack: Mlpack, array: Life) -> None:
     assert [entry["name"] for entry in answer["pods"]] == [f"{JOB}-{index}-abcd0" for index in range(3)]
 
 
-def test_results_of_each_index_have_a_folder_of_their_own(mlpack: Mlpack, array: Life, tmp_path: Path) -> None:
+def test_results_have_one_folder_per_index(mlpack: Mlpack, array: Life, tmp_path: Path) -> None:
     array.archive = packed((member("./a.txt"), b"hello")).getvalue()
     done = mlpack("results", "hello-mpi", "out", "-n", "team")
     assert done.code == 0, done.stderr
@@ -291,7 +291,7 @@ def test_results_of_each_index_have_a_folder_of_their_own(mlpack: Mlpack, array:
     assert "no results of the indexes that have ended: 0\n" in done.stderr
 
 
-def test_results_of_one_index(mlpack: Mlpack, array: Life, tmp_path: Path) -> None:
+def test_results_of_one_index_have_no_subfolder(mlpack: Mlpack, array: Life, tmp_path: Path) -> None:
     array.archive = packed((member("./a.txt"), b"hello")).getvalue()
     assert mlpack("results", "hello-mpi", "out", "-n", "team", "--worker", "2").code == 0
     assert (tmp_path / "out/a.txt").read_bytes() == b"hello"

@@ -1,4 +1,4 @@
-"""What mlpack makes of a Job: what has become of it, and why."""
+"""The verdicts on a Job: its phase, and the reason."""
 
 from __future__ import annotations
 
@@ -73,20 +73,20 @@ def judged(workload: Object, *pods: Object, age: float = 30, events: tuple[Objec
     return diagnose(KIND, Snapshot(workload, (), pods, events, age), Past())
 
 
-def test_it_is_over_when_it_is_complete() -> None:
+def test_job_succeeds_when_complete() -> None:
     verdict = judged(job("SuccessCriteriaMet:CompletionsReached", "Complete:CompletionsReached"), succeeded())
     assert verdict == Verdict(Phase.SUCCEEDED, "the pod has succeeded")
 
 
 @pytest.mark.parametrize("condition", ["SuccessCriteriaMet:CompletionsReached", "FailureTarget:BackoffLimitExceeded"])
-def test_a_job_is_not_over_while_its_pods_are_being_stopped(condition: str) -> None:
+def test_job_runs_while_its_pods_are_being_stopped(condition: str) -> None:
     going = pod(deletionTimestamp=at(30), deletionGracePeriodSeconds=30)
     assert judged(job(condition), going, age=300).phase is Phase.RUNNING
     assert KIND.unreported_end(Snapshot(job(condition), (), (succeeded(),), (), 300)) is None
 
 
 @pytest.mark.parametrize("status", ["False", "Unknown"])
-def test_a_condition_that_does_not_hold_is_no_end(status: str) -> None:
+def test_job_ignores_conditions_that_are_not_true(status: str) -> None:
     workload = job("Complete", "Failed", "Suspended")
     for condition in workload["status"]["conditions"]:
         condition["status"] = status
@@ -122,12 +122,12 @@ def test_a_condition_that_does_not_hold_is_no_end(status: str) -> None:
         ("", {}, "the job has failed"),
     ],
 )
-def test_each_reason_is_a_sentence(condition: str, spec: Object, sentence: str) -> None:
+def test_failed_job_explains_each_reason_in_a_sentence(condition: str, spec: Object, sentence: str) -> None:
     verdict = judged(job(f"Failed:{condition}", spec=spec, failedIndexes="1,3"))
     assert verdict == Verdict(Phase.FAILED, sentence)
 
 
-def test_a_failure_shows_the_last_pod_and_why_those_before_it_have_failed() -> None:
+def test_failed_job_shows_last_pod_and_failures_of_earlier_pods() -> None:
     workload = job("Failed:BackoffLimitExceeded", spec={"backoffLimit": 1})
     verdict = judged(workload, failed(2), failed(1, "out of disk\n"), age=60)
     message = "container main ended with exit code 3"
@@ -138,7 +138,7 @@ def test_a_failure_shows_the_last_pod_and_why_those_before_it_have_failed() -> N
     )
 
 
-def test_a_job_that_is_started_again_says_why() -> None:
+def test_restarted_job_reports_failure_of_earlier_pod() -> None:
     workload = job(spec={"backoffLimit": 2}, active=1, failed=1)
     verdict = judged(workload, failed(1), pod(attempt=2), age=50)
     retried = f"attempt 1 of 3: {'container main ended with exit code 3'}"
@@ -146,12 +146,12 @@ def test_a_job_that_is_started_again_says_why() -> None:
     assert verdict.findings == (Finding("Retried", f"pod/{NAME}-abcd1", retried, blocks=False, log=("no such file",)),)
 
 
-def test_success_at_the_second_attempt_tells_of_the_first() -> None:
+def test_successful_job_reports_failed_first_attempt() -> None:
     verdict = judged(job("Complete", spec={"backoffLimit": 2}), failed(1), succeeded(2))
     assert (verdict.phase, [finding.reason for finding in verdict.findings]) == (Phase.SUCCEEDED, ["Retried"])
 
 
-def test_a_suspended_job_waits() -> None:
+def test_suspended_job_is_stuck() -> None:
     verdict = judged(job("Suspended:JobSuspended:Job suspended", spec={"suspend": True}), age=300)
     assert verdict == Verdict(
         Phase.STUCK,
@@ -160,7 +160,7 @@ def test_a_suspended_job_waits() -> None:
     )
 
 
-def test_pods_that_a_deadline_or_a_suspension_takes_away_are_no_loss() -> None:
+def test_pods_deleted_by_deadline_or_suspension_are_not_lost() -> None:
     going = pod(deletionTimestamp=at(60), deletionGracePeriodSeconds=30)
     late = judged(job("Failed:DeadlineExceeded", spec={"activeDeadlineSeconds": 10}), going)
     assert late == Verdict(Phase.FAILED, "it took longer than its activeDeadlineSeconds of 10")
@@ -185,20 +185,20 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("reason", REFUSED)
-def test_a_pod_that_may_not_be_made_is_told_by_the_event(reason: str) -> None:
+def test_job_reports_event_of_a_refused_pod(reason: str) -> None:
     event, message = REFUSED[reason]
     verdict = judged(job(startTime=at(0)), events=(warning(event),))
     assert (verdict.phase, verdict.summary) == (Phase.STUCK, message)
     assert [(finding.reason, finding.subject) for finding in verdict.findings] == [(reason, f"job/{NAME}")]
 
 
-def test_a_refusal_before_the_newest_pod_is_over() -> None:
+def test_refusal_is_ignored_after_a_pod_was_created() -> None:
     made = {**warning("Created pod: x", 5, "SuccessfulCreate"), "type": "Normal"}
     events = (warning(REFUSED["QuotaExceeded"][0]), made)
     assert judged(job(startTime=at(0), active=0), pod(), events=events).phase is Phase.RUNNING
 
 
-def test_a_job_that_nobody_acts_on_but_not_at_once() -> None:
+def test_job_without_controller_is_stuck_after_eight_seconds() -> None:
     assert judged(job(), age=5) == Verdict(Phase.PENDING, "no pods yet")
     verdict = judged(job(), age=9)
     message = "no controller has reacted: the Job controller is not running"
@@ -210,7 +210,7 @@ def test_a_job_that_nobody_acts_on_but_not_at_once() -> None:
     ("last", "phase", "summary"),
     [(succeeded(), Phase.SUCCEEDED, "the pod has succeeded"), (failed(), Phase.FAILED, "the pod has failed")],
 )
-def test_an_end_that_the_controller_does_not_see(last: Object, phase: Phase, summary: str) -> None:
+def test_end_of_pod_becomes_the_verdict_if_controller_stays_silent(last: Object, phase: Phase, summary: str) -> None:
     soon = judged(job(active=1), last, age=30)
     assert (soon.phase, soon.findings) == (Phase.RUNNING, ())
     later = judged(job(active=1), last, age=40)
@@ -220,14 +220,14 @@ def test_an_end_that_the_controller_does_not_see(last: Object, phase: Phase, sum
     assert "ControllerSilent" in [finding.reason for finding in verdict.findings]
 
 
-def test_a_pod_that_is_not_made_anew_is_missed() -> None:
+def test_job_reports_missing_retry() -> None:
     workload = job(spec={"backoffLimit": 1}, failed=1)
     assert judged(workload, failed(), age=30).phase is Phase.RUNNING
     verdict = judged(workload, failed(), age=60)
     assert verdict.summary == "the pod ended at 00:00:25 UTC, and its Job has not created another one since"
 
 
-def test_a_pod_that_somebody_deletes_fails_the_job() -> None:
+def test_job_fails_after_deletion_of_its_pod() -> None:
     about = {"kind": "Pod", "name": f"{NAME}-abcd1", "uid": "gone"}
     made = {**warning(f"Created pod: {NAME}-abcd1", 2, "SuccessfulCreate"), "type": "Normal"}
     killing = {**warning("Stopping container main", 20, "Killing"), "type": "Normal", "involvedObject": about}
@@ -248,7 +248,7 @@ def test_a_pod_that_somebody_deletes_fails_the_job() -> None:
         ("a.b", "acb-x2f9k", None),
     ],
 )
-def test_pods_are_known_by_their_names(name: str, pod_name: str, role: str | None) -> None:
+def test_pod_names_determine_roles(name: str, pod_name: str, role: str | None) -> None:
     assert KIND.role(name, pod_name) == role
 
 
@@ -265,5 +265,5 @@ def test_pods_are_known_by_their_names(name: str, pod_name: str, role: str | Non
         ({"parallelism": 2}, {"active": 2}, None),
     ],
 )
-def test_the_pods_that_a_job_has_made_are_its_attempts(spec: Object, status: Object, attempts: int | None) -> None:
+def test_attempts_count_pods_of_the_job(spec: Object, status: Object, attempts: int | None) -> None:
     assert KIND.attempts(Snapshot(job(spec=spec, **status))) == attempts

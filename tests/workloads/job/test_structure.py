@@ -39,7 +39,7 @@ def built(folder: Path, *settings: str) -> dict[str, Any]:
     return dict(yaml.safe_load(content))
 
 
-def test_without_retries_it_runs_once(tmp_path: Path) -> None:
+def test_job_without_retries_runs_once(tmp_path: Path) -> None:
     spec = built(tmp_path)["spec"]
     assert sorted(spec) == ["backoffLimit", "template"]
     assert (spec["backoffLimit"], spec["template"]["spec"]["restartPolicy"]) == (0, "Never")
@@ -51,7 +51,7 @@ def test_without_retries_it_runs_once(tmp_path: Path) -> None:
     }
 
 
-def test_its_limits(tmp_path: Path) -> None:
+def test_job_has_limits_of_the_spec(tmp_path: Path) -> None:
     keys = ("retries=3", "deadline=600", "ttl=60")
     spec = built(tmp_path, *(f"overlays.one-job.{key}" for key in keys))["spec"]
     assert {key: value for key, value in spec.items() if key != "template"} == {
@@ -69,7 +69,7 @@ def test_its_limits(tmp_path: Path) -> None:
         ("auto", ["torchrun", "--standalone", "--nproc_per_node=auto"]),
     ],
 )
-def test_processes_are_started_by_torchrun(tmp_path: Path, processes: str | None, start: list[str]) -> None:
+def test_torchrun_starts_processes_of_a_job(tmp_path: Path, processes: str | None, start: list[str]) -> None:
     settings = [f"overlays.one-job.processes={processes}"] if processes else []
     job = built(tmp_path, "variants.0.script=train.py", *settings)
     [container] = job["spec"]["template"]["spec"]["containers"]
@@ -102,18 +102,18 @@ def test_processes_are_started_by_torchrun(tmp_path: Path, processes: str | None
         ),
     ],
 )
-def test_a_pod_that_is_started_again_in_its_place(policy: str, problem: str) -> None:
+def test_verify_refuses_restart_policies_other_than_never(policy: str, problem: str) -> None:
     assert [str(problem_found) for problem_found in checks.check(written.overlay(JOB.replace("POLICY", policy)))] == [
         problem
     ]
 
 
-def test_what_a_build_writes_has_no_problems() -> None:
+def test_built_job_has_no_problems() -> None:
     assert list(checks.check(written.overlay(JOB.replace("POLICY", ", restartPolicy: Never")))) == []
 
 
 @pytest.mark.parametrize(("parallelism", "count"), [("", 1), ("  parallelism: 3\n", 3), ("  parallelism: x\n", 1)])
-def test_how_many_pods_it_has(parallelism: str, count: int) -> None:
+def test_pods_of_a_job_are_counted_by_parallelism(parallelism: str, count: int) -> None:
     manifest = written.overlay(JOB.replace("POLICY", "") + parallelism).manifests[0]
     assert [(group.count, group.computes, group.main, group.field_path) for group in pods(manifest)] == [
         (count, True, True, "spec.template.spec")

@@ -33,7 +33,7 @@ SITE = ("NFS_SERVER=nfs.example", "OUTPUT_CLAIM=results", "DATASET_CLAIM=data", 
 @pytest.mark.parametrize(
     "options", [(), ("nfs", "shared-memory"), ("pvc", "shared-memory"), ("host-path",), ("scratch",)]
 )
-def test_the_claims_of_a_job(tmp_path: Path, kubectl: Path, options: tuple[str, ...]) -> None:
+def test_options_keep_claims_of_a_job(tmp_path: Path, kubectl: Path, options: tuple[str, ...]) -> None:
     loaded = load(demo.write(tmp_path / "model", SPEC))
     package = render(plan(loaded, loaded.spec.variants[0], Options(site=select(options, SITE))))
     folder = tmp_path / "package"

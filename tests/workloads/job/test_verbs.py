@@ -65,14 +65,14 @@ def complete(life: Life) -> None:
     life.find("Job", JOB)["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
 
 
-def test_deploy_waits_for_its_end(mlpack: Mlpack, cluster: Life) -> None:
+def test_deploy_waits_for_the_end_of_a_job(mlpack: Mlpack, cluster: Life) -> None:
     cluster.moments = [lambda: cluster.objects.append(attempt(1)), lambda: complete(cluster)]
     done = mlpack(*DEPLOY)
     assert done.code == 0, done.stderr
     assert f"{SHOWN} has succeeded\n" in done.stderr
 
 
-def test_deploy_says_why_each_attempt_has_failed(mlpack: Mlpack, cluster: Life) -> None:
+def test_deploy_explains_failure_of_each_attempt(mlpack: Mlpack, cluster: Life) -> None:
     cluster.moments = [lambda: fail_twice(cluster)]
     done = mlpack(*DEPLOY)
     assert done.code == 7
@@ -80,7 +80,7 @@ def test_deploy_says_why_each_attempt_has_failed(mlpack: Mlpack, cluster: Life) 
     assert f"pod/{JOB}-abcd1: attempt 1 of 2: container main ended with exit code 3\n" in done.stderr
 
 
-def test_status_tells_the_last_attempt_first(mlpack: Mlpack, cluster: Life) -> None:
+def test_status_lists_last_attempt_first(mlpack: Mlpack, cluster: Life) -> None:
     cluster._make(cluster.overlays["multi-node"])
     fail_twice(cluster)
     answer = mlpack("status", *WHERE, "-o", "json").json
@@ -91,7 +91,7 @@ def test_status_tells_the_last_attempt_first(mlpack: Mlpack, cluster: Life) -> N
     ]
 
 
-def test_the_last_attempt_is_the_main_pod(mlpack: Mlpack, cluster: Life) -> None:
+def test_logs_and_exec_select_pod_of_the_last_attempt(mlpack: Mlpack, cluster: Life) -> None:
     cluster._make(cluster.overlays["multi-node"])
     cluster.objects += [attempt(1, ENDED_WITH_3, "Failed"), attempt(2)]
     cluster.logs = {f"{JOB}-abcd2": "epoch 1\n"}
@@ -100,7 +100,7 @@ def test_the_last_attempt_is_the_main_pod(mlpack: Mlpack, cluster: Life) -> None
     assert f"{JOB}-abcd2 --container=main -- id" in cluster.commands[0]
 
 
-def test_results_go_with_its_pods(mlpack: Mlpack, cluster: Life) -> None:
+def test_results_refuse_job_whose_pods_ended_without_storage(mlpack: Mlpack, cluster: Life) -> None:
     cluster._make(cluster.overlays["multi-node"])
     complete(cluster)
     done = mlpack("results", "hello-mpi", "out", "-n", "team")
@@ -108,7 +108,7 @@ def test_results_go_with_its_pods(mlpack: Mlpack, cluster: Life) -> None:
     assert f"error: {SHOWN} has ended, and its results were deleted with its pods: OUTPUT_DIR is on" in done.stderr
 
 
-def test_history_and_delete_know_it(mlpack: Mlpack, cluster: Life) -> None:
+def test_history_and_delete_find_the_job(mlpack: Mlpack, cluster: Life) -> None:
     cluster._make(cluster.overlays["multi-node"])
     complete(cluster)
     [deployment] = mlpack("history", *WHERE, "-o", "json").json["deployments"]
@@ -117,7 +117,7 @@ def test_history_and_delete_know_it(mlpack: Mlpack, cluster: Life) -> None:
     assert [obj for obj in cluster.objects if obj["kind"] == "Job"] == []
 
 
-def test_doctor_asks_whether_its_pod_is_let_in(mlpack: Mlpack, cluster: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_tries_admission_of_the_pod(mlpack: Mlpack, cluster: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.objects = healthy().objects
     trials: list[dict[str, Any]] = []
     create = cluster._create  # noqa: SLF001 - what a dry run is given, and leaves nowhere

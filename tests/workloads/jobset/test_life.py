@@ -1,4 +1,4 @@
-"""What mlpack makes of a JobSet: what has become of it, and which pod came first."""
+"""The verdicts on a JobSet: its phase, and the pod that failed first."""
 
 from __future__ import annotations
 
@@ -97,11 +97,11 @@ FAILED = "Failed:FailedJobs:jobset failed due to one or more job failures (first
 FAILING = "FailureTarget:BackoffLimitExceeded"
 
 
-def test_it_is_over_when_it_is_completed() -> None:
+def test_jobset_succeeds_when_completed() -> None:
     assert judged(jobset("Completed:AllJobsCompleted")) == Verdict(Phase.SUCCEEDED, "all pods of node have succeeded")
 
 
-def test_the_pod_that_failed_first_is_named_and_not_those_that_lost_their_connection() -> None:
+def test_jobset_names_first_failure_before_lost_connections() -> None:
     cause = failed(1, 10, "Traceback\nValueError: step 2")
     effect = failed(0, 10, "RuntimeError: Connection reset by peer")
     verdict = judged(jobset(FAILED), job(FAILING), effect, cause)
@@ -113,28 +113,28 @@ def test_the_pod_that_failed_first_is_named_and_not_those_that_lost_their_connec
     ]
 
 
-def test_of_several_failures_the_first_is_the_cause() -> None:
+def test_jobset_names_earliest_of_several_failures() -> None:
     verdict = judged(jobset(FAILED), job(FAILING), failed(0, 14, "late"), failed(1, 9, "early"))
     assert verdict.summary == "node 1: container node ended with exit code 1"
 
 
-def test_a_lost_connection_may_be_the_cause_when_the_others_failed_much_later() -> None:
+def test_lost_connection_is_the_cause_if_other_pods_fail_much_later() -> None:
     verdict = judged(jobset(FAILED), job(FAILING), failed(0, 9, "Connection refused"), failed(1, 30, "no more data"))
     assert verdict.summary == "node 0: container node ended with exit code 1"
 
 
-def test_its_end_is_certain_before_its_pods_have_stopped() -> None:
+def test_jobset_fails_before_its_pods_have_stopped() -> None:
     going = pod(0, deletionTimestamp=at(40), deletionGracePeriodSeconds=30)
     verdict = judged(jobset("StartupPolicyCompleted"), job(FAILING), going, failed(1, 9, "no data", code=3))
     assert (verdict.phase, verdict.summary) == (Phase.FAILED, "node 1: container node ended with exit code 3")
 
 
-def test_a_failure_that_is_retried_is_no_end() -> None:
+def test_jobset_runs_while_a_failure_is_retried() -> None:
     verdict = judged(jobset("StartupPolicyCompleted", retries=1), job(FAILING), pod(0), failed(1, 9, "no data"))
     assert verdict.phase is Phase.RUNNING
 
 
-def test_an_attempt_that_was_started_anew() -> None:
+def test_restarted_jobset_reports_failed_attempt() -> None:
     restarting = (
         "RestartingJobSet:DefaultFailurePolicy:applying RestartJobSet failure policy action (first failed job: a)"
     )
@@ -145,7 +145,7 @@ def test_an_attempt_that_was_started_anew() -> None:
     assert verdict.findings[0] == Finding("Retried", f"jobset/{NAME}", retried, blocks=False)
 
 
-def test_the_last_of_several_attempts() -> None:
+def test_failed_jobset_reports_last_attempt() -> None:
     workload = jobset("Failed:ReachedMaxRestarts", retries=1, restarts=1)
     verdict = judged(workload, job("Failed:BackoffLimitExceeded", attempt=1), failed(1, 39, "no data", attempt=1))
     assert verdict.summary == "node 1: container node ended with exit code 1, in the last of 2 attempts"
@@ -163,7 +163,7 @@ def with_rules(*rules: Object, failed: str = "StartupPolicyCompleted", restarts:
     return workload
 
 
-def test_a_permanent_exit_code_is_the_end_before_the_pods_have_stopped() -> None:
+def test_permanent_exit_code_fails_jobset_before_its_pods_have_stopped() -> None:
     verdict = judged(with_rules(PERMANENT), job(BY_CODE), pod(0), failed(1, 9, "no data", code=3))
     message = "node 1: container node ended with exit code 3"
     why = ", in attempt 1 of 3: exit code 3 is permanent"
@@ -183,12 +183,12 @@ def test_a_permanent_exit_code_is_the_end_before_the_pods_have_stopped() -> None
     ],
     ids=["another reason", "another role", "another message", "a rule before it"],
 )
-def test_a_rule_that_need_not_be_for_a_failure_makes_no_end_certain(end: str, rules: list[Object]) -> None:
+def test_rule_for_other_failures_does_not_end_the_jobset(end: str, rules: list[Object]) -> None:
     verdict = judged(with_rules(*rules), job(end), pod(0), failed(1, 9, "no data", code=3))
     assert verdict.phase is Phase.RUNNING
 
 
-def test_a_permanent_exit_code_of_one_of_several_jobs_is_not_certain_to_be_the_end() -> None:
+def test_permanent_exit_code_of_one_of_several_jobs_waits_for_jobset() -> None:
     """JobSet goes by the Job that has failed first: another one may take less long to stop its pods."""
     workload = with_rules(PERMANENT)
     workload["spec"]["replicatedJobs"].append({"name": "other"})
@@ -200,21 +200,21 @@ def test_a_permanent_exit_code_of_one_of_several_jobs_is_not_certain_to_be_the_e
     assert (verdict.phase, verdict.summary) == (Phase.FAILED, message)
 
 
-def test_the_last_attempt_fails_for_any_reason_if_no_rule_starts_another() -> None:
+def test_last_attempt_fails_unless_a_rule_starts_another() -> None:
     going = failed(1, 69, "no data", attempt=2)
     assert judged(with_rules(PERMANENT, restarts=2), job(FAILING, attempt=2), going).phase is Phase.FAILED
     ignoring = {"name": "a", "action": "RestartJobSetAndIgnoreMaxRestarts"}
     assert judged(with_rules(ignoring, restarts=2), job(FAILING, attempt=2), going).phase is not Phase.FAILED
 
 
-def test_a_rule_of_a_persons_own_that_ends_the_set() -> None:
+def test_failure_policy_rule_of_a_user_is_named_as_the_reason() -> None:
     workload = with_rules({"name": "a", "action": "FailJobSet"}, failed="Failed:FailJobSetFailurePolicyAction")
     assert judged(workload, job(FAILING), failed(1, 9, "no data")).summary == (
         "node 1: container node ended with exit code 1, in attempt 1 of 3: a rule of its failurePolicy ends it"
     )
 
 
-def test_a_pod_that_somebody_deletes_is_the_cause_and_not_those_that_the_job_deletes() -> None:
+def test_pod_deleted_by_a_user_is_the_cause_before_pods_deleted_by_the_job() -> None:
     first = pod(1, deletionTimestamp=at(40), deletionGracePeriodSeconds=30)
     other = pod(0, deletionTimestamp=at(40), deletionGracePeriodSeconds=30)
     cleaned = event(job(), "SuccessfulDelete", f"Deleted pod: {name(other)}", 10)
@@ -224,7 +224,7 @@ def test_a_pod_that_somebody_deletes_is_the_cause_and_not_those_that_the_job_del
     assert [(finding.reason, finding.subject) for finding in verdict.findings] == [("Deleted", f"pod/{name(first)}")]
 
 
-def test_a_pod_that_was_deleted_and_is_gone() -> None:
+def test_deleted_pod_is_the_cause_after_it_has_disappeared() -> None:
     first, other = pod(1), pod(0)
     events = (
         event(first, "Killing", "Stopping container node", 10),
@@ -238,19 +238,19 @@ def test_a_pod_that_was_deleted_and_is_gone() -> None:
     )
 
 
-def test_a_deadline() -> None:
+def test_jobset_reports_exceeded_deadline() -> None:
     verdict = judged(jobset(FAILED), job("FailureTarget:DeadlineExceeded"), pod(0, deletionTimestamp=at(90)))
     assert verdict.summary == "it took longer than its activeDeadlineSeconds of 60"
 
 
-def test_what_is_suspended_waits_for_whoever_resumes_it() -> None:
+def test_suspended_jobset_is_stuck() -> None:
     workload = jobset()
     workload["spec"]["suspend"] = True
     verdict = judged(workload, age=300)
     assert (verdict.phase, verdict.summary) == (Phase.STUCK, "suspended, by a queue or a user")
 
 
-def test_a_jobset_that_nobody_acts_on_but_not_at_once() -> None:
+def test_jobset_without_controller_is_stuck_after_eight_seconds() -> None:
     assert judged(jobset(), age=5) == Verdict(Phase.PENDING, "no pods yet")
     verdict = judged(jobset(), age=9)
     assert (verdict.phase, verdict.summary) == (Phase.STUCK, "no controller has reacted: JobSet is not running")
@@ -259,7 +259,7 @@ def test_a_jobset_that_nobody_acts_on_but_not_at_once() -> None:
     )
 
 
-def test_an_end_that_jobset_does_not_see() -> None:
+def test_end_of_jobs_becomes_the_verdict_if_jobset_stays_silent() -> None:
     done = job("Complete", active=0)
     assert judged(jobset("StartupPolicyCompleted"), done, age=25).findings == ()
     later = judged(jobset("StartupPolicyCompleted"), done, age=40)
@@ -272,7 +272,7 @@ QUOTA = 'pods "x" is forbidden: exceeded quota: full, requested: pods=1, used: p
 TOLD = "the quota full of the namespace does not allow another pod: asked for pods=1, used pods=1 of pods=1"
 
 
-def test_a_pod_that_may_not_be_made_is_told_by_the_event_of_its_job() -> None:
+def test_jobset_reports_event_of_a_refused_pod() -> None:
     child = job(active=0)
     verdict = judged(
         jobset("X"), child, events=(event(child, "FailedCreate", f"Error creating: {QUOTA}", 2, "Warning"),)
@@ -281,13 +281,13 @@ def test_a_pod_that_may_not_be_made_is_told_by_the_event_of_its_job() -> None:
 
 
 @pytest.mark.parametrize("reason", ["JobCreationFailed", "HeadlessServiceCreationFailed", "PVCCreationFailed"])
-def test_what_jobset_may_not_make_is_told_by_its_event(reason: str) -> None:
+def test_jobset_reports_event_of_refused_objects(reason: str) -> None:
     workload = jobset()
     verdict = judged(workload, events=(event(workload, reason, "no such thing", 2, "Warning"),))
     assert (verdict.phase, verdict.findings[0].reason, verdict.summary) == (Phase.STUCK, reason, "no such thing")
 
 
-def test_the_pods_of_a_person() -> None:
+def test_pods_of_the_last_attempt_are_listed_by_role_and_index() -> None:
     pods = [
         pod(1),
         pod(0, role="server"),
@@ -308,7 +308,7 @@ def test_the_pods_of_a_person() -> None:
     ("pod_name", "role"),
     [(f"{NAME}-node-0-12-x2f9k", "worker"), (f"{NAME}-node-0-12", None), (f"other-{NAME}-node-0-1-x2f9k", None)],
 )
-def test_pods_are_known_by_their_names(pod_name: str, role: str | None) -> None:
+def test_pod_names_determine_roles(pod_name: str, role: str | None) -> None:
     assert KIND.role(NAME, pod_name) == role
 
 
@@ -317,7 +317,7 @@ def snapshot(workload: Object, *items: Object, logs: tuple[PodLog, ...] = ()) ->
     return Snapshot(workload, jobs, tuple(one for one in items if one["kind"] == "Pod"), (), 30, logs=logs)
 
 
-def test_what_the_others_wrote_is_kept_when_they_are_gone() -> None:
+def test_logs_of_stopped_pods_are_shown_after_their_deletion() -> None:
     cause, other = failed(1, 9, "ValueError"), pod(0)
     logs = (PodLog(other, ("step 1", "step 2")), PodLog(cause, ("step 1", "ValueError: no data")))
     verdict = diagnose(KIND, snapshot(jobset(FAILED), job(FAILING), cause, logs=logs), Past())
@@ -335,7 +335,7 @@ def test_what_the_others_wrote_is_kept_when_they_are_gone() -> None:
 
 
 @pytest.mark.parametrize("end", ["", "Completed", "Failed:ReachedMaxRestarts"])
-def test_why_an_earlier_attempt_has_failed_is_told_to_the_end(end: str) -> None:
+def test_failure_of_an_earlier_attempt_is_reported_until_the_end(end: str) -> None:
     before, now = failed(1, 9, "ValueError"), pod(0, attempt=1)
     workload = jobset(*([end] if end else ["X"]), retries=1, restarts=1)
     logs = (PodLog(before, ("ValueError: no data",)), PodLog(pod(0), ("step 1",)))
@@ -348,7 +348,7 @@ def test_why_an_earlier_attempt_has_failed_is_told_to_the_end(end: str) -> None:
     )
 
 
-def test_logs_are_in_danger_as_soon_as_a_pod_has_failed_or_goes() -> None:
+def test_pods_are_about_to_be_deleted_once_one_has_failed_or_is_stopped() -> None:
     well, bad, going = pod(0), failed(1, 9, "x"), pod(1, deletionTimestamp=at(40))
     assert list(KIND.pods_about_to_go(snapshot(jobset(), well, pod(1)))) == []
     assert list(KIND.pods_about_to_go(snapshot(jobset(), well, bad))) == [well, bad]
@@ -362,13 +362,13 @@ TORCHRUN = (
     "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
     *("-" * 60 for _ in range(15)),
 )
-"""What torchrun writes below whatever a process of its has written."""
+"""The lines that torchrun writes below the output of its processes."""
 
 RAISED = ("step 1", "Traceback (most recent call last):", '  File "train.py", line 7', "ValueError: no image 7")
 LOST = (*RAISED[:3], "RuntimeError: [pair.cc:598] Connection closed by peer [10.244.0.13]:28349")
 
 
-def test_a_lost_connection_is_recognized_above_the_report_of_torchrun() -> None:
+def test_lost_connection_is_recognized_above_the_report_of_torchrun() -> None:
     """The message of a pod's end holds no more than the report's end, which is the same on every node."""
     cause, effect = failed(1, 10, TORCHRUN[-1]), failed(0, 9, TORCHRUN[-1])
     logs = (PodLog(effect, (*LOST, *TORCHRUN)), PodLog(cause, (*RAISED, *TORCHRUN)))
@@ -383,7 +383,7 @@ def reported(second: int) -> str:
     return "\n".join(["[1]:", times[0], "Root Cause (first observed failure):", "[0]:", times[1], "  exitcode  : 1"])
 
 
-def test_the_end_of_the_report_tells_which_node_failed_first() -> None:
+def test_report_of_torchrun_determines_node_that_failed_first() -> None:
     """Without a log: torchrun ends seconds after the program, on one node sooner than on the other."""
     cause, effect = failed(1, 10, reported(7)), failed(0, 9, reported(8))
     assert (
@@ -391,14 +391,14 @@ def test_the_end_of_the_report_tells_which_node_failed_first() -> None:
     )
 
 
-def test_the_report_of_one_node_is_not_compared_with_the_end_of_another() -> None:
+def test_times_of_report_and_container_are_not_compared() -> None:
     cause, effect = failed(1, 9, "killed"), failed(0, 10, reported(8))
     assert (
         judged(jobset(FAILED), job(FAILING), effect, cause).summary == "node 1: container node ended with exit code 1"
     )
 
 
-def test_a_container_that_has_failed_counts_before_the_kubelet_says_so_of_the_pod() -> None:
+def test_failed_container_counts_before_its_pod_has_failed() -> None:
     bad, well = failed(1, 9, "ValueError"), pod(0)
     bad["status"]["phase"] = "Running"
     assert list(KIND.pods_about_to_go(snapshot(jobset(), well, bad))) == []
@@ -412,7 +412,7 @@ def test_a_container_that_has_failed_counts_before_the_kubelet_says_so_of_the_po
 
 
 @pytest.mark.parametrize("is_gone", [True, False])
-def test_a_node_that_is_stopped_before_it_has_ended_of_its_error_is_the_cause(is_gone: bool) -> None:  # noqa: FBT001
+def test_node_stopped_after_its_own_error_is_the_cause(is_gone: bool) -> None:  # noqa: FBT001
     effect, going = failed(0, 9, LOST[-1]), pod(1, deletionTimestamp=at(40), deletionGracePeriodSeconds=30)
     stop = (
         "WARNING:torch.distributed.elastic.agent.server.api:Received 15 death signal",
@@ -432,14 +432,14 @@ def test_a_node_that_is_stopped_before_it_has_ended_of_its_error_is_the_cause(is
     "lines",
     [("step 1",), LOST, ("step 1", TORCHRUN[1], "  File", "torch.distributed.SignalException: 15"), (TORCHRUN[1],)],
 )
-def test_a_node_that_was_stopped_without_an_error_of_its_own_is_not(lines: tuple[str, ...]) -> None:
+def test_node_stopped_without_its_own_error_is_not_the_cause(lines: tuple[str, ...]) -> None:
     effect = failed(0, 9, LOST[-1])
     logs = (PodLog(effect, LOST), PodLog(pod(1), lines))
     verdict = diagnose(KIND, snapshot(jobset(FAILED), job(FAILING), effect, pod(1), logs=logs), Past())
     assert verdict.summary == "node 0: container node ended with exit code 1"
 
 
-def test_the_error_of_an_earlier_attempt_is_told_without_the_report_of_torchrun() -> None:
+def test_error_of_an_earlier_attempt_is_shown_without_the_report_of_torchrun() -> None:
     workload = jobset("X", retries=1, restarts=1)
     logs = (PodLog(failed(0, 9, "x"), (*LOST, *TORCHRUN)), PodLog(pod(1), RAISED))
     now = snapshot(workload, job(attempt=1), pod(0, attempt=1), logs=logs)
@@ -448,7 +448,7 @@ def test_the_error_of_an_earlier_attempt_is_told_without_the_report_of_torchrun(
     assert finding.log == RAISED[1:]
 
 
-def test_each_start_of_all_pods_is_an_attempt() -> None:
+def test_attempts_count_starts_of_all_pods() -> None:
     assert KIND.attempts(Snapshot(jobset(), (job(),))) is None  # suspended, or its pods were not made yet
     assert KIND.attempts(Snapshot(jobset(), (job(startTime=at(1)),))) == 1
     assert KIND.attempts(Snapshot(jobset(), (job(),), (pod(),))) == 1

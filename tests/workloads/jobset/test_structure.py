@@ -41,7 +41,7 @@ def built(folder: Path, values: str) -> dict[str, Any]:
     return dict(yaml.safe_load(content))
 
 
-def test_each_role_is_one_indexed_job_whose_pods_run_once(tmp_path: Path) -> None:
+def test_role_becomes_one_indexed_job_without_retries(tmp_path: Path) -> None:
     spec = built(tmp_path, "rendezvous: torch, roles: {node: {replicas: 3}}")["spec"]
     assert sorted(spec) == ["network", "replicatedJobs", "successPolicy"]
     assert spec["network"] == {"enableDNSHostnames": True, "publishNotReadyAddresses": True}
@@ -65,14 +65,14 @@ def test_each_role_is_one_indexed_job_whose_pods_run_once(tmp_path: Path) -> Non
     }
 
 
-def test_its_limits(tmp_path: Path) -> None:
+def test_jobset_has_limits_of_the_spec(tmp_path: Path) -> None:
     spec = built(tmp_path, "rendezvous: torch, roles: {node: {}}, retries: 2, deadline: 600, ttl: 60")["spec"]
     assert spec["failurePolicy"] == {"maxRestarts": 2, "restartStrategy": "BlockingRecreate"}
     assert spec["ttlSecondsAfterFinished"] == 60
     assert spec["replicatedJobs"][0]["template"]["spec"]["activeDeadlineSeconds"] == 600
 
 
-def test_permanent_exit_codes(tmp_path: Path) -> None:
+def test_permanent_exit_codes_become_failure_policies(tmp_path: Path) -> None:
     values = "rendezvous: dmlc, roles: {scheduler: {}, server: {}, worker: {}}, retries: 2, permanent_exit_codes: 1-127"
     manifest = built(tmp_path, values)
     assert manifest["spec"]["failurePolicy"]["rules"] == [
@@ -91,7 +91,7 @@ def test_permanent_exit_codes(tmp_path: Path) -> None:
     assert problem.hint == "did you mean 'worker'?"
 
 
-def test_only_the_pod_that_the_others_look_for_says_where_it_listens(tmp_path: Path) -> None:
+def test_only_the_leader_declares_the_rendezvous_port(tmp_path: Path) -> None:
     spec = built(tmp_path, "rendezvous: dmlc, roles: {scheduler: {}, server: {}, worker: {}}")["spec"]
     containers = [job["template"]["spec"]["template"]["spec"]["containers"][0] for job in spec["replicatedJobs"]]
     assert [container.get("ports") for container in containers] == [
@@ -101,7 +101,7 @@ def test_only_the_pod_that_the_others_look_for_says_where_it_listens(tmp_path: P
     ]
 
 
-def test_what_each_role_is(tmp_path: Path) -> None:
+def test_pods_of_each_role_have_count_and_purpose(tmp_path: Path) -> None:
     manifest = built(tmp_path, "rendezvous: dmlc, roles: {scheduler: {}, server: {replicas: 2}, worker: {replicas: 3}}")
     groups = pods(written.overlay(yaml.safe_dump(manifest)).manifests[0])
     assert [(one.role, one.count, one.computes, one.stores, one.main) for one in groups] == [
@@ -113,7 +113,7 @@ def test_what_each_role_is(tmp_path: Path) -> None:
     assert groups[2].workload_label == "jobset.sigs.k8s.io/jobset-name"
 
 
-def test_what_a_build_writes_is_right(tmp_path: Path) -> None:
+def test_built_jobset_has_no_problems(tmp_path: Path) -> None:
     manifest = built(tmp_path, "rendezvous: dmlc, roles: {scheduler: {}, server: {replicas: 2}, worker: {replicas: 3}}")
     assert list(checks.check(written.overlay(yaml.safe_dump(manifest)))) == []
     assert list(checks.check(written.overlay(JOB_SET))) == []
@@ -247,7 +247,7 @@ def test_what_a_build_writes_is_right(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_a_jobset(old: str, new: str, problem: str) -> None:
+def test_verify_reports_errors_of_a_jobset(old: str, new: str, problem: str) -> None:
     assert old in JOB_SET
     text = new.join(JOB_SET.rsplit(old, 1))
     problems = [
@@ -257,7 +257,7 @@ def test_what_is_wrong_with_a_jobset(old: str, new: str, problem: str) -> None:
     assert problems == [problem]
 
 
-def test_an_order_that_is_said_twice() -> None:
+def test_verify_refuses_depends_on_with_startup_order() -> None:
     text = JOB_SET.replace("{name: worker,", "{name: worker, dependsOn: [{name: scheduler, status: Ready}],")
     assert list(checks.check(written.overlay(text))) == []
     text = text.replace("spec:\n", "spec:\n  startupPolicy: {startupPolicyOrder: InOrder}\n", 1)
@@ -266,7 +266,7 @@ def test_an_order_that_is_said_twice() -> None:
     ]
 
 
-def test_a_number_of_pods_that_the_pods_are_not_told(tmp_path: Path) -> None:
+def test_verify_compares_number_of_pods_with_environment(tmp_path: Path) -> None:
     manifest = built(tmp_path, "rendezvous: torch, roles: {node: {replicas: 2}}")
     manifest["spec"]["replicatedJobs"][0]["template"]["spec"].update(parallelism=4, completions=4)
     [problem] = checks.check(written.overlay(yaml.safe_dump(manifest)))
@@ -276,7 +276,7 @@ def test_a_number_of_pods_that_the_pods_are_not_told(tmp_path: Path) -> None:
     )
 
 
-def test_jobs_in_place_of_pods(tmp_path: Path) -> None:
+def test_verify_refuses_replicas_of_a_job_in_a_rendezvous(tmp_path: Path) -> None:
     manifest = built(tmp_path, "rendezvous: torch, roles: {node: {replicas: 2}}")
     manifest["spec"]["replicatedJobs"][0]["replicas"] = 2
     [problem] = checks.check(written.overlay(yaml.safe_dump(manifest)))
@@ -286,7 +286,7 @@ def test_jobs_in_place_of_pods(tmp_path: Path) -> None:
     )
 
 
-def test_jobs_of_pods_that_nobody_counts(tmp_path: Path) -> None:
+def test_verify_accepts_replicas_of_a_job_without_rendezvous(tmp_path: Path) -> None:
     manifest = built(tmp_path, "rendezvous: none, roles: {shard: {replicas: 2}}, success: [shard]")
     manifest["spec"]["replicatedJobs"][0]["replicas"] = 2
     manifest["spec"]["network"] = {"enableDNSHostnames": False, "subdomain": "shards"}
@@ -308,14 +308,16 @@ def test_jobs_of_pods_that_nobody_counts(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_names_that_the_pods_do_not_have(tmp_path: Path, network: dict[str, Any], message: str, hint: str) -> None:
+def test_verify_requires_network_names_for_a_rendezvous(
+    tmp_path: Path, network: dict[str, Any], message: str, hint: str
+) -> None:
     manifest = built(tmp_path, "rendezvous: torch, roles: {node: {replicas: 2}}")
     manifest["spec"]["network"].update(network)
     [problem] = checks.check(written.overlay(yaml.safe_dump(manifest)))
     assert (problem.message.partition("spec.network.")[2], problem.hint) == (message, hint)
 
 
-def test_a_coordinator_takes_from_the_names() -> None:
+def test_verify_counts_label_of_a_coordinator() -> None:
     text = JOB_SET.replace("{name: a}", f"{{name: {'a' * 30}}}").replace(
         "spec:\n", "spec:\n  coordinator: {replicatedJob: worker}\n", 1
     )
@@ -327,19 +329,19 @@ def test_a_coordinator_takes_from_the_names() -> None:
 @pytest.mark.parametrize(
     ("length", "expected"), [(63 - len("-scheduler-0-0-abcde"), 0), (64 - len("-scheduler-0-0-abcde"), 1)]
 )
-def test_the_longest_name_of_a_pod(length: int, expected: int) -> None:
+def test_names_of_pods_have_at_most_63_characters(length: int, expected: int) -> None:
     assert (
         len(list(names.check(written.overlay(JOB_SET.replace("{name: a}", f"{{name: {'a' * length}}}"))))) == expected
     )
 
 
-def test_names_begin_with_a_letter() -> None:
+def test_names_must_begin_with_a_letter() -> None:
     [problem] = names.check(written.overlay(JOB_SET.replace("{name: a}", "{name: 1a}")))
     longest = "makes the name '1a-scheduler-0-0-abcde': 22 characters, at most 63 and starting with a letter"
     assert problem.message == f"JobSet 1a: metadata.name: {longest}"
 
 
-def test_a_service_or_a_job_that_jobset_makes_itself() -> None:
+def test_verify_refuses_objects_that_jobset_creates() -> None:
     service = "---\napiVersion: v1\nkind: Service\nmetadata: {name: a}\n"
     job = "---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: a-worker-0}\n"
     messages = [problem.message for problem in names.check(written.overlay(JOB_SET + service + job))]

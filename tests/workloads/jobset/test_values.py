@@ -1,4 +1,4 @@
-"""What a spec may say of a JobSet, and what pods find in their environment."""
+"""The keys of a JobSet in a spec, and the environment of its pods."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def environment(overlay: JobSet, role: str) -> dict[str, str]:
     return {variable.name: variable.value for variable in overlay.environment_of(role)}
 
 
-def test_torch_meets_at_the_first_node(tmp_path: Path) -> None:
+def test_torch_nodes_get_address_of_the_first(tmp_path: Path) -> None:
     overlay = loaded(tmp_path, "rendezvous: torch, roles: {node: {replicas: 4}}")
     assert environment(overlay, "node") == {
         **dict([NAME]),
@@ -67,7 +67,7 @@ def test_torchrun_starts_the_script(tmp_path: Path, values: str, script: str, co
     assert overlay.program_of("node", Run((script,))).command == (*start, f"$(MODEL_DIR)/quickstart/scripts/{program}")
 
 
-def test_dmlc_meets_at_the_scheduler(tmp_path: Path) -> None:
+def test_dmlc_roles_get_address_of_the_scheduler(tmp_path: Path) -> None:
     overlay = loaded(tmp_path, f"rendezvous: dmlc, port: 9000, roles: {{{DMLC}}}")
     common = {
         **dict([NAME]),
@@ -85,7 +85,7 @@ def test_dmlc_meets_at_the_scheduler(tmp_path: Path) -> None:
     assert overlay.successful == ("worker",)
 
 
-def test_a_role_says_itself_whether_it_computes(tmp_path: Path) -> None:
+def test_gpu_key_decides_options_of_a_role(tmp_path: Path) -> None:
     roles = "scheduler: {gpu: true}, server: {gpu: true}, worker: {gpu: false}"
     overlay = loaded(tmp_path, f"rendezvous: dmlc, roles: {{{roles}}}")
     assert [overlay.options_of(role) for role in overlay.roles] == [None, None, "storage"]
@@ -116,12 +116,14 @@ def test_a_role_says_itself_whether_it_computes(tmp_path: Path) -> None:
         ("none", "any", {}),
     ],
 )
-def test_other_ways_to_meet(tmp_path: Path, rendezvous: str, role: str, variables: dict[str, str]) -> None:
+def test_other_rendezvous_set_expected_variables(
+    tmp_path: Path, rendezvous: str, role: str, variables: dict[str, str]
+) -> None:
     overlay = loaded(tmp_path, f"rendezvous: {rendezvous}, success: [{role}], roles: {{{role}: {{replicas: 2}}}}")
     assert environment(overlay, role) == {**dict([NAME]), **variables}
 
 
-def test_a_role_may_have_a_script_and_resources_of_its_own(tmp_path: Path) -> None:
+def test_role_overrides_script_and_resources(tmp_path: Path) -> None:
     roles = "a: {script: train.py, resources: {limits: {memory: 1Gi}}}, b: {}"
     overlay = loaded(
         tmp_path, f"rendezvous: none, success: [a], resources: {{limits: {{memory: 2Gi}}}}, roles: {{{roles}}}"
@@ -208,7 +210,7 @@ def test_a_role_may_have_a_script_and_resources_of_its_own(tmp_path: Path) -> No
         ),
     ],
 )
-def test_what_does_not_go_together(tmp_path: Path, values: str, problems: list[str]) -> None:
+def test_conflicting_keys_are_refused(tmp_path: Path, values: str, problems: list[str]) -> None:
     with pytest.raises(SpecError) as error:
         loaded(tmp_path, values)
     assert [str(problem).partition("spec.yaml:")[2] for problem in error.value.problems] == problems
@@ -233,7 +235,7 @@ def test_exit_codes_are_sorted_and_unique(tmp_path: Path, codes: str, permanent:
     "codes", ["a-b", "5", "-", "", "1-2-3", "1-256", "0-9", "01-9", "1-99999999999", "1-9\\n", "1-9 "]
 )
 def test_exit_codes_in_another_form_are_refused(tmp_path: Path, codes: str) -> None:
-    """Where nothing else is wrong with the overlay."""
+    """The range is the only problem of the overlay."""
     for values in (f'"{codes}"', f'[3, "{codes}"]'):
         with pytest.raises(SpecError) as error:
             loaded(tmp_path, f"rendezvous: torch, roles: {{node: {{}}}}, retries: 1, permanent_exit_codes: {values}")
@@ -242,7 +244,7 @@ def test_exit_codes_in_another_form_are_refused(tmp_path: Path, codes: str) -> N
         assert (problem.message[: len(expected)], problem.line) == (expected, 8)
 
 
-def test_names_that_get_too_long_are_told_of(tmp_path: Path) -> None:
+def test_names_of_pods_above_63_characters_are_refused(tmp_path: Path) -> None:
     name = "demo-fp32-training-multi-node"
     roles = "r" * (63 - len(f"{name}--0-99-abcde"))
     assert loaded(tmp_path / "a", f"rendezvous: none, success: [{roles}], roles: {{{roles}: {{replicas: 100}}}}")
@@ -254,14 +256,14 @@ def test_names_that_get_too_long_are_told_of(tmp_path: Path) -> None:
     ]
 
 
-def test_a_role_may_run_a_command_in_an_environment_of_its_own(tmp_path: Path) -> None:
+def test_role_overrides_command_and_environment(tmp_path: Path) -> None:
     roles = 'a: {command: [nc, -l], args: ["80"], environment: {LEVEL: 3}}, b: {}'
     overlay = loaded(tmp_path, f"rendezvous: none, success: [a], roles: {{{roles}}}")
     assert overlay.program_of("a", Run(("train.sh",))) == Program(("nc", "-l"), ("80",))
     assert [environment(overlay, role) for role in "ab"] == [{**dict([NAME]), "LEVEL": "3"}, dict([NAME])]
 
 
-def test_a_variant_needs_no_script_that_no_role_runs(tmp_path: Path, mlpack: Callable[..., Outcome]) -> None:
+def test_variant_needs_no_script_if_all_roles_have_programs(tmp_path: Path, mlpack: Callable[..., Outcome]) -> None:
     roles = "a: {script: train.sh}, b: {command: [sleep, '1']}, c: {args: [-v]}"
     spec = demo.changed(
         ", script: train.sh => , overlays: [multi-node]",
@@ -272,7 +274,7 @@ def test_a_variant_needs_no_script_that_no_role_runs(tmp_path: Path, mlpack: Cal
     assert (built.code, mlpack("verify", built.stdout.strip()).code) == (0, 0), built.stderr
 
 
-def test_a_role_that_says_nothing_needs_the_script_of_the_variant(tmp_path: Path) -> None:
+def test_role_without_program_needs_script_of_the_variant(tmp_path: Path) -> None:
     spec = demo.changed(
         ", script: train.sh => , overlays: [multi-node]",
         "{kind: MPIJob} => {kind: JobSet, rendezvous: none, success: [a], roles: {a: {script: train.sh}, b: {}}}",
@@ -295,10 +297,8 @@ def test_a_role_that_says_nothing_needs_the_script_of_the_variant(tmp_path: Path
         "{kind: Job, completions: 2, command: [sweep, '$(JOB_COMPLETION_INDEX)']}",
     ],
 )
-def test_words_with_what_the_pods_find_in_their_environment(
-    overlay: str, tmp_path: Path, mlpack: Callable[..., Outcome]
-) -> None:
-    """What `lint` lets through has to pass `verify`, which knows the rendered manifest alone."""
+def test_arguments_may_use_variables_of_the_pods(overlay: str, tmp_path: Path, mlpack: Callable[..., Outcome]) -> None:
+    """The arguments that `lint` accepts must pass `verify`, which only sees the rendered manifest."""
     spec = demo.changed(", script: train.sh => , overlays: [multi-node]", f"{{kind: MPIJob}} => {overlay}")
     model = demo.write(tmp_path / "demo", spec)
     built = mlpack("build", model.parent, "--destination", tmp_path)
@@ -318,9 +318,7 @@ def test_words_with_what_the_pods_find_in_their_environment(
         ("none", "any", "JOB_COMPLETION_INDEX", "Kubernetes sets it, to the pod's index"),
     ],
 )
-def test_names_that_the_pods_find_each_other_by(
-    tmp_path: Path, rendezvous: str, role: str, key: str, reason: str
-) -> None:
+def test_rendezvous_variables_cannot_be_set(tmp_path: Path, rendezvous: str, role: str, key: str, reason: str) -> None:
     values = f"rendezvous: {rendezvous}, success: [{role}], roles: {{{role}: {{environment: {{{key}: 1}}}}}}"
     with pytest.raises(SpecError) as error:
         loaded(tmp_path, values)

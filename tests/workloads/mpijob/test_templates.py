@@ -98,7 +98,7 @@ def job(tmp_path: Path) -> Job:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_process_that_was_killed_on_a_worker_is_told(job: Job, version: int) -> None:
+def test_launcher_reports_workers_with_killed_processes(job: Job, version: int) -> None:
     for worker in (0, 1):
         job.count(worker, 0, version=version)
     job.begin(0, 1)
@@ -107,30 +107,30 @@ def test_a_process_that_was_killed_on_a_worker_is_told(job: Job, version: int) -
     assert job.end() == (0, f"mpi-launcher.sh: {told}", told)
 
 
-def test_what_was_killed_in_an_earlier_attempt_is_not_told_of_this_one(job: Job) -> None:
+def test_launcher_ignores_processes_killed_in_an_earlier_attempt(job: Job) -> None:
     job.count(0, 3)
     job.begin(0)
     assert job.end() == (0, "", "")
 
 
-def test_nothing_is_told_where_the_kernel_says_nothing(job: Job) -> None:
+def test_launcher_reports_nothing_without_counts_of_the_kernel(job: Job) -> None:
     job.begin(0, 1)
     assert job.end() == (0, "", "")
 
 
-def test_words_that_a_shell_of_the_image_says_are_no_answer(job: Job) -> None:
+def test_launcher_ignores_output_of_a_login_shell(job: Job) -> None:
     job.begin(0, 1)
     job.program("ssh", "echo killed; echo welcome")
     assert job.end() == (0, "", "")
 
 
-def test_a_worker_that_had_no_ranks_is_not_asked(job: Job) -> None:
+def test_launcher_does_not_ask_workers_without_ranks(job: Job) -> None:
     job.begin(0)
     job.count(1, 1)
     assert job.end() == (0, "", "")
 
 
-def test_a_launcher_that_fails_leaves_the_status_to_the_end_of_its_log(job: Job) -> None:
+def test_failed_launcher_writes_no_status(job: Job) -> None:
     job.count(0, 0)
     job.begin(0, 1)
     job.count(0, 1)
@@ -140,7 +140,7 @@ def test_a_launcher_that_fails_leaves_the_status_to_the_end_of_its_log(job: Job)
     assert job.end() == (1, f"{lost}mpi-launcher.sh: {SENTENCE} job-worker-0\n", "")
 
 
-def test_a_status_that_cannot_be_written_changes_nothing(job: Job) -> None:
+def test_launcher_succeeds_if_its_status_cannot_be_written(job: Job) -> None:
     job.count(0, 0)
     job.begin(0)
     job.count(0, 1)
@@ -149,7 +149,7 @@ def test_a_status_that_cannot_be_written_changes_nothing(job: Job) -> None:
     assert job.end() == (0, f"mpi-launcher.sh: {SENTENCE} job-worker-0\n", "")
 
 
-def test_many_workers_fit_into_the_status(tmp_path: Path) -> None:
+def test_status_lists_at_most_twenty_workers(tmp_path: Path) -> None:
     job = Job(tmp_path, 22)
     for worker in range(22):
         job.begin(worker)

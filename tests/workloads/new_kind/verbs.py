@@ -1,4 +1,4 @@
-"""What the verbs do with the kind: run by `tests/workloads/test_workloads_new_kind.py`, with a package that has it."""
+"""The verbs on a package with the new kind; `tests/workloads/test_workloads_new_kind.py` runs them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def end(life: Life) -> None:
     life.find("Sweep", JOB)["status"] = {"phase": "Done"}
 
 
-def test_build_lint_and_verify(mlpack: Mlpack, kubectl: Path) -> None:
+def test_build_lint_and_verify_accept_the_new_kind(mlpack: Mlpack, kubectl: Path) -> None:
     replace(Path("spec/spec.yaml"), "trials: 3", "trials: 0")
     assert "expected at least 1, found the number 0" in mlpack("lint", "./spec").stdout
     done = mlpack("verify", "-v", "hello-mpi", "--kubectl", kubectl)
@@ -89,12 +89,12 @@ def test_build_lint_and_verify(mlpack: Mlpack, kubectl: Path) -> None:
     assert "## multi-node: a Sweep\n\n3 trials.\n" in readme
 
 
-def test_an_option_reaches_its_pods(life: Life) -> None:
+def test_option_changes_pods_of_the_new_kind(life: Life) -> None:
     [sweep] = [item for item in life.overlays["multi-node"] if item["kind"] == "Sweep"]
     assert sweep["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
 
 
-def test_doctor_deploy_and_delete(mlpack: Mlpack, life: Life) -> None:
+def test_doctor_deploy_and_delete_handle_the_new_kind(mlpack: Mlpack, life: Life) -> None:
     doctor = {finding["check"]: finding for finding in mlpack("doctor", *WHERE, "-o", "json").json["findings"]}
     assert doctor["operator"]["message"].startswith("sweep-operator is running")
     assert doctor["kinds"]["message"] == "ConfigMap (v1), Sweep (example.com/v1)"
@@ -108,7 +108,7 @@ def test_doctor_deploy_and_delete(mlpack: Mlpack, life: Life) -> None:
     assert [each for each in life.objects if each["kind"] == "Sweep"] == []
 
 
-def test_status_logs_exec_and_image(mlpack: Mlpack, life: Life) -> None:
+def test_status_logs_exec_and_image_handle_the_new_kind(mlpack: Mlpack, life: Life) -> None:
     mlpack("deploy", *WHERE, "--no-wait")
     start(life)
     assert mlpack("status", *WHERE).stdout.startswith(f"{SHOWN}  running: pods: 3 running\n")
@@ -118,6 +118,6 @@ def test_status_logs_exec_and_image(mlpack: Mlpack, life: Life) -> None:
     assert f"{JOB}-trial-2 --container=main -- id" in life.commands[0]
 
 
-def test_its_operator_can_be_installed(mlpack: Mlpack) -> None:
+def test_operator_of_the_new_kind_can_be_installed(mlpack: Mlpack) -> None:
     done = mlpack("operator", "install", "--help")
     assert "sweep" in done.stdout

@@ -48,7 +48,7 @@ class Sweep(Workload):
         return {_LABEL: name(workload)}
 
     def pod_labels(self, name: str, role: str) -> dict[str, str]:  # noqa: ARG002 - all pods are alike
-        """Return what the operator adds."""
+        """Return the labels that the operator adds."""
         return {_LABEL: name}
 
     def role(self, name: str, pod: str) -> Role | None:
@@ -56,7 +56,7 @@ class Sweep(Workload):
         return "main" if re.fullmatch(rf"{re.escape(name)}-trial-\d+", pod) else None
 
     def ending(self, snapshot: Snapshot) -> Verdict | None:
-        """Return what its status says."""
+        """Return the verdict from the workload's status."""
         endings = {
             "Done": Verdict(Phase.SUCCEEDED, "all trials have succeeded"),
             "Broken": Verdict(Phase.FAILED, "a trial has failed"),

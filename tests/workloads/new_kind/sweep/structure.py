@@ -31,5 +31,5 @@ class Sweep(Structure):
         return f"{manifest.name}-trial-{(integer(manifest.spec.get('trials')) or 1) - 1}"
 
     def taken(self, manifest: Manifest) -> tuple[tuple[str, str], ...]:
-        """Return what sweep-operator makes beside the pods."""
+        """Return the objects that sweep-operator makes beside the pods."""
         return (("ConfigMap", f"{manifest.name}-best"),)
