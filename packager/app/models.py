@@ -1,4 +1,4 @@
-"""Lists models and describes them."""
+"""Lists models, describes them, and returns the schema of their specs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from packager.base.errors import SpecError
 from packager.base.values import as_plain
 from packager.spec import catalog
 from packager.spec.load import load
+from packager.spec.schema import json_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,6 +17,16 @@ if TYPE_CHECKING:
 
     from packager.spec.load import LoadedSpec
     from packager.spec.model import Spec
+
+
+def model_folders(own: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the folders to search for models: the user's, then the bundled one."""
+    return (*own, catalog.bundled())
+
+
+def spec_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a model spec, for editors."""
+    return json_schema()
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ def cache_folder() -> Path:
 
 def folders(specs: list[Path]) -> list[Path]:
     """Return the folders that are searched for models: those of the user, then the bundled one."""
-    from packager.app.model_folders import model_folders
+    from packager.app.models import model_folders
 
     return [*model_folders(specs)]
 

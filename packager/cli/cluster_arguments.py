@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,10 +14,13 @@ import typer
 
 from packager.base.errors import UsageError
 from packager.cli.console import say
+from packager.cli.option_groups import with_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
+    from packager.app.target import Target
     from packager.kubectl.client import Kubectl
 
 PackagePath = Annotated[
@@ -40,28 +44,7 @@ OneWorkload = Annotated[
         show_default=False,
     ),
 ]
-Namespace = Annotated[
-    str | None,
-    typer.Option(
-        "-n", "--namespace", metavar="NAME", help="The namespace; by default that of the context.", show_default=False
-    ),
-]
-Context = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="The kubeconfig context to use.", show_default=False),
-]
-Kubeconfig = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="PATH",
-        exists=True,
-        dir_okay=False,
-        help="The kubeconfig to use instead of $KUBECONFIG.",
-        show_default=False,
-    ),
-]
 Program = Annotated[str, typer.Option("--kubectl", metavar="PATH", envvar="KUBECTL", help="The kubectl to run.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show each kubectl command that is run.")]
 PodSecurity = Annotated[
     str | None,
     typer.Option(
@@ -137,40 +120,80 @@ def acceptance(allow: Sequence[str], pod_security: str | None) -> list[str]:
     return [*levels, *(word for name in allow for word in ("--allow", name))]
 
 
-def kubectl_for(
-    ctx: typer.Context,
-    program: str,
-    namespace: str | None,
-    context: str | None,
-    kubeconfig: Path | None,
-    *,
-    verbose: bool,
-) -> Kubectl:
-    """Return a client for the cluster that the options name; it is closed when the command `ctx` ends.
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """The options that name the cluster, and the kubectl that sends requests to it."""
 
-    Raises:
-        UsageError: A value begins like an option of kubectl, or is empty.
-    """
-    from packager.app.target import reach
-    from packager.cli.host import host
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "-n",
+            "--namespace",
+            metavar="NAME",
+            help="The namespace; by default that of the context.",
+            show_default=False,
+        ),
+    ] = None
+    context: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The kubeconfig context to use.", show_default=False)
+    ] = None
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            exists=True,
+            dir_okay=False,
+            help="The kubeconfig to use instead of $KUBECONFIG.",
+            show_default=False,
+        ),
+    ] = None
+    kubectl: Program = "kubectl"
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show each kubectl command that is run.")] = False
 
-    for flag, value in (("--namespace", namespace), ("--context", context), ("--kubectl", program)):
-        if value is not None and (not value or value.startswith("-")):
-            raise UsageError(f"{flag}: expected a name, found {value!r}")
+    def client(self, ctx: typer.Context, namespace: str | None = None) -> Kubectl:
+        """Return a client for the cluster that the options name; it is closed when the command `ctx` ends.
 
-    def show(argv: list[str]) -> None:
-        if verbose:
+        Args:
+            ctx: The command.
+            namespace: The namespace if the options name none; by default that of the context.
+
+        Raises:
+            UsageError: A value begins like an option of kubectl, or is empty.
+        """
+        from packager.app.target import reach
+        from packager.cli.host import host
+
+        namespace = namespace if self.namespace is None else self.namespace
+        for flag, value in (("--namespace", namespace), ("--context", self.context), ("--kubectl", self.kubectl)):
+            if value is not None and (not value or value.startswith("-")):
+                raise UsageError(f"{flag}: expected a name, found {value!r}")
+        defaults = [Path(path) for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
+        reached = reach(
+            *(self.kubectl, namespace, self.context, self.kubeconfig),
+            default_kubeconfigs=defaults or [_KUBECONFIG],
+            environment=os.environ,
+            show=self._show,
+            runner=host(ctx).runner,
+        )
+        return ctx.with_resource(reached)
+
+    def _show(self, argv: list[str]) -> None:
+        if self.verbose:
             say(f"+ {shlex.join(argv)}")
 
-    defaults = [Path(path) for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
-    reached = reach(
-        *(program, namespace, context, kubeconfig),
-        default_kubeconfigs=defaults or [_KUBECONFIG],
-        environment=os.environ,
-        show=show,
-        runner=host(ctx).runner,
-    )
-    return ctx.with_resource(reached)
+
+with_cluster = with_options("at", ClusterOptions)
+"""Gives a verb the options that name the cluster: they are passed together, as `at`."""
+
+
+def open_target(
+    ctx: typer.Context, package: Path, overlay: str | None, kubectl: Kubectl, workload: str | None = None
+) -> AbstractContextManager[Target]:
+    """Open a package for the user of this machine, and render its overlay; see `packager.app.target.open_target`."""
+    from packager.app import target
+    from packager.cli.host import host
+
+    return target.open_target(package, overlay, kubectl, workload=workload, person=host(ctx).person, tell=say)
 
 
 _YEAR = 8760 * 3600.0

@@ -9,16 +9,13 @@ import typer
 from packager.base.errors import ClusterError, TimedOutError, UnansweredError
 from packager.cli.asking import limited, require_yes
 from packager.cli.cluster_arguments import (
-    Context,
-    Kubeconfig,
-    Namespace,
+    ClusterOptions,
     OverlayOption,
     PackagePath,
-    Program,
-    Verbose,
     Yes,
-    kubectl_for,
+    open_target,
     seconds,
+    with_cluster,
 )
 from packager.cli.console import say
 
@@ -31,19 +28,16 @@ def register(app: typer.Typer) -> None:
     app.command()(delete)
 
 
+@with_cluster
 def delete(
     ctx: typer.Context,
+    at: ClusterOptions,
     package: PackagePath,
     overlay: OverlayOption = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    kubectl: Program = "kubectl",
     keep_results: Annotated[bool, typer.Option("--keep-results", help="Keep the claims and their data.")] = False,
     yes: Yes = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until everything is deleted.")] = True,
     timeout: Annotated[str, typer.Option(metavar="DURATION", help="How long to wait at most.")] = "5m",
-    verbose: Verbose = False,
 ) -> None:
     """Delete what the package has applied, and wait until it is deleted. Objects that no longer exist are no error.
 
@@ -51,13 +45,12 @@ def delete(
     has deployed, or another build.
     """
     from packager.app import delete as use_case
-    from packager.cli.target import open_target
 
     longest = seconds(timeout)
     timeout_error = TimedOutError(
         f"{package} may not be fully deleted after {timeout}", hint="run it again to continue waiting"
     )
-    to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
+    to_cluster = at.client(ctx)
     with limited(longest, timeout_error), open_target(ctx, package, overlay, to_cluster) as target:
         prepared = use_case.prepare(target, keep_results=keep_results)
         if not yes:

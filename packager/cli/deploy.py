@@ -14,23 +14,20 @@ from packager.cli.asking import limited
 from packager.cli.cluster_arguments import (
     Allow,
     Applied,
-    Context,
+    ClusterOptions,
     DryRunOption,
     Expect,
     ForceConflicts,
-    Kubeconfig,
-    Namespace,
     OverlayOption,
     PackagePath,
     Patience,
     PodSecurity,
-    Program,
-    Verbose,
     Verify,
     Yes,
     acceptance,
-    kubectl_for,
+    open_target,
     seconds,
+    with_cluster,
 )
 from packager.cli.console import emit_data, say
 from packager.cli.existing import delete_existing, warn_of_lost_results
@@ -47,14 +44,12 @@ def register(app: typer.Typer) -> None:
     app.command()(deploy)
 
 
+@with_cluster
 def deploy(
     ctx: typer.Context,
+    at: ClusterOptions,
     package: PackagePath,
     overlay: OverlayOption = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    kubectl: Program = "kubectl",
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it has ended or is serving.")] = True,
     follow: Annotated[bool, typer.Option("--follow", help="Print its log to stdout while it runs.")] = False,
     replace: Annotated[
@@ -75,7 +70,6 @@ def deploy(
     output: Annotated[
         Applied | None, typer.Option("-o", "--output", help="Print what was applied.", show_default=False)
     ] = None,
-    verbose: Verbose = False,
 ) -> None:
     """Deploy a package to a cluster and wait until it has ended or is serving.
 
@@ -84,7 +78,6 @@ def deploy(
     """
     from packager.app import deploy as use_case
     from packager.app.verify import allowed_words, expected_digest, level
-    from packager.cli.target import open_target
     from packager.cli.watching import report_end, watch_and_show
 
     limit = (seconds(timeout) or None) if timeout else None
@@ -92,7 +85,7 @@ def deploy(
     _refuse_combined(("--follow", follow), ("--no-wait", not wait))
     _refuse_combined(("--expect", expect is not None), ("--no-verify", not verify))
     timeout_error = TimedOutError(f"{package} is not deployed after {timeout}", hint="deploy again to complete it")
-    to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
+    to_cluster = at.client(ctx)
     deadline = to_cluster.within(limit).deadline
     with limited(limit, timeout_error) as clock, open_target(ctx, package, overlay, to_cluster) as target:
         if verify:

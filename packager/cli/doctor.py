@@ -8,16 +8,13 @@ import typer
 
 from packager.cli.cluster_arguments import (
     Allow,
-    Context,
-    Kubeconfig,
-    Namespace,
+    ClusterOptions,
     OverlayOption,
     PackagePath,
     PodSecurity,
-    Program,
-    Verbose,
     acceptance,
-    kubectl_for,
+    open_target,
+    with_cluster,
 )
 from packager.cli.console import Machine, emit, emit_json, say
 
@@ -30,18 +27,15 @@ def register(app: typer.Typer) -> None:
     app.command()(doctor)
 
 
+@with_cluster
 def doctor(
     ctx: typer.Context,
+    at: ClusterOptions,
     package: PackagePath,
     overlay: OverlayOption = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    kubectl: Program = "kubectl",
     allow: Allow = [],  # noqa: B006 - typer copies it
     pod_security: PodSecurity = None,
     output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
-    verbose: Verbose = False,
 ) -> None:
     """Find problems that would make a package fail on this cluster, one line each with the fix; applies nothing.
 
@@ -50,11 +44,10 @@ def doctor(
     from packager.app.doctor import Examination
     from packager.app.doctor import doctor as examine
     from packager.app.verify import allowed_words, level
-    from packager.cli.target import open_target
 
     findings: list[CheckResult] = []
     accepted = allowed_words(allow), level(pod_security)
-    to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
+    to_cluster = at.client(ctx)
     with open_target(ctx, package, overlay, to_cluster) as target:
         for finding in examine(target, *accepted):
             findings.append(finding)

@@ -9,16 +9,13 @@ from typing import Annotated
 import typer
 
 from packager.cli.cluster_arguments import (
-    Context,
-    Kubeconfig,
-    Namespace,
+    ClusterOptions,
     OneWorkload,
     OverlayOption,
     PackagePath,
-    Program,
-    Verbose,
     Worker,
-    kubectl_for,
+    open_target,
+    with_cluster,
 )
 from packager.cli.console import say
 
@@ -28,25 +25,21 @@ def register(app: typer.Typer) -> None:
     app.command(name="exec")(run)
 
 
+@with_cluster
 def run(
     ctx: typer.Context,
+    at: ClusterOptions,
     package: PackagePath,
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run.", show_default=False)],
     overlay: OverlayOption = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    kubectl: Program = "kubectl",
     workload: OneWorkload = None,
     worker: Worker = None,
-    verbose: Verbose = False,
 ) -> None:
     """Run a command in the main pod (the launcher, or the only pod), and end with its exit code."""
     from packager.app.execute import command_in_pod
-    from packager.cli.target import open_target
 
     has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
+    to_cluster = at.client(ctx)
     with open_target(ctx, package, overlay, to_cluster, workload) as target:
         arguments = command_in_pod(target, command, worker=worker, terminal=has_terminal)
         code = target.kubectl.run_in_terminal(*arguments)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from packager.cli.cluster_arguments import Context, Kubeconfig, Namespace, PackagePath, Program, Verbose, kubectl_for
+from packager.cli.cluster_arguments import ClusterOptions, PackagePath, with_cluster
 from packager.cli.console import Machine, emit_json, emit_table, say
 
 
@@ -15,21 +15,18 @@ def register(app: typer.Typer) -> None:
     app.command()(history)
 
 
+@with_cluster
 def history(
     ctx: typer.Context,
+    at: ClusterOptions,
     package: PackagePath,
-    namespace: Namespace = None,
     everywhere: Annotated[bool, typer.Option("-A", "--all-namespaces", help="Look in every namespace.")] = False,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    kubectl: Program = "kubectl",
     output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
-    verbose: Verbose = False,
 ) -> None:
     """List the deployments of a package: when, by whom, and whether of this build."""
     from packager.app.history import history as find_deployments
 
-    to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
+    to_cluster = at.client(ctx)
     answer = find_deployments(to_cluster, package, everywhere=everywhere)
     if output is not None:
         emit_json(answer.as_json())

@@ -8,16 +8,13 @@ import typer
 
 from packager.base.errors import UsageError
 from packager.cli.cluster_arguments import (
-    Context,
-    Kubeconfig,
-    Namespace,
+    ClusterOptions,
     OneWorkload,
     OverlayOption,
     PackagePath,
-    Program,
-    Verbose,
     Worker,
-    kubectl_for,
+    open_target,
+    with_cluster,
 )
 
 
@@ -26,21 +23,18 @@ def register(app: typer.Typer) -> None:
     app.command()(logs)
 
 
+@with_cluster
 def logs(
     ctx: typer.Context,
+    at: ClusterOptions,
     package: PackagePath,
     overlay: OverlayOption = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    kubectl: Program = "kubectl",
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Continue until it has ended.")] = False,
     workload: OneWorkload = None,
     worker: Worker = None,
     all_pods: Annotated[
         bool, typer.Option("--all", help="The logs of all pods, each line with the pod's name.")
     ] = False,
-    verbose: Verbose = False,
 ) -> None:
     """Print the log of the main pod (the launcher, or the only pod) from its first line.
 
@@ -48,11 +42,10 @@ def logs(
     """
     from packager.app import logs as use_case
     from packager.cli.printing import print_parts
-    from packager.cli.target import open_target
 
     if worker is not None and all_pods:
         raise UsageError("--worker and --all cannot be combined")
-    to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
+    to_cluster = at.client(ctx)
     with open_target(ctx, package, overlay, to_cluster, workload) as target:
         feed = use_case.Feed(target, worker, all_pods=all_pods, is_following=follow)
         print_parts(use_case.follow(feed) if follow else use_case.logs(feed))

@@ -11,8 +11,9 @@ import typer
 from packager.app import operator as use_case
 from packager.base.errors import ClusterError
 from packager.cli.asking import confirm_deletion
-from packager.cli.cluster_arguments import Context, DryRun, Kubeconfig, Program, Verbose, Yes, kubectl_for, seconds
+from packager.cli.cluster_arguments import ClusterOptions, DryRun, Yes, seconds
 from packager.cli.console import Machine, emit, emit_json, emit_lines, say
+from packager.cli.option_groups import with_options
 
 if TYPE_CHECKING:
     from packager.app.operator import OperatorStatus
@@ -43,13 +44,12 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="operator")
 
 
+@with_options("at", ClusterOptions, without=("namespace",))
 def install(
     ctx: typer.Context,
+    at: ClusterOptions,
     name: Which,
     file: From = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    kubectl: Program = "kubectl",
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is ready.")] = True,
     timeout: Timeout = "5m",
     dry_run: Annotated[
@@ -58,11 +58,10 @@ def install(
     force_conflicts: Annotated[
         bool, typer.Option("--force-conflicts", help="Also set fields that another user has changed.")
     ] = False,
-    verbose: Verbose = False,
 ) -> None:
     """Install the operator release that mlpack is tested with, once per cluster, and wait until it is ready."""
     limit = seconds(timeout)
-    client = kubectl_for(ctx, kubectl, None, context, kubeconfig, verbose=verbose)
+    client = at.client(ctx)
     applied = use_case.install(client, name, file, dry_run=dry_run, force_conflicts=force_conflicts, tell=say)
     emit_lines(applied.output)
     if dry_run or not wait:
@@ -71,17 +70,15 @@ def install(
     say(f"{applied.operator.name} is installed and serves {applied.operator.kind} ({', '.join(served)})")
 
 
+@with_options("at", ClusterOptions, without=("namespace",))
 def status(
     ctx: typer.Context,
+    at: ClusterOptions,
     name: Which,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    kubectl: Program = "kubectl",
     output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
-    verbose: Verbose = False,
 ) -> None:
     """Show which versions the operator serves and whether it is running; exit code 7 when it is not."""
-    client = kubectl_for(ctx, kubectl, None, context, kubeconfig, verbose=verbose)
+    client = at.client(ctx)
     state = use_case.status(client, name)
     if output is Machine.json:
         emit_json(state.as_json())
@@ -93,24 +90,22 @@ def status(
     raise typer.Exit(state.exit_code)
 
 
+@with_options("at", ClusterOptions, without=("namespace",))
 def uninstall(
     ctx: typer.Context,
+    at: ClusterOptions,
     name: Which,
     file: From = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    kubectl: Program = "kubectl",
     keep_crds: Annotated[bool, typer.Option("--keep-crds", help="Keep the CRD and all jobs.")] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Remove it even while jobs are running, which ends them.")
     ] = False,
     yes: Yes = False,
     timeout: Timeout = "5m",
-    verbose: Verbose = False,
 ) -> None:
     """Remove the operator and its CRD, which deletes all jobs; refuses while jobs run, keeps what others installed."""
     limit = seconds(timeout)
-    client = kubectl_for(ctx, kubectl, None, context, kubeconfig, verbose=verbose)
+    client = at.client(ctx)
     prepared = use_case.prepare_uninstall(client, name, file, keep_crds=keep_crds, force=force)
     if not prepared.objects:
         emit("nothing to delete")

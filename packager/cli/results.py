@@ -9,17 +9,14 @@ import typer
 
 from packager.base.errors import ClusterError
 from packager.cli.cluster_arguments import (
-    Context,
-    Kubeconfig,
-    Namespace,
+    ClusterOptions,
     OneWorkload,
     OverlayOption,
     PackagePath,
-    Program,
-    Verbose,
     Worker,
-    kubectl_for,
+    open_target,
     seconds,
+    with_cluster,
 )
 from packager.cli.console import say
 
@@ -41,21 +38,18 @@ def register(app: typer.Typer) -> None:
     app.command()(results)
 
 
+@with_cluster
 def results(
     ctx: typer.Context,
+    at: ClusterOptions,
     package: PackagePath,
     folder: Folder,
     overlay: OverlayOption = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    kubectl: Program = "kubectl",
     workload: OneWorkload = None,
     worker: Worker = None,
     timeout: Annotated[
         str, typer.Option(metavar="DURATION", help="How long to wait without receiving data; 0 for no limit.")
     ] = "1m",
-    verbose: Verbose = False,
 ) -> None:
     """Copy OUTPUT_DIR to a local folder, during the run or after it; with several workers, from worker 0.
 
@@ -64,10 +58,9 @@ def results(
     --timeout.
     """
     from packager.app.results import copied, copied_by_index
-    from packager.cli.target import open_target
 
     patience = seconds(timeout)
-    to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
+    to_cluster = at.client(ctx)
     with open_target(ctx, package, overlay, to_cluster, workload) as target:
         has_copied = False
         for answer in copied_by_index(target, folder, patience=patience, tell=say) if worker is None else ():

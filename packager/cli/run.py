@@ -24,19 +24,15 @@ from packager.cli.asking import limited
 from packager.cli.cluster_arguments import (
     Allow,
     Applied,
-    Context,
+    ClusterOptions,
     DryRunOption,
     ForceConflicts,
-    Kubeconfig,
-    Namespace,
     Patience,
     PodSecurity,
-    Program,
-    Verbose,
     Verify,
     Yes,
-    kubectl_for,
     seconds,
+    with_cluster,
 )
 from packager.cli.console import emit_data, progress, say
 from packager.cli.host import host
@@ -53,8 +49,10 @@ def register(app: typer.Typer) -> None:
     app.command()(run)
 
 
+@with_cluster
 def run(
     ctx: typer.Context,
+    at: ClusterOptions,
     target: Annotated[
         Path,
         typer.Argument(
@@ -74,10 +72,6 @@ def run(
         bool, typer.Option("--resume", help="Skip what has succeeded already with the same build.")
     ] = False,
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Go on after a task has failed.")] = False,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    kubectl: Program = "kubectl",
     follow: Annotated[bool, typer.Option("--follow", help="Print the logs to stdout while the tasks run.")] = False,
     replace: Annotated[
         bool, typer.Option("--replace", help="Delete finished or different jobs of the same names first.")
@@ -150,7 +144,6 @@ def run(
     gpus: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="How many GPUs the MLCube gets.", show_default=False)
     ] = None,
-    verbose: Verbose = False,
 ) -> None:
     """Run overlays of a package one after the other, or tasks of an MLCube.
 
@@ -175,9 +168,9 @@ def run(
     timeout_error = TimedOutError(f"no task of {target} was started within {timeout}")
     with limited(limit, timeout_error) as clock:
         package = runnable(RunRequest(target, cube, build, cache_folder()), tell=say, progress=progress)
-        if package.namespace and namespace is None:
+        if package.namespace and at.namespace is None:
             say(f"namespace {package.namespace}, as the cube says; -n names another one")
-        to_cluster = kubectl_for(ctx, kubectl, namespace or package.namespace, context, kubeconfig, verbose=verbose)
+        to_cluster = at.client(ctx, package.namespace)
         deadline = to_cluster.within(limit).deadline
         with use_case.open_tasks(package, names, to_cluster, person=host(ctx).person, tell=say) as targets:
             if verify:

@@ -17,6 +17,6 @@ def register(app: typer.Typer) -> None:
 
 def schema() -> None:
     """Print the JSON Schema of specs."""
-    from packager.app.schema import schema as json_schema
+    from packager.app.models import spec_schema
 
-    emit_json(json_schema())
+    emit_json(spec_schema())

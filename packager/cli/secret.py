@@ -9,16 +9,7 @@ import typer
 from packager.base.errors import UnansweredError, UsageError
 from packager.cli.arguments import content_of
 from packager.cli.asking import ask_hidden, has_terminal
-from packager.cli.cluster_arguments import (
-    Context,
-    DryRun,
-    Kubeconfig,
-    Namespace,
-    PackagePath,
-    Program,
-    Verbose,
-    kubectl_for,
-)
+from packager.cli.cluster_arguments import ClusterOptions, DryRun, PackagePath, with_cluster
 from packager.cli.console import OutputFormat, emit_data, emit_json, say
 
 if TYPE_CHECKING:
@@ -35,8 +26,10 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="secret")
 
 
+@with_cluster
 def create(
     ctx: typer.Context,
+    at: ClusterOptions,
     package: PackagePath,
     env_file: Annotated[
         str | None,
@@ -47,10 +40,6 @@ def create(
             show_default=False,
         ),
     ] = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    kubectl: Program = "kubectl",
     force: Annotated[
         bool, typer.Option("--force", help="Replace these keys of an existing Secret, and keep its other keys.")
     ] = False,
@@ -60,7 +49,6 @@ def create(
     output: Annotated[
         OutputFormat | None, typer.Option("-o", "--output", help="As JSON, or the name alone.", show_default=False)
     ] = None,
-    verbose: Verbose = False,
 ) -> None:
     """Create the Secret that the pods of a package read; on a terminal, it asks for each value without showing it.
 
@@ -68,7 +56,7 @@ def create(
     """
     from packager.app import secret as use_case
 
-    client = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
+    client = at.client(ctx)
     needed = use_case.needed(package)
     if dry_run:
         values = {}

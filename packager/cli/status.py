@@ -6,16 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.cli.cluster_arguments import (
-    Context,
-    Kubeconfig,
-    Namespace,
-    OverlayOption,
-    PackagePath,
-    Program,
-    Verbose,
-    kubectl_for,
-)
+from packager.cli.cluster_arguments import ClusterOptions, OverlayOption, PackagePath, open_target, with_cluster
 from packager.cli.console import Machine, emit, emit_json, emit_table
 
 if TYPE_CHECKING:
@@ -28,28 +19,24 @@ def register(app: typer.Typer) -> None:
     app.command()(status)
 
 
+@with_cluster
 def status(
     ctx: typer.Context,
+    at: ClusterOptions,
     package: PackagePath,
     overlay: OverlayOption = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    kubectl: Program = "kubectl",
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Continue until it has ended or is serving.")] = False,
     output: Annotated[Machine | None, typer.Option("-o", "--output", help="As JSON.", show_default=False)] = None,
-    verbose: Verbose = False,
 ) -> None:
     """Show the state of a deployed package, and the reasons.
 
     Exit code 0 while all is well; 7 when it has failed, cannot run, or does not exist.
     """
     from packager.app import status as use_case
-    from packager.cli.target import open_target
     from packager.cli.watching import report_end, warn_unseen, watch_and_show
     from packager.kubernetes.verdict import Phase
 
-    to_cluster = kubectl_for(ctx, kubectl, namespace, context, kubeconfig, verbose=verbose)
+    to_cluster = at.client(ctx)
     with open_target(ctx, package, overlay, to_cluster) as target:
         if watch and output is None:
             for one, verdict in watch_and_show(target):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - the options are made from the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,9 +15,10 @@ from packager.base.errors import TimedOutError, UsageError, unreadable
 from packager.cli.asking import limited
 from packager.cli.cluster_arguments import seconds
 from packager.cli.console import emit, emit_data, emit_json
+from packager.cli.option_groups import with_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from packager.base.rest import RestServer
 
@@ -38,42 +37,31 @@ Output = Annotated[
     Printed | None, typer.Option("-o", "--output", help="As JSON or YAML, or the names alone.", show_default=False)
 ]
 
-ServerUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--server", metavar="URL", envvar="MLPACK_SERVER", help="The address of the server.", show_default=False
-    ),
-]
-TokenFile = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="A file with the token; by default $MLPACK_TOKEN.", show_default=False),
-]
-Insecure = Annotated[bool, typer.Option("--insecure", help="Send the token over http to another machine.")]
-Timeout = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DURATION",
-        help="How long to wait at most; by default 1m for the server, and without limit for a log or the end of a job.",
-        show_default=False,
-    ),
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """The options that name the server.
+    """The options that name the server. Without a token file, the token is in the environment."""
 
-    Attributes:
-        server: The address of the server.
-        token_file: The file with the token; None for the environment.
-        insecure: Whether http is accepted for other machines too.
-        timeout: The longest wait, as a duration; None for the default.
-    """
-
-    server: str | None
-    token_file: Path | None
-    insecure: bool
-    timeout: str | None
+    server: Annotated[
+        str | None,
+        typer.Option(
+            "--server", metavar="URL", envvar="MLPACK_SERVER", help="The address of the server.", show_default=False
+        ),
+    ] = None
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A file with the token; by default $MLPACK_TOKEN.", show_default=False),
+    ] = None
+    insecure: Annotated[bool, typer.Option("--insecure", help="Send the token over http to another machine.")] = False
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="How long to wait at most; by default 1m for the server, and without limit for a log or the end of a"
+            " job.",
+            show_default=False,
+        ),
+    ] = None
 
     @contextmanager
     def connected(self, limit: str | None = None) -> Iterator[RestServer]:
@@ -98,34 +86,8 @@ class ServerOptions:
             raise unreadable(self.token_file, error) from None
 
 
-_OPTIONS = {"server": ServerUrl, "token_file": TokenFile, "insecure": Insecure, "timeout": Timeout}
-"""The options of each verb, as typer reads them; the fields of ServerOptions."""
-
-
-def with_server(verb: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that name the server to a verb, which gets them as one argument, `at`."""
-    signature = inspect.signature(verb, eval_str=True)
-    options = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=False if name == "insecure" else None
-        )
-        for name, kind in _OPTIONS.items()
-    ]
-    verb_parameters = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for parameter in signature.parameters.values()
-        if parameter.name != "at"
-    ]
-
-    @functools.wraps(verb)
-    def run(**arguments: Any) -> None:
-        at = ServerOptions(**{name: arguments.pop(name) for name in _OPTIONS})
-        verb(**arguments, at=at)
-
-    parameters = [*verb_parameters, *options]
-    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
+with_server = with_options("at", ServerOptions)
+"""Gives a verb the options that name the server: they are passed together, as `at`."""
 
 
 def emit_answer(answer: Any, names: Sequence[str], form: Printed) -> None:

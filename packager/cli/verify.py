@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,15 +13,13 @@ from packager.base.errors import UsageError
 from packager.base.limits import DEFAULT, Limits
 from packager.cli.cluster_arguments import (
     Allow,
-    Context,
+    ClusterOptions,
     Expect,
-    Kubeconfig,
-    Namespace,
     PackagePath,
     PodSecurity,
-    kubectl_for,
 )
 from packager.cli.console import Machine, emit, emit_json, say
+from packager.cli.option_groups import with_options
 
 if TYPE_CHECKING:
     from packager.verify.report import Report
@@ -34,8 +33,10 @@ def register(app: typer.Typer) -> None:
     app.command()(verify)
 
 
+@with_options("at", ClusterOptions, without=("kubectl", "verbose"))
 def verify(
     ctx: typer.Context,
+    at: ClusterOptions,
     package: PackagePath,
     kubectl: Annotated[
         list[str],
@@ -55,9 +56,6 @@ def verify(
     allow: Allow = [],  # noqa: B006
     expect: Expect = None,
     server: Annotated[bool, typer.Option("--server", help="Also ask a cluster, with a server-side dry run.")] = False,
-    context: Context = None,
-    namespace: Namespace = None,
-    kubeconfig: Kubeconfig = None,
     max_size: Annotated[
         str, typer.Option(metavar="SIZE", help="The largest unpacked size to accept.")
     ] = f"{DEFAULT.size >> 30}Gi",
@@ -80,10 +78,10 @@ def verify(
     from packager.app.verify import verify as judge
     from packager.cli.host import host
 
-    if (context or namespace or kubeconfig) and not server:
+    if (at.context or at.namespace or at.kubeconfig) and not server:
         raise UsageError("--context, --namespace and --kubeconfig say which cluster --server asks", hint="add --server")
     limits = _limits(max_size, max_files, max_ratio)
-    cluster = kubectl_for(ctx, kubectl[0], namespace, context, kubeconfig, verbose=False) if server else None
+    cluster = replace(at, kubectl=kubectl[0]).client(ctx) if server else None
     checks = Checks(
         kubectls=tuple(dict.fromkeys(kubectl)),
         kubernetes=_versions(kubernetes_version),
@@ -91,7 +89,7 @@ def verify(
         server=cluster,
         limits=limits,
         allowed=allowed_words(allow),
-        namespace=namespace,
+        namespace=at.namespace,
         expected=expected_digest(expect),
         runner=host(ctx).runner,
     )

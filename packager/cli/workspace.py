@@ -11,16 +11,7 @@ import typer
 
 from packager.base.errors import ClusterError, UsageError
 from packager.cli.arguments import cache_folder
-from packager.cli.cluster_arguments import (
-    Context,
-    Kubeconfig,
-    Namespace,
-    OverlayOption,
-    Program,
-    Verbose,
-    kubectl_for,
-    seconds,
-)
+from packager.cli.cluster_arguments import ClusterOptions, OverlayOption, open_target, seconds, with_cluster
 from packager.cli.console import OutputFormat, emit_data, emit_json, emit_table, progress, say
 
 if TYPE_CHECKING:
@@ -87,23 +78,20 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="workspace")
 
 
+@with_cluster
 def push(
     ctx: typer.Context,
+    at: ClusterOptions,
     target: TargetPath,
     directory: PushedFolder = None,
     folder: FolderOption = None,
     overlay: OverlayOption = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    kubectl: Program = "kubectl",
     image: ImageOption = None,
     claim: ClaimOption = None,
     force: Force = False,
     dry_run: DryRunFlag = False,
     timeout: Patience = "1m",
     output: Output = None,
-    verbose: Verbose = False,
 ) -> None:
     """Copy the files in a local folder to the storage that the package's pods use.
 
@@ -118,55 +106,49 @@ def push(
     directory = directory or source.workspace
     if directory is None:
         raise UsageError(f"{target} is not an MLCube: name the local folder")
-    to_cluster = kubectl_for(ctx, kubectl, namespace or source.namespace, context, kubeconfig, verbose=verbose)
+    to_cluster = at.client(ctx, source.namespace)
     with _session(ctx, source, overlay, to_cluster, folder, patience, image) as session:
         pushed = workspace.push(session, directory, force=force, dry_run=dry_run, progress=progress)
     _show_copied(pushed, output, "would push" if dry_run else "pushed", f"{directory} to {pushed.place.path}")
 
 
+@with_cluster
 def ls(
     ctx: typer.Context,
+    at: ClusterOptions,
     target: TargetPath,
     folder: FolderOption = None,
     overlay: OverlayOption = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    kubectl: Program = "kubectl",
     image: ImageOption = None,
     claim: ClaimOption = None,
     timeout: Patience = "1m",
     output: Output = None,
-    verbose: Verbose = False,
 ) -> None:
     """List the files on the storage that the package's pods use: size, time (UTC) and path."""
     from packager.app import workspace
 
     patience = seconds(timeout)
     source = _package_of(target, claim)
-    to_cluster = kubectl_for(ctx, kubectl, namespace or source.namespace, context, kubeconfig, verbose=verbose)
+    to_cluster = at.client(ctx, source.namespace)
     with _session(ctx, source, overlay, to_cluster, folder, patience, image) as session:
         listed = workspace.ls(session)
     _show_listed(listed, output)
 
 
+@with_cluster
 def pull(
     ctx: typer.Context,
+    at: ClusterOptions,
     target: TargetPath,
     directory: LocalFolder,
     folder: FolderOption = None,
     overlay: OverlayOption = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    kubectl: Program = "kubectl",
     image: ImageOption = None,
     claim: ClaimOption = None,
     force: Force = False,
     dry_run: DryRunFlag = False,
     timeout: Patience = "1m",
     output: Output = None,
-    verbose: Verbose = False,
 ) -> None:
     """Copy the files on the storage that the package's pods use to a local folder.
 
@@ -179,7 +161,7 @@ def pull(
 
     patience = seconds(timeout)
     source = _package_of(target, claim)
-    to_cluster = kubectl_for(ctx, kubectl, namespace or source.namespace, context, kubeconfig, verbose=verbose)
+    to_cluster = at.client(ctx, source.namespace)
     with _session(ctx, source, overlay, to_cluster, folder, patience, image) as session:
         pulled = workspace.pull(session, directory, force=force, dry_run=dry_run, progress=progress)
     _list("skipped: not a plain file, or a name that is not allowed here", pulled.skipped, pulled.unnamed)
@@ -208,7 +190,6 @@ def _session(
     image: str | None,
 ) -> Iterator[Session]:
     from packager.app import workspace
-    from packager.cli.target import open_target
 
     name = source.overlay(overlay, ()) if overlay else None
     with open_target(ctx, source.package, name, kubectl) as target:

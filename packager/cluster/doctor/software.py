@@ -11,7 +11,6 @@ from packager.base.errors import UnreachableError
 from packager.cluster.doctor.case import fails, ok, unknown
 from packager.cluster.heartbeat import Alive, check_heartbeat
 from packager.kubectl.refusals import error_from
-from packager.kubectl.versions import OLDEST
 from packager.workloads.kinds import kinds as known_kinds
 
 if TYPE_CHECKING:
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
     from packager.workloads.operator import Operator
 
 _SECONDS = 30.0
+
+OLDEST_KUBECTL = 22
+"""The minor version of the oldest kubectl whose kustomize reads a package."""
 
 
 def versions(case: Case) -> Iterator[CheckResult]:
@@ -35,8 +37,8 @@ def versions(case: Case) -> Iterator[CheckResult]:
     except ValueError:
         raise error_from(done.stderr) from None
     client = version_info.get("clientVersion") or {}
-    if _minor(client) < OLDEST:
-        message = f"{case.kubectl.program} {client.get('gitVersion')} is too old: 1.{OLDEST} or later is needed"
+    if _minor(client) < OLDEST_KUBECTL:
+        message = f"{case.kubectl.program} {client.get('gitVersion')} is too old: 1.{OLDEST_KUBECTL} or later is needed"
         yield fails("kubectl", message, "https://kubernetes.io/docs/tasks/tools")
     else:
         yield ok(

@@ -10,8 +10,8 @@ from packager.base.problems import show, similar
 from packager.kubernetes.manifest import at, integer, text
 from packager.kubernetes.ranges import INT32
 from packager.workloads.indexed import BY_KUBERNETES, MAX_PARALLELISM, VARIABLE
+from packager.workloads.launchers import by_torchrun
 from packager.workloads.pods import Pods, number_of_pods
-from packager.workloads.reserved import by_torchrun
 from packager.workloads.structure import Structure
 
 if TYPE_CHECKING:

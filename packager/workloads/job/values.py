@@ -10,9 +10,8 @@ from packager.base.fields import anchored
 from packager.base.values import Fields, Meta
 from packager.kubernetes import mountpath
 from packager.workloads.indexed import BY_KUBERNETES, VARIABLE
+from packager.workloads.launchers import TORCHRUN_DEFAULTS, by_torchrun
 from packager.workloads.overlay import ClaimName, Deadline, OverlaySpec, TimeToLive
-from packager.workloads.reserved import by_torchrun
-from packager.workloads.torchrun import DEFAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -206,7 +205,7 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
     @property
     def defaults(self) -> Mapping[str, Parameter]:
         """The variables that torchrun's processes need, if torchrun starts them."""
-        return {} if self.processes is None else DEFAULTS
+        return {} if self.processes is None else TORCHRUN_DEFAULTS
 
     @property
     def starter(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.values import Value
 from packager.workloads.indexed import ANNOTATION, BY_KUBERNETES, VARIABLE
-from packager.workloads.reserved import by_dmlc, by_jax, by_torchrun
+from packager.workloads.launchers import by_dmlc, by_jax, by_torchrun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping

@@ -11,9 +11,9 @@ from packager.base.problems import show, similar
 from packager.base.values import Fields, Meta
 from packager.kubernetes.environment import refusal_reason
 from packager.workloads.jobset.rendezvous import RENDEZVOUS, PodVariable, Rendezvous
+from packager.workloads.launchers import TORCHRUN_DEFAULTS
 from packager.workloads.overlay import Deadline, OverlaySpec, TimeToLive
 from packager.workloads.program import Program, Run, Workdir, directory, of_script
-from packager.workloads.torchrun import DEFAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -167,7 +167,7 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
     @property
     def defaults(self) -> Mapping[str, Parameter]:
         """The variables that torchrun's processes need, if torchrun starts them."""
-        return DEFAULTS if self.rendezvous == "torch" else {}
+        return TORCHRUN_DEFAULTS if self.rendezvous == "torch" else {}
 
     @property
     def way(self) -> Rendezvous:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from packager.workloads.launchers import by_dmlc, by_torchrun
 from packager.workloads.mpijob.reserved import by_mpi
-from packager.workloads.reserved import by_dmlc, by_torchrun
 from tests import demo
 
 if TYPE_CHECKING:
