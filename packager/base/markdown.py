@@ -457,7 +457,7 @@ def _quoted(target: str) -> str:
 
 def anchor(heading: str) -> str:
     """Return the anchor that GitHub gives a heading."""
-    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+    text = re.sub(r"!?\[([^\[\]]*)\]\([^()]*\)", r"\1", heading)
     text = re.sub(r"[^\w\- ]", "", text.lower().strip())
     return text.replace(" ", "-")
 

@@ -31,7 +31,7 @@ _NAMES = frozenset(("PULL_SECRET",))
 _SITE_NAMES = frozenset(("SECRET",))
 """The same, in `site.env` alone: in mlops.env a variable that is called so may be a password."""
 
-_PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*@")
+_PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@:\s]*:[^/@\s]*@")
 
 
 def is_secret(key: str) -> bool:

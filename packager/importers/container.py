@@ -13,6 +13,7 @@ from packager.kubernetes import mountpath
 from packager.kubernetes.environment import refusal_reason
 from packager.options import KEYS
 from packager.spec.environments import RESERVED
+from packager.workloads.program import references, replaced_references
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from packager.importers.source import ForeignValue, ValueOrigin
 
 # Kubernetes, third_party/forked/golang/expansion: `$$` stands for one `$`.
-_REFERENCES = re.compile(r"\$\$|\$\(([^)]*)\)")
 _GPU = re.compile(r"(?P<vendor>[a-z0-9.-]+)/(?:nvidia-)?gpu")
 _OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
 _LONGEST_KEY = 100
@@ -306,27 +306,28 @@ def complaint_about(key: str, value: str) -> str | None:
 
 def expanded(text: str, values: dict[str, Given]) -> str | None:
     """Return `text` with each `$(NAME)` of `values` replaced, and `$$` by `$`; None if it would be too long."""
-    sizes = (len(str(values[match[1]].value)) for match in _REFERENCES.finditer(text) if match[1] in values)
+    sizes = (len(str(values[name].value)) for name in references(text) if name in values)
     if len(text) + sum(sizes) > envfile.LINE_BYTES:
         return None
 
-    def replaced(match: re.Match[str]) -> str:
-        if match[1] is None:
+    def replacement(name: str | None) -> str:
+        if name is None:
             return "$"
-        return str(values[match[1]].value) if match[1] in values else match[0]
+        return str(values[name].value) if name in values else f"$({name})"
 
-    return _REFERENCES.sub(replaced, text)
+    return replaced_references(text, replacement)
 
 
 def escaped(word: str, known: set[str]) -> str:
     """Return a word of a command in which a reference to a variable that no container has stays as it is written."""
 
-    def replaced(match: re.Match[str]) -> str:
-        name = match[1]
-        is_unknown = name is not None and name not in known and name.isidentifier() and name.isupper()
-        return f"${match[0]}" if is_unknown else match[0]
+    def replacement(name: str | None) -> str:
+        if name is None:
+            return "$$"
+        is_unknown = name not in known and name.isidentifier() and name.isupper()
+        return f"$$({name})" if is_unknown else f"$({name})"
 
-    return _REFERENCES.sub(replaced, word)
+    return replaced_references(word, replacement)
 
 
 def resources(

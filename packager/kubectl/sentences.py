@@ -75,7 +75,7 @@ FORBIDDEN = re.compile(r"forbidden", re.IGNORECASE)
 
 NO_RIGHT_TO_CREATE = re.compile(r"cannot create resource")
 
-PREREQUISITE_MISSING = re.compile(r"(?=.*(namespaces|serviceaccount)).*not found", re.DOTALL)
+PREREQUISITE_MISSING = re.compile(r"\A(?=.*(namespaces|serviceaccount)).*not found", re.DOTALL)
 """The namespace or the service account of a pod is not there."""
 
 TRIAL_POD_PREFIX = re.compile(r'error when creating "[^"]+": |pods "mlpack-doctor-[^"]*" is (forbidden|invalid): ')
@@ -91,7 +91,7 @@ CANNOT_EVALUATE = re.compile(
 )
 """The server has answered but could not judge a manifest; in addition to UNREACHABLE and TROUBLES."""
 
-CONFLICT = re.compile(r'conflicts? with "([^"]+)"[^:]*:((?:\s+-?\s*\.\S+)+)')
+CONFLICT = re.compile(r'conflicts? with "([^"]+)"[^:]*:((?:\s+(?:-\s*)?\.\S+)+)')
 
 SERVER = re.compile(r"^(Error from server( \(\w+\))?|Unable to connect to the server): ")
 """What kubectl puts before a server's words."""
@@ -180,7 +180,7 @@ REFUSALS = (
     ),
     Refusal(
         "QuotaExceeded",
-        re.compile(r"(?=.*must specify)(?=.*failed quota)"),
+        re.compile(r"^(?=.*must specify)(?=.*failed quota)", re.MULTILINE),
         "set what the quota counts in each container",
     ),
     Refusal(

@@ -13,7 +13,7 @@ from packager.kubernetes.manifest import mapping
 from packager.package.layout import SCRIPTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from packager.workloads.pods import Pods
 
@@ -147,4 +147,21 @@ def wrong_choice(value: str, scripts: Sequence[str]) -> tuple[str, str | None]:
 
 def references(word: str) -> Iterator[str]:
     """Yield each KEY of `$(KEY)` that Kubernetes looks up for `word`."""
-    return (match[1] for match in _REFERENCES.finditer(word) if match[1] is not None)
+    return (match[1] for match in _REFERENCES.finditer(word, 0, _end(word)) if match[1] is not None)
+
+
+def replaced_references(word: str, replacement: Callable[[str | None], str]) -> str:
+    """Return a word with other texts in place of its references.
+
+    Args:
+        word: The word.
+        replacement: Returns the text for the KEY of a `$(KEY)`, and for None, which is a `$$`.
+    """
+    end = _end(word)
+    before = _REFERENCES.sub(lambda match: replacement(match[1]), word[:end])
+    return before + word[end:].replace("$$", replacement(None))
+
+
+def _end(word: str) -> int:
+    """Return the index behind the last `)`: after it, each `$(` would be compared with all that follows."""
+    return word.rfind(")") + 1

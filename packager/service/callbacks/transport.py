@@ -35,6 +35,7 @@ SECONDS = 10.0
 _CONNECT_SECONDS = 3.0
 _MOST_BYTES = 4 << 10
 _MOST_ADDRESSES = 4
+_LONGEST_ERROR = 1_000
 _RESOLVERS = 20
 
 _BYTES = re.compile(r"bytearray\(b((['\"]).*\2)\)", re.DOTALL)
@@ -212,7 +213,7 @@ async def _chunks(target: Receiver, response: httpx2.Response) -> AsyncIterator[
 
 def _message(error: Exception) -> str:
     """Return the message of an error of httpx, without the marks of bytes around what was received."""
-    return _BYTES.sub(r"\1", str(error))[:300] or type(error).__name__
+    return _BYTES.sub(r"\1", str(error)[:_LONGEST_ERROR])[:300] or type(error).__name__
 
 
 def _system_addresses(host: str, port: int) -> list[IP]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import itertools
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -176,6 +177,13 @@ def test_what_is_no_answer_is_an_error(chunk: bytes) -> None:
 def test_what_an_endpoint_sends_instead_is_told_as_text() -> None:
     answer, _ = post("http://127.0.0.1:PORT/", lambda: [b"SSH-2.0-x \x00\r\n\r\n"])
     assert answer == Reply(error="illegal status line: 'SSH-2.0-x \\x00'")
+
+
+def test_an_endpoint_that_quotes_bytes_again_and_again_takes_no_time() -> None:
+    begun = time.process_time()
+    answer, _ = post("http://127.0.0.1:PORT/", lambda: [b"bytearray(b'" * 5_000 + b"\r\n\r\n"])
+    assert str(answer.error).startswith("illegal status line: ")
+    assert time.process_time() - begun < 3
 
 
 def test_an_endpoint_that_nobody_listens_at_is_said() -> None:

@@ -1,0 +1,52 @@
+"""Patterns that meet texts of others: each takes time in proportion to a text's length, not to its square."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.markdown import anchor
+from packager.base.masking import masked_urls
+from packager.importers.container import escaped, expanded
+from packager.kubectl import sentences
+from packager.service.page.html import visible
+from packager.workloads.program import references
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LENGTH = 200_000
+
+
+def repeated(before: str, text: str) -> str:
+    return before + text * (LENGTH // len(text))
+
+
+@pytest.mark.parametrize(
+    ("judge", "text"),
+    [
+        (lambda text: list(references(text)), repeated("", "$(")),
+        (lambda text: list(references(text)), repeated("$(A)", "$(A")),
+        (lambda text: escaped(text, set()), repeated("", "$(")),
+        (lambda text: expanded(text[:60_000], {}), repeated("", "$(")),
+        (anchor, repeated("", "[")),
+        (anchor, repeated("", "[](")),
+        (anchor, repeated("", "![a](")),
+        (masked_urls, repeated("://", ":")),
+        (masked_urls, repeated("", "://a:")),
+        (sentences.CONFLICT.findall, repeated('conflict with "a":', " ")),
+        (sentences.CONFLICT.findall, repeated('conflict with "a":', "\n - ")),
+        (sentences.PREREQUISITE_MISSING.search, repeated("", "not found ")),
+        (sentences.PREREQUISITE_MISSING.search, repeated("", "namespaces ")),
+        *((rule.pattern.search, repeated("", "must specify ")) for rule in sentences.REFUSALS),
+        (visible, repeated("", "\r")),
+        (visible, repeated("\x1b[", "0")),
+        (visible, repeated("", "\x1b]")),
+    ],
+)
+def test_a_long_text_of_others_is_read_in_linear_time(judge: Callable[[str], object], text: str) -> None:
+    begun = time.process_time()
+    judge(text)
+    assert time.process_time() - begun < 3
