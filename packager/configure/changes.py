@@ -58,9 +58,9 @@ class Answers:
 
     Attributes:
         root: The folder that the package lies in.
-        registry: Where its image is pulled from.
+        registry: The address that its image is pulled from.
         uid: The user id to run as.
-        gid: Its group.
+        gid: The group id to run as.
         fs_group: The group that its volumes belong to.
         settings: Other values, by key.
         switch_on: Site options.
@@ -113,7 +113,7 @@ def configure(package: Package, overlays: Sequence[str], answers: Answers) -> di
 
     Raises:
         UsageError: An answer does not fit this package.
-        VerificationError: It holds ids that are none, and no answer replaces them.
+        VerificationError: The package contains invalid ids, and no answer replaces them.
         ToolError: A file that would be edited cannot be read.
     """
     files = Files(package)

@@ -21,11 +21,11 @@ _ACCOUNT = "service-account"
 
 
 class Consent(Value, frozen=True):
-    """What a user has to accept.
+    """The options with which a user accepts the edits of a package.
 
     Attributes:
         level: The Pod Security level that options need which the package was sealed without; None if they need none.
-        allowed: What `--allow` has to name.
+        allowed: The values for `--allow`.
     """
 
     level: Level | None
@@ -33,7 +33,7 @@ class Consent(Value, frozen=True):
 
 
 def consent(files: Files) -> Consent:
-    """Return what a user has to accept before the package in `files` can be deployed.
+    """Return the options with which a user accepts the package in `files`, so that it can be deployed.
 
     A change by hand of a manifest may need more: only `mlpack verify` renders it.
 

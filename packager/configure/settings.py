@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from packager.rendering.origins import Position
 
 _MAX_BYTES = 1 << 20
-"""What Kubernetes takes of a ConfigMap, which an env file becomes."""
+"""The bytes of a ConfigMap that Kubernetes accepts; an env file becomes one."""
 
 
 class Files:
@@ -38,8 +38,8 @@ class Files:
         """Return the content of a file, by its path below the package's root.
 
         Raises:
-            VerificationError: It is no plain file, or far too long.
-            ToolError: It cannot be read.
+            VerificationError: The file is not a plain one, or far too long.
+            ToolError: The file cannot be read.
         """
         if path in self._changed:
             return self._changed[path]
@@ -73,8 +73,8 @@ def patches(files: Files, overlay: str) -> list[str]:
     """Return the paths of the patches that lie in the overlay's folder.
 
     Raises:
-        UsageError: Its kustomization is no YAML.
-        ToolError: It cannot be read.
+        UsageError: The overlay's kustomization is not YAML.
+        ToolError: The kustomization cannot be read.
     """
     path = layout.kustomization(overlay)
     names = kustomization.patches(files.read(path), files.package.shown(path))

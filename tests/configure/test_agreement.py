@@ -51,7 +51,9 @@ ON = [
 
 
 @pytest.mark.parametrize("text", ON)
-def test_an_option_that_is_on_lacks_its_values_for_all(text: str, mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_check_and_verify_report_missing_values_of_an_option(
+    text: str, mlpack: Run, package: Path, kubectl: Path
+) -> None:
     write_list(package, text)
     checked = mlpack("configure", package, "--check")
     verified = mlpack("verify", package, "--kubectl", kubectl)
@@ -61,9 +63,7 @@ def test_an_option_that_is_on_lacks_its_values_for_all(text: str, mlpack: Run, p
 
 
 @pytest.mark.parametrize("text", ON)
-def test_an_option_that_is_on_is_rendered_when_it_has_its_values(
-    text: str, mlpack: Run, package: Path, kubectl: Path
-) -> None:
+def test_option_with_its_values_is_rendered(text: str, mlpack: Run, package: Path, kubectl: Path) -> None:
     write_list(package, text)
     assert mlpack("configure", package, *VALUES, "--overlay", "single-node", "--registry", "r.example").code == 0
     assert mlpack("configure", package, "--overlay", "single-node", "--check").code == 0
@@ -80,7 +80,7 @@ def test_an_option_that_is_on_is_rendered_when_it_has_its_values(
         (f"'components':\n- ../../../common/mpi/k8s/mlops/scratch\n#    - '{NFS}/' # ours\n", "\r\n", "\ufeff"),
     ],
 )
-def test_an_option_that_is_switched_on_is_on_for_all(
+def test_switched_option_passes_check_and_verify_and_is_rendered(
     text: str, end: str, mark: str, mlpack: Run, package: Path, kubectl: Path
 ) -> None:
     write_list(package, text)
@@ -93,7 +93,7 @@ def test_an_option_that_is_switched_on_is_on_for_all(
     assert mounts_nfs(package, kubectl)
 
 
-def test_an_option_that_another_component_draws_in_is_on_for_all(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_option_included_by_another_component_counts_as_on(mlpack: Run, package: Path, kubectl: Path) -> None:
     write_list(package, "components:\n  - ../../../common/mpi/k8s/mlops/gpu\n")
     replace(package / COMMON / "gpu/kustomization.yaml", "transformers:\n", "components:\n  - ../nfs\ntransformers:\n")
     assert LACKING in mlpack("configure", package, "--check").stdout
@@ -126,7 +126,7 @@ def test_an_option_that_another_component_draws_in_is_on_for_all(mlpack: Run, pa
         ),
     ],
 )
-def test_what_verify_refuses_is_refused_by_check_too(
+def test_check_refuses_kustomizations_that_verify_refuses(
     text: str, problem: str, mlpack: Run, package: Path, kubectl: Path
 ) -> None:
     write_list(package, text)
@@ -151,7 +151,7 @@ SINGLE = "quickstart/k8s/mlops/single-node"
         (f"{SINGLE}/kustomization.yaml", "nameSuffix: -single-node", "nameSuffix: -mine", "name: hello-mpi-mine"),
     ],
 )  # fmt: skip
-def test_what_hints_and_the_readme_tell_people_to_change_can_be_changed(
+def test_recommended_edits_pass_check_and_verify(
     file: str, old: str, new: str, rendered: str, mlpack: Run, package: Path, kubectl: Path
 ) -> None:
     assert mlpack("configure", package, "--root", "/srv", "--registry", "r.example").code == 0
@@ -187,7 +187,7 @@ DMLC_WORKERS = f"- name: DMLC_NUM_WORKER\n{' ' * 22}value:"
         ),
     ],
 )
-def test_the_manifests_of_the_other_kinds_can_be_changed_too(
+def test_manifests_of_other_kinds_can_be_edited(
     file: str, edits: dict[str, str], rendered: str, mlpack: Run, tmp_path: Path, kubectl: Path
 ) -> None:
     settings = [f"--set={setting}" for setting in kinds.SET]
@@ -205,7 +205,7 @@ def test_the_manifests_of_the_other_kinds_can_be_changed_too(
     assert rendered in kustomize(path.parent, program=str(kubectl)).manifests
 
 
-def test_a_manifest_that_asks_for_more_rights_is_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_manifest_with_more_rights_is_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
     replace(package / SINGLE / "pod.yaml", "spec:\n", "spec:\n  hostNetwork: true\n")
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert done.code == 5

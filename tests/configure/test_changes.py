@@ -61,7 +61,7 @@ def rendered(kubectl: Path, folder: Path, overlay: str) -> list[Any]:
     return list(yaml.safe_load_all(result.manifests))
 
 
-def test_the_two_edits_change_their_lines_in_every_overlay_and_nothing_else(mlpack: Mlpack, package: Path) -> None:
+def test_root_and_ids_change_only_their_lines_in_every_overlay(mlpack: Mlpack, package: Path) -> None:
     before = contents(package)
     done = mlpack("configure", package, "--root", "/data/me", "--uid", "12345", "--gid", "12346", "--fs-group", "12347")
     assert done.code == 0
@@ -84,7 +84,7 @@ def test_the_two_edits_change_their_lines_in_every_overlay_and_nothing_else(mlpa
     assert sorted(done.stdout.splitlines()) == [str(package / path) for path in sorted(expected)]
 
 
-def test_what_was_configured_is_what_kubectl_renders(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
+def test_configured_values_are_rendered(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
     assert mlpack("configure", package, "--uid", "12345", "--registry", "example.com:5000/team").code == 0
     job = next(item for item in rendered(kubectl, package, "multi-node") if item["kind"] == "MPIJob")
     for role in ("Launcher", "Worker"):
@@ -95,7 +95,7 @@ def test_what_was_configured_is_what_kubectl_renders(mlpack: Mlpack, package: Pa
     assert pod["spec"]["securityContext"]["runAsUser"] == 12345
 
 
-def test_configuring_twice_changes_nothing_more(mlpack: Mlpack, package: Path) -> None:
+def test_configure_changes_nothing_the_second_time(mlpack: Mlpack, package: Path) -> None:
     answers = ("--root", "/data/me", "--uid", "12345", "--registry", "r.example", "--set", "NEW=1", "--with", "gpu")
     assert mlpack("configure", package, *answers).code == 0
     before = contents(package)
@@ -105,7 +105,7 @@ def test_configuring_twice_changes_nothing_more(mlpack: Mlpack, package: Path) -
     assert contents(package) == before
 
 
-def test_another_root_moves_what_lay_below_the_first(mlpack: Mlpack, package: Path) -> None:
+def test_another_root_moves_folders_of_the_package(mlpack: Mlpack, package: Path) -> None:
     mlpack("configure", package, "--root", "/one", "--set", "DATASET_DIR=/one/data")
     mlpack("configure", package, "--root", "/two/")
     assert env(package)["MODEL_DIR"] == "/two/hello-mpi"
@@ -113,14 +113,14 @@ def test_another_root_moves_what_lay_below_the_first(mlpack: Mlpack, package: Pa
     assert env(package)["DATASET_DIR"] == "/one/data", "it is below the root, and not below the package"
 
 
-def test_a_model_dir_of_ones_own_is_not_guessed_at(mlpack: Mlpack, package: Path) -> None:
+def test_root_is_refused_with_an_edited_model_dir(mlpack: Mlpack, package: Path) -> None:
     mlpack("configure", package, "--set", "MODEL_DIR=/elsewhere")
     done = mlpack("configure", package, "--root", "/one")
     assert done.code == 2
     assert "MODEL_DIR=/elsewhere does not end with /hello-mpi" in done.stderr
 
 
-def test_one_overlay_can_be_named(mlpack: Mlpack, package: Path) -> None:
+def test_overlay_option_limits_changes_to_one_overlay(mlpack: Mlpack, package: Path) -> None:
     before = contents(package)
     assert mlpack("configure", package, "--overlay", "single-node", "--uid", "5").code == 0
     assert list(changed(before, package)) == [f"{OVERLAYS}/single-node/pod-patch.yaml"]
@@ -160,7 +160,7 @@ def test_values_are_written_unchanged(mlpack: Mlpack, package: Path, kubectl: Pa
         ((), "there is no terminal to ask on"),
     ],
 )
-def test_an_invalid_answer_changes_nothing(
+def test_invalid_answer_changes_nothing(
     mlpack: Mlpack, package: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     before = contents(package)
@@ -170,7 +170,7 @@ def test_an_invalid_answer_changes_nothing(
     assert contents(package) == before
 
 
-def test_only_one_storage_can_be_on(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
+def test_storage_option_replaces_the_other_storage(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
     claims = ("--set", "OUTPUT_CLAIM=results", "--set", "DATASET_CLAIM=data")
     assert mlpack("configure", package, "--storage", "nfs", "--set", "NFS_SERVER=nfs.example", "--root", "/x").code == 0
     assert mlpack("configure", package, "--storage", "pvc", *claims).code == 0
@@ -189,7 +189,7 @@ def on(package: Path) -> list[str]:
     return [path.rpartition("/")[2] for path in listed]
 
 
-def test_a_folder_can_have_a_place_of_its_own(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
+def test_storage_can_be_chosen_for_each_folder(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
     results = ("--storage", "output-nfs", "--set", "OUTPUT_NFS_SERVER=nfs.example", "--set", "OUTPUT_NFS_PATH=/export")
     dataset = ("--storage", "dataset-host-path", "--set", "DATASET_HOST_PATH=/disk")
     assert mlpack("configure", package, *results, *dataset).code == 0
@@ -206,7 +206,7 @@ def test_a_folder_can_have_a_place_of_its_own(mlpack: Mlpack, package: Path, kub
     assert on(package) == ["scratch"]
 
 
-def test_a_folder_leaves_no_short_form_halfway(mlpack: Mlpack, package: Path) -> None:
+def test_storage_of_one_folder_is_refused_beside_storage_of_all(mlpack: Mlpack, package: Path) -> None:
     nfs = ("--storage", "nfs", "--set", "NFS_SERVER=nfs.example", "--root", "/x")
     assert mlpack("configure", package, *nfs).code == 0
     done = mlpack("configure", package, "--storage", "dataset-pvc", "--set", "DATASET_CLAIM=d")
@@ -214,7 +214,7 @@ def test_a_folder_leaves_no_short_form_halfway(mlpack: Mlpack, package: Path) ->
     assert "nfs and dataset-pvc cannot be combined: each sets where the dataset is" in done.stderr
 
 
-def test_an_option_switched_on_and_off_leaves_no_trace(mlpack: Mlpack, package: Path) -> None:
+def test_option_switched_on_and_off_restores_every_byte(mlpack: Mlpack, package: Path) -> None:
     before = contents(package)
     assert mlpack("configure", package, "--with", "gpu", "--with", "root").code == 0
     assert contents(package) != before
@@ -222,14 +222,14 @@ def test_an_option_switched_on_and_off_leaves_no_trace(mlpack: Mlpack, package: 
     assert contents(package) == before
 
 
-def test_root_is_permitted_by_its_option_and_not_left_without_it(mlpack: Mlpack, package: Path) -> None:
+def test_uid_0_requires_the_root_option(mlpack: Mlpack, package: Path) -> None:
     assert mlpack("configure", package, "--with", "root", "--uid", "0").code == 0
     done = mlpack("configure", package, "--without", "root")
     assert done.code == 2
     assert "hint: --with root allows it" in done.stderr
 
 
-def test_check_says_what_is_unset(mlpack: Mlpack, package: Path) -> None:
+def test_check_lists_unset_values(mlpack: Mlpack, package: Path) -> None:
     done = mlpack("configure", package, "--check")
     assert done.code == 1
     place = f"{package}/{OVERLAYS}/multi-node/mlops.env:12:1"
@@ -242,7 +242,7 @@ def test_check_says_what_is_unset(mlpack: Mlpack, package: Path) -> None:
     assert mlpack("configure", package, "--check").code == 0
 
 
-def test_check_says_what_an_option_lacks(mlpack: Mlpack, package: Path) -> None:
+def test_check_lists_missing_values_of_an_option(mlpack: Mlpack, package: Path) -> None:
     assert mlpack("configure", package, "--root", "/x").code == 0
     kustomization = package / OVERLAYS / "multi-node/kustomization.yaml"
     kustomization.write_text(
@@ -256,7 +256,7 @@ def test_check_says_what_an_option_lacks(mlpack: Mlpack, package: Path) -> None:
     assert "site/site.env:" in done.stdout
 
 
-def test_dry_run_shows_and_changes_nothing(mlpack: Mlpack, package: Path) -> None:
+def test_dry_run_shows_changes_and_writes_nothing(mlpack: Mlpack, package: Path) -> None:
     before = contents(package)
     done = mlpack("configure", package, "--registry", "r.example", "--dry-run")
     assert (done.code, done.stdout) == (0, "")
@@ -264,7 +264,7 @@ def test_dry_run_shows_and_changes_nothing(mlpack: Mlpack, package: Path) -> Non
     assert contents(package) == before
 
 
-def test_of_a_tarball_a_new_one_is_written(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_configure_writes_a_second_archive(mlpack: Mlpack, tmp_path: Path) -> None:
     assert mlpack("build", "hello-mpi").code == 0
     archive = tmp_path / "hello-mpi.tar.gz"
     before = archive.read_bytes()
@@ -276,7 +276,7 @@ def test_of_a_tarball_a_new_one_is_written(mlpack: Mlpack, tmp_path: Path) -> No
     assert [path.rpartition("/")[2] for path in json.loads(verified.stdout)["edits"]] == ["mlops.env", "mlops.env"]
 
 
-def test_a_new_tarball_that_is_there_is_left_alone_unless_it_is_the_same(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_existing_configured_archive_is_kept_or_accepted_if_equal(mlpack: Mlpack, tmp_path: Path) -> None:
     mlpack("build", "hello-mpi")
     first = mlpack("configure", "hello-mpi.tar.gz", "--root", "/x")
     before = (tmp_path / first.stdout.strip()).read_bytes()
@@ -296,13 +296,13 @@ def test_a_new_tarball_that_is_there_is_left_alone_unless_it_is_the_same(mlpack:
     ]
 
 
-def test_an_unchanged_tarball_is_printed_itself(mlpack: Mlpack) -> None:
+def test_unchanged_archive_is_printed_itself(mlpack: Mlpack) -> None:
     mlpack("build", "hello-mpi")
     done = mlpack("configure", "hello-mpi.tar.gz", "--uid", "1000")
     assert (done.code, done.stdout) == (0, "hello-mpi.tar.gz\n")
 
 
-def test_yes_takes_the_users_ids_and_the_packages_place(
+def test_yes_option_uses_ids_of_the_user_and_folder_of_the_package(
     mlpack: Mlpack, package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 4001)
@@ -320,7 +320,7 @@ def test_yes_takes_the_users_ids_and_the_packages_place(
     assert contents(package) == before
 
 
-def test_it_asks_on_a_terminal(package: Path) -> None:
+def test_configure_asks_on_a_terminal(package: Path) -> None:
     screen, code = _type(["configure", str(package)], ["/shared/models", "", "abc", "777", "778", ""], package.parent)
     assert code == 0, screen
     assert "Folder that contains the package, as the nodes see it [" in screen
@@ -358,7 +358,7 @@ def _type(arguments: list[str], answers: list[str], folder: Path) -> tuple[str, 
     return screen, process.wait(timeout=300)
 
 
-def test_configure_names_what_has_to_be_accepted(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
+def test_configure_prints_options_that_accept_the_edits(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
     done = mlpack("configure", package, "--with", "root", "--set", "NEW=1")
     accepted = "--pod-security baseline --allow variable:NEW"
     assert f"\nnext: mlpack doctor {package} {accepted}\n" in done.stderr
@@ -369,7 +369,7 @@ def test_configure_names_what_has_to_be_accepted(mlpack: Mlpack, package: Path, 
     assert done.stderr.endswith(f"next: mlpack doctor {package} --allow variable:NEW --allow ServiceAccount\n")
 
 
-def test_configure_names_nothing_that_the_package_was_sealed_with(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_configure_prints_no_options_for_sealed_rights(mlpack: Mlpack, tmp_path: Path) -> None:
     assert mlpack("build", "hello-mpi", "--format", "dir", "--with", "root").code == 0
     done = mlpack("configure", tmp_path / "hello-mpi", "--gid", "5")
     assert done.stderr.endswith(f"next: mlpack doctor {tmp_path / 'hello-mpi'}\n")

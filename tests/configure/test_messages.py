@@ -1,4 +1,4 @@
-"""What `mlpack configure` says to a package that is not as it was delivered."""
+"""The messages of `mlpack configure` about a package that was edited or damaged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-def test_a_patch_that_sets_no_group(mlpack: Mlpack, overlay: Path) -> None:
+def test_configure_refuses_patch_without_group(mlpack: Mlpack, overlay: Path) -> None:
     edit(overlay / "pod-patch.yaml", "    runAsGroup: 1000\n", "")
     before = (overlay / "pod-patch.yaml").read_text()
     done = mlpack(*IDS)
@@ -40,14 +40,14 @@ def test_a_patch_that_sets_no_group(mlpack: Mlpack, overlay: Path) -> None:
     assert (overlay / "pod-patch.yaml").read_text() == before
 
 
-def test_an_overlay_without_patches(mlpack: Mlpack, overlay: Path) -> None:
+def test_configure_refuses_overlay_without_patches(mlpack: Mlpack, overlay: Path) -> None:
     edit(overlay / "kustomization.yaml", "patches:\n  - path: pod-patch.yaml\n", "patches:\n")
     done = mlpack(*IDS)
     message = "error: no patch of single-node sets runAsGroup, runAsUser: single-node has no patches\n"
     assert (done.code, done.stdout, done.stderr) == (2, "", message)
 
 
-def test_a_kustomization_that_is_no_yaml(mlpack: Mlpack, overlay: Path) -> None:
+def test_configure_reports_kustomization_with_invalid_yaml(mlpack: Mlpack, overlay: Path) -> None:
     edit(overlay / "kustomization.yaml", "nameSuffix: -single-node\n", "nameSuffix: ]\n")
     line = (overlay / "kustomization.yaml").read_text().splitlines().index("nameSuffix: ]") + 1
     done = mlpack(*IDS)
@@ -65,14 +65,14 @@ def test_a_kustomization_that_is_no_yaml(mlpack: Mlpack, overlay: Path) -> None:
         ("pod-patch.yaml", ("--uid", "5")),
     ],
 )
-def test_a_file_that_is_gone(mlpack: Mlpack, overlay: Path, file: str, arguments: tuple[str, ...]) -> None:
+def test_configure_reports_missing_file(mlpack: Mlpack, overlay: Path, file: str, arguments: tuple[str, ...]) -> None:
     (overlay / file).unlink()
     done = mlpack("configure", "hello-mpi", *arguments)
     message = f"error: {SINGLE}/{file} cannot be read: no such file or directory\n"
     assert (done.code, done.stdout, done.stderr) == (6, "", message)
 
 
-def test_a_registry_that_only_one_node_has(mlpack: Mlpack, overlay: Path) -> None:
+def test_check_reports_registry_on_localhost(mlpack: Mlpack, overlay: Path) -> None:
     assert mlpack("configure", "hello-mpi", "--registry", "localhost", "--root", "/srv").code == 0
     done = mlpack("configure", "hello-mpi", "--check")
     lines = (overlay / "mlops.env").read_text().splitlines()
