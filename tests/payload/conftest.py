@@ -24,7 +24,7 @@ def specs() -> Path:
 
 @pytest.fixture
 def fake_mpi(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """What `from mpi4py import MPI` finds."""
+    """The module that `from mpi4py import MPI` imports."""
     mpi = SimpleNamespace(IN_PLACE=object(), Get_library_version=lambda: "Open MPI v4.1.4, package: Debian")
     module = ModuleType("mpi4py")
     module.__dict__["MPI"] = mpi
@@ -53,7 +53,7 @@ def on_ranks(fake_mpi: SimpleNamespace) -> Callable[..., list[Any]]:
 
 
 class Communicator:
-    """As much of MPI's communicator as the programs use, for ranks that are threads of one process."""
+    """The methods of MPI's communicator that the programs use, for ranks that are threads of one process."""
 
     def __init__(self, rank: int, size: int, world: SimpleNamespace) -> None:
         self._rank, self._size, self._world = rank, size, world

@@ -23,7 +23,7 @@ def hello(specs: Path, **environ: str) -> list[str]:
     return subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
-def test_without_mpi(specs: Path) -> None:
+def test_program_without_mpi_runs_as_one_rank(specs: Path) -> None:
     lines = hello(specs)
     assert lines[0] == ALONE
     assert json.loads(lines[1]) == {
@@ -38,14 +38,14 @@ def test_without_mpi(specs: Path) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["OMPI_COMM_WORLD", "PMI"])
-def test_under_a_launcher_only_rank_0_prints_the_result(prefix: str, specs: Path) -> None:
+def test_only_rank_0_prints_the_result(prefix: str, specs: Path) -> None:
     first = hello(specs, **{f"{prefix}_RANK": "0", f"{prefix}_SIZE": "12"})
     last = hello(specs, **{f"{prefix}_RANK": "11", f"{prefix}_SIZE": "12"})
     assert json.loads(first[-1])["ranks"] == 12
     assert last == [ALONE.replace("rank 0 of 1", "rank 11 of 12")]
 
 
-def test_keys_come_from_the_folder_and_values_from_the_environment(keys: Path, specs: Path) -> None:
+def test_program_prints_values_of_keys_in_the_folder(keys: Path, specs: Path) -> None:
     environ = {"DATASET_DIR": "/data", "EMPTY": "", "GREETING": 'it\'s $(date) "now"', "dotted.key": "a\\b"}
     lines = hello(specs, MLPACK_ENV_DIR=str(keys), **environ)
     assert lines[1:5] == [
@@ -57,13 +57,13 @@ def test_keys_come_from_the_folder_and_values_from_the_environment(keys: Path, s
     assert json.loads(lines[5])["keys"] == 4
 
 
-def test_a_key_that_did_not_reach_the_rank_is_told(keys: Path, specs: Path) -> None:
+def test_program_reports_key_missing_in_the_environment(keys: Path, specs: Path) -> None:
     lines = hello(specs, MLPACK_ENV_DIR=str(keys), DATASET_DIR="/data")
     assert lines[2] == "rank 0: EMPTY has not arrived"
     assert json.loads(lines[-1])["keys"] == 1
 
 
-def test_a_rank_writes_all_of_its_lines_at_once(keys: Path, specs: Path) -> None:
+def test_rank_writes_all_lines_in_one_write(keys: Path, specs: Path) -> None:
     """The lines of two ranks then do not mix. A datagram socket shows the writes: it keeps them apart."""
     reader, writer = socket.socketpair(type=socket.SOCK_DGRAM)
     environ = {"PATH": "/usr/bin:/bin", "MLPACK_ENV_DIR": str(keys)}

@@ -14,7 +14,7 @@ def example(step: int = 7) -> Any:
     return checkpoint.Checkpoint(step, "bf16", weights, [-array for array in weights])
 
 
-def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+def test_load_returns_saved_checkpoint(tmp_path: Path) -> None:
     saved = example()
     checkpoint.save(tmp_path, saved)
     loaded = checkpoint.load(tmp_path)
@@ -24,12 +24,12 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "checkpoint.npz"]
 
 
-def test_no_file_is_no_checkpoint(tmp_path: Path) -> None:
+def test_load_of_missing_file_returns_none(tmp_path: Path) -> None:
     assert checkpoint.load(tmp_path) is None
     assert checkpoint.load(tmp_path / "missing") is None
 
 
-def test_an_interrupted_save_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_save_keeps_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint.save(tmp_path, example(step=7))
 
     def fill_the_disk(file: Any, **_: Any) -> None:
@@ -43,7 +43,7 @@ def test_an_interrupted_save_leaves_the_last_checkpoint(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("keep", [0, 10, 1000, -1])
-def test_a_damaged_file_is_an_error(tmp_path: Path, keep: int) -> None:
+def test_load_refuses_truncated_file(tmp_path: Path, keep: int) -> None:
     checkpoint.save(tmp_path, example())
     path = tmp_path / "checkpoint.npz"
     path.write_bytes(path.read_bytes()[:keep])
@@ -51,7 +51,7 @@ def test_a_damaged_file_is_an_error(tmp_path: Path, keep: int) -> None:
         checkpoint.load(tmp_path)
 
 
-def test_a_flipped_bit_is_an_error(tmp_path: Path) -> None:
+def test_load_refuses_flipped_bit(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, example())
     path = tmp_path / "checkpoint.npz"
     content = bytearray(path.read_bytes())
@@ -61,13 +61,13 @@ def test_a_flipped_bit_is_an_error(tmp_path: Path) -> None:
         checkpoint.load(tmp_path)
 
 
-def test_arrays_of_something_else_are_an_error(tmp_path: Path) -> None:
+def test_load_refuses_other_arrays(tmp_path: Path) -> None:
     np.savez(tmp_path / "checkpoint.npz", x=np.zeros(3))
     with pytest.raises(checkpoint.CheckpointError, match="move it away to start anew"):
         checkpoint.load(tmp_path)
 
 
-def test_the_checkpoint_of_another_model_is_an_error() -> None:
+def test_weights_of_another_model_are_refused() -> None:
     own = example().weights
     checkpoint.require_same_layout(example().weights, own)
     for other in (own[:-1], [own[0].T, *own[1:]], [own[0].astype(np.float64), *own[1:]]):
@@ -75,19 +75,19 @@ def test_the_checkpoint_of_another_model_is_an_error() -> None:
             checkpoint.require_same_layout(other, own)
 
 
-def test_the_digest_sees_a_single_bit() -> None:
+def test_digest_depends_on_every_bit() -> None:
     weights = example().weights
     before = checkpoint.digest(weights)
     weights[5][1, 1] = np.nextafter(weights[5][1, 1], np.float32(99))
     assert checkpoint.digest(weights) != before
 
 
-def test_a_folder_is_made_and_left_empty(tmp_path: Path) -> None:
+def test_require_writable_creates_empty_folder(tmp_path: Path) -> None:
     checkpoint.require_writable(tmp_path / "a/b")
     assert list((tmp_path / "a/b").iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_written_to_is_an_error(tmp_path: Path) -> None:
+def test_require_writable_refuses_unwritable_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(settings.SettingsError) as caught:
         checkpoint.require_writable(tmp_path / "file/output")

@@ -13,7 +13,7 @@ checkpoint, loop = importlib.import_module("checkpoint"), importlib.import_modul
 ranks, settings = importlib.import_module("ranks"), importlib.import_module("settings")
 
 TARGETS = np.array([[1, 2, 3], [3, 4, 5]], np.float32)
-"""What the model has to learn: the mean of them. Each rank of two sees another one."""
+"""The targets of the ranks, one each; the model learns their mean."""
 
 
 class Replica:
@@ -55,7 +55,7 @@ def job(folder: Path, own: Any, **changes: Any) -> Any:
 
 
 def train(own_job: Any, replica: Replica, targets: Iterator[Any] | None = None, stop: Any = None) -> Any:
-    """What train.py does, with a model that needs no TensorFlow."""
+    """Train as train.py does, with a model that needs no TensorFlow."""
     saved = loop.load(own_job)
     first = own_job.ranks.broadcast(saved.step if saved else 0)
     loop.synchronise(own_job, replica, saved)
@@ -63,7 +63,7 @@ def train(own_job: Any, replica: Replica, targets: Iterator[Any] | None = None, 
     return loop.fit(own_job, replica, batches, first, stop or SimpleNamespace(requested=False))
 
 
-def test_two_ranks_learn_what_neither_sees_alone(tmp_path: Path, on_ranks: Callable[..., list[Any]]) -> None:
+def test_ranks_learn_the_mean_of_all_targets(tmp_path: Path, on_ranks: Callable[..., list[Any]]) -> None:
     replicas = [Replica(start=0.0), Replica(start=99.0)]
     first, second = on_ranks(2, lambda own: train(job(tmp_path, own, steps=60), replicas[own.rank]))
     assert first.digest == second.digest == checkpoint.digest(replicas[1].weights())
@@ -77,7 +77,7 @@ def test_statistics_are_the_mean_of_all_ranks(tmp_path: Path, on_ranks: Callable
     assert checkpoint.load(tmp_path).weights[1] == [8 * TARGETS.mean()]
 
 
-def test_rank_0_tells_of_the_progress(
+def test_rank_0_prints_progress(
     tmp_path: Path, on_ranks: Callable[..., list[Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     on_ranks(2, lambda own: train(job(tmp_path, own, log_every=3), Replica()))
@@ -86,7 +86,7 @@ def test_rank_0_tells_of_the_progress(
     assert "loss 10.6667, " in lines[0]
 
 
-def test_a_resumed_run_ends_as_an_uninterrupted_one(tmp_path: Path, on_ranks: Callable[..., list[Any]]) -> None:
+def test_resumed_run_ends_like_an_uninterrupted_one(tmp_path: Path, on_ranks: Callable[..., list[Any]]) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     whole.mkdir()
     parts.mkdir()
@@ -106,14 +106,14 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(tmp_path: Path, on_ranks: Ca
     assert [outcome.digest for outcome in resumed] == [outcome.digest for outcome in uninterrupted]
 
 
-def test_checkpoints_are_made_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_are_saved_every_few_steps_and_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = []
     monkeypatch.setattr(checkpoint, "save", lambda _, saved: steps.append(saved.step))
     train(job(tmp_path, ranks.Ranks(), checkpoint_every=3), Replica(), itertools.repeat(TARGETS[0]))
     assert steps == [3, 6, 8]
 
 
-def test_different_weights_are_refused(tmp_path: Path, on_ranks: Callable[..., list[Any]]) -> None:
+def test_different_weights_stop_all_ranks(tmp_path: Path, on_ranks: Callable[..., list[Any]]) -> None:
     class Faulty(Replica):
         def apply(self, gradients: Any, learning_rate: float) -> None:
             super().apply(gradients, learning_rate)
@@ -128,7 +128,7 @@ def test_different_weights_are_refused(tmp_path: Path, on_ranks: Callable[..., l
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_loss_that_is_no_number_is_refused_by_all(
+def test_loss_that_is_not_finite_stops_all_ranks(
     tmp_path: Path, on_ranks: Callable[..., list[Any]], value: float
 ) -> None:
     bad = np.array([1, value, 3], np.float32)
@@ -139,20 +139,20 @@ def test_a_loss_that_is_no_number_is_refused_by_all(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_checkpoint_that_cannot_be_read_stops_all(tmp_path: Path, on_ranks: Callable[..., list[Any]]) -> None:
+def test_unreadable_checkpoint_stops_all_ranks(tmp_path: Path, on_ranks: Callable[..., list[Any]]) -> None:
     (tmp_path / "checkpoint.npz").write_text("something else")
     errors = on_ranks(2, lambda own: train(job(tmp_path, own), Replica()))
     assert [type(error) for error in errors] == [ranks.AgreedError] * 2
     assert "rank 0: " in str(errors[1])
 
 
-def test_a_checkpoint_of_another_model_stops_all(tmp_path: Path, on_ranks: Callable[..., list[Any]]) -> None:
+def test_checkpoint_of_another_model_stops_all_ranks(tmp_path: Path, on_ranks: Callable[..., list[Any]]) -> None:
     checkpoint.save(tmp_path, checkpoint.Checkpoint(1, "fp32", [np.zeros(4)], []))
     errors = on_ranks(2, lambda own: train(job(tmp_path, own), Replica()))
     assert ["is of another model" in str(error) for error in errors] == [True, True]
 
 
-def test_a_full_disk_stops_all(
+def test_full_disk_stops_all_ranks(
     tmp_path: Path, on_ranks: Callable[..., list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> None:
@@ -163,7 +163,7 @@ def test_a_full_disk_stops_all(
     assert [str(error) for error in errors] == ["rank 0: the disk is full"] * 2
 
 
-def test_the_learning_rate_warms_up_to_a_peak_that_grows_with_the_ranks_and_falls_again(tmp_path: Path) -> None:
+def test_learning_rate_warms_up_to_a_peak_and_falls(tmp_path: Path) -> None:
     read = job(tmp_path, None, steps=100, batch_size=64, learning_rate=0.1).settings
     rates = [loop.learning_rate(read, ranks=8, step=step) for step in range(1, 101)]
     assert max(rates) == rates[4] == pytest.approx(0.2)

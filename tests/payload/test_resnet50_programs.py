@@ -16,7 +16,7 @@ checkpoint = importlib.import_module("checkpoint")
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """As poor an environment as a container has; its python3 is the one that runs the tests."""
+    """An environment as small as that of a container; its python3 is the one that runs the tests."""
     return {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "OUTPUT_DIR": f"{tmp_path}/output"}
 
 
@@ -46,14 +46,14 @@ def test_wrong_keys_are_refused_before_anything_slow(script: str, specs: Path, e
     )
 
 
-def test_an_output_folder_that_cannot_be_written_to(specs: Path, environ: dict[str, str], tmp_path: Path) -> None:
+def test_unwritable_output_folder_is_refused(specs: Path, environ: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = run(specs / "resnet50/fp32_training_demo.sh", {**environ, "OUTPUT_DIR": f"{tmp_path}/file/output"})
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"ERROR: OUTPUT_DIR: expected a folder that uid {os.getuid()}, ")
 
 
-def test_nothing_is_left_to_train(specs: Path, environ: dict[str, str], tmp_path: Path) -> None:
+def test_finished_training_ends_without_tensorflow(specs: Path, environ: dict[str, str], tmp_path: Path) -> None:
     """The whole way of a job, short of TensorFlow."""
     (tmp_path / "output").mkdir()
     weights = [np.arange(3, dtype=np.float32)]
@@ -100,7 +100,7 @@ def test_sigterm_ends_a_program_at_once(specs: Path) -> None:
         assert process.wait(timeout=300) == 128 + signal.SIGTERM
 
 
-def test_sigterm_waits_for_a_program_that_has_something_to_save(specs: Path) -> None:
+def test_sigterm_waits_until_the_program_has_saved(specs: Path) -> None:
     code = """
 import stopping, time
 stop = stopping.Stop()
@@ -116,7 +116,7 @@ print("saved", flush=True)
         assert process.returncode == 0
 
 
-def test_sigterm_reaches_a_program_whose_libraries_have_threads(specs: Path) -> None:
+def test_sigterm_reaches_program_with_threads(specs: Path) -> None:
     """NumPy starts some when it is imported, before any signal can have been blocked for them."""
     code = """
 import threading, time
@@ -133,7 +133,7 @@ while not stop.requested:
         assert process.wait(timeout=300) == 0
 
 
-def test_sigterm_does_not_wait_for_ever(specs: Path) -> None:
+def test_sigterm_ends_program_after_grace_period(specs: Path) -> None:
     code = """
 import stopping, time
 stopping._GRACE_SECONDS = 0.1

@@ -1,4 +1,4 @@
-"""What the PyTorch model reads of mlops.env; PyTorch itself is needed for the rest of it, on a cluster."""
+"""The keys of mlops.env for the PyTorch model; its other parts need PyTorch, and are tested on a cluster."""
 
 import importlib.util
 import sys
@@ -20,13 +20,13 @@ def settings() -> ModuleType:
     return module
 
 
-def test_what_is_not_set_has_a_default(settings: ModuleType) -> None:
+def test_unset_keys_have_defaults(settings: ModuleType) -> None:
     read = settings.read_settings({"OUTPUT_DIR": "/out", "STEPS": "", "BATCH_SIZE": "8"})
     assert (read.precision, read.steps, read.batch_size, read.learning_rate) == ("fp32", 10, 8, 0.1)
     assert (read.output_dir, read.dataset_dir) == (Path("/out"), None)
 
 
-def test_every_wrong_key_is_named_at_once(settings: ModuleType) -> None:
+def test_all_wrong_keys_are_reported_at_once(settings: ModuleType) -> None:
     wrong = {"PRECISION": "fp8", "STEPS": "0", "IMAGE_SIZE": "1.5", "LEARNING_RATE": "nan"}
     with pytest.raises(settings.SettingsError) as error:
         settings.read_settings(wrong)
@@ -39,7 +39,7 @@ def test_every_wrong_key_is_named_at_once(settings: ModuleType) -> None:
     ]
 
 
-def test_a_folder_that_cannot_be_written_to(settings: ModuleType, tmp_path: Path) -> None:
+def test_unwritable_folder_is_refused(settings: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(settings.SettingsError, match=r"found .*/file/output: Not a directory"):
         settings.require_writable(tmp_path / "file" / "output")

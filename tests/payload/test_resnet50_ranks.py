@@ -9,20 +9,20 @@ import pytest
 ranks = importlib.import_module("ranks")
 
 
-def test_without_a_launcher_mpi_is_not_even_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mpi_is_not_imported_without_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mpi4py", None)  # importing it raises
     alone = ranks.Ranks.join({"PATH": "/usr/bin"})
     assert (alone.rank, alone.size, alone.gather("x"), alone.broadcast("x")) == (0, 1, ["x"], "x")
 
 
 @pytest.mark.parametrize("key", ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"])
-def test_under_a_launcher_without_mpi4py(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launcher_requires_mpi4py(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     with pytest.raises(ranks.JobError, match="an MPI launcher started 2 ranks, but mpi4py does not load: "):
         ranks.Ranks.join({key: "2"})
 
 
-def test_under_a_launcher_of_another_mpi(fake_mpi: SimpleNamespace) -> None:
+def test_launcher_of_another_mpi_is_refused(fake_mpi: SimpleNamespace) -> None:
     fake_mpi.COMM_WORLD = SimpleNamespace(Get_size=lambda: 1, Get_rank=lambda: 0)
     with pytest.raises(ranks.JobError) as caught:
         ranks.Ranks.join({"PMI_SIZE": "2"})
@@ -31,7 +31,7 @@ def test_under_a_launcher_of_another_mpi(fake_mpi: SimpleNamespace) -> None:
     )
 
 
-def test_under_its_launcher(fake_mpi: SimpleNamespace) -> None:
+def test_ranks_join_communicator_of_their_launcher(fake_mpi: SimpleNamespace) -> None:
     fake_mpi.COMM_WORLD = SimpleNamespace(Get_size=lambda: 3, Get_rank=lambda: 2)
     joined = ranks.Ranks.join({"OMPI_COMM_WORLD_SIZE": "3"})
     assert (joined.rank, joined.size) == (2, 3)
@@ -43,22 +43,22 @@ def test_all_ranks_raise_the_problem_of_one(on_ranks: Callable[..., list[Any]]) 
     assert {str(error) for error in errors} == {"rank 1: the disk is full"}
 
 
-def test_a_problem_of_all_is_told_once(on_ranks: Callable[..., list[Any]]) -> None:
+def test_problem_of_all_ranks_is_reported_once(on_ranks: Callable[..., list[Any]]) -> None:
     assert {str(error) for error in on_ranks(2, lambda own: own.agree("STEPS: …"))} == {"STEPS: …"}
 
 
-def test_ranks_without_a_problem_go_on(on_ranks: Callable[..., list[Any]]) -> None:
+def test_ranks_without_a_problem_continue(on_ranks: Callable[..., list[Any]]) -> None:
     assert on_ranks(2, lambda own: own.agree(None)) == [None, None]
 
 
-def test_an_agreed_error_is_printed_by_rank_0_only(
+def test_agreed_error_is_printed_by_rank_0_only(
     on_ranks: Callable[..., list[Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert on_ranks(3, lambda own: own.leave(ranks.AgreedError("one\ntwo"))) == [1, 1, 1]
     assert capsys.readouterr().err == "ERROR: one\nERROR: two\n"
 
 
-def test_a_rank_with_an_error_of_its_own_says_who_it_is_and_ends_the_job(
+def test_error_of_one_rank_names_the_rank_and_aborts_the_job(
     on_ranks: Callable[..., list[Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail_on_rank_1(own: Any) -> int | None:
@@ -71,6 +71,6 @@ def test_a_rank_with_an_error_of_its_own_says_who_it_is_and_ends_the_job(
     assert capsys.readouterr().err.startswith("ERROR: rank 1 on ")
 
 
-def test_a_single_rank_prints_its_error_without_its_number(capsys: pytest.CaptureFixture[str]) -> None:
+def test_single_rank_prints_its_error_without_its_number(capsys: pytest.CaptureFixture[str]) -> None:
     assert ranks.Ranks().leave(ranks.JobError("no data")) == 1
     assert capsys.readouterr().err == "ERROR: no data\n"

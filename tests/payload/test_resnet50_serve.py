@@ -37,7 +37,7 @@ def service() -> Any:
 
 @pytest.fixture
 def address(service: Any) -> Iterator[str]:
-    """Where it answers."""
+    """The host and port of the server."""
     with answering(service) as where:
         yield where
 
@@ -61,14 +61,14 @@ def ask(address: str, path: str, body: bytes | None = None) -> tuple[int, str]:
     return answer.status, answer.read().decode()
 
 
-def test_it_says_what_it_serves(address: str) -> None:
+def test_server_describes_its_model(address: str) -> None:
     status, text = ask(address, MODEL)
     [version] = json.loads(text)["model_version_status"]
     assert (status, version["version"], version["state"], version["weights"]) == (200, "30", "AVAILABLE", ABOUT)
     assert ask(address, "/healthz") == (200, "ok\n")
 
 
-def test_a_prediction_an_image(address: str) -> None:
+def test_server_returns_one_prediction_per_image(address: str) -> None:
     body = json.dumps({"instances": [IMAGE, IMAGE]}).encode()
     status, text = ask(address, f"{MODEL}:predict", body)
     assert (status, json.loads(text)) == (200, {"predictions": [[0.5, 0.5], [0.5, 0.5]]})
@@ -89,7 +89,7 @@ def test_a_prediction_an_image(address: str) -> None:
         (b'{"instances": [[[[1, 2, 3]]]]}', "instances: expected Nx32x32x3 numbers, found 1x1x1x3"),
     ],
 )
-def test_what_is_no_request(address: str, body: bytes, error: str) -> None:
+def test_malformed_request_is_refused(address: str, body: bytes, error: str) -> None:
     status, text = ask(address, f"{MODEL}:predict", body)
     assert (status, json.loads(text)) == (400, {"error": error})
 
@@ -111,13 +111,13 @@ TEXTS = "expected nothing but numbers in the images, found texts or objects"
         ("{", 17, TEXTS),
     ],
 )
-def test_what_is_no_number(address: str, number: str, times: int, error: str) -> None:
+def test_number_out_of_range_is_refused(address: str, number: str, times: int, error: str) -> None:
     body = json.dumps({"instances": [IMAGE]}).replace("0.5", number * times, 1)
     status, text = ask(address, f"{MODEL}:predict", body.encode())
     assert (status, json.loads(text)) == (400, {"error": error})
 
 
-def test_a_number_that_no_prediction_can_be_made_of(service: Any, address: str) -> None:
+def test_numbers_without_a_prediction_are_refused(service: Any, address: str) -> None:
     service.predict = lambda images: np.full((len(images), 2), np.nan, np.float32)
     status, text = ask(address, f"{MODEL}:predict", json.dumps({"instances": [IMAGE]}).encode())
     message = "instances: the numbers are so large that there is no prediction"
@@ -134,12 +134,12 @@ def test_a_number_that_no_prediction_can_be_made_of(service: Any, address: str) 
         ([0] * 3_000_000, f"expected at most {LARGEST:,} bytes, for 64 images at most, found 9000015"),
     ],
 )
-def test_how_much_a_request_may_hold(address: str, body: Any, error: str) -> None:
+def test_request_with_too_many_images_is_refused(address: str, body: Any, error: str) -> None:
     status, text = ask(address, f"{MODEL}:predict", json.dumps({"instances": body}).encode())
     assert (status, json.loads(text)) == (413, {"error": error})
 
 
-def test_as_many_images_as_a_request_may_hold_with_all_their_digits(address: str) -> None:
+def test_largest_request_with_all_digits_is_accepted(address: str) -> None:
     body = json.dumps({"instances": np.full((64, 32, 32, 3), -1.2345678901234567e-300).tolist()}).encode()
     assert ask(address, f"{MODEL}:predict", body)[0] == 200
 
@@ -178,8 +178,8 @@ ONE_NUMBER = b"Content-Length: expected one number"
         (b"Content-Length: 9999999\r\nExpect: 100-continue\r\n", b"413", b"found 9999999"),
     ],
 )
-def test_a_length_that_is_none(address: str, headers: bytes, status: bytes, error: bytes) -> None:
-    """What follows is not taken for a second request."""
+def test_invalid_content_length_is_refused(address: str, headers: bytes, status: bytes, error: bytes) -> None:
+    """The bytes after it are not read as a second request."""
     second = b"POST /smuggled HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
     answer = send(address, b"POST /v1/models/resnet50:predict HTTP/1.1\r\n" + headers + b"\r\n" + second)
     assert answer.startswith(b"HTTP/1.1 " + status)
@@ -188,24 +188,24 @@ def test_a_length_that_is_none(address: str, headers: bytes, status: bytes, erro
     assert ask(address, "/healthz") == (200, "ok\n")
 
 
-def test_the_body_of_a_get_is_not_the_next_request(address: str) -> None:
+def test_body_of_a_get_is_not_read_as_next_request(address: str) -> None:
     second = b"GET /smuggled HTTP/1.1\r\n\r\n"
     answer = send(address, b"GET /healthz HTTP/1.1\r\nContent-Length: 30\r\n\r\n" + second)
     assert answer.count(b"HTTP/1.1") == 1
 
 
-def test_a_body_that_may_come_is_asked_for(address: str) -> None:
+def test_expect_header_is_answered_with_continue(address: str) -> None:
     head = b"POST /v1/models/resnet50:predict HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
     assert send(address, head + b"{}").startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 400")
 
 
 @pytest.mark.parametrize("begin", [b"", b"GET / HT", b"GET / HTTP/1.1\r\na: "])
-def test_a_request_that_comes_by_drops_ends(monkeypatch: pytest.MonkeyPatch, address: str, begin: bytes) -> None:
+def test_slow_request_is_closed(monkeypatch: pytest.MonkeyPatch, address: str, begin: bytes) -> None:
     monkeypatch.setattr(serve, "_IDLE_SECONDS", 0.3)
     assert drip(address, begin) == b""
 
 
-def test_a_body_that_comes_by_drops_ends(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+def test_slow_body_is_refused_after_its_time(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     monkeypatch.setattr(serve, "_BODY_SECONDS", 0.3)
     answer = drip(address, b"POST /v1/models/resnet50:predict HTTP/1.1\r\nContent-Length: 100\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 408 ")
@@ -233,7 +233,7 @@ def drip(address: str, begin: bytes) -> bytes:
     raise AssertionError("the connection is still open")
 
 
-def test_a_body_that_ends_too_soon(address: str) -> None:
+def test_short_body_is_refused(address: str) -> None:
     host, _, port = address.partition(":")
     with socket.create_connection((host, int(port)), timeout=300) as connection:
         connection.sendall(b"POST /v1/models/resnet50:predict HTTP/1.1\r\nContent-Length: 100\r\n\r\n{}")
@@ -241,7 +241,9 @@ def test_a_body_that_ends_too_soon(address: str) -> None:
         assert b"expected 100 bytes, found 2" in b"".join(iter(lambda: connection.recv(1 << 16), b""))
 
 
-def test_many_large_bodies_at_a_time(monkeypatch: pytest.MonkeyPatch, service: Any, address: str) -> None:
+def test_large_bodies_are_refused_above_their_total(
+    monkeypatch: pytest.MonkeyPatch, service: Any, address: str
+) -> None:
     monkeypatch.setattr(serve, "_LARGEST_BODIES", 100)
     body = json.dumps({"instances": 1}).encode()
     with service.reserve(90):
@@ -250,7 +252,7 @@ def test_many_large_bodies_at_a_time(monkeypatch: pytest.MonkeyPatch, service: A
     assert ask(address, f"{MODEL}:predict", body)[0] == 400
 
 
-def test_more_connections_than_there_are_places(monkeypatch: pytest.MonkeyPatch, service: Any) -> None:
+def test_connections_above_the_limit_are_closed(monkeypatch: pytest.MonkeyPatch, service: Any) -> None:
     monkeypatch.setattr(serve, "_MOST_CONNECTIONS", 2)
     monkeypatch.setattr(serve, "_IDLE_SECONDS", 0.5)
     with answering(service) as address:
@@ -271,7 +273,7 @@ def test_more_connections_than_there_are_places(monkeypatch: pytest.MonkeyPatch,
             pytest.fail("no place became free")
 
 
-def test_what_fails_in_one_request_ends_no_other(
+def test_failed_request_does_not_stop_the_server(
     capsys: pytest.CaptureFixture[str], service: Any, address: str
 ) -> None:
     def fail(_images: np.ndarray) -> np.ndarray:
@@ -284,9 +286,7 @@ def test_what_fails_in_one_request_ends_no_other(
     assert capsys.readouterr().err == "ERROR: MemoryError in a request: no memory for that\n"
 
 
-def test_a_client_that_goes_away_leaves_no_trace(
-    capsys: pytest.CaptureFixture[str], service: Any, address: str
-) -> None:
+def test_disconnected_client_leaves_no_trace(capsys: pytest.CaptureFixture[str], service: Any, address: str) -> None:
     host, _, port = address.partition(":")
     may_answer = threading.Event()
 
@@ -305,14 +305,14 @@ def test_a_client_that_goes_away_leaves_no_trace(
     assert capsys.readouterr().err == ""
 
 
-def test_pages_that_there_are_not(address: str) -> None:
+def test_unknown_path_is_answered_with_404(address: str) -> None:
     assert ask(address, "/") == (404, '{"error": "expected /v1/models/resnet50, /healthz or /metrics, found /"}')
     status, text = ask(address, "/v1/models/other:predict", b"{}")
     message = "expected /v1/models/resnet50:predict, found /v1/models/other:predict"
     assert (status, json.loads(text)) == (404, {"error": message})
 
 
-def test_a_request_that_is_being_answered_is_not_lost(capsys: pytest.CaptureFixture[str], service: Any) -> None:
+def test_request_in_progress_is_answered_after_sigterm(capsys: pytest.CaptureFixture[str], service: Any) -> None:
     """SIGTERM comes while a prediction is computed: the answer comes first, and then the end."""
     is_computing, may_end, stop = threading.Event(), threading.Event(), threading.Event()
 
@@ -341,7 +341,7 @@ def test_a_request_that_is_being_answered_is_not_lost(capsys: pytest.CaptureFixt
     assert (result["answers"], result["images"], result["weights"]) == ({"200": 1}, 1, ABOUT)
 
 
-def test_weights_of_a_training_come_before_those_of_its_own(tmp_path: Path) -> None:
+def test_dataset_weights_take_precedence_over_output_weights(tmp_path: Path) -> None:
     for step, folder in enumerate(("output", "dataset"), start=1):
         (tmp_path / folder).mkdir()
         checkpoint.save(tmp_path / folder, checkpoint.Checkpoint(step, "fp32", [], []))
@@ -353,7 +353,7 @@ def test_weights_of_a_training_come_before_those_of_its_own(tmp_path: Path) -> N
     assert (saved.step, path) == (1, tmp_path / "output/checkpoint.npz")
 
 
-def test_weights_that_have_to_be_there(tmp_path: Path) -> None:
+def test_require_weights_refuses_missing_weights(tmp_path: Path) -> None:
     environ = {"OUTPUT_DIR": f"{tmp_path}/output", "DATASET_DIR": f"{tmp_path}/dataset"}
     assert serve.find_weights(settings.read_settings(environ), environ) == (None, None)
     with pytest.raises(settings.SettingsError) as refused:

@@ -11,25 +11,25 @@ def read(**environ: str) -> Any:
     return settings.read_settings({"OUTPUT_DIR": "/output", **environ})
 
 
-def test_defaults_need_nothing_but_a_folder_for_the_output() -> None:
+def test_defaults_require_only_the_output_folder() -> None:
     read_settings = read()
     assert (read_settings.steps, read_settings.batch_size, read_settings.image_size) == (10, 4, 224)
     assert read_settings.output_dir == Path("/output")
     assert read_settings.dataset_dir is None
 
 
-def test_an_empty_value_is_the_default() -> None:
+def test_empty_value_means_the_default() -> None:
     assert read(STEPS="", DATASET_DIR="") == read()
 
 
-def test_every_key_is_read() -> None:
+def test_every_key_is_read_up_to_its_maximum() -> None:
     values = {number.key: str(number.highest) for number in settings.NUMBERS}
     read_settings = read(**values)
     for number in settings.NUMBERS:
         assert getattr(read_settings, number.key.lower()) == number.highest
 
 
-def test_a_relative_folder_starts_at_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_folder_is_below_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert read(OUTPUT_DIR="ROOT/package/output").output_dir == tmp_path / "ROOT/package/output"
 
@@ -47,7 +47,7 @@ def test_a_relative_folder_starts_at_the_working_directory(tmp_path: Path, monke
         ("OUTPUT_DIR", "", "OUTPUT_DIR: expected a folder for checkpoints, found nothing"),
     ],
 )
-def test_a_wrong_value_is_named_with_what_was_expected(key: str, value: str, message: str) -> None:
+def test_wrong_value_is_reported_with_the_expected_form(key: str, value: str, message: str) -> None:
     with pytest.raises(settings.SettingsError) as caught:
         read(**{key: value})
     assert str(caught.value) == message

@@ -13,14 +13,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_shards_of_a_flat_folder(folder: Path) -> None:
+def test_shards_are_found_in_a_flat_folder(folder: Path) -> None:
     source = shards.find_shards(folder, "train")
     assert source.files == (f"{folder}/train-00000-of-00002", f"{folder}/train-00001-of-00002")
     assert source.kind == "tfrecord"
     assert str(source) == f"data: 2 files train-* in DATASET_DIR={folder}"
 
 
-def test_shards_of_a_folder_for_each_split(tmp_path: Path) -> None:
+def test_shards_are_found_in_a_folder_per_split(tmp_path: Path) -> None:
     shard = tmp_path / "validation/validation-00000-of-00128"
     shard.parent.mkdir()
     shard.touch()
@@ -28,7 +28,7 @@ def test_shards_of_a_folder_for_each_split(tmp_path: Path) -> None:
     assert shards.find_shards(tmp_path, "train").files == ()
 
 
-def test_without_shards_the_data_is_synthetic_and_says_why(tmp_path: Path) -> None:
+def test_data_is_synthetic_without_shards_and_explained(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     empty = tmp_path / "empty"
     other = tmp_path / "other"
@@ -45,7 +45,7 @@ def test_without_shards_the_data_is_synthetic_and_says_why(tmp_path: Path) -> No
     ]
 
 
-def test_data_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+def test_unreadable_data_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(settings.SettingsError) as caught:
