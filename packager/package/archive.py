@@ -79,16 +79,16 @@ def write(
     are taken of the content.
 
     Args:
-        tree: What to write; files on disk are streamed through buffers of 1 MiB.
-        stream: Where to.
-        mtime: Seconds since 1970 that every member carries.
+        tree: The package; files on disk are streamed through buffers of 1 MiB.
+        stream: The stream to write to.
+        mtime: The time of every member, in seconds since 1970.
         advance: Called with the number of bytes of each file as it is done.
         sealed: The inventory of a package that was built before and is packed again; None makes a new one.
 
     A file so uniform that its archive would look like a decompression bomb is not compressed.
 
     Raises:
-        SpecError: It has too many files for an inventory.
+        SpecError: The package has too many files for an inventory.
         ToolError: A file on disk cannot be read, or is no longer as long as it was; or a name fits into no header.
         OSError: The stream cannot be written.
     """
@@ -154,12 +154,12 @@ def _write(
 def extract(archive: Path, folder: Path, limits: Limits = DEFAULT) -> None:
     """Extract the tar.gz `archive`, which may be hostile, into the empty `folder`.
 
-    What comes out are plain files (0644, or 0755 where their owner may run them) and folders (0755), nothing
-    outside `folder`, and no more than `limits` allow. It is what any tar makes of the archive: whatever could be read
-    in two ways is refused. Memory stays within a few MiB, beside the list of names.
+    The results are plain files (0644, or 0755 if their owner may run them) and folders (0755), nothing outside
+    `folder`, and no more than `limits` allow. Any tar extracts the same files: an archive that could be read in two
+    ways is refused. Memory stays within a few MiB, beside the list of names.
 
     Raises:
-        VerificationError: It is damaged, or holds what no package does; what came before that is in `folder`.
+        VerificationError: The archive is damaged, or contains files that no package has; those before are in `folder`.
         ToolError: `archive` cannot be read.
         OSError: `folder` cannot be written.
     """
@@ -363,7 +363,7 @@ class _Source:
             raise FormError("unexpected data after the end of the gzip stream")
 
     def _decompress_next(self) -> bytes:
-        """Return what comes next, at least a byte. Raises EOFError at the end."""
+        """Return the next bytes, at least one. Raises EOFError at the end."""
         data = b""
         while not data:
             if self._unzip.eof:

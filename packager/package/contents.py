@@ -18,7 +18,7 @@ class ContentError(Exception):
 
 
 class _As(enum.Enum):
-    """What a path was taken as: a parent is a folder that is only in the path of another."""
+    """The role of a path: a parent is a folder that is only in the path of another one."""
 
     FILE = enum.auto()
     FOLDER = enum.auto()
@@ -28,7 +28,7 @@ class _As(enum.Enum):
 class Contents:
     """The files and folders of one package, taken one by one.
 
-    Paths are told apart as the least careful file system does it: by neither case nor Unicode form.
+    Two paths are the same if a file system that ignores case and Unicode form takes them for the same.
     """
 
     def __init__(self, limits: Limits = DEFAULT) -> None:
@@ -93,7 +93,7 @@ def normalized(path: str) -> str:
         path: With `/`; bytes that are not UTF-8 as surrogates (PEP 383), as os gives them.
 
     Raises:
-        ContentError: It is absolute, climbs, is not UTF-8, holds control characters, or is too long.
+        ContentError: The path is absolute, climbs, is not UTF-8, contains control characters, or is too long.
     """
     try:
         size = len(path.encode())
@@ -119,7 +119,7 @@ def composed(path: str) -> str:
     Some readers of archives, and some file systems, put names into that form, and others leave them.
 
     Raises:
-        ContentError: It is in another form.
+        ContentError: The path is in another form.
     """
     if not unicodedata.is_normalized("NFC", path):
         raise ContentError(f"{path!a}: the name is not in Unicode form NFC, to which some readers convert it")

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class Declared(Value, frozen=True):
-    """What a package says of itself.
+    """The declarations of a package in its spec.
 
     Attributes:
-        name: Its name.
+        name: The name of the model.
         environment: Each key with each value that the spec gives it.
         secrets: The names of its secrets.
         claims: The names of the claims that its overlays mount.
@@ -129,7 +129,7 @@ def _of_spec(package: Package) -> Iterator[tuple[str, str]]:
 
 
 def _of_settings(package: Package) -> Iterator[tuple[str, str]]:
-    """Yield what `--set environment.KEY=VALUE` gave when the package was built."""
+    """Yield the keys and values of `--set environment.KEY=VALUE` in the build of the package."""
     for path, value in _settings(package):
         steps = path.split(".")
         if _ENVIRONMENT in steps[:-1]:

@@ -76,7 +76,7 @@ def assign(text: bytes, ids: Mapping[str, int], name: str) -> bytes:
         name: How messages name the file.
 
     Raises:
-        UsageError: It is no YAML, or cannot be edited automatically.
+        UsageError: The patch is not YAML, or cannot be edited automatically.
     """
     documents, problems = yamlio.load_all(text, name)
     if problems:

@@ -33,11 +33,11 @@ class Checked:
     """The result of checking a package's files.
 
     Attributes:
-        problems: What is wrong with them.
-        edits: The paths of those that were edited, and may be.
-        unread: Why some could not be read: these are neither good nor bad.
-        notes: What lies in the package's folder and is no part of it.
-        received: The digest of all that is there, see `received_digest`; None if there are problems, or files unread.
+        problems: The problems of the files.
+        edits: The paths of the edited files that people may edit.
+        unread: The errors about files that could not be read; such files are neither valid nor invalid.
+        notes: The files in the package's folder that are not part of it.
+        received: The digest of all files, see `received_digest`; None if there are problems, or files unread.
     """
 
     problems: list[Problem]

@@ -26,7 +26,7 @@ def read(folder: Path) -> dict[str, Any]:
 
     Raises:
         VerificationError: There is none, or it is not what `seal` writes.
-        ToolError: It cannot be read.
+        ToolError: The inventory cannot be read.
     """
     return parsed(content(folder), folder)
 
@@ -36,7 +36,7 @@ def content(folder: Path) -> bytes:
 
     Raises:
         VerificationError: There is none, or it is no plain file, or far too long.
-        ToolError: It cannot be read.
+        ToolError: The inventory cannot be read.
     """
     path = folder / INVENTORY
     try:
@@ -61,7 +61,7 @@ def parsed(content: bytes, folder: Path) -> dict[str, Any]:
 
 
 def _shape_complaint(inventory: Any) -> str | None:
-    """Return what is wrong with the inventory's shape; None when all of it can be relied on."""
+    """Return the error in the inventory's structure; None if all of it is as expected."""
     if not isinstance(inventory, dict):
         return "expected an object"
     version, name, files = (inventory.get(key) for key in ("manifest", "package", "files"))
@@ -79,7 +79,7 @@ def _shape_complaint(inventory: Any) -> str | None:
 
 
 def _names_complaint(inventory: dict[str, Any]) -> str | None:
-    """Return what is wrong with the names that an inventory may have."""
+    """Return the error in the names that an inventory lists; None without one."""
     if not _are_overlays(inventory.get("sequence", [])):
         return "expected different names of overlays at 'sequence'"
     claim = inventory.get("workspace")

@@ -47,7 +47,7 @@ def components(text: bytes, file: str = KUSTOMIZATION) -> tuple[Component, ...]:
         file: How messages name it.
 
     Raises:
-        UsageError: It is no YAML.
+        UsageError: The kustomization is not YAML.
     """
     document, source = _read(text, file)
     on = tuple(_listed(document))
@@ -128,7 +128,7 @@ def _commented_out(document: Document, source: str) -> Iterator[Component]:
 
 
 def _lines(document: Document, source: str) -> Iterator[tuple[int, str]]:
-    """Yield where each line begins, and the line; of what is inside an entry of the list, an empty one."""
+    """Yield each line and the offset of its start; a line inside an entry of the list is yielded as empty."""
     entries = [document.span((_KEY, index)) for index in range(len(_list(document.data, _KEY)))]
     start = 0
     for line in source.split("\n"):
@@ -150,7 +150,7 @@ def _uncommented(line: str) -> str:
 
 
 def _value(content: str) -> Any:
-    """Return what one line is as YAML: the entry of a list, or a key without a value; None for anything else."""
+    """Return the value of one line of YAML: the entry of a list, or a key without a value; None for any other line."""
     if not content.startswith("-") and not content.partition(" #")[0].rstrip().endswith(":"):
         return None
     document, problems = yamlio.load(content.encode(), "")
@@ -191,7 +191,7 @@ def _comment_splices(document: Document, source: str, component: Component) -> I
 
 
 def _line_start(source: str, offset: int) -> int:
-    """Return where the line begins that the character `offset` is in."""
+    """Return the offset of the start of the line that contains the character at `offset`."""
     return source.rfind("\n", 0, offset) + 1
 
 

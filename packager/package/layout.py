@@ -25,7 +25,7 @@ OVERLAYS = f"{QUICKSTART}/k8s/mlops"
 """The folder that holds one folder for each overlay."""
 
 COMMON = f"{QUICKSTART}/common/*/k8s/mlops"
-"""What the overlays have in common, as a pattern: a folder for each component, below the framework's."""
+"""The folders of components that overlays share, as a pattern: one per component, in the framework's folder."""
 
 KUSTOMIZATION = "kustomization.yaml"
 

@@ -30,13 +30,13 @@ class Package:
     """A package on disk.
 
     Attributes:
-        name: As its inventory says, whatever its folder is called.
-        folder: Where its files are: the folder that the user named, or what was unpacked of the archive.
+        name: The name in the inventory, whatever the folder is called.
+        folder: The folder with the files: the one that the user named, or the one that the archive was unpacked to.
         source: The folder or the archive, as the user named it.
         overlays: The names of its overlays with workloads: the default one first when there is one, then by name.
         digest: `sha256:…` of the inventory.
-        inventory: What the inventory says.
-        reader: Reads its files; what one check has read, no other finds changed.
+        inventory: The content of the inventory.
+        reader: Reads its files, and refuses a file that has changed since an earlier check read it.
     """
 
     name: str
@@ -85,20 +85,20 @@ class Package:
 
 @contextmanager
 def opened(path: Path, *, limits: Limits = DEFAULT, shown_as: Path | None = None) -> Iterator[Package]:
-    """Open the package at `path`; what an archive was unpacked to is gone when the block ends.
+    """Open the package at `path`; the folder that an archive was unpacked to is deleted when the block ends.
 
     Its files have names that every system can hold, and are plain files: there is no link, pipe or device among them.
     `packager.verify` judges the rest.
 
     Args:
         path: A folder, or a link to one, or a tar.gz.
-        limits: How much it may hold.
-        shown_as: What messages call it in place of `path`, where that is a temporary folder.
+        limits: The limits of its contents.
+        shown_as: The path in messages instead of `path`, if that is a temporary folder.
 
     Raises:
         UsageError: There is nothing at `path`, or neither a file nor a folder.
-        VerificationError: It is no package, or holds what no package does.
-        ToolError: It cannot be read, or there is no room to unpack it.
+        VerificationError: The path is not a package, or contains files that no package has.
+        ToolError: The path cannot be read, or there is no room to unpack it.
     """
     if not paths.exists(path):
         raise UsageError(f"there is no {path}")
@@ -129,8 +129,8 @@ def check_replaceable(path: Path) -> None:
     """Refuse to replace what is at `path` unless it is a package, an empty folder, or a link to a folder.
 
     Raises:
-        UsageError: It is something else, whose files would be lost.
-        ToolError: It cannot be read.
+        UsageError: The path is something else, whose files would be lost.
+        ToolError: The path cannot be read.
     """
     if not paths.is_folder(path):
         raise UsageError(f"{path} is not a folder")

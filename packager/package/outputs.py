@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _WRITABLE = ("OUTPUT_DIR", "CHECKPOINT_DIR")
 
 ENV_BYTES = 1 << 20
-"""What Kubernetes takes of a ConfigMap, which an env file becomes."""
+"""The bytes of a ConfigMap that Kubernetes accepts; an env file becomes one."""
 
 
 def check(package: Package, edited: Collection[str]) -> Iterator[Problem]:

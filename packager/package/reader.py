@@ -17,14 +17,14 @@ _CHUNK = 1 << 20
 
 
 class Reader:
-    """The files of one package, each of which has to stay what it was when it was first read.
+    """The files of one package, each of which must not change after it was first read.
 
-    What is judged, rendered and applied is read at different times. Digests are kept, and not contents: a package may
+    Files are judged, rendered and applied at different times. Digests are kept, and not contents: a package may
     be larger than memory.
 
     Attributes:
-        folder: Where the files are.
-        shown: Says how messages name a path of the package.
+        folder: The folder with the files.
+        shown: Returns the name of a path of the package for messages.
     """
 
     def __init__(
@@ -43,8 +43,8 @@ class Reader:
         """Return the content of a file; of one that is longer than `max_bytes` bytes, a byte more than these.
 
         Raises:
-            VerificationError: It is no plain file.
-            ToolError: It cannot be read, or is no longer what it was.
+            VerificationError: The file is not a plain one.
+            ToolError: The file cannot be read, or has changed since it was read first.
         """
         if path in self._edited:
             return self._edited[path][: max_bytes + 1]

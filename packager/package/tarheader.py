@@ -77,10 +77,10 @@ _EXTENSIONS = {
 
 
 class FormError(ContentError):
-    """A header in a form that not every tar reads alike; packing the same files again mends it.
+    """A header in a form that not every tar reads alike; packing the same files again avoids it.
 
     Args:
-        message: What it is.
+        message: The message.
         form: The format of tar that can hold the files.
     """
 
@@ -97,7 +97,7 @@ class Member(Value, frozen=True):
     """A file or a folder in an archive.
 
     Attributes:
-        path: As it is written; bytes that are not UTF-8 as surrogates.
+        path: The path as written; bytes that are not UTF-8 as surrogates.
         kind: FILE, FOLDER or EXTENDED; a lenient reader returns others too.
         size: The bytes of content that follow.
         mode: Permissions.
@@ -179,7 +179,7 @@ def members(read: Callable[[int], bytes]) -> Iterator[Member]:
 
 
 def _content(read: Callable[[int], bytes], member: Member) -> bytes:
-    """Return what an extended header holds."""
+    """Return the content of an extended header."""
     if not 0 < member.size <= _EXTENDED_BYTES:
         raise FormError(f"{shown(member.path)} is an extended header of {member.size:,} bytes, not 1 to 4,096")
     content = read(member.size)
@@ -189,7 +189,7 @@ def _content(read: Callable[[int], bytes], member: Member) -> bytes:
 
 
 def _parsed(block: bytes, large: bytes | None = None) -> Member:
-    """Return what a header says, whose extended header gives the size `large` if any; every byte is looked at."""
+    """Return the member of a header, whose extended header gives the size `large` if any; every byte is checked."""
     kind = block[_KIND]
     path = path_of(block)
     name = shown(path)
@@ -212,7 +212,7 @@ def _parsed(block: bytes, large: bytes | None = None) -> Member:
 
 
 def _form_complaints(block: bytes, *, has_size: bool) -> Iterator[str]:
-    """Yield what is other in a header than in one of ustar, to go on after the member's name."""
+    """Yield the differences of a header from one of ustar, as ends of a message that begins with the name."""
     if block[MAGIC] != USTAR:
         form = "GNU" if block[MAGIC] == GNU else "unknown" if any(block[MAGIC]) else "old"
         yield f" has a header of the {form} tar format, expected ustar"
@@ -242,7 +242,7 @@ def checksum(block: bytes) -> int:
 
 
 def _records(content: bytes, name: str) -> dict[str, bytes]:
-    """Return what an extended header says, which is nothing but what every tar reads alike."""
+    """Return the records of an extended header, all of which every tar reads alike."""
     try:
         read = records(content)
     except FormError as error:
@@ -257,7 +257,7 @@ def records(content: bytes) -> dict[str, bytes]:
     """Return the records of an extended header, each of the form LENGTH KEY=VALUE and a line feed.
 
     Raises:
-        FormError: It contains something else, or a key twice.
+        FormError: The content has another form, or a key twice.
     """
     read: dict[str, bytes] = {}
     start = 0
@@ -277,7 +277,7 @@ def records(content: bytes) -> dict[str, bytes]:
 
 
 def _record_complaint(key: str, value: bytes) -> str | None:
-    """Return what is wrong with a record; None when all tars read it alike."""
+    """Return the error in a record; None if all tars read it alike."""
     if key == "path":
         if not value or b"\0" in value:
             return f"the path {_shown_bytes(value[:40])} is empty or contains a NUL"

@@ -35,8 +35,8 @@ class Entry(Value, frozen=True):
     """One file.
 
     Attributes:
-        path: Below the package's root, with `/`.
-        content: Its bytes; or where on disk they are, for a file too large to hold.
+        path: The path below the package's root, with `/`.
+        content: The bytes; or the path on disk, for a file too large for memory.
         size: In bytes.
         executable: Whether it is mode 0755 rather than 0644.
     """
@@ -48,12 +48,12 @@ class Entry(Value, frozen=True):
 
     @property
     def mode(self) -> int:
-        """0755 or 0644: whatever modes the files had that a package is built from."""
+        """The mode, 0755 or 0644, independent of the modes of the source files."""
         return 0o755 if self.executable else 0o644
 
 
 class Tree(Value, frozen=True):
-    """A package: its name, its files in order of path, and what its inventory says beside their digests."""
+    """A package: its name, its files in order of path, and the entries of its inventory beside their digests."""
 
     name: str
     entries: tuple[Entry, ...]
@@ -66,16 +66,16 @@ class Tree(Value, frozen=True):
 
 
 def seal(tree: Tree, digests: Mapping[str, str]) -> Entry:
-    """Return the inventory: what the tree says of itself, sha256 and mode of every file, and the lines of some.
+    """Return the inventory: the tree's own entries, sha256 and mode of every file, and the lines of some.
 
-    These are the files that people edit, so that it can be seen later what of them an edit has changed.
+    These are the files that people edit; the lines show later what an edit has changed.
 
     Args:
         tree: The tree.
         digests: The sha256 of each file, in hex, by path.
 
     Raises:
-        SpecError: It would be larger than any inventory is read.
+        SpecError: The inventory would be larger than any inventory that is read.
     """
     files = {entry.path: {"mode": f"{entry.mode:04o}", "sha256": digests[entry.path]} for entry in tree.entries}
     editable = {entry.path: lines for entry in tree.entries if (lines := _lines(entry, digests[entry.path]))}

@@ -50,11 +50,11 @@ def packed(payload: Path) -> bytes:
 
 
 def digest(content: bytes) -> str:
-    """What stands for so many bytes in an assertion, which pytest would spell out for minutes when it fails."""
+    """Return the digest of bytes, for assertions: pytest would print the bytes themselves for minutes."""
     return hashlib.sha256(content).hexdigest()
 
 
-def test_isal_and_zlib_hold_the_same_tar(payload: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_isal_and_zlib_compress_the_same_tar(payload: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("isal")
     fast = packed(payload)
     monkeypatch.setitem(sys.modules, "isal", None)
@@ -66,7 +66,7 @@ def test_isal_and_zlib_hold_the_same_tar(payload: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("without", [(), ("isal",)], ids=["isal", "zlib"])
-def test_the_bytes_are_the_same_every_time_and_tell_no_time(
+def test_archive_bytes_are_reproducible_and_contain_no_time(
     payload: Path, monkeypatch: pytest.MonkeyPatch, without: tuple[str, ...]
 ) -> None:
     for name in without:
@@ -77,11 +77,11 @@ def test_the_bytes_are_the_same_every_time_and_tell_no_time(
     assert first[3:8] == bytes(5), "neither flags (a file's name) nor a time in the gzip header (RFC 1952)"
 
 
-def test_what_is_random_is_stored_rather_than_expanded(payload: Path) -> None:
+def test_random_data_is_stored_without_expansion(payload: Path) -> None:
     assert len(packed(payload)) < 18 << 20
 
 
-def test_tar_reads_what_isal_wrote(payload: Path, tmp_path: Path) -> None:
+def test_tar_reads_archive_written_by_isal(payload: Path, tmp_path: Path) -> None:
     pytest.importorskip("isal")
     path = tmp_path / "large.tar.gz"
     path.write_bytes(packed(payload))
@@ -90,7 +90,7 @@ def test_tar_reads_what_isal_wrote(payload: Path, tmp_path: Path) -> None:
     assert digest((tmp_path / "large/assets/weights.bin").read_bytes()) == digest(payload.read_bytes())
 
 
-def test_without_isal_the_build_says_so_and_builds(payload: Path, tmp_path: Path) -> None:
+def test_build_reports_missing_isal_and_continues(payload: Path, tmp_path: Path) -> None:
     model = tmp_path / "large"
     (model / "assets").mkdir(parents=True)
     (model / "spec.yaml").write_text(SPEC)
@@ -135,7 +135,7 @@ def written(tree: Tree) -> bytes:
     return stream.getvalue()
 
 
-def test_what_has_been_packed_before_has_no_influence(licences: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archive_does_not_depend_on_earlier_archives(licences: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: dict[bytes, bytes] = {}
     monkeypatch.setattr("packager.package.archive._Gzip._kept", kept)
     first = digest(written(licences))
@@ -148,7 +148,7 @@ def test_what_has_been_packed_before_has_no_influence(licences: Tree, monkeypatc
 
 
 @pytest.mark.parametrize("reader", ["tar xzf", "bsdtar xzf", "busybox tar xzf"])
-def test_everybody_reads_files_that_are_compressed_apart(licences: Tree, reader: str, tmp_path: Path) -> None:
+def test_readers_accept_files_that_are_compressed_apart(licences: Tree, reader: str, tmp_path: Path) -> None:
     path = tmp_path / "licences.tar.gz"
     path.write_bytes(written(licences))
     subprocess.run([*tools.command(reader), path], cwd=tmp_path, check=True)

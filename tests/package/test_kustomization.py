@@ -17,14 +17,14 @@ patches:
 """
 
 
-def test_components_are_those_of_the_list_and_no_others() -> None:
+def test_components_are_read_from_list_and_its_comments() -> None:
     states = [
         (component.name, component.on) for component in kustomization.components(KUSTOMIZATION.encode(), "k.yaml")
     ]
     assert states == [("pvc", False), ("nfs", True)]
 
 
-def test_a_component_is_switched_by_its_own_line() -> None:
+def test_component_is_switched_by_its_own_line() -> None:
     on = kustomization.switch(KUSTOMIZATION.encode(), "pvc", "k.yaml", on=True).decode()
     assert on == KUSTOMIZATION.replace("  # - ../../../common/x/k8s/mlops/pvc", "  - ../../../common/x/k8s/mlops/pvc")
     off = kustomization.switch(KUSTOMIZATION.encode(), "nfs", "k.yaml", on=False).decode()
@@ -38,7 +38,7 @@ def test_switching_on_and_off_restores_every_byte(name: str, on: bool) -> None: 
     assert kustomization.switch(once, name, "k.yaml", on=not on) == KUSTOMIZATION.encode()
 
 
-def test_a_list_that_is_commented_out_is_switched_on_with_its_first_component() -> None:
+def test_commented_list_is_switched_on_with_its_first_component() -> None:
     text = b"# components:\n#   - ../a\n# patches: none\n"
     assert kustomization.switch(text, "a", "k.yaml", on=True) == b"components:\n  - ../a\n# patches: none\n"
 
@@ -61,27 +61,27 @@ NFS = "../common/x/k8s/mlops/nfs"
         f"components:\n  # - {NFS}\n  - {NFS}\n",
     ],
 )
-def test_a_component_is_listed_however_the_list_is_written(text: str) -> None:
+def test_component_is_recognized_in_every_notation_of_the_list(text: str) -> None:
     states = {component.name: component.on for component in kustomization.components(text.encode(), "k.yaml")}
     assert states["nfs"]
 
 
 @pytest.mark.parametrize("text", [f"components: [{NFS}]\n", f"components:\n  - >-\n    {NFS}\n"])
-def test_a_list_of_another_form_is_not_edited(text: str) -> None:
+def test_list_in_another_notation_is_not_edited(text: str) -> None:
     with pytest.raises(UsageError) as error:
         kustomization.switch(text.encode(), "nfs", "k.yaml", on=False)
     assert str(error.value) == "k.yaml cannot be edited automatically"
     assert error.value.hint == f"leave out {NFS} under `components` there"
 
 
-def test_a_component_is_not_switched_on_below_a_list_in_brackets() -> None:
+def test_component_is_not_switched_on_below_a_list_in_brackets() -> None:
     with pytest.raises(UsageError) as error:
         kustomization.switch(f"components: [../a]\n# components:\n#  - {NFS}\n".encode(), "nfs", "k.yaml", on=True)
     assert str(error.value) == "k.yaml cannot be edited automatically"
     assert error.value.hint == f"list {NFS} under `components` there"
 
 
-def test_components_of_what_is_no_yaml() -> None:
+def test_components_of_invalid_yaml_are_refused() -> None:
     with pytest.raises(UsageError) as error:
         kustomization.components(b"components: [", "k.yaml")
     assert str(error.value) == "k.yaml is not YAML"
@@ -108,7 +108,7 @@ OFF_AND_ON = [
 
 
 @pytest.mark.parametrize(("off", "on"), OFF_AND_ON)
-def test_an_offer_is_switched_on_wherever_its_comment_stands(off: str, on: str) -> None:
+def test_commented_component_is_switched_on_wherever_its_line_is(off: str, on: str) -> None:
     assert states(off)["nfs"] is False
     switched = kustomization.switch(off.encode(), "nfs", "k.yaml", on=True).decode()
     assert (switched, states(switched)["nfs"]) == (on, True)
@@ -139,7 +139,7 @@ def test_text_that_only_looks_like_a_component_is_ignored(text: str) -> None:
 
 
 @pytest.mark.parametrize("path", [f"{NFS}/", f"{NFS}/.", f"{NFS}/../nfs", f"../x/./{NFS}//", f"{NFS}/pvc/.."])
-def test_a_component_has_the_name_of_the_folder_that_its_path_leads_to(path: str) -> None:
+def test_component_is_named_after_the_folder_of_its_path(path: str) -> None:
     assert states(f"components: ['{path}']\n")["nfs"]
 
 
@@ -155,21 +155,21 @@ def test_a_component_has_the_name_of_the_folder_that_its_path_leads_to(path: str
         f"{{components: [{NFS}]}}\n",
     ],
 )
-def test_an_entry_without_its_own_line_is_not_edited(text: str) -> None:
+def test_entry_without_its_own_line_is_not_edited(text: str) -> None:
     assert states(text)["nfs"]
     with pytest.raises(UsageError) as error:
         kustomization.switch(text.encode(), "nfs", "k.yaml", on=False)
     assert str(error.value) == "k.yaml cannot be edited automatically"
 
 
-def test_a_component_that_is_listed_twice_is_switched_off_twice() -> None:
+def test_component_listed_twice_is_switched_off_twice() -> None:
     text = f"components:\n  - {NFS}\n  - ../other/nfs\n  - ../a\n".encode()
     after = kustomization.switch(text, "nfs", "k.yaml", on=False).decode()
     assert after == f"components:\n  # - {NFS}\n  # - ../other/nfs\n  - ../a\n"
 
 
 @pytest.mark.parametrize("text", ["components: [\n", "a: 1\n---\nb: 1\n", "a: 1\na: 2\n", "\x00", "\ud800"])
-def test_what_has_no_single_meaning_is_not_read(text: str) -> None:
+def test_ambiguous_yaml_is_not_read(text: str) -> None:
     with pytest.raises(UsageError) as error:
         kustomization.components(text.encode(errors="surrogatepass"), "k.yaml")
     assert str(error.value) == "k.yaml is not YAML"
@@ -187,5 +187,5 @@ def test_what_has_no_single_meaning_is_not_read(text: str) -> None:
         ("patches:\n", ()),
     ],
 )
-def test_the_patches_are_those_that_lie_beside_it(text: str, names: tuple[str, ...]) -> None:
+def test_patches_are_files_beside_the_kustomization(text: str, names: tuple[str, ...]) -> None:
     assert kustomization.patches(text.encode()) == names

@@ -33,16 +33,16 @@ COMMON = "quickstart/common/mpi/k8s/mlops"
         ("", False),
     ],
 )
-def test_which_files_people_may_edit(path: str, editable: bool) -> None:  # noqa: FBT001 - a case
+def test_is_editable_accepts_only_listed_files(path: str, editable: bool) -> None:  # noqa: FBT001 - a case
     assert is_editable(path) is editable
 
 
-def test_an_overlay_is_known_by_its_kustomization() -> None:
+def test_overlay_is_identified_by_its_kustomization() -> None:
     assert layout.overlay_of(layout.kustomization("multi-node")) == "multi-node"
     for path in ("quickstart/k8s/mlops/kustomization.yaml", f"{OVERLAY}/mlops.env", f"{OVERLAY}/a/kustomization.yaml"):
         assert layout.overlay_of(path) is None
 
 
-def test_a_patch_lies_in_an_overlay() -> None:
+def test_is_patch_accepts_only_files_of_an_overlay() -> None:
     assert layout.is_patch(f"{OVERLAY}/mlops-job-patch.yaml")
     assert not layout.is_patch(f"{COMMON}/site/patch.yaml")

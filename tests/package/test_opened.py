@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("package") / "hello-mpi")
 
 
-def test_a_folder_is_opened_where_it_is(folder: Path) -> None:
+def test_folder_is_opened_in_place(folder: Path) -> None:
     with opened(folder) as package:
         assert package.name == "hello-mpi"
         assert package.folder == package.source == folder
@@ -51,14 +51,14 @@ def test_a_folder_is_opened_where_it_is(folder: Path) -> None:
         assert package.shown("README.md") == f"{folder}/README.md"
 
 
-def test_a_folder_of_any_name_is_the_package_that_its_inventory_says(folder: Path, tmp_path: Path) -> None:
+def test_package_name_comes_from_the_inventory(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "renamed").symlink_to(folder)
     with opened(tmp_path / "renamed") as package:
         assert package.name == "hello-mpi"
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_way_to_pack_it_is_the_same_package(way: str, folder: Path, tmp_path: Path) -> None:
+def test_archive_of_every_program_is_the_same_package(way: str, folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "packed.tgz"
     program, *arguments = WAYS[way]
     argv = [tools.require(program), *(word.format(out=path) for word in arguments)]
@@ -72,7 +72,9 @@ def test_every_way_to_pack_it_is_the_same_package(way: str, folder: Path, tmp_pa
 
 
 @pytest.mark.parametrize("form", ["gnu", "oldgnu", "v7"])
-def test_another_format_is_refused_with_a_command_that_mends_it(form: str, folder: Path, tmp_path: Path) -> None:
+def test_archive_of_another_format_is_refused_with_a_command_that_fixes_it(
+    form: str, folder: Path, tmp_path: Path
+) -> None:
     shutil.copytree(folder, tmp_path / "hello-mpi")
     path = tmp_path / "my package.tar.gz"
     subprocess.run(["tar", f"--format={form}", "-czf", path, "hello-mpi"], cwd=tmp_path, check=True)
@@ -87,7 +89,7 @@ def test_another_format_is_refused_with_a_command_that_mends_it(form: str, folde
         assert package.name == "hello-mpi"
 
 
-def test_a_name_that_is_too_long_for_ustar_is_packed_as_the_hint_says(folder: Path, tmp_path: Path) -> None:
+def test_name_too_long_for_ustar_is_packed_with_the_suggested_command(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "hello-mpi")
     (tmp_path / "hello-mpi" / ("n" * 120)).touch()
     path = tmp_path / "p.tar.gz"
@@ -103,7 +105,7 @@ def test_a_name_that_is_too_long_for_ustar_is_packed_as_the_hint_says(folder: Pa
         assert package.name == "hello-mpi"
 
 
-def test_what_is_written_is_what_is_read(folder: Path, tmp_path: Path) -> None:
+def test_archive_is_read_as_written(folder: Path, tmp_path: Path) -> None:
     read = tree.read(folder)
     path = tmp_path / "package.tar.gz"
     with path.open("wb") as stream:
@@ -115,9 +117,7 @@ def test_what_is_written_is_what_is_read(folder: Path, tmp_path: Path) -> None:
         assert [(e.path, e.size, e.mode) for e in again.entries] == [(e.path, e.size, e.mode) for e in read.entries]
 
 
-def test_nothing_is_left_when_it_is_refused_half_way(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refused_archive_leaves_no_files(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
@@ -137,7 +137,7 @@ def test_nothing_is_left_when_it_is_refused_half_way(
         ([], "expected one folder with a manifest.json, found nothing"),
     ],
 )
-def test_what_is_no_package(make: list[str], reason: str, tmp_path: Path) -> None:
+def test_archive_without_one_package_is_refused(make: list[str], reason: str, tmp_path: Path) -> None:
     content = tmp_path / "content"
     content.mkdir()
     for command in make:
@@ -151,12 +151,12 @@ def test_what_is_no_package(make: list[str], reason: str, tmp_path: Path) -> Non
         pass
 
 
-def test_a_folder_without_an_inventory_is_no_package(tmp_path: Path) -> None:
+def test_folder_without_inventory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(VerificationError, match=r"is not a package: it contains no manifest\.json"), opened(tmp_path):
         pass
 
 
-def test_git_at_the_root_is_none_of_it(tmp_path: Path) -> None:
+def test_git_folder_at_the_root_is_ignored(tmp_path: Path) -> None:
     folder = build(tmp_path / "package")
     before = tree.read(folder)
     (folder / ".git").mkdir()
@@ -207,7 +207,7 @@ def test_name_that_programs_act_on_is_refused_if_it_is_sealed(folder: Path, tmp_
         pass
 
 
-def test_archive_whose_folder_is_called_git_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_archive_with_top_folder_git_is_refused(folder: Path, tmp_path: Path) -> None:
     """Unpacked in somebody's checkout, it would add to the repository."""
     shutil.copytree(folder, tmp_path / ".git")
     path = tmp_path / "p.tar.gz"
@@ -226,7 +226,7 @@ def test_empty_folder_with_such_a_name_is_refused_in_an_archive(folder: Path, tm
 
 
 @pytest.mark.parametrize("name", ["Makefile", "mise.toml", "docs/x.md", "quickstartx/y"])
-def test_sealed_file_that_no_build_makes_is_found(folder: Path, tmp_path: Path, name: str) -> None:
+def test_sealed_file_that_no_build_makes_is_reported(folder: Path, tmp_path: Path, name: str) -> None:
     package = shutil.copytree(folder, tmp_path / "hello-mpi")
     file = package / name
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -240,7 +240,7 @@ def test_sealed_file_that_no_build_makes_is_found(folder: Path, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/etc"), Path.touch, Path.mkdir])
-def test_git_beside_a_package_is_named_and_not_looked_at(
+def test_git_folder_in_a_package_is_noted_without_reading_it(
     folder: Path, tmp_path: Path, make: Callable[[Path], None]
 ) -> None:
     package = shutil.copytree(folder, tmp_path / "hello-mpi")
@@ -254,7 +254,7 @@ def test_git_beside_a_package_is_named_and_not_looked_at(
     assert (checked.problems, [str(note) for note in checked.notes]) == ([], [f"{package}/.git: {message}"])
 
 
-def test_results_of_a_run_are_part_of_no_archive(folder: Path, tmp_path: Path) -> None:
+def test_archive_with_results_is_refused(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "hello-mpi")
     (tmp_path / "hello-mpi/output").mkdir()
     (tmp_path / "hello-mpi/output/evil.sh").touch()

@@ -1,4 +1,4 @@
-"""What our reader of archives accepts, GNU tar, bsdtar and busybox unpack to the same files."""
+"""GNU tar, bsdtar and busybox unpack each archive that our reader accepts to the same files."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("part", range(2))
-def test_readers_agree_on_what_is_accepted(part: int, tmp_path: Path) -> None:
+def test_readers_agree_on_accepted_archives(part: int, tmp_path: Path) -> None:
     count, differing = compare("every run", range(part * 300, part * 300 + 300), tmp_path)
     assert differing == {}
     assert 40 < count < 200, "an archive must have a chance to be accepted, and to be refused"
 
 
-def test_a_disagreement_is_noticed(tmp_path: Path) -> None:
+def test_disagreements_reports_changed_files(tmp_path: Path) -> None:
     path, ours = tmp_path / "archive.tar.gz", tmp_path / "ours"
     path.write_bytes(gzip.compress(archive(*GOOD)))
     assert accepted(path, ours)

@@ -38,7 +38,7 @@ def with_checkpoints(mlpack: Run, tmp_path: Path) -> Path:
     return tmp_path / "hello-mpi"
 
 
-def test_files_of_runs_are_no_damage(mlpack: Run, with_checkpoints: Path, kubectl: Path) -> None:
+def test_files_of_runs_are_accepted(mlpack: Run, with_checkpoints: Path, kubectl: Path) -> None:
     _write(with_checkpoints, "output/rank-0.txt", "output/a/b.json", "checkpoints/1/model.bin", "output/run.sh")
     done = mlpack("verify", with_checkpoints, "--kubectl", kubectl)
     assert (done.code, done.stdout) == (0, "")
@@ -51,7 +51,7 @@ def test_files_of_runs_are_no_damage(mlpack: Run, with_checkpoints: Path, kubect
         *("output/.envrc", "output/a/.vscode/tasks.json", "output/git~1/config", "output/repo/HEAD", "outputs/x"),
     ],
 )
-def test_files_that_no_run_makes_are_damage(mlpack: Run, with_checkpoints: Path, kubectl: Path, name: str) -> None:
+def test_files_that_no_run_makes_are_refused(mlpack: Run, with_checkpoints: Path, kubectl: Path, name: str) -> None:
     _write(with_checkpoints, name)
     done = mlpack("verify", with_checkpoints, "--kubectl", kubectl)
     assert (done.code, done.stdout) == (5, f"{with_checkpoints}/{name}: {UNSEALED}\n")
@@ -78,7 +78,7 @@ def test_link_in_results_is_refused(mlpack: Run, package: Path, kubectl: Path) -
         ("/", "x"),
     ],
 )
-def test_edit_that_moves_results_among_the_files_lets_nothing_in(
+def test_edit_that_moves_results_into_the_package_is_refused(
     mlpack: Run, with_checkpoints: Path, kubectl: Path, key: str, folder: str, file: str
 ) -> None:
     name = {"OUTPUT_DIR": "output", "CHECKPOINT_DIR": "checkpoints"}[key]
@@ -95,20 +95,20 @@ def test_edit_that_moves_results_among_the_files_lets_nothing_in(
 
 
 @pytest.mark.parametrize("folder", ["/srv/results", "ROOT/hello-mpi/output/run-2", "ROOT/hello-mpi-2", "ROOT/other"])
-def test_results_may_move_elsewhere(mlpack: Run, package: Path, kubectl: Path, folder: str) -> None:
+def test_results_may_be_moved_elsewhere(mlpack: Run, package: Path, kubectl: Path, folder: str) -> None:
     replace(package / ENV, OUTPUT, f"OUTPUT_DIR={folder}")
     _write(package, "output/x")
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert (done.code, done.stdout) == (0, "")
 
 
-def test_package_and_results_may_move_together(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_package_and_results_may_be_moved_together(mlpack: Run, package: Path, kubectl: Path) -> None:
     assert mlpack("configure", package, "--root", "/srv").code == 0
     _write(package, "output/x")
     assert mlpack("verify", package, "--kubectl", kubectl).code == 0
 
 
-def test_sealed_folder_beside_code_is_none_for_results(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
+def test_sealed_output_folder_beside_code_accepts_no_results(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
     output = f"environment.OUTPUT_DIR=ROOT/hello-mpi/{COMMON}/evil"
     assert mlpack("build", "hello-mpi", "--format", "dir", "--set", output).code == 0
     package = tmp_path / "hello-mpi"
@@ -117,14 +117,14 @@ def test_sealed_folder_beside_code_is_none_for_results(mlpack: Run, kubectl: Pat
     assert (done.code, done.stdout) == (5, f"{package}/{COMMON}/evil/x.sh: {UNSEALED}\n")
 
 
-def test_archive_has_no_results(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
+def test_archive_with_results_fails_verification(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
     _write(package, "output/x")
     subprocess.run(["tar", "--format=ustar", "-czf", "p.tar.gz", "hello-mpi"], cwd=tmp_path, check=True)
     done = mlpack("verify", "p.tar.gz", "--kubectl", kubectl)
     assert (done.code, done.stdout) == (5, f"p.tar.gz:output/x: {UNSEALED}\n")
 
 
-def test_deploy_refuses_what_verify_refuses(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_deploy_refuses_results_inside_the_package_like_verify(mlpack: Run, package: Path, kubectl: Path) -> None:
     replace(package / ENV, OUTPUT, "OUTPUT_DIR=ROOT/hello-mpi/quickstart/common")
     done = mlpack("deploy", package, "--overlay", "single-node", "--kubectl", kubectl)
     assert (done.code, "an edit moves OUTPUT_DIR into the package's own folder" in done.stderr) == (5, True)

@@ -72,7 +72,7 @@ def change(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, str, str], None]:
 
 
 @pytest.mark.parametrize("file", ["quickstart/scripts/hello.sh", "Dockerfile"])
-def test_a_file_that_cannot_be_read_is_neither_good_nor_bad(
+def test_verify_reports_unreadable_file_as_not_checked(
     file: str, mlpack: Run, package: Path, kubectl: Path, refuse: Callable[[Path], None]
 ) -> None:
     refuse(package / file)
@@ -84,7 +84,7 @@ def test_a_file_that_cannot_be_read_is_neither_good_nor_bad(
     assert (answer["valid"], answer["exit_code"]) == (None, 6)
 
 
-def test_what_is_wrong_beside_it_counts_for_more(
+def test_verify_reports_problems_beside_an_unreadable_file(
     mlpack: Run, package: Path, kubectl: Path, refuse: Callable[[Path], None]
 ) -> None:
     refuse(package / "Dockerfile")
@@ -94,7 +94,7 @@ def test_what_is_wrong_beside_it_counts_for_more(
     assert done.stderr == f"not checked: {package}/Dockerfile cannot be read: permission denied\n1 problem\n"
 
 
-def test_what_runs_have_written_is_no_problem_when_it_is_not_known_where_they_write(
+def test_verify_ignores_results_if_mlops_env_is_unreadable(
     mlpack: Run, package: Path, kubectl: Path, refuse: Callable[[Path], None]
 ) -> None:
     (package / "output").mkdir()
@@ -106,7 +106,7 @@ def test_what_runs_have_written_is_no_problem_when_it_is_not_known_where_they_wr
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
 @pytest.mark.parametrize("file", ["manifest.json", f"{MULTI}/mlops.env"])
-def test_every_verb_ends_with_6_for_a_file_that_it_cannot_read(
+def test_verbs_exit_with_6_for_an_unreadable_file(
     file: str, verb: str, life: Life, mlpack: Run, tmp_path: Path, refuse: Callable[[Path], None]
 ) -> None:
     refuse(tmp_path / "hello-mpi" / file)
@@ -119,7 +119,7 @@ def test_every_verb_ends_with_6_for_a_file_that_it_cannot_read(
     assert not any("apply" in call or "delete" in call for call in life.calls)
 
 
-def test_deploy_applies_nothing_that_it_could_not_judge(
+def test_deploy_applies_nothing_with_an_unreadable_file(
     life: Life, mlpack: Run, tmp_path: Path, refuse: Callable[[Path], None]
 ) -> None:
     refuse(tmp_path / "hello-mpi/Dockerfile")
@@ -137,7 +137,7 @@ CHANGING = [
 
 
 @pytest.mark.parametrize(("file", "old", "new"), CHANGING, ids=[case[0] for case in CHANGING])
-def test_what_changes_while_it_is_verified_is_not_good(
+def test_verify_reports_file_changed_during_verification(
     file: str, old: str, new: str, mlpack: Run, package: Path, kubectl: Path, change: Callable[[Path, str, str], None]
 ) -> None:
     change(package / file, old, new)
@@ -147,7 +147,7 @@ def test_what_changes_while_it_is_verified_is_not_good(
 
 
 @pytest.mark.parametrize(("file", "old", "new"), CHANGING[::2], ids=[case[0] for case in CHANGING[::2]])
-def test_what_is_rendered_is_what_deploy_judges(
+def test_deploy_judges_the_rendered_bytes(
     file: str, old: str, new: str, mlpack: Run, package: Path, kubectl: Path, change: Callable[[Path, str, str], None]
 ) -> None:
     """The first reading is the one that is rendered: what lies there before and after it does not count."""
@@ -160,7 +160,7 @@ def test_what_is_rendered_is_what_deploy_judges(
     assert done.stderr.startswith(f"{package}/{file}: the content differs from what the package was sealed with\n")
 
 
-def test_a_reader_reads_the_same_bytes_or_none(tmp_path: Path) -> None:
+def test_reader_refuses_file_changed_since_it_was_read(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"old")
     reader = Reader(tmp_path, str)
@@ -174,7 +174,7 @@ def test_a_reader_reads_the_same_bytes_or_none(tmp_path: Path) -> None:
     assert reader.read("file", 2) == b"new", "longer than was asked for, it is only the start of something"
 
 
-def test_no_room_for_a_copy_is_said(life: Life, mlpack: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deploy_reports_full_disk(life: Life, mlpack: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_path: Path, _content: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

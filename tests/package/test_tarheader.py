@@ -191,7 +191,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_form_that_not_every_tar_reads_alike(form: str, tmp_path: Path) -> None:
+def test_ambiguous_tar_is_refused(form: str, tmp_path: Path) -> None:
     content, message = FORMS[form]
     assert refused(gzip.compress(content), tmp_path) == message
 
@@ -213,13 +213,13 @@ GZIPS = {
 
 
 @pytest.mark.parametrize("form", GZIPS)
-def test_a_gzip_that_not_every_reader_reads_alike(form: str, tmp_path: Path) -> None:
+def test_ambiguous_gzip_is_refused(form: str, tmp_path: Path) -> None:
     content, message = GZIPS[form]
     assert refused(content, tmp_path) == message
 
 
 @pytest.mark.parametrize("flags", [1, 2, 4, 16, 0x80])
-def test_a_gzip_header_with_more_than_a_name(flags: int, tmp_path: Path) -> None:
+def test_gzip_header_with_more_than_a_name_is_refused(flags: int, tmp_path: Path) -> None:
     content = bytearray(gzip.compress(archive_of(Item(b"p/a"))))
     content[3] = flags
     path = tmp_path / "odd.tar.gz"
@@ -230,7 +230,7 @@ def test_a_gzip_header_with_more_than_a_name(flags: int, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("checksum", [b"        ", b"0000000\0", b"%07o\0", b"%6o\0 ", b"%06o  ", b"%06o \0"])
-def test_a_checksum_that_is_wrong_or_in_another_form(checksum: bytes, tmp_path: Path) -> None:
+def test_wrong_or_unusual_checksum_is_refused(checksum: bytes, tmp_path: Path) -> None:
     item = Item(b"p/a", checksum=lambda block: checksum % sum(block) if b"%" in checksum else checksum)
     path = tmp_path / "odd.tar.gz"
     path.write_bytes(gzip.compress(archive_of(item)))
@@ -246,7 +246,7 @@ def refused(content: bytes, folder: Path) -> str:
     return str(caught.value).removeprefix(f"{path}: ")
 
 
-def test_headers_are_those_of_pythons_tarfile() -> None:
+def test_headers_equal_those_of_tarfile() -> None:
     made = random.Random(1)
     for _ in range(2_000):
         name = "".join(made.choices("abc/-.", k=made.randint(1, 200))).strip("/") or "x"
@@ -268,7 +268,7 @@ def test_every_tar_reads_a_size_above_8_gib(reader: str, tmp_path: Path) -> None
     assert f" {LARGE} " in done.stdout
 
 
-def test_a_size_above_8_gib_is_read_as_it_is_written() -> None:
+def test_size_above_8_gib_is_read_as_written() -> None:
     header = tarheader.of_file("p/large", LARGE, 0o644, 0)
     at = 0
 
@@ -283,7 +283,7 @@ def test_a_size_above_8_gib_is_read_as_it_is_written() -> None:
 @pytest.mark.parametrize("charset", ["C.UTF-8", "C"])
 @pytest.mark.parametrize("reader", ["tar -xzf", "bsdtar -xzf", "busybox tar -xzf"])
 def test_names_are_unpacked_alike_in_every_charset(reader: str, charset: str, tmp_path: Path) -> None:
-    """Of an extended header, GNU tar takes U+E0001 away where it has to convert names: another file is overwritten."""
+    """GNU tar removes U+E0001 of an extended header where it converts names, and would overwrite another file."""
     names = ["a", "a\U000e0001", "ä", "/".join(["é" * 40] * 2)]
     path = tmp_path / "p.tar.gz"
     tree = Tree("p", tuple(Entry(name, name.encode(), len(name.encode())) for name in names), {})
@@ -295,7 +295,7 @@ def test_names_are_unpacked_alike_in_every_charset(reader: str, charset: str, tm
         assert (tmp_path / "p" / name).read_text() == name
 
 
-def test_a_name_that_fits_into_no_header_is_packed_nowhere(tmp_path: Path) -> None:
+def test_name_that_fits_no_header_is_refused(tmp_path: Path) -> None:
     name = "é" * 60
     with pytest.raises(ToolError) as refused, (tmp_path / "p.tar.gz").open("wb") as stream:
         archive.write(Tree("p", (Entry(name, b"", 0),), {}), stream)

@@ -36,7 +36,7 @@ def package(tmp_path: Path) -> Tree:
     return Tree("demo", entries, ABOUT)
 
 
-def test_the_inventory_holds_every_digest_and_mode(package: Tree, tmp_path: Path) -> None:
+def test_inventory_contains_digest_and_mode_of_every_file(package: Tree, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
     sealed = tree.write(package, folder)
@@ -49,7 +49,7 @@ def test_the_inventory_holds_every_digest_and_mode(package: Tree, tmp_path: Path
     assert tree.digest(sealed) == f"sha256:{hashlib.sha256((folder / 'manifest.json').read_bytes()).hexdigest()}"
 
 
-def test_folder_and_archive_are_the_same_package(package: Tree, tmp_path: Path) -> None:
+def test_folder_and_archive_contain_the_same_package(package: Tree, tmp_path: Path) -> None:
     folder, unpacked = tmp_path / "out", tmp_path / "unpacked"
     folder.mkdir()
     unpacked.mkdir()
@@ -68,7 +68,7 @@ def test_folder_and_archive_are_the_same_package(package: Tree, tmp_path: Path) 
         ]
 
 
-def test_the_archive_says_nothing_of_who_built_it(package: Tree, tmp_path: Path) -> None:
+def test_archive_contains_no_user_group_or_time(package: Tree, tmp_path: Path) -> None:
     path = tmp_path / "out.tar.gz"
     with path.open("wb") as stream:
         archive.write(package, stream, mtime=7)
@@ -85,7 +85,7 @@ def test_the_archive_says_nothing_of_who_built_it(package: Tree, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("content", "changed"), [(b"12", "shorter"), (b"1234", "longer")])
-def test_a_file_that_changes_while_it_is_packed(tmp_path: Path, content: bytes, changed: str) -> None:
+def test_archive_refuses_file_changed_while_packing(tmp_path: Path, content: bytes, changed: str) -> None:
     path = tmp_path / "x"
     path.write_bytes(content)
     package = Tree("demo", (Entry("x", path, 3),), ABOUT)
@@ -111,7 +111,7 @@ def unpacked(package: Tree, out: Path) -> None:
     ("file", "reason"),
     [("gone", "no such file or directory"), ("file/below", "not a directory"), (".", "is a directory")],
 )
-def test_a_file_that_cannot_be_read_is_named(
+def test_unreadable_file_is_named_in_the_error(
     tmp_path: Path, write: Callable[[Tree, Path], None], file: str, reason: str
 ) -> None:
     (tmp_path / "file").touch()
@@ -122,7 +122,7 @@ def test_a_file_that_cannot_be_read_is_named(
     assert refused.value.exit_code == 6
 
 
-def test_a_folder_far_too_large_is_listed_only_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_walk_stops_at_the_limit_of_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         (tmp_path / str(number)).touch()
     looked_at: list[os.DirEntry[str]] = []
@@ -144,7 +144,7 @@ def test_a_folder_far_too_large_is_listed_only_in_part(tmp_path: Path, monkeypat
     assert len(looked_at) == 6
 
 
-def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path) -> None:
+def test_unlistable_folder_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ToolError) as refused:
         tree.walk(tmp_path / "file")
@@ -152,7 +152,7 @@ def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path) -> None:
     assert refused.value.exit_code == 6
 
 
-def test_a_large_package_is_compressed_the_same_with_and_without_isal(
+def test_large_package_has_the_same_tar_with_and_without_isal(
     package: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unzipped = []
@@ -164,6 +164,6 @@ def test_a_large_package_is_compressed_the_same_with_and_without_isal(
     assert unzipped[0] == unzipped[1]
 
 
-def test_what_is_no_package(tmp_path: Path) -> None:
+def test_folder_without_inventory_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(VerificationError, match="is not a package: it contains no manifest"):
         tree.read(tmp_path)
