@@ -24,11 +24,11 @@ _EXISTS_ERRNOS = frozenset((errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR))
 
 @contextlib.contextmanager
 def file(destination: Path, *, exists_hint: str | None = None) -> Iterator[IO[bytes]]:
-    """Give a file to write, which becomes `destination` when the block ends well and vanishes when it does not.
+    """Yield a file to write, which becomes `destination` when the block succeeds, and is deleted when it fails.
 
     Args:
         destination: A file that is replaced, or nothing yet.
-        exists_hint: What to do when there is something already, for the user: it is left alone then. None replaces it.
+        exists_hint: The user's way to replace an existing output, which is kept; with None it is replaced.
 
     Raises:
         UsageError: There is something that may not be replaced: with `exists_hint` anything, else a device or a pipe.
@@ -55,7 +55,7 @@ def folder(destination: Path, *, exists_hint: str | None = None) -> Iterator[Pat
     Args:
         destination: A folder that is replaced, or a link to one, or nothing yet. Whether all that is in it may be lost
             is for the caller to know.
-        exists_hint: What to do when there is something already, for the user: it is left alone then. None replaces it.
+        exists_hint: The user's way to replace an existing output, which is kept; with None it is replaced.
 
     Raises:
         UsageError: There is something that may not be replaced: with `exists_hint` anything, else what is no folder.

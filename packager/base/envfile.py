@@ -21,10 +21,10 @@ LINE_BYTES = (64 << 10) - 1
 """The longest line that is read. bufio.MaxScanTokenSize: the scanner's buffer holds a line and its end."""
 
 VALUE = r"[^\x00-\x08\x0a-\x1f\x7f-\x9f\ufffe\uffff]*"
-"""What a value may be: one line, without control characters but tabs; quotes, blanks and '#' are part of it."""
+"""The form of a value: one line, without control characters except tabs; quotes, blanks and '#' are part of it."""
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-"""What a shell, and so a script, can read; a ConfigMap's key may also hold `-` and `.`."""
+"""The names that a shell, and so a script, can read; a ConfigMap's key may also contain `-` and `.`."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -82,7 +82,7 @@ def added(before: bytes, after: bytes) -> Iterator[Line]:
 
 
 def assign(text: bytes, key: str, value: str, name: str) -> bytes:
-    """Return an env file with `key` set to `value`: in the line that sets it, in one that is commented out, or anew.
+    """Return an env file with `key` set to `value`: in the line with the key, also if commented out, or in a new line.
 
     Raises:
         UsageError: The file, called `name`, sets the key twice, or kustomize would not read the line.
@@ -120,7 +120,7 @@ def problems(text: bytes, name: str, intended: Collection[tuple[str, str]] = ())
     """Yield the problems of an env file, and the lines that may be misleading.
 
     Args:
-        text: It.
+        text: The content of the env file.
         name: How messages call it.
         intended: Keys with values that are known to be intended exactly as written.
     """
@@ -175,7 +175,7 @@ def _misread(key: str, equals: str, value: str) -> Iterator[tuple[str, str | Non
 
 
 def _doubts(key: str, value: str) -> Iterator[tuple[str, str, int]]:
-    """Yield what may not be intended: message, hint, and the offset in the assignment."""
+    """Yield values that may be unintended: message, hint, and the offset in the assignment."""
     start = len(key) + 1
     if not is_quoted(value) and value != value.strip():
         yield f"the spaces around the value are part of {key}'s value", f"write {key}={value.strip()}", start

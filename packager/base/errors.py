@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class MlpackError(Exception):
-    """One clear sentence for a person, and, where it can be known, what mends it.
+    """One clear sentence for a person and, if known, the fix.
 
     Args:
-        message: What is wrong.
-        hint: What to do about it.
+        message: The error.
+        hint: The fix for the user.
         problems: The findings behind the message, each with its place; printed before it.
     """
 
@@ -54,7 +54,7 @@ class MlpackError(Exception):
 
 
 class UsageError(MlpackError):
-    """The command line asks for something that cannot be."""
+    """The arguments of a command are invalid."""
 
     exit_code = 2
 
@@ -88,7 +88,7 @@ class HungError(ToolError):
 
 
 class ClusterError(MlpackError):
-    """The cluster said no, or the job failed."""
+    """The cluster refused a request, or the job failed."""
 
     exit_code = 7
 
@@ -97,9 +97,9 @@ class ConflictError(ClusterError):
     """Another field manager has set fields that would be set.
 
     Args:
-        message: Who has set what.
+        message: The managers and the fields that they have set.
         fields: The same: each manager, and the path of a field.
-        hint: What to do about it.
+        hint: The fix for the user.
     """
 
     def __init__(self, message: str, fields: frozenset[tuple[str, str]], *, hint: str | None = None) -> None:
@@ -115,8 +115,8 @@ class NotServedError(ClusterError):
     """The cluster does not serve this kind of object.
 
     Args:
-        resource: Its name, with its group: `mpijobs.kubeflow.org`.
-        hint: What to do about it.
+        resource: The resource's name, with its group: `mpijobs.kubeflow.org`.
+        hint: The fix for the user.
     """
 
     def __init__(self, resource: str, *, hint: str | None = None) -> None:
@@ -125,13 +125,13 @@ class NotServedError(ClusterError):
 
 
 class TimedOutError(MlpackError):
-    """It took longer than the user wanted to wait."""
+    """A command took longer than the user wanted to wait."""
 
     exit_code = 8
 
 
 class UnansweredError(MlpackError):
-    """It takes an answer, and there is no terminal to ask on."""
+    """A command needs an answer, and there is no terminal to ask on."""
 
     exit_code = 9
 

@@ -18,12 +18,12 @@ class Fault(Value, frozen=True):
 
     Attributes:
         location: The value's location; for a missing key, its own location or that of its mapping.
-        message: What was expected and found.
+        message: The expected value and the one that was found.
         hint: The fix, where it can be known.
         at_key: Whether the problem is about the key, not its value.
         needs: The locations of the values that the conclusion depends on; `location`, if there are none.
         among: The list or mapping in which something is missing; one of its wrong items may be that thing, misspelled.
-        count: How many faults it stands for.
+        count: The number of faults that it represents.
     """
 
     location: Location

@@ -32,16 +32,16 @@ _AGAIN = "try again: what has come is kept"
 
 
 def fetch(url: str, sha256: str, *, hint: str | None = None) -> bytes:
-    """Return what is at `url`, when it has this digest. Proxies are taken from the environment.
+    """Return the file at `url` if it has this digest. Proxies are taken from the environment.
 
     Args:
-        url: Where it is.
-        sha256: Its digest, in hex.
-        hint: What to do when it cannot be had.
+        url: The address of the file.
+        sha256: The digest, in hex.
+        hint: The fix for the user if the file cannot be fetched.
 
     Raises:
-        ToolError: It could not be fetched.
-        VerificationError: It is something else.
+        ToolError: The file could not be fetched.
+        VerificationError: The file has another digest.
     """
     try:
         with _opener().open(url, timeout=_SECONDS) as answer:
@@ -65,20 +65,20 @@ def fetch(url: str, sha256: str, *, hint: str | None = None) -> bytes:
 
 
 def download(url: str, part: Path, sha256: str | None, *, limit: int, progress: Progress) -> str:
-    """Fetch what is at `url` into the file `part`, and return its digest. Proxies are taken from the environment.
+    """Fetch the file at `url` into the file `part`, and return its digest. Proxies are taken from the environment.
 
-    What `part` contains already is kept if the digest is known and the server continues it.
+    The bytes in `part` are kept if the digest is known and the server continues after them.
 
     Args:
-        url: Where it is: http or https.
+        url: The address: http or https.
         part: A file, or nothing yet. It is kept for the next attempt when the connection breaks.
         sha256: The expected digest, in hex; None when it is not known.
         limit: The most bytes to accept.
         progress: Shows how far it has come.
 
     Raises:
-        ToolError: It could not be fetched: no connection, too large, too slow, cut off.
-        VerificationError: It has another digest; `part` is gone then.
+        ToolError: The file could not be fetched: no connection, too large, too slow, cut off.
+        VerificationError: The file has another digest; `part` is then deleted.
     """
     if sha256 is None:
         part.unlink(missing_ok=True)
@@ -178,7 +178,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """Return what opens http and https, and nothing else: no files, no ftp."""
+    """Return an opener of http and https, and nothing else: no files, no ftp."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),

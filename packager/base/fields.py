@@ -210,7 +210,7 @@ Word = Annotated[
 
 
 class Resources(Fields, frozen=True):
-    """What a container requests from its node (`requests`), and the most that it may use (`limits`)."""
+    """The resources that a container requests from its node (`requests`), and the most that it may use (`limits`)."""
 
     requests: Annotated[dict[ResourceName, Quantity], Meta(description="What the scheduler reserves for it.")] = {}  # noqa: RUF012 - msgspec copies it
     limits: Annotated[dict[ResourceName, Quantity], Meta(description="The most that the container may use.")] = {}  # noqa: RUF012 - the same

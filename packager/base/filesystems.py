@@ -1,4 +1,4 @@
-"""Says on which file system a folder is."""
+"""Finds the file system of a folder."""
 
 from __future__ import annotations
 

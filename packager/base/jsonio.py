@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any
 
 MAX_DEPTH = 64
-"""How deeply values may be nested."""
+"""The levels of nested values."""
 
 MAX_VALUES = 10_000
-"""How many values there may be, keys not counted."""
+"""The number of values in a text, without keys."""
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 """A string, or what begins as one and does not end: so that no byte is read twice."""
@@ -32,11 +32,11 @@ class JsonError(ValueError):
 
 
 class JsonContentError(JsonError):
-    """It is valid, and has a value that is not accepted."""
+    """A valid text with a value that is not accepted."""
 
 
 class JsonSizeError(JsonError):
-    """It has too many values."""
+    """A text with too many values."""
 
 
 def read(content: bytes, *, max_values: int = MAX_VALUES, huge: float | None = None) -> Any:
@@ -44,11 +44,11 @@ def read(content: bytes, *, max_values: int = MAX_VALUES, huge: float | None = N
 
     Args:
         content: The text, in UTF-8.
-        max_values: How many values it may have.
+        max_values: The number of values that the text may have.
         huge: The value for NaN, for an infinity, and for a number that 64 bits cannot hold; None refuses these.
 
     Raises:
-        JsonError: It is not valid; or one of its kinds.
+        JsonError: The text is not valid; the subclasses name other reasons.
     """
     _check_size(content, max_values)
     try:

@@ -100,8 +100,8 @@ class PageSection:
     """A section of a larger document.
 
     Attributes:
-        text: What is below its heading.
-        remarks: What is not shown as it was written, each with its place.
+        text: The text below its heading.
+        remarks: The parts that are not shown as they were written, each with its place.
         name: The file as the user named it.
         level: The highest level of headings.
     """
@@ -113,7 +113,7 @@ class PageSection:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Why it cannot be a section; this reads its text once more."""
+        """The reasons why the text cannot be a section; it is parsed for this once more."""
         complaint = _complaint(self.text, self.level)
         return (Problem(self.name, 1, 1, complaint),) if complaint else ()
 
@@ -123,8 +123,8 @@ class Page:
 
     Attributes:
         name: The file as the user named it.
-        problems: Why it cannot be a section.
-        headings: Its headings.
+        problems: The reasons why the file cannot be a section.
+        headings: The headings.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
@@ -407,7 +407,7 @@ class _Inline:
         return end
 
     def _target(self, label: str, end: int) -> tuple[str, str, int] | None:
-        """Return where a link leads, its title in quotes and the end of the link; None if it is none."""
+        """Return the target of a link, its title in quotes and the end of the link; None if it is not a link."""
         if match := _TARGET.match(self._text, end):
             path = match[1] if match[1] is not None else match[2]
             return _ESCAPE.sub(r"\1", path), match[3] or "", match.end()
@@ -426,13 +426,13 @@ class _Inline:
 
 
 def unquoted(path: str) -> str:
-    """Return a path without `%20` and the like."""
+    """Return a path without escapes such as `%20`."""
     raw = _PERCENT.sub(lambda match: bytes([int(match[1], 16)]), path.encode())
     return raw.decode("utf-8", "replace")
 
 
 def _code_spans(text: str, start: int, end: int) -> dict[int, int]:
-    """Return where each backtick in a part of a text leads to: behind the code that it begins, or behind its run."""
+    """Return the end for each backtick in a part of a text: of the code that it begins, or of its run."""
     runs = [(match.start(), match.end()) for match in re.compile("`+").finditer(text, start, end)]
     following: dict[int, list[int]] = {}
     for run_start, run_end in reversed(runs):

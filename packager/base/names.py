@@ -39,7 +39,7 @@ IMAGE_PATH = rf"{_COMPONENT}(/{_COMPONENT})*"
 """An image's repository without its registry."""
 
 REGISTRY = rf"{_HOST}(/{_COMPONENT})*"
-"""Where images are pulled from: a host, and a path there."""
+"""The form of a registry: a host, and a path."""
 
 TAG = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 """The tag of an image."""

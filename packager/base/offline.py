@@ -42,10 +42,10 @@ def environment() -> Mapping[str, str]:
 
 
 def leave_network(program: str) -> Callable[[], None] | None:
-    """Return what a child process calls before it becomes `program`; None where there are no namespaces.
+    """Return a function to call in a child process before it becomes `program`; None without namespaces.
 
-    A snap is started by a program with root's rights, which it would not have in a user namespace. What is called is
-    looked up here already: between fork and exec, as little as possible may happen.
+    A snap is started by a program with root's rights, which it would not have in a user namespace. The function
+    is looked up before: between fork and exec, as little as possible may happen.
     """
     unshare = systemcalls.unshare()
     if unshare is None or os.path.realpath(shutil.which(program) or program).endswith("/snap"):

@@ -123,7 +123,7 @@ def _results(executor: ProcessPoolExecutor, most: int, items: Iterable[Item]) ->
 
 
 class _Process:
-    """What one of the processes works on."""
+    """The work of one of the processes."""
 
     work: Callable[[Any], object]
 

@@ -18,17 +18,17 @@ _NOT_FOUND_ERRNOS = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG))
 
 
 def exists(path: Path) -> bool:
-    """Whether anything is at `path`, or where a link there leads. Raises ToolError when that cannot be told."""
+    """Return whether `path`, or its target, exists. Raises ToolError if it cannot be looked up."""
     return _mode(path) != 0
 
 
 def is_file(path: Path) -> bool:
-    """Whether a plain file is at `path`, or where a link there leads. Raises ToolError when that cannot be told."""
+    """Return whether `path`, or its target, is a plain file. Raises ToolError if it cannot be looked up."""
     return stat.S_ISREG(_mode(path))
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder is at `path`, or where a link there leads. Raises ToolError when that cannot be told."""
+    """Return whether `path`, or its target, is a folder. Raises ToolError if it cannot be looked up."""
     return stat.S_ISDIR(_mode(path))
 
 

@@ -22,15 +22,15 @@ _NOT_PLAIN_ERRNOS = frozenset((errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EN
 
 
 class NotPlainError(OSError):
-    """What is there is no plain file, or is reached through something else than folders."""
+    """A path that is not a plain file, or leads through something other than folders."""
 
 
 def open_below(folder: Path, path: str) -> IO[bytes]:
     """Open the file `path` below `folder`, to which a link may lead.
 
     Raises:
-        NotPlainError: It is a link, a folder, a pipe or a device, or a link is on the way.
-        OSError: It cannot be opened.
+        NotPlainError: The path is a link, a folder, a pipe or a device, or a link is on the way.
+        OSError: The file cannot be opened.
     """
     *parents, name = path.split("/")
     current = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -57,8 +57,8 @@ def read_start(folder: Path, path: str, shown: str, size: int) -> bytes:
     """Return the first `size` bytes of the file `path` below `folder`, which messages call `shown`.
 
     Raises:
-        VerificationError: It is no plain file.
-        ToolError: It cannot be read.
+        VerificationError: The path is not a plain file.
+        ToolError: The file cannot be read.
     """
     try:
         with open_below(folder, path) as stream:
@@ -73,8 +73,8 @@ def read(folder: Path, path: str, shown: str, max_bytes: int) -> bytes:
     """Return the content of the file `path` below `folder`, which messages call `shown`.
 
     Raises:
-        VerificationError: It is no plain file, or longer than `max_bytes` bytes.
-        ToolError: It cannot be read.
+        VerificationError: The path is not a plain file, or the file is longer than `max_bytes` bytes.
+        ToolError: The file cannot be read.
     """
     content = read_start(folder, path, shown, max_bytes + 1)
     if len(content) > max_bytes:

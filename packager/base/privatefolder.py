@@ -17,8 +17,8 @@ def make(folder: Path) -> None:
     """Create a cache, which only its owner may change.
 
     Raises:
-        ToolError: It is a link, or another user's, or others may write to it.
-        OSError: It cannot be created.
+        ToolError: The path is a link, or another user's folder, or others may write to it.
+        OSError: The folder cannot be created.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     info = folder.lstat()

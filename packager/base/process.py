@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 MAX_BYTES = 64 << 20
-"""What a program may print to stdout before it is stopped; the answer of a large cluster takes a few MiB."""
+"""The bytes that a program may print to stdout before it is stopped; the answer of a large cluster takes a few MiB."""
 
 _ERROR_BYTES = 1 << 20
-"""How much of stderr is kept: its end, where a program says why it has failed."""
+"""The bytes of stderr that are kept: its end, where a program explains its failure."""
 
 _CHUNK = 64 << 10
 
@@ -70,12 +70,12 @@ def run(  # noqa: PLR0913 - an option each
         timeout: Seconds after which the program is killed.
         max_bytes: How much it may print, to stdout and to stderr each, before it is killed.
         offline: Whether it is kept from the network, as far as this system can: see `packager.base.offline`.
-        stdin: What it reads; None for nothing.
+        stdin: The bytes for its standard input; None for none.
         variables: Environment variables that it has beside those of this process.
 
     Raises:
         ToolError: The program is missing, cannot be started, or printed too much.
-        HungError: It did not end in time; it is killed with what it has started, such as a login program.
+        HungError: The program did not end in time; it is killed with the programs that it has started.
     """
     output, errors = bytearray(), _Tail()
     with _started(
@@ -105,7 +105,7 @@ def run(  # noqa: PLR0913 - an option each
 
 
 def _write(child: subprocess.Popen[bytes], content: bytes) -> None:
-    """Write what a program reads, and close its input."""
+    """Write the input of a program, and close it."""
     if child.stdin is not None:
         with suppress(OSError):  # it has ended, or reads no more of it
             child.stdin.write(content)
@@ -114,10 +114,10 @@ def _write(child: subprocess.Popen[bytes], content: bytes) -> None:
 
 
 def _chunks(child: subprocess.Popen[bytes], timeout: float | None) -> Iterator[tuple[str, bytes]]:
-    """Yield what a program writes as it comes, with the name of the stream, until it has closed both.
+    """Yield the output of a program as it comes, with the name of the stream, until both are closed.
 
     Raises:
-        TimeoutError: It has not, after `timeout` seconds.
+        TimeoutError: A stream is still open after `timeout` seconds.
     """
     end = None if timeout is None else time.monotonic() + timeout
     with selectors.DefaultSelector() as selector:
@@ -162,15 +162,15 @@ class _Tail:
 
 
 TICK = 1.0
-"""Seconds without output after which the reader is told."""
+"""Seconds without output after which `idle` is called."""
 
 
 class Running:
-    """A program at work.
+    """A running program.
 
     Attributes:
-        stdout: What it writes, as it comes.
-        fed: How many bytes it has read, or a pipe holds for it.
+        stdout: The output, as it comes.
+        fed: The number of bytes that it has read, or that a pipe holds for it.
     """
 
     def __init__(self, child: subprocess.Popen[bytes], idle: Callable[[float], object]) -> None:
@@ -408,7 +408,7 @@ def _started(
     Args:
         argv: The program and its arguments.
         stop: Ends it and closes its pipes; the program may have ended by itself.
-        options: Those of subprocess.Popen.
+        options: The options of subprocess.Popen.
 
     Raises:
         ToolError: The program is missing, or cannot be started.

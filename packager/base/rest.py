@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MAX_BYTES = 32 << 20
-"""How long an answer may be; a log is read in parts."""
+"""The bytes of an answer; a log is read in parts."""
 
 _SECONDS = 30.0
-"""How long a server may be silent."""
+"""The seconds that a server may be silent."""
 
 _ANSWER_SECONDS = 60.0
-"""How long an answer may take in all."""
+"""The seconds that an answer may take in all."""
 
 _LOG_SECONDS = 600.0
-"""How long a log that is followed may be silent."""
+"""The seconds that a followed log may be silent."""
 
 _CHUNK = 64 << 10
 _MAX_TOKEN = 8 << 10
 
 
 class RestServer(Value, frozen=True):
-    """A server, and by what it knows the caller.
+    """A server, and the token that identifies the caller.
 
     Attributes:
-        url: Its address, without a slash at the end.
+        url: The address, without a slash at the end.
         token: The caller's token; None for none. It is in no message.
     """
 
@@ -53,7 +53,7 @@ class RestServer(Value, frozen=True):
 
 
 class Answer(Value, frozen=True):
-    """What a server has answered.
+    """The answer of a server.
 
     Attributes:
         status: The HTTP status.
@@ -77,7 +77,7 @@ def server(url: str, token: str | None, *, is_insecure: bool = False) -> RestSer
     """Return the server at `url`.
 
     Args:
-        url: Its address: https, or http on this machine.
+        url: The address: https, or http on this machine.
         token: The caller's token.
         is_insecure: Whether http is accepted for other machines too.
 
@@ -142,12 +142,12 @@ def ask(
         to: The server.
         method: The HTTP method.
         where: The path, with its parameters (`path`).
-        body: What is sent as JSON; None for nothing.
+        body: The value to send as JSON; None for nothing.
         headers: Further headers.
 
     Raises:
         UnreachableError: The server does not answer.
-        ClusterError: It redirects, sends too much, sends too slowly, or sends JSON that is none.
+        ClusterError: The server redirects, sends too much, sends too slowly, or sends invalid JSON.
     """
     data = None if body is None else json.dumps(body, ensure_ascii=True).encode()
     sent = {} if body is None else {"Content-Type": "application/json"}
@@ -163,13 +163,13 @@ def post_form(
     Args:
         to: The server.
         where: The path, with its parameters.
-        form: What is sent.
+        form: The fields of the form.
         headers: Further headers.
-        seconds: How long the server may be silent.
+        seconds: The seconds that the server may be silent.
 
     Raises:
-        UnreachableError: As `ask`.
-        ClusterError: As `ask`.
+        UnreachableError: The server does not answer.
+        ClusterError: The server redirects, sends too much, sends too slowly, or sends invalid JSON.
     """
     data = urllib.parse.urlencode(form).encode()
     sent = {"Content-Type": "application/x-www-form-urlencoded", **headers}
@@ -242,7 +242,7 @@ def _opened(  # noqa: PLR0913, PLR0917 - what makes a request
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """Return what opens http and https, follows no redirect, and gives answers of every status.
+    """Return an opener of http and https that follows no redirect, and returns answers of every status.
 
     Proxies of the environment are used for https alone, where they see neither the token nor the rest.
     """

@@ -1,7 +1,7 @@
 """Defines the base types of immutable values, and converts dicts and lists to them with msgspec.
 
 What a build imports is made of `Value`: a dataclass takes half a millisecond to define, since Python compiles its
-methods anew in each process, and a build would define thirty of them.
+methods again in each process, and a build would define thirty of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ field = msgspec.field
 
 UNSET = msgspec.UNSET
 UnsetType = msgspec.UnsetType
-"""What a field has that is left out of JSON."""
+"""The type of UNSET, the value of a field that is left out of JSON."""
 replace = msgspec.structs.replace
 
 

@@ -128,10 +128,10 @@ class _Claim(Value, frozen=True):
     """A work folder of this process, held by file descriptors, which stay valid if a path is renamed.
 
     Attributes:
-        parent_fd: Its parent folder.
-        name: Its name.
+        parent_fd: The descriptor of its parent folder.
+        name: The name of the work folder.
         folder: The work folder itself.
-        mark: Its mark, locked.
+        mark: The mark, locked.
         destination: The name of the output that is written in it.
     """
 

@@ -20,7 +20,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
+def test_file_appears_when_complete(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b"
     with atomic.file(path) as stream:
         stream.write(b"new")
@@ -29,7 +29,7 @@ def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
     assert names(path.parent) == ["b"]
 
 
-def test_a_file_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
+def test_failed_file_keeps_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"old")
     with pytest.raises(ZeroDivisionError), atomic.file(path) as stream:
@@ -39,7 +39,9 @@ def test_a_file_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("exchanges", [True, False])
-def test_a_folder_replaces_another_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, exchanges: bool) -> None:
+def test_folder_replaces_another_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, exchanges: bool
+) -> None:
     if not exchanges:  # a file system, or a system, that cannot
         monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())
     path = tmp_path / "a"
@@ -52,7 +54,7 @@ def test_a_folder_replaces_another_whole(tmp_path: Path, monkeypatch: pytest.Mon
     assert names(tmp_path) == ["a"]
 
 
-def test_a_folder_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
+def test_failed_folder_keeps_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.mkdir()
     (path / "old").write_text("")
@@ -62,7 +64,7 @@ def test_a_folder_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a"]
 
 
-def test_a_link_is_replaced_and_what_it_names_is_not(tmp_path: Path) -> None:
+def test_link_is_replaced_without_changing_its_target(tmp_path: Path) -> None:
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs" / "x").write_text("")
     (tmp_path / "a").symlink_to("theirs")
@@ -81,7 +83,7 @@ def test_a_link_is_replaced_and_what_it_names_is_not(tmp_path: Path) -> None:
         ("x" * 300, f"{'x' * 300} cannot be written: file name too long"),
     ],
 )
-def test_a_folder_that_cannot_be_written_is_reported(
+def test_unwritable_destination_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, destination: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -93,13 +95,13 @@ def test_a_folder_that_cannot_be_written_is_reported(
     assert names(tmp_path) == ["file"]
 
 
-def test_a_reader_that_has_gone_is_not_taken_for_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+def test_broken_pipe_is_not_reported_as_unwritable_file(tmp_path: Path) -> None:
     with pytest.raises(BrokenPipeError), atomic.file(tmp_path / "a"):
         raise BrokenPipeError(32, "Broken pipe")
     assert names(tmp_path) == []
 
 
-def test_a_full_disk_is_reported(tmp_path: Path) -> None:
+def test_full_disk_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="a cannot be written: no space left on device"), atomic.file(tmp_path / "a"):
         raise OSError(28, "No space left on device")
     assert names(tmp_path) == []
@@ -127,7 +129,7 @@ def look(path: Path) -> tuple[int, list[str]]:
 
 @pytest.mark.parametrize("put", [put_file, put_folder, put_link, Path.mkdir])
 @pytest.mark.parametrize("make", [atomic.file, atomic.folder])
-def test_an_existing_output_can_be_left_alone(
+def test_existing_output_is_kept_on_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path], None], make: Callable[..., Any]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -141,7 +143,7 @@ def test_an_existing_output_can_be_left_alone(
 
 @pytest.mark.parametrize("put", [put_file, put_folder, put_link])
 @pytest.mark.parametrize("make", [atomic.file, atomic.folder])
-def test_an_output_that_appears_meanwhile_is_left_alone(
+def test_output_that_appears_during_the_work_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path], None], make: Callable[..., Any]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -173,7 +175,7 @@ def listen(path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.parametrize("put", [os.mkfifo, listen, lambda path: path.symlink_to("/dev/null"), Path.mkdir])
-def test_a_file_replaces_files_only(
+def test_file_replaces_only_plain_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path], None]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -186,7 +188,7 @@ def test_a_file_replaces_files_only(
     assert names(Path()) == ["a"]
 
 
-def test_a_folder_replaces_folders_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_replaces_only_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     put_file(Path("a"))
     with pytest.raises(UsageError) as refused, atomic.folder(Path("a")):
@@ -194,7 +196,7 @@ def test_a_folder_replaces_folders_only(tmp_path: Path, monkeypatch: pytest.Monk
     assert str(refused.value) == "a is not a folder and was left unchanged"
 
 
-def test_an_old_folder_comes_back_when_the_new_one_cannot_take_its_place(
+def test_old_folder_is_restored_if_the_new_one_cannot_replace_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())

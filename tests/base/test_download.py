@@ -41,7 +41,7 @@ def redirect(target: str) -> bytes:
 
 @pytest.fixture
 def requests() -> list[str]:
-    """What the server was asked."""
+    """The requests that the server received."""
     return []
 
 
@@ -79,13 +79,13 @@ def download(url: str, file: Path, sha256: str | None = DIGEST) -> str:
     return fetch.download(url, file, sha256, limit=LIMIT, progress=lambda *_: nullcontext(lambda _steps: None))
 
 
-def test_a_file_comes_whole(serve: Serve, tmp_path: Path) -> None:
+def test_download_writes_the_whole_file(serve: Serve, tmp_path: Path) -> None:
     assert download(serve(whole()), tmp_path / "a") == DIGEST
     assert (tmp_path / "a").read_bytes() == DATA
     assert download(serve(whole()), tmp_path / "b", None) == DIGEST
 
 
-def test_what_was_cut_off_is_continued(serve: Serve, tmp_path: Path, requests: list[str]) -> None:
+def test_download_continues_after_a_broken_connection(serve: Serve, tmp_path: Path, requests: list[str]) -> None:
     url = serve(whole(DATA[:5000], len(DATA)), part(5000))
     with pytest.raises(ToolError, match="the response was cut off") as error:
         download(url, tmp_path / "a")
@@ -104,18 +104,20 @@ def test_what_was_cut_off_is_continued(serve: Serve, tmp_path: Path, requests: l
     ],
     ids=["ignored", "refused"],
 )
-def test_a_server_that_continues_nothing(serve: Serve, tmp_path: Path, answers: tuple[bytes, ...]) -> None:
+def test_download_starts_again_if_the_server_cannot_continue(
+    serve: Serve, tmp_path: Path, answers: tuple[bytes, ...]
+) -> None:
     (tmp_path / "a").write_bytes(DATA[:100])
     assert download(serve(*answers), tmp_path / "a") == DIGEST
 
 
-def test_a_beginning_of_something_else_is_fetched_again(serve: Serve, tmp_path: Path) -> None:
+def test_download_starts_again_if_the_beginning_is_wrong(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x" * 100)
     assert download(serve(part(100), whole()), tmp_path / "a") == DIGEST
     assert (tmp_path / "a").read_bytes() == DATA
 
 
-def test_without_a_digest_nothing_is_continued(serve: Serve, tmp_path: Path, requests: list[str]) -> None:
+def test_download_without_a_digest_starts_again(serve: Serve, tmp_path: Path, requests: list[str]) -> None:
     (tmp_path / "a").write_bytes(b"x" * 100)
     assert download(serve(whole()), tmp_path / "a", None) == DIGEST
     assert "Range" not in requests[0]
@@ -151,7 +153,7 @@ def slow(connection: socket.socket) -> None:
         (tuple(redirect(f"/{number}") for number in range(20)), "302 "),
     ],
 )
-def test_a_server_that_means_no_good(
+def test_download_refuses_hostile_answers(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: tuple[bytes, ...], why: str
 ) -> None:
     monkeypatch.setattr(fetch, "_SLOW_SECONDS", 0.2)
@@ -160,30 +162,30 @@ def test_a_server_that_means_no_good(
     assert str(error.value).startswith("http://127.0.0.1:")
 
 
-def test_a_redirect_is_followed_to_the_file(serve: Serve, tmp_path: Path, requests: list[str]) -> None:
+def test_download_follows_redirects(serve: Serve, tmp_path: Path, requests: list[str]) -> None:
     assert download(serve(redirect("/other"), whole()), tmp_path / "a") == DIGEST
     assert requests[1].startswith("GET /other ")
 
 
-def test_no_redirect_leaves_https() -> None:
+def test_redirect_from_https_to_http_is_refused() -> None:
     request = Request("https://example.com/a")
     with pytest.raises(OSError, match="not https://"):
         fetch._Redirects().redirect_request(request, None, 302, "", {}, "http://example.com/b")  # noqa: SLF001
 
 
-def test_another_part_than_was_asked_for(serve: Serve, tmp_path: Path) -> None:
+def test_download_refuses_another_part(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(DATA[:100])
     with pytest.raises(ToolError, match="the server sent another part than was asked for"):
         download(serve(part(100, 0)), tmp_path / "a")
 
 
-def test_another_digest(serve: Serve, tmp_path: Path) -> None:
+def test_download_refuses_another_digest(serve: Serve, tmp_path: Path) -> None:
     with pytest.raises(VerificationError, match=f"expected sha256 {DIGEST}, found"):
         download(serve(whole(b"other")), tmp_path / "a")
     assert not (tmp_path / "a").exists()
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://127.0.0.1/x", "data:text/plain,x"])
-def test_no_other_scheme_is_opened(tmp_path: Path, url: str) -> None:
+def test_download_refuses_schemes_other_than_http(tmp_path: Path, url: str) -> None:
     with pytest.raises(MlpackError, match="could not be fetched"):
         download(url, tmp_path / "a")

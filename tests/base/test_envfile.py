@@ -1,4 +1,4 @@
-"""What an env file says that its author does not see, each with its line, its column and the fix."""
+"""The traps of an env file that its author does not see, each with its line, column and fix."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_NAME = "use letters, digits and '_', with no space before '='"
         ("A='1'", (1, 3), "the quotes are part of A's value", "write A=1"),
     ],
 )
-def test_a_line_that_means_something_else(text: str, place: tuple[int, int], message: str, hint: str) -> None:
+def test_misread_lines_are_reported(text: str, place: tuple[int, int], message: str, hint: str) -> None:
     assert list(problems(text.encode(), "x.env")) == [(Weight.MISREAD, Problem("x.env", *place, message, hint))]
 
 
@@ -39,7 +39,9 @@ def test_a_line_that_means_something_else(text: str, place: tuple[int, int], mes
         ("A=1 # one", (1, 5), "'# one' is part of A's value, not a comment", "put the comment on its own line"),
     ],
 )
-def test_a_value_that_may_be_meant_as_it_stands(text: str, place: tuple[int, int], message: str, hint: str) -> None:
+def test_doubtful_values_are_reported_unless_accepted(
+    text: str, place: tuple[int, int], message: str, hint: str
+) -> None:
     assert list(problems(text.encode(), "x.env")) == [(Weight.DOUBT, Problem("x.env", *place, message, hint))]
     key, _, value = text.rstrip("\n").partition("=")
     assert list(problems(text.encode(), "x.env", {(key, value)})) == []
@@ -57,7 +59,7 @@ def test_a_value_that_may_be_meant_as_it_stands(text: str, place: tuple[int, int
         ),
     ],
 )
-def test_a_line_that_kustomize_refuses(text: bytes, place: tuple[int, int], message: str, hint: str | None) -> None:
+def test_refused_lines_are_reported(text: bytes, place: tuple[int, int], message: str, hint: str | None) -> None:
     assert list(problems(text, "x.env")) == [(Weight.REFUSED, Problem("x.env", *place, message, hint))]
 
 
@@ -68,14 +70,14 @@ def test_a_line_that_kustomize_refuses(text: bytes, place: tuple[int, int], mess
         ("B=1\nC=2\n", "the line is 64 KiB long: kustomize ignores it and everything below it, without a message"),
     ],
 )
-def test_a_line_that_ends_the_reading(below: str, message: str) -> None:
+def test_line_of_64_kib_is_reported(below: str, message: str) -> None:
     text = f"X=1\nA={'x' * (64 << 10)}\n{below}"
     problem = Problem("x.env", 2, 1, message, "put the value into a file")
     assert list(problems(text.encode(), "x.env")) == [(Weight.MISREAD, problem)]
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# A=1\n", "A=1\r\nB=\r\n", "\ufeffA=1", "A=a#b\nB='", "A=it's"])
-def test_a_plain_file_has_no_problems(text: str) -> None:
+def test_plain_file_has_no_problems(text: str) -> None:
     assert list(problems(text.encode(), "x.env")) == []
 
 
@@ -99,30 +101,30 @@ def test_assign_changes_one_line_and_no_other_byte() -> None:
     assert after == ENV.replace(b"REGISTRY=docker.io", b"REGISTRY=example.com:5000/a b")
 
 
-def test_assign_gives_a_key_without_a_value_one() -> None:
+def test_assign_adds_value_to_a_key_without_one() -> None:
     assert envfile.assign(ENV, "EMPTY", "x", "mlops.env") == ENV.replace(b"EMPTY\n", b"EMPTY=x\n")
 
 
-def test_assign_takes_a_key_that_is_commented_out_into_use() -> None:
+def test_assign_uncomments_a_key() -> None:
     assert envfile.assign(ENV, "OFFERED", "mine", "mlops.env") == ENV.replace(b"#OFFERED=example", b"OFFERED=mine")
 
 
 @pytest.mark.parametrize("text", [b"A=1", b"A=1\n"])
-def test_assign_adds_a_new_key_on_a_line_of_its_own(text: bytes) -> None:
+def test_assign_adds_a_new_key_on_a_new_line(text: bytes) -> None:
     assert envfile.assign(text, "B", "2", "mlops.env") == b"A=1\nB=2\n"
 
 
-def test_assign_starts_an_empty_file() -> None:
+def test_assign_writes_the_first_line_of_an_empty_file() -> None:
     assert envfile.assign(b"", "A", "1", "mlops.env") == b"A=1\n"
 
 
-def test_assign_keeps_the_line_ends_of_another_system() -> None:
+def test_assign_keeps_windows_line_ends() -> None:
     after = envfile.assign(b"A=1\r\nB=2\r\n", "A", "3", "mlops.env")
     assert after == b"A=3\r\nB=2\r\n"
     assert envfile.assign(after, "C", "4", "mlops.env") == b"A=3\r\nB=2\r\nC=4\r\n"
 
 
-def test_assign_refuses_a_key_that_stands_there_twice() -> None:
+def test_assign_refuses_a_key_that_is_set_twice() -> None:
     with pytest.raises(UsageError) as error:
         envfile.assign(b"A=1\nB=2\nA=3\n", "A", "4", "mlops.env")
     assert str(error.value) == "mlops.env sets A twice, in lines 1 and 3"
@@ -155,7 +157,7 @@ def test_assign_keeps_a_byte_order_mark(text: bytes) -> None:
     assert after == text.replace(b"#A", b"A").replace(b"A=1", b"A=2")
 
 
-def test_assign_refuses_a_line_that_kustomize_would_not_read() -> None:
+def test_assign_refuses_to_add_below_a_line_of_64_kib() -> None:
     with pytest.raises(UsageError) as error:
         envfile.assign(b"A=" + b"x" * (64 << 10) + b"\n", "B", "2", "mlops.env")
     assert str(error.value) == "mlops.env: kustomize would not read B there, nor anything else below a line of 64 KiB"

@@ -1,4 +1,4 @@
-"""What is fetched: it is what was asked for, or the line says why it is not here."""
+"""Fetched files: the file with the expected digest, or an error with the reason."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
         yield start
 
 
-def test_a_file_of_the_digest_is_fetched(serve: Serve) -> None:
+def test_fetch_returns_file_with_the_digest(serve: Serve) -> None:
     assert fetch(serve(WHOLE), hashlib.sha256(b"text").hexdigest()) == b"text"
 
 
@@ -56,7 +56,7 @@ def test_a_file_of_the_digest_is_fetched(serve: Serve) -> None:
         (b"HTTP/1.0 404 Not Found\r\n\r\n", "Not Found"),
     ],
 )
-def test_an_invalid_answer_is_an_error(serve: Serve, answer: bytes, why: str) -> None:
+def test_fetch_reports_invalid_answer(serve: Serve, answer: bytes, why: str) -> None:
     url = serve(answer)
     with pytest.raises(ToolError) as refused:
         fetch(url, "0" * 64, hint="download the file another way")
@@ -65,7 +65,7 @@ def test_an_invalid_answer_is_an_error(serve: Serve, answer: bytes, why: str) ->
     assert refused.value.exit_code == 6
 
 
-def test_a_file_of_another_digest_is_refused(serve: Serve) -> None:
+def test_fetch_refuses_file_with_another_digest(serve: Serve) -> None:
     url = serve(WHOLE)
     with pytest.raises(VerificationError) as refused:
         fetch(url, "0" * 64)

@@ -22,22 +22,22 @@ def mounts(tmp_path: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "fuse.sshfs", "fuse.gcsfuse"])
-def test_a_folder_on_a_network_file_system(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_network_file_system_is_recognized(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filesystems, "_MOUNTS", mounts(tmp_path, kind))
     assert network_file_system(tmp_path) == kind
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "overlay", "tmpfs", "btrfs", "fuse.lxcfs", "nfsd", "9p"])
-def test_a_folder_on_a_disk(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_file_system_is_not_a_network_one(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filesystems, "_MOUNTS", mounts(tmp_path, kind))
     assert network_file_system(tmp_path) is None
 
 
-def test_a_system_that_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_system_without_mounts_has_no_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filesystems, "_MOUNTS", tmp_path / "none")
     assert network_file_system(tmp_path) is None
 
 
-def test_this_machine_tells_it(tmp_path: Path) -> None:
+def test_mounts_of_this_machine_are_read(tmp_path: Path) -> None:
     assert network_file_system(tmp_path) is None
     assert network_file_system(Path("/proc")) is None

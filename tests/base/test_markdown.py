@@ -1,4 +1,4 @@
-"""What a Markdown file becomes as a section of a README, and that nothing in it reaches beyond its section."""
+"""Markdown files as sections of a README; no text changes the document outside its section."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def section(text: str) -> tuple[str, list[str]]:
         ("&#8238;&rlm;\n", "\\&#8238;&rlm;\n"),
     ],
 )  # fmt: skip
-def test_a_section(text: str, expected: str) -> None:
+def test_file_becomes_a_section(text: str, expected: str) -> None:
     assert section(text) == (expected, [])
 
 
@@ -73,7 +73,7 @@ def test_a_section(text: str, expected: str) -> None:
         ("|`|<b>|`|\n|-|-|-|\n", "|`|\\<b>|`|\n|-|-|-|\n", "1:4: HTML is shown as text"),
     ],
 )
-def test_what_is_not_shown_as_written(text: str, expected: str, remark: str) -> None:
+def test_section_reports_lost_links_and_html(text: str, expected: str, remark: str) -> None:
     made, remarks = section(text)
     assert made == expected
     assert [found.startswith(remark) for found in remarks] == [True]
@@ -92,11 +92,11 @@ def test_what_is_not_shown_as_written(text: str, expected: str, remark: str) -> 
         (b"x" * (MAX_BYTES + 1), "x.md:1:1: the file is larger than 64 KiB"),
     ],
 )
-def test_what_cannot_be_a_section(content: bytes, problem: str) -> None:
+def test_unclosed_blocks_and_bad_files_are_refused(content: bytes, problem: str) -> None:
     assert [str(found) for found in Page(content, "x.md").problems] == [problem]
 
 
-def test_a_title_is_one_line_of_text() -> None:
+def test_title_is_escaped_as_one_line_of_text() -> None:
     tokens = MarkdownIt("commonmark").parse(f"## {escaped('<!-- *x* [y](z) `a` &lt; # ')}\n")
     assert (tokens[1].children or [])[0].content == "<!-- *x* [y](z) `a` &lt; #"
 
@@ -112,7 +112,7 @@ PIECES = st.sampled_from(
 
 @settings(max_examples=300)
 @given(text=st.lists(PIECES, max_size=25).map("".join))
-def test_nothing_reaches_beyond_its_section(text: str) -> None:
+def test_section_of_any_text_stays_within_its_headings(text: str) -> None:
     page = Page(text.encode(), "x.md")
     made = None if page.problems else page.section("Title", 3, resolve)
     if made is None or made.problems:

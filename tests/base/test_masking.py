@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         "token.json",
     ],
 )
-def test_a_key_that_is_called_like_a_secret(key: str) -> None:
+def test_value_of_a_secret_key_is_masked(key: str) -> None:
     assert is_secret(key)
     assert masked(key, "abc") == "***"
     assert masked(key, "") == ""
@@ -47,12 +47,12 @@ def test_a_key_that_is_called_like_a_secret(key: str) -> None:
 @pytest.mark.parametrize(
     "key", ["MAX_TOKENS", "TOKENIZER", "MONKEY", "PIN_MEMORY", "STEPS", "PULL_SECRET", "KEY_00", "AUTHOR", ""]
 )
-def test_a_key_that_is_not(key: str) -> None:
+def test_value_of_another_key_is_shown(key: str) -> None:
     assert not is_secret(key)
     assert masked(key, "abc") == "abc"
 
 
-def test_a_password_in_a_url() -> None:
+def test_password_in_a_url_is_masked() -> None:
     assert masked("DATA", "https://me:pw@host/x@y and s3://host/a:b") == "https://***@host/x@y and s3://host/a:b"
 
 
@@ -66,11 +66,11 @@ def test_a_password_in_a_url() -> None:
         ("A=1", "A=1"),
     ],
 )
-def test_a_line_of_an_env_file(line: str, shown: str) -> None:
+def test_line_of_an_env_file_is_masked(line: str, shown: str) -> None:
     assert masked_line(line) == shown
 
 
-def test_the_name_of_a_secret_is_shown_only_where_it_is_one() -> None:
+def test_secret_names_are_shown_only_in_site_env() -> None:
     assert masked_line("SECRET=team", is_site=True) == "SECRET=team"
     assert masked_line("SECRET=team") == "SECRET=***"
     assert masked_line("HF_TOKEN=a", is_site=True) == "HF_TOKEN=***"

@@ -23,11 +23,11 @@ from packager.options import SIZE
         ("a\n", False),
     ],
 )
-def test_a_label(text: str, is_valid: bool) -> None:  # noqa: FBT001 - a table
+def test_labels_have_the_form_of_dns_labels(text: str, is_valid: bool) -> None:  # noqa: FBT001 - a table
     assert is_label(text) is is_valid
 
 
-def test_lengths() -> None:
+def test_names_have_maximum_lengths() -> None:
     assert (is_label("a" * 63), is_label("a" * 64)) == (True, False)
     assert (is_label_value("a" * 63), is_label_value("a" * 64)) == (True, False)
     assert (is_subdomain("a" * 64 + ".b"), is_subdomain("a." * 126 + "a"), is_subdomain("a." * 127)) == (
@@ -37,23 +37,23 @@ def test_lengths() -> None:
     )
 
 
-def test_a_key() -> None:
+def test_keys_have_the_form_of_kubernetes_keys() -> None:
     assert all(map(is_key, ["cpu", "nvidia.com/gpu", "a/B_c.d", "A"]))
     assert not any(map(is_key, ["", "/a", "a/", "A/a", "a..b/c", "a/b/c", "-a", f"{'a.' * 127}/a", "a" * 64]))
 
 
 @pytest.mark.parametrize("text", ["a", "a/b", "a__b", "a---b", "a.b-c"])
-def test_an_image_path(text: str) -> None:
+def test_image_paths_are_accepted_in_oci_form(text: str) -> None:
     assert re.fullmatch(IMAGE_PATH, text)
     assert re.fullmatch(IMAGE, f"example.com:5000/{text}:1.0")
 
 
 @pytest.mark.parametrize("text", ["a..b", "a___b", "a._b", "a/", "/a", "A", "-a", "a-"])
-def test_what_no_registry_takes(text: str) -> None:
+def test_invalid_image_paths_are_refused(text: str) -> None:
     assert not re.fullmatch(IMAGE_PATH, text)
     assert not re.fullmatch(IMAGE, f"{text}:1.0")
 
 
-def test_a_size_of_storage_has_a_suffix_of_kubernetes() -> None:
+def test_sizes_of_storage_have_suffixes_of_kubernetes() -> None:
     assert all(re.fullmatch(SIZE.pattern, text) for text in ("1", "1.5", "10k", "10Ki", "10M", "10Gi"))
     assert not any(re.fullmatch(SIZE.pattern, text) for text in ("10K", "10ki", "10gi", "Gi", "-1"))

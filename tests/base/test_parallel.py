@@ -35,7 +35,7 @@ def printed(text: str, *arguments: object) -> list[str]:
     return output.splitlines()
 
 
-def test_results_come_in_order() -> None:
+def test_results_are_yielded_in_order() -> None:
     """The first piece takes longest."""
     work = """\
 def work(item):
@@ -52,7 +52,7 @@ assert 1 < len(processes) <= 3 and os.getpid() not in processes
     assert printed(work) == []
 
 
-def test_pieces_are_taken_as_their_results_are_awaited() -> None:
+def test_items_are_taken_as_results_are_awaited() -> None:
     work = """\
 def items():
     for item in range(1000):
@@ -68,7 +68,7 @@ print(len(taken))
     assert printed(work) == ["1000"]
 
 
-def test_an_error_comes_at_its_place_with_all_that_it_says() -> None:
+def test_error_is_raised_at_its_place_with_its_attributes() -> None:
     work = """\
 class OddError(Exception):
     def __init__(self, one, two):
@@ -107,7 +107,7 @@ for function in (work, odd, full):
     ]
 
 
-def test_a_process_that_is_killed_is_told() -> None:
+def test_killed_process_is_reported() -> None:
     work = """\
 def work(item):
     if item == 5:
@@ -157,7 +157,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_the_other_processes_clean_up_before_the_first_one_goes_on(tmp_path: Path) -> None:
+def test_interrupted_work_waits_for_cleanup_of_other_processes(tmp_path: Path) -> None:
     process = started(LONG, tmp_path)
     assert process.stdout is not None
     assert [process.stdout.readline(), process.stdout.readline()] == ["0\n", "1\n"]
@@ -165,7 +165,7 @@ def test_the_other_processes_clean_up_before_the_first_one_goes_on(tmp_path: Pat
     assert process.communicate(timeout=30)[0] == "stopped\n\n"
 
 
-def test_the_other_processes_end_with_the_first_one_and_clean_up(tmp_path: Path) -> None:
+def test_other_processes_clean_up_after_the_first_is_killed(tmp_path: Path) -> None:
     process = started(LONG, tmp_path)
     assert process.stdout is not None
     assert [process.stdout.readline(), process.stdout.readline()] == ["0\n", "1\n"]
@@ -174,7 +174,7 @@ def test_the_other_processes_end_with_the_first_one_and_clean_up(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_one_process_does_all_where_no_other_one_can_be_started() -> None:
+def test_first_process_does_all_work_if_others_cannot_start() -> None:
     work = """\
 def fail():
     raise BlockingIOError(11, "Resource temporarily unavailable")
@@ -196,13 +196,13 @@ except ChildProcessError:
         assert printed(work % forks) == ["0 True,1 True,2 True", "no process is left"]
 
 
-def test_there_are_as_many_processes_as_processors_that_may_be_used() -> None:
+def test_processes_are_as_many_as_usable_processors() -> None:
     assert printed("print(usable() == min(8, len(os.sched_getaffinity(0))), usable(1))") == ["True 1"]
     assert printed("os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); print(usable())") == ["1"]
     assert printed("del os.sched_getaffinity; print(usable())") == ["1"]
 
 
-def test_a_process_with_threads_is_not_copied() -> None:
+def test_process_with_threads_is_not_copied() -> None:
     end = threading.Event()
     thread = threading.Thread(target=end.wait)
     thread.start()

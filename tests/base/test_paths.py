@@ -40,13 +40,13 @@ def here(tmp_path: Path) -> Path:
         (LONG, False, False, False),
     ],
 )
-def test_paths_are_told_apart(name: str, here: Path, *, exists: bool, file: bool, folder: bool) -> None:
+def test_paths_are_distinguished_by_type(name: str, here: Path, *, exists: bool, file: bool, folder: bool) -> None:
     path = here / name
     assert (paths.exists(path), paths.is_file(path), paths.is_folder(path)) == (exists, file, folder)
 
 
 @pytest.mark.parametrize("ask", [paths.exists, paths.is_file, paths.is_folder])
-def test_a_path_that_cannot_be_looked_up_is_an_error(ask: Callable[[Path], bool], here: Path) -> None:
+def test_path_that_cannot_be_looked_up_is_an_error(ask: Callable[[Path], bool], here: Path) -> None:
     with pytest.raises(ToolError) as refused:
         ask(here / "loop")
     assert str(refused.value) == f"{here}/loop cannot be read: too many levels of symbolic links"
@@ -74,7 +74,7 @@ def test_a_path_that_cannot_be_looked_up_is_an_error(ask: Callable[[Path], bool]
     ids=lambda value: str(value).replace(LONG, "LONG"),
 )
 @pytest.mark.usefixtures("here")
-def test_a_path_on_the_command_line(
+def test_impossible_paths_on_the_command_line_are_reported(
     mlpack: Callable[..., Outcome], arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     done = mlpack(*arguments)
@@ -82,7 +82,7 @@ def test_a_path_on_the_command_line(
     assert done.stderr.splitlines()[0] == f"error: {message}"
 
 
-def test_a_folder_that_cannot_be_looked_into_hides_no_other_model(specs: Path) -> None:
+def test_unreadable_folder_does_not_hide_other_models(specs: Path) -> None:
     (specs / "a").symlink_to("a")
     assert [path.parent.name for path in catalog.specs([specs])] == ["demo", "wrong"]
     assert catalog.find("demo", [specs]) == specs / "demo" / "spec.yaml"

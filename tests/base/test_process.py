@@ -34,7 +34,7 @@ def streamed(argv: Sequence[str]) -> None:
         ("text/below", "{} could not be started: not a directory", None),
     ],
 )
-def test_a_program_that_does_not_start(
+def test_unstartable_program_is_reported(
     start: Callable[[Sequence[str]], object], program: str, message: str, hint: str | None, tmp_path: Path
 ) -> None:
     (tmp_path / "folder").mkdir()
@@ -61,7 +61,7 @@ def wait_for_start(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
     monkeypatch.setattr(subprocess, "Popen", Started)
 
 
-def test_a_program_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_is_killed_after_its_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wait_for_start(monkeypatch, tmp_path / "pid")
     with pytest.raises(ToolError) as refused:
         process.run(["sh", "-c", f"echo $$ >{tmp_path}/pid; exec sleep 600"], timeout=0.5)
@@ -72,10 +72,10 @@ def test_a_program_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("start", ["run", "stream"])
-def test_what_a_program_has_started_is_killed_with_it(
+def test_children_of_a_killed_program_are_killed_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
 ) -> None:
-    """As a login program of a kubeconfig: kubectl waits for it, and it has kubectl's pipes."""
+    """The child is like a login program of a kubeconfig: kubectl waits for it, and it has kubectl's pipes."""
     wait_for_start(monkeypatch, tmp_path / "child")
     argv = ["sh", "-c", f"sleep 600 & echo $! >{tmp_path}/child; wait"]
     if start == "run":
@@ -97,14 +97,14 @@ def test_a_program_on_the_terminal_stays_in_the_terminals_group(tmp_path: Path) 
     assert int((tmp_path / "group").read_text()) == os.getpgrp()
 
 
-def test_what_a_program_writes_is_there_before_it_ends() -> None:
+def test_output_is_readable_before_the_program_ends() -> None:
     with process.stream(["sh", "-c", "echo one; echo two; echo three >&2; exit 4"]) as running:
         assert running.stdout.readline() == b"one\n"
         assert running.stdout.read() == b"two\n"
         assert running.wait() == process.Finished(4, "", "three\n")
 
 
-def test_whoever_reads_hears_of_seconds_without_output(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_is_called_with_seconds_without_output(monkeypatch: pytest.MonkeyPatch) -> None:
     def idle(seconds: float) -> None:
         waited.append(seconds)
         if len(waited) == 2:
@@ -120,7 +120,7 @@ def test_whoever_reads_hears_of_seconds_without_output(monkeypatch: pytest.Monke
     assert waited == [0.01, 0.02]
 
 
-def test_a_program_that_closes_its_output_and_does_not_end_is_told_of_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_is_called_after_the_program_closed_its_output(monkeypatch: pytest.MonkeyPatch) -> None:
     def idle(seconds: float) -> None:
         raise TimeoutError(seconds)
 
@@ -131,14 +131,14 @@ def test_a_program_that_closes_its_output_and_does_not_end_is_told_of_too(monkey
             running.wait()
 
 
-def test_a_program_is_stopped_when_nobody_reads_on() -> None:
+def test_program_is_stopped_when_reading_ends() -> None:
     with process.stream(["sh", "-c", "echo $$; exec sleep 600"]) as running:
         pid = int(running.stdout.readline())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
 
-def test_a_program_that_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_STOP_SECONDS", 0.1)
     with process.stream(["sh", "-c", "trap '' TERM; echo $$; while :; do sleep 1; done"]) as running:
         pid = int(running.stdout.readline())
@@ -147,11 +147,11 @@ def test_a_program_that_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch)
 
 
 ENDLESS = "import resource; resource.setrlimit(resource.RLIMIT_AS, (320 << 20, 320 << 20))\n"
-"""What a process with little memory begins with; an interpreter takes 30 MB, and twice what is kept is at most 128."""
+"""The memory of a process that starts with little; the interpreter takes 30 MB, the kept output at most 128."""
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_program_that_prints_without_end_is_stopped(number: int) -> None:
+def test_program_with_endless_output_is_stopped(number: int) -> None:
     code = (
         "from packager.base import process, errors\n"
         "try:\n"
@@ -165,7 +165,7 @@ def test_a_program_that_prints_without_end_is_stopped(number: int) -> None:
     assert done.stdout == "sh printed more than 64 MiB and was stopped\n"
 
 
-def test_how_much_a_program_may_print_is_for_the_caller_to_say() -> None:
+def test_caller_limits_output_of_a_program() -> None:
     assert process.run(["printf", "1234"], max_bytes=4) == process.Finished(0, "1234", "")
     with pytest.raises(ToolError) as refused:
         process.run(["printf", "12345"], max_bytes=4)
@@ -176,17 +176,17 @@ MUCH = "head -c 3000000 /dev/zero | tr '\\0' x >&2; echo the end >&2"
 KEPT = "(the last 1 MiB of 3,000,008 bytes)\n" + "x" * ((1 << 20) - 8) + "the end\n"
 
 
-def test_of_a_long_stderr_the_end_is_kept() -> None:
+def test_end_of_a_long_stderr_is_kept() -> None:
     assert process.run(["sh", "-c", MUCH]) == process.Finished(0, "", KEPT)
     with process.stream(["sh", "-c", MUCH]) as running:
         assert running.wait() == process.Finished(0, "", KEPT)
 
 
-def test_what_is_no_utf8_is_replaced() -> None:
+def test_output_that_is_not_utf8_is_replaced() -> None:
     assert process.run(["printf", r"a\377\r\n"]) == process.Finished(0, "a\ufffd\r\n", "")
 
 
-def test_a_program_may_close_its_outputs_before_it_ends() -> None:
+def test_program_may_close_its_outputs_before_it_ends() -> None:
     closed = "exec >&- 2>&-; sleep {}; exit 3"
     assert process.run(["sh", "-c", closed.format(0.1)], timeout=600) == process.Finished(3, "", "")
     with pytest.raises(ToolError):
@@ -197,16 +197,14 @@ def test_a_program_may_close_its_outputs_before_it_ends() -> None:
     ("options", "shown"),
     [({}, ("out\n", "err\n")), ({"stdout_to_stderr": True}, ("", "out\nerr\n")), ({"quiet": True}, ("", "err\n"))],
 )
-def test_what_a_program_on_the_user_s_terminal_shows(
+def test_terminal_shows_selected_outputs_of_a_program(
     capfd: pytest.CaptureFixture[str], options: dict[str, Any], shown: tuple[str, str]
 ) -> None:
     assert process.run_in_terminal(["sh", "-c", "echo out; echo err >&2; exit 3"], **options) == 3
     assert capfd.readouterr() == shown
 
 
-def test_a_program_gets_additional_variables(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_program_gets_additional_variables(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("KEPT", "kept")
     argv, variables = ["sh", "-c", "echo $KEPT $ADDED"], {"ADDED": "added"}
     assert process.run(argv, variables=variables).stdout == "kept added\n"
@@ -220,7 +218,7 @@ def helper(program: str) -> process.Helper:
     return process.Helper((sys.executable, "-c", program))
 
 
-def test_a_helper_answers_line_by_line_without_an_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_helper_answers_line_by_line_without_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", "x")
     echo = "import os, sys\nfor line in sys.stdin: print(line.strip()[::-1], os.environ.get('SECRET'), flush=True)"
     asked = helper(echo)
@@ -230,7 +228,7 @@ def test_a_helper_answers_line_by_line_without_an_environment(monkeypatch: pytes
     asked.close()
 
 
-def test_a_helper_that_fails_is_started_again() -> None:
+def test_failed_helper_is_started_again() -> None:
     asked = helper("import sys\nline = sys.stdin.readline().strip()\nif line == 'ok': print(line, flush=True)")
     with pytest.raises(ToolError, match="has ended without an answer"):
         asked.ask(b"fail", timeout=300)
@@ -238,7 +236,7 @@ def test_a_helper_that_fails_is_started_again() -> None:
     asked.close()
 
 
-def test_a_helper_that_hangs_or_talks_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_or_verbose_helper_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_START_SECONDS", 0.0)
     with pytest.raises(HungError, match="did not answer within"):
         helper("import time; time.sleep(600)").ask(b"x", timeout=0.1)

@@ -34,20 +34,20 @@ from packager.base.fields import QuantityText
         ("3u", "3e-6"),
     ],
 )
-def test_what_a_quantity_means(text: str, value: str) -> None:
+def test_quantity_has_its_value_in_kubernetes(text: str, value: str) -> None:
     assert quantity.parse(text) == Decimal(value)
 
 
 @pytest.mark.parametrize(
     "text", ["", "m", "Gi", "1core", "1 Gi", "1Gib", "1ki", "1mm", "one", "1..5", "NaN", "Infinity", "1_000"]
 )
-def test_an_invalid_quantity_is_refused(text: str) -> None:
+def test_invalid_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a quantity"):
         quantity.parse(text)
 
 
 @given(st.from_regex(r"[0-9.eE+nukmMGTPEi-]{1,12}", fullmatch=True))
-def test_what_a_spec_accepts_can_be_read(text: str) -> None:
+def test_quantities_of_a_spec_can_be_parsed(text: str) -> None:
     try:
         msgspec.convert(text, QuantityText)
     except msgspec.ValidationError:

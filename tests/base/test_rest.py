@@ -23,7 +23,7 @@ SECRET = "mlp_the-secret"  # noqa: S105 - of no server
 
 @pytest.fixture
 def requests() -> list[str]:
-    """What the server was asked."""
+    """The requests that the server received."""
     return []
 
 
@@ -69,7 +69,7 @@ def whole(body: bytes, kind: str = "application/json", status: str = "200 OK") -
     return f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-def test_a_request_carries_the_token_and_json(serve: Serve, requests: list[str]) -> None:
+def test_request_carries_token_and_json(serve: Serve, requests: list[str]) -> None:
     to = rest.server(serve(whole(b'{"a": 1}')), SECRET)
     answer = rest.ask(to, "POST", rest.path("v1", "a/b", q="x y", none=None), {"b": "\u00e9\n"})
     assert (answer.status, answer.body) == (200, {"a": 1})
@@ -81,7 +81,7 @@ def test_a_request_carries_the_token_and_json(serve: Serve, requests: list[str])
 
 
 @pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"])
-def test_no_redirect_is_followed(serve: Serve, requests: list[str], status: str) -> None:
+def test_request_follows_no_redirect(serve: Serve, requests: list[str], status: str) -> None:
     address = serve(f"HTTP/1.1 {status}\r\nLocation: http://127.0.0.1:9/\x1b[2J\r\nContent-Length: 0\r\n\r\n".encode())
     with pytest.raises(ClusterError, match="redirects to 'http://127") as error:
         rest.ask(rest.server(address, SECRET), "GET", "/v1/jobs")
@@ -104,36 +104,36 @@ def test_no_redirect_is_followed(serve: Serve, requests: list[str], status: str)
         (b"HTTP/1.1 200 OK\r\nx: " + b"y" * 70_000, "is not valid HTTP"),
     ],
 )
-def test_what_is_no_answer(serve: Serve, content: bytes, message: str) -> None:
+def test_invalid_answer_is_refused(serve: Serve, content: bytes, message: str) -> None:
     with pytest.raises(ClusterError, match=message):
         rest.ask(rest.server(serve(content), None), "GET", "/")
 
 
-def test_an_answer_has_a_largest_size(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answer_above_the_limit_is_refused(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest, "MAX_BYTES", 1 << 20)
     with pytest.raises(ClusterError, match="has more than 1 MiB"):
         rest.ask(rest.server(serve(whole(b" " * (2 << 20))), None), "GET", "/")
 
 
-def test_an_answer_that_never_ends_is_given_up(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_answer_is_abandoned(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest, "_ANSWER_SECONDS", -1.0)
     with pytest.raises(ClusterError, match="is not complete after"):
         rest.ask(rest.server(serve(whole(b"{}")), None), "GET", "/")
 
 
-def test_a_server_that_is_away() -> None:
+def test_unreachable_server_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(UnreachableError, match="does not answer: connection refused"):
         rest.ask(rest.server(f"http://127.0.0.1:{port}", None), "GET", "/")
 
 
-def test_what_is_not_json_is_not_read_as_such(serve: Serve) -> None:
+def test_body_of_another_type_is_not_read_as_json(serve: Serve) -> None:
     answer = rest.ask(rest.server(serve(whole(b"<html>", "text/html", "502 Bad Gateway")), None), "GET", "/")
     assert (answer.status, answer.kind, answer.body) == (502, "text/html", None)
 
 
-def test_a_text_comes_in_whole_lines(serve: Serve) -> None:
+def test_opened_yields_the_whole_text(serve: Serve) -> None:
     text = "\u00e9" * 40_000 + "\n" + "x\n" * 10 + "end"
     to = rest.server(serve(whole(text.encode(), "text/plain; charset=utf-8")), None)
     with rest.opened(to, "/log") as parts:
@@ -148,7 +148,7 @@ def test_a_text_comes_in_whole_lines(serve: Serve) -> None:
         *("http://0.0.0.0", "http://[::ffff:10.0.0.1]", "http://2130706433"),
     ],
 )
-def test_http_is_for_this_machine(url: str) -> None:
+def test_http_is_accepted_only_for_this_machine(url: str) -> None:
     with pytest.raises(UsageError, match="without encryption") as error:
         rest.server(url, SECRET)
     assert SECRET not in f"{error.value}{error.value.hint}"
@@ -156,7 +156,7 @@ def test_http_is_for_this_machine(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["https://h", "http://127.0.0.1:8080/", "http://[::1]:80/x", "http://localhost"])
-def test_addresses(url: str) -> None:
+def test_valid_addresses_are_accepted(url: str) -> None:
     assert rest.server(url, None).url == url.rstrip("/")
 
 
@@ -167,19 +167,19 @@ def test_addresses(url: str) -> None:
         *("https://h?x", "https://h#x", "https://h\r\nx", "https://h /", "https://a\\b", "https://\u00e9"),
     ],
 )
-def test_faulty_addresses(url: str) -> None:
+def test_faulty_addresses_are_refused(url: str) -> None:
     with pytest.raises(UsageError, match="invalid server"):
         rest.server(url, None)
 
 
-def test_a_password_in_an_address_is_refused_and_not_shown() -> None:
+def test_password_in_an_address_is_refused_and_not_shown() -> None:
     with pytest.raises(UsageError, match="invalid server") as error:
         rest.server("https://ada:password@h", None)
     assert "password" not in str(error.value)
 
 
 @pytest.mark.parametrize("token", ["", "a\r\nHost: x", "a\x00", "\u00e9", "x" * 10_000])
-def test_faulty_tokens(token: str) -> None:
+def test_faulty_tokens_are_refused(token: str) -> None:
     with pytest.raises(MlpackError, match="the token is not valid"):
         rest.server("https://h", token)
 
@@ -188,5 +188,5 @@ def test_faulty_tokens(token: str) -> None:
     ("host", "expected"),
     [("127.0.0.1", True), ("127.9.9.9", True), ("[::1]", True), ("localhost", True), ("0.0.0.0", False), ("h", False)],  # noqa: S104
 )
-def test_loopback(host: str, *, expected: bool) -> None:
+def test_loopback_hosts_are_recognized(host: str, *, expected: bool) -> None:
     assert rest.is_loopback(host) is expected

@@ -1,4 +1,4 @@
-"""What a killed process left is removed; what anybody else made is not, whatever it is called and looks like."""
+"""Folders of killed processes are removed; folders that others made are not, whatever their names and contents."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ def tree(folder: Path) -> dict[str, object]:
     }
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+def test_sweep_removes_folder_of_a_killed_process(tmp_path: Path) -> None:
     work = left(tmp_path)
     assert sorted(path.name for path in work.iterdir()) == ["file", "folder", "mark"]
     workfolder.sweep(tmp_path)
     assert tree(tmp_path) == {}
 
 
-def test_the_next_write_beside_it_removes_it(tmp_path: Path) -> None:
+def test_next_write_beside_it_removes_folder_of_a_killed_process(tmp_path: Path) -> None:
     left(tmp_path)
     with atomic.file(tmp_path / "b"):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["b"]
 
 
-def test_what_a_living_process_holds_stays(tmp_path: Path) -> None:
+def test_sweep_keeps_folder_of_a_running_process(tmp_path: Path) -> None:
     with workfolder.beside(tmp_path / "a") as work:
         (work / "file").touch()
         before = tree(tmp_path)
@@ -72,7 +72,7 @@ def test_what_a_living_process_holds_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("made", [[], ["mark"]])
-def test_what_was_killed_before_it_was_marked_is_removed_while_it_is_empty(tmp_path: Path, made: list[str]) -> None:
+def test_sweep_removes_empty_folder_without_mark(tmp_path: Path, made: list[str]) -> None:
     (tmp_path / NAME).mkdir(mode=0o700)
     for name in made:
         (tmp_path / NAME / name).touch(mode=0o600)
@@ -184,7 +184,7 @@ AS_ROOT = [of_another_user, with_a_mark_of_another_user] if os.geteuid() == 0 el
         *AS_ROOT,
     ],
 )
-def test_what_is_not_provably_ours_is_not_touched(tmp_path: Path, put: Callable[[Path], None]) -> None:
+def test_sweep_keeps_folders_without_our_mark(tmp_path: Path, put: Callable[[Path], None]) -> None:
     put(tmp_path)
     before = tree(tmp_path)
     assert before
@@ -195,14 +195,14 @@ def test_what_is_not_provably_ours_is_not_touched(tmp_path: Path, put: Callable[
 @pytest.mark.parametrize(
     "mark", [b"", b"x", b"[]", b"7", b"null", b"[" * 4000, b'{"a": 1}', b"\xff" * 9000, b'["mlpack", "x", 1, "../a"]']
 )
-def test_an_invalid_mark_is_ignored(tmp_path: Path, mark: bytes) -> None:
+def test_sweep_keeps_folder_with_an_invalid_mark(tmp_path: Path, mark: bytes) -> None:
     (left(tmp_path) / "mark").write_bytes(mark)
     before = tree(tmp_path)
     workfolder.sweep(tmp_path)
     assert tree(tmp_path) == before
 
 
-def test_no_link_is_followed_out_of_what_is_removed(tmp_path: Path) -> None:
+def test_sweep_follows_no_link_out_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs/x").touch()
     work = left(tmp_path)
@@ -213,7 +213,7 @@ def test_no_link_is_followed_out_of_what_is_removed(tmp_path: Path) -> None:
     assert sorted(tree(tmp_path)) == ["theirs", "theirs/x"]
 
 
-def test_another_file_system_is_not_entered(tmp_path: Path) -> None:
+def test_sweep_does_not_enter_another_file_system(tmp_path: Path) -> None:
     work = left(tmp_path)
     script = (
         f"mount -t tmpfs none '{work}/folder' && touch '{work}/folder/theirs' &&"
@@ -247,14 +247,14 @@ def replacing(path: Path, when: str) -> None:
     killed(f"WHEN = {when!r}\n" + REPLACE.format(kill=KILL, path=str(path)))
 
 
-def test_an_old_output_that_nothing_has_replaced_is_put_back(tmp_path: Path) -> None:
+def test_sweep_restores_old_output_without_a_replacement(tmp_path: Path) -> None:
     replacing(tmp_path / "a", "between")
     assert not (tmp_path / "a").exists()
     workfolder.sweep(tmp_path)
     assert sorted(tree(tmp_path)) == ["a", "a/old"]
 
 
-def test_an_old_output_stays_where_it_is_when_its_place_is_taken(tmp_path: Path) -> None:
+def test_sweep_keeps_old_output_if_its_place_is_occupied(tmp_path: Path) -> None:
     replacing(tmp_path / "a", "between")
     (tmp_path / "a").write_text("theirs")
     before = tree(tmp_path)
@@ -262,7 +262,7 @@ def test_an_old_output_stays_where_it_is_when_its_place_is_taken(tmp_path: Path)
     assert tree(tmp_path) == before
 
 
-def test_an_old_output_that_has_been_replaced_is_removed(tmp_path: Path) -> None:
+def test_sweep_removes_replaced_output(tmp_path: Path) -> None:
     replacing(tmp_path / "a", "after")
     workfolder.sweep(tmp_path)
     assert sorted(tree(tmp_path)) == ["a", "a/new"]
@@ -281,7 +281,7 @@ def test_temporary_folders_are_swept_by_the_same_rule(tmp_path: Path, monkeypatc
     assert len(tree(tmp_path)) == 6
 
 
-def test_no_place_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_temporary_folder_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
     with pytest.raises(ToolError) as refused, workfolder.temporary():
         pass
@@ -289,9 +289,7 @@ def test_no_place_for_temporary_files(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (refused.value.hint, refused.value.exit_code) == ("set TMPDIR", 6)
 
 
-def test_work_folders_that_are_removed_again_and_again_are_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_folder_removed_repeatedly_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make = os.mkdir
 
     def swept(name: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
@@ -306,7 +304,7 @@ def test_work_folders_that_are_removed_again_and_again_are_reported(
     assert refused.value.exit_code == 6
 
 
-def test_a_folder_that_cannot_be_listed_can_be_written(tmp_path: Path) -> None:
+def test_unlistable_folder_can_be_written(tmp_path: Path) -> None:
     humble = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--"] if os.geteuid() == 0 else []
     path = str(tmp_path / "a")
     code = f"from pathlib import Path; from packager.base import atomic\nwith atomic.file(Path({path!r})): pass"
