@@ -9,18 +9,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 CODE_BYTES = 200 << 10
-"""How much code goes into one ConfigMap: what is promised, below what fits."""
+"""The bytes of code in one ConfigMap: the promised limit, below the technical one."""
 
 CODE_PARTS = 8
-"""How many ConfigMaps the code of a spec may take."""
+"""The number of ConfigMaps that the code of a spec may take."""
 
 # Client-side apply keeps a copy of the object, as JSON, in an annotation, and all annotations together hold 262,144
 # bytes (apimachinery, TotalAnnotationSizeLimitB). The rest is for names and labels.
 BYTES = 252 << 10
-"""How much one may hold of keys and values, as JSON."""
+"""The bytes of keys and values, as JSON, that one ConfigMap may have."""
 
 KEY = re.compile(r"(?!\.$|\.\.)[-._a-zA-Z0-9]{1,253}")
-"""What a key may be (apimachinery, pkg/util/validation: IsConfigMapKey)."""
+"""The form of a key (apimachinery, pkg/util/validation: IsConfigMapKey)."""
 
 _NO_KEY = re.compile(r"[^-._a-zA-Z0-9]")
 _KEY_LENGTH = 240
@@ -57,7 +57,7 @@ def packed(sizes: Mapping[str, tuple[int, int]]) -> list[list[str]]:
     """Spread files over as few ConfigMaps as is found simply: into the first with room, by their order or by size.
 
     Args:
-        sizes: Of each key, the size of its file, and that of the file as JSON.
+        sizes: The size of the file of each key, and of the file as JSON.
     """
     by_size = sorted(sizes, key=lambda key: (-sizes[key][1], key))
     return min((_first_fit(sizes, sizes), _first_fit(sizes, by_size)), key=len)
@@ -84,7 +84,7 @@ def size(data: Mapping[str, bytes]) -> int:
 
 
 def entry_size(key: str, encoded: int) -> int:
-    """Return how many bytes a key takes there with a value of `encoded` bytes."""
+    """Return how many bytes a key with a value of `encoded` bytes takes in that copy."""
     return len(key) + _PUNCTUATION + encoded
 
 

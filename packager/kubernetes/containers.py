@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
 
 _SIGNALS = 128
-"""What a shell, and a container runtime, add to the number of the signal that ended a program."""
+"""The number that a shell, and a container runtime, add to the signal that ended a program."""
 
 _LAST_SIGNAL = 64
 
@@ -21,14 +21,14 @@ class Container:
     """A container of a pod, as the kubelet saw it last.
 
     Attributes:
-        name: Its name.
+        name: The name.
         state: "waiting", "running" or "terminated"; None before the kubelet has said so.
-        exit_code: What it ended with.
-        signal: The signal that ended it, where the exit code says so.
-        reason: Why it waits or has ended, in Kubernetes' own word.
+        exit_code: The exit code, if it has ended.
+        signal: The signal that ended it, if the exit code contains one.
+        reason: The reason why it waits or has ended, in the word of Kubernetes.
         started: When it was started the last time, as an RFC 3339 time.
         finished: When it ended.
-        restarts: How often it was started again.
+        restarts: The number of restarts.
     """
 
     name: str

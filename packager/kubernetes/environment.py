@@ -24,7 +24,7 @@ _REASONS = {
 
 
 def refusal_reason(key: str) -> str | None:
-    """Return why a package must not set the variable `key`; None when it may."""
+    """Return the reason why a package must not set the variable `key`; None if it may."""
     if key.startswith("MLPACK_"):
         return "names that start with MLPACK_ are reserved for mlpack"
     return _REASONS.get(key)

@@ -17,7 +17,7 @@ class Manifest(Value, frozen=True):
 
     @property
     def api(self) -> str:
-        """Its apiVersion; empty when it says none."""
+        """The apiVersion; empty if the manifest has none."""
         return str(self.data.get("apiVersion") or "")
 
     @property
@@ -27,17 +27,17 @@ class Manifest(Value, frozen=True):
 
     @property
     def kind(self) -> str:
-        """Its kind; empty when it says none."""
+        """The kind; empty if the manifest has none."""
         return str(self.data.get("kind") or "")
 
     @property
     def name(self) -> str:
-        """Its name; empty when it has none."""
+        """The name; empty if the manifest has none."""
         return str(mapping(self.data.get("metadata")).get("name") or "")
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Its spec; empty when it has none."""
+        """The spec; empty if the manifest has none."""
         return mapping(self.data.get("spec"))
 
     def __str__(self) -> str:

@@ -28,10 +28,10 @@ def normalized(path: str) -> str:
 
 
 def complaint(path: str) -> str | None:
-    """Return why no volume of a package can be mounted at `path`; None when one can.
+    """Return the reason why no volume of a package can be mounted at `path`; None if one can.
 
     Args:
-        path: As it is written: absolute, or below ROOT, the placeholder for a folder that is not known yet.
+        path: The path as written: absolute, or below ROOT, the placeholder for a folder that is not set yet.
     """
     if not path.startswith(("/", f"{ROOT}/")) or ":" in path or ".." in path.split("/") or path.strip("/ ") == "":
         return f"expected an absolute path (or one below ROOT) without ':' and '..', found {path!r}"
@@ -41,7 +41,7 @@ def complaint(path: str) -> str | None:
 
 
 def hiding_complaint(path: str) -> str | None:
-    """Return what a volume at `path` would hide; None when that is nothing which containers need."""
+    """Return the complaint that a volume at `path` would hide files of the container; None if it would not."""
     folder = normalized(path)
     if folder in _SYSTEM or folder.startswith(tuple(f"{kernel_folder}/" for kernel_folder in _KERNEL_FOLDERS)):
         return f"a volume at {folder} would hide what the container needs there: use another folder"

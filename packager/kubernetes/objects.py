@@ -112,7 +112,7 @@ def events_about(events: Iterable[Object], item: Object) -> list[Object]:
 
 
 def sentence(item: Object) -> str:
-    """Return what an event or a container's state says, its lines made one; nothing when it says nothing."""
+    """Return the message of an event or of a container's state as one line; empty without one."""
     return " ".join(item.get("message", "").split())
 
 

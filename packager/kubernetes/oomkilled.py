@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
 
 REASON = "OOMKilled"
-"""The reason of these findings, as Kubernetes calls it."""
+"""The reason of these findings, in the word of Kubernetes."""
 
 HINT = "raise limits.memory in the overlay's manifest, or reduce the memory use"
-"""What the owner of a package can do."""
+"""The fix for the owner of a package."""
 
 LIKELY_HINT = "raise limits.memory in the overlay"
-"""The same, where the memory use is the most likely reason."""
+"""The fix if the memory use is only the most likely reason."""
 
 
 def killed_container(subject: str, container: str, limit: str | None, log: tuple[str, ...]) -> Finding:
@@ -24,9 +24,9 @@ def killed_container(subject: str, container: str, limit: str | None, log: tuple
 
     Args:
         subject: The pod, as `pod/x`.
-        container: Its name.
+        container: The name of the container.
         limit: The memory that it may take.
-        log: Its last lines.
+        log: The last lines of the container.
     """
     message = f"container {container} used more memory than its limit{f' of {limit}' if limit else ''}"
     return Finding(REASON, subject, message, HINT, log=log, container=container)
@@ -37,9 +37,9 @@ def killed_process(subject: str, where: str, limit: str | None, ended: str) -> F
 
     Args:
         subject: The pod, as `pod/x`.
-        where: In what of it.
+        where: The part of the pod that the process was in.
         limit: The memory that it may take.
-        ended: What ended well.
+        ended: The workload or the container that ended with success.
     """
     most = f"the limit of {limit}" if limit else "available"
     message = (

@@ -63,7 +63,7 @@ def state(pod: Object) -> str:
 
 
 def failure(pod: Object) -> Finding | None:
-    """Return why the pod has failed, with the last lines of the container that did; None when it has not failed."""
+    """Return the reason why the pod has failed, with the last lines of the container that failed; None if none has."""
     if status(pod).get("phase") != "Failed":
         return None
     disruption = true_condition(pod, "DisruptionTarget")
@@ -92,7 +92,7 @@ def crashed(pod: Object) -> Finding | None:
 
 
 def broken(pod: Object) -> Finding | None:
-    """Return which container of a running pod has failed for good: the pod fails when its other containers end.
+    """Return the container of a running pod that has failed for good: the pod fails when its other containers end.
 
     A kubelet that may not start containers again waits for all of them, and calls the pod Failed if one of them failed
     (pkg/kubelet/kubelet_pods.go, getPhase).
@@ -135,7 +135,7 @@ def last_lines(text: str) -> tuple[str, ...]:
 
 
 def after_carriage_return(line: str) -> str:
-    """Return what a terminal shows in the end of a line that carriage returns overwrite, such as a progress bar."""
+    """Return the visible end of a line that carriage returns overwrite, such as a progress bar."""
     return line.rstrip().rpartition("\r")[2]
 
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """What a namespace may enforce; the strictest level first."""
+    """The levels that a namespace may enforce; the strictest first."""
 
     restricted = "restricted"
     baseline = "baseline"

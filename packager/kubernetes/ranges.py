@@ -11,7 +11,7 @@ _INT64 = (1 << 63) - 1
 
 
 def out_of_range(value: Any, limits: tuple[int, int | None]) -> str | None:
-    """Return what was expected and found when `value` is a whole number outside of its limits; else None.
+    """Return the expected and the actual value if `value` is a whole number outside of its limits; else None.
 
     Args:
         value: Whatever is in the manifest: the schema tells what is no number.

@@ -19,7 +19,7 @@ _HUGE = "hugepages-"
 
 
 def faults(requests: Mapping[str, str], limits: Mapping[str, str]) -> Iterator[Fault]:
-    """Yield what the API server would refuse of these quantities, each of which is one by itself.
+    """Yield the errors that the API server reports for these names and quantities; each quantity has a valid form.
 
     A fault's location begins with `requests` or `limits`.
     """

@@ -28,14 +28,14 @@ class Snapshot:
 
     Attributes:
         workload: The object that a person deployed.
-        children: What its controller has made of it, other than pods.
-        pods: Its pods: those of an earlier workload of the same name are left out.
-        events: Of its namespace.
-        unseen: Why children or events are missing, when the user may not see them; None when they are not.
+        children: The objects that its controller has made, other than pods.
+        pods: The pods of this workload, without those of an earlier one of the same name.
+        events: The events of the namespace.
+        unseen: The reason why children or events are missing, if the user may not see them; otherwise None.
         age: Seconds since the workload was made.
-        namespace: Its namespace; None when nothing asks for it, or the user may not see it.
-        nodes: Those of its pods that seem not to answer, as far as the user may see them.
-        logs: What pods wrote last, which may be gone by now.
+        namespace: The namespace; None if no check needs it, or the user may not see it.
+        nodes: The nodes of pods that seem not to answer, as far as the user may see them.
+        logs: The last lines of pods, some of which may be deleted.
     """
 
     workload: Object
@@ -50,7 +50,7 @@ class Snapshot:
 
     @property
     def now(self) -> datetime:
-        """When it was taken, by the clock here."""
+        """The time of the snapshot, by the clock of this machine."""
         return created(self.workload) + timedelta(seconds=self.age)
 
     def about(self, item: Object, reason: str) -> list[Object]:

@@ -46,12 +46,12 @@ REDEPLOY_HINT = "deploy it again with --replace"
 _KUBELET_CONFIRMATION = timedelta(seconds=5)
 """How long a kubelet takes, at the most, to confirm the end of a pod that it was told to stop.
 
-It does so by deleting the pod once more, without a grace period: when the pod was told first is not known any more.
+It does so by deleting the pod once more, without a grace period: the time of the first request is then lost.
 """
 
 
 def stopped(pod: Object, snapshot: Snapshot) -> Finding | None:
-    """Return what stopped the pod before it had ended by itself; None when nothing has."""
+    """Return the cause that stopped the pod before it had ended by itself; None if it was not stopped."""
     if not (is_being_deleted(pod) or true_condition(pod, _DISRUPTION)) or _ended_first(pod, snapshot):
         return None
     disruption = true_condition(pod, _DISRUPTION)
@@ -127,7 +127,7 @@ def _message(pod: Object, snapshot: Snapshot) -> str:
 
 
 def deletion_cause(pod: Object, snapshot: Snapshot) -> str:
-    """Return what a deletion comes from that nothing about the pod itself explains."""
+    """Return the cause of a deletion that the pod's own status does not explain."""
     if snapshot.namespace and is_being_deleted(snapshot.namespace):
         return f"its namespace {name(snapshot.namespace)} is being deleted"
     if is_being_deleted(snapshot.workload) and uid(pod) != uid(snapshot.workload):

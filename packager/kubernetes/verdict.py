@@ -48,13 +48,13 @@ class Finding:
     Attributes:
         reason: One word, Kubernetes' own where there is one: OOMKilled, Unschedulable.
         subject: The object that it concerns: `pod/x`.
-        message: What is wrong.
-        hint: What mends it, where that can be known.
+        message: The error.
+        hint: The fix, if it is known.
         blocks: Whether the workload cannot go on because of it.
         final_after: Seconds after which it can be expected to stay; NEVER if it may pass at any time.
         log: The last lines that the container wrote.
-        others: How many more objects the same holds for.
-        container: Whose log tells more, when the pod's status holds none of it.
+        others: The number of other objects with the same finding.
+        container: The container whose log may say more, if the pod's status contains none of it.
     """
 
     reason: str

@@ -40,7 +40,7 @@ def test_other_variables_are_accepted(key: str) -> None:
     assert refusal_reason(key) is None
 
 
-def test_a_spec_with_a_refused_variable(tmp_path: Path) -> None:
+def test_spec_with_a_refused_variable_has_problems(tmp_path: Path) -> None:
     spec = demo.changed(
         "environment: {STEPS: 1, PATH: /x, MLPACK_X: 1}",
         "script: train.sh} => script: train.sh, environment: {HOME: /}}",
@@ -52,7 +52,7 @@ def test_a_spec_with_a_refused_variable(tmp_path: Path) -> None:
     ]
 
 
-def test_a_package_with_a_refused_variable(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path, kubectl: Path) -> None:
+def test_verify_reports_refused_variable(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path, kubectl: Path) -> None:
     package = shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
     with (package / ENV).open("a", encoding="utf-8") as file:
         file.write("PATH=/x\n")
@@ -62,12 +62,12 @@ def test_a_package_with_a_refused_variable(mlpack: Mlpack, hello_mpi: Path, tmp_
     assert (done.code, done.stdout) == (5, f"{package}/{ENV}:{line}:1: {what}\n")
 
 
-def test_configure_refuses_such_a_variable(mlpack: Mlpack, hello_mpi: Path) -> None:
+def test_configure_refuses_variable(mlpack: Mlpack, hello_mpi: Path) -> None:
     done = mlpack("configure", hello_mpi, "--set", "PATH=/x")
     assert (done.code, done.stderr) == (2, f"error: --set PATH: it cannot be set in a package\nhint: {PATH_REASON}\n")
 
 
-def test_deploy_refuses_such_a_variable(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_refuses_variable_added_to_the_overlay(mlpack: Mlpack, life: Life) -> None:
     life.overlays["multi-node"] = rendered("multi-node")
     config = next(item for item in life.overlays["multi-node"] if item["metadata"]["name"].startswith("hello-mpi-env"))
     config["data"]["LD_PRELOAD"] = "/x.so"

@@ -1,4 +1,4 @@
-"""What a pod's status, and the events about it, mean for a person: what no recording holds."""
+"""The meaning of a pod's status and events for a user, in cases that no recording contains."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ LOGIN = "the registry requires a login: add an imagePullSecret to the namespace'
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_keeps_a_pod_from_starting(
+def test_obstacles_explain_a_pod_that_does_not_start(
     seen: dict[str, Any], reason: str, message: str, hint: str | None, final: float
 ) -> None:
     assert list(obstacles(seen, [])) == [Finding(reason, "pod/p", message, hint, final_after=final)]
@@ -172,7 +172,7 @@ UID = unscheduled("")["metadata"]["uid"]
     ],
     ids=["cluster-autoscaler", "karpenter", "no-node-yet", "no-node-for-long", "the-newest-counts"],
 )
-def test_a_cluster_that_grows_tells_what_becomes_of_a_pod_without_room(
+def test_obstacles_report_the_autoscaler_for_an_unschedulable_pod(
     events: list[dict[str, Any]], expected: Finding
 ) -> None:
     assert list(obstacles(unscheduled(TAINTED), events)) == [expected]
@@ -182,7 +182,7 @@ def test_a_cluster_that_grows_tells_what_becomes_of_a_pod_without_room(
     assert [finding.reason for finding in obstacles(gated, events)] == ["SchedulingGated"]
 
 
-def test_what_waits_for_a_node_that_comes_is_pending() -> None:
+def test_pod_is_pending_while_a_node_is_added() -> None:
     waiting = unscheduled(TAINTED)
     events = (grown("TriggeredScaleUp", TRIGGERED, 1),)
     verdict = diagnose(kinds()["Pod"], Snapshot(waiting, pods=(waiting,), events=events))
@@ -203,7 +203,7 @@ def conditions(**statuses: str) -> list[dict[str, str]]:
         ("False", "True", "True", None),
     ],
 )
-def test_a_node_that_does_not_answer(ready: str, containers: str, node: str | None, message: str | None) -> None:
+def test_unresponsive_node_is_reported(ready: str, containers: str, node: str | None, message: str | None) -> None:
     seen = pod(
         {"state": {"running": {}}}, phase="Running", conditions=conditions(Ready=ready, ContainersReady=containers)
     )
@@ -215,7 +215,7 @@ def test_a_node_that_does_not_answer(ready: str, containers: str, node: str | No
     assert diagnosed.phase is (Phase.STUCK if message else Phase.RUNNING)
 
 
-def test_a_sidecar_that_keeps_the_pod_running_is_told() -> None:
+def test_sidecar_that_keeps_the_pod_running_is_reported() -> None:
     seen = pod({"state": {"terminated": {"exitCode": 0}}}, phase="Running")
     seen["spec"]["containers"].insert(0, {"name": "proxy"})
     seen["metadata"]["annotations"] = {"kubectl.kubernetes.io/default-container": "main"}
@@ -234,7 +234,7 @@ NOT_STARTED = {
     "message": "failed to create containerd task: context canceled: unknown\n",
     "startedAt": "1970-01-01T00:00:00Z",
 }
-"""Of a container whose kubelet was killed while it started it."""
+"""The end of a container whose kubelet was killed while it started the container."""
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ NOT_STARTED = {
         ),
     ],
 )
-def test_why_a_pod_has_failed(seen: dict[str, Any], reason: str, message: str, hint: str | None) -> None:
+def test_failure_explains_a_failed_pod(seen: dict[str, Any], reason: str, message: str, hint: str | None) -> None:
     finding = failure(seen)
     assert finding is not None
     assert (finding.reason, finding.hint) == (reason, hint)
@@ -276,7 +276,7 @@ RESTARTED = {
 }
 
 
-def test_a_container_that_was_started_again_says_how_it_ended_and_stops_nobody() -> None:
+def test_restarted_container_is_reported_without_blocking() -> None:
     finding = crashed(pod(RESTARTED, phase="Running"))
     assert finding is not None
     assert finding.message == (
@@ -285,20 +285,20 @@ def test_a_container_that_was_started_again_says_how_it_ended_and_stops_nobody()
     assert (finding.reason, finding.blocks, finding.log) == ("Error", False, ("run: not found",))
 
 
-def test_a_workload_tells_of_a_container_that_was_started_again_while_it_runs() -> None:
+def test_running_workload_reports_restarted_container() -> None:
     seen = pod(RESTARTED, phase="Running")
     diagnosis = diagnose(kinds()["Pod"], Snapshot(seen, pods=(seen,)))
     assert (diagnosis.phase, [finding.reason for finding in diagnosis.findings]) == (Phase.RUNNING, ["Error"])
 
 
-def test_a_workload_that_is_going_is_not_called_stuck() -> None:
+def test_workload_being_deleted_is_pending() -> None:
     seen = unscheduled("0/1 nodes are available")
     seen["metadata"] |= GOING
     diagnosis = diagnose(kinds()["Pod"], Snapshot(seen, pods=(seen,)))
     assert (diagnosis.phase, diagnosis.summary, state(seen)) == (Phase.PENDING, "is being deleted", "Terminating")
 
 
-def test_a_pod_that_was_deleted_while_it_ran_has_been_stopped() -> None:
+def test_pod_deleted_while_running_has_failed() -> None:
     seen = pod(phase="Failed")
     seen["metadata"] |= GOING
     diagnosis = diagnose(kinds()["Pod"], Snapshot(seen, pods=(seen,)))
@@ -322,19 +322,19 @@ def job(*, run_policy: dict[str, Any] | None = None, **condition: str) -> dict[s
     ],
     ids=str,
 )
-def test_how_a_job_has_failed(condition: dict[str, str], summary: str) -> None:
+def test_failed_mpijob_is_explained(condition: dict[str, str], summary: str) -> None:
     seen = job(run_policy={"backoffLimit": 2}, type="Failed", **condition)
     diagnosis = diagnose(kinds()["MPIJob"], Snapshot(seen))
     assert (diagnosis.phase, diagnosis.summary) == (Phase.FAILED, summary)
 
 
-def test_a_suspended_job_waits_for_a_person_or_a_queue() -> None:
+def test_suspended_mpijob_is_stuck() -> None:
     diagnosis = diagnose(kinds()["MPIJob"], Snapshot(job(run_policy={"suspend": True})))
     assert (diagnosis.phase, diagnosis.summary) == (Phase.STUCK, "suspended, by a queue or a user")
     assert diagnosis.findings[0].final_after == NEVER
 
 
-def test_a_launcher_that_may_not_be_made_is_told_by_the_word_on_its_job() -> None:
+def test_mpijob_reports_event_of_a_refused_launcher() -> None:
     child = item("Job", "j-launcher", status={})
     event = {
         "metadata": {"name": "e"},
@@ -349,7 +349,7 @@ def test_a_launcher_that_may_not_be_made_is_told_by_the_word_on_its_job() -> Non
 
 
 @pytest.mark.parametrize("end", ["Complete", "Failed"])
-def test_an_end_that_the_operator_does_not_see_is_told_and_stops_nobody(end: str) -> None:
+def test_end_unseen_by_the_operator_is_reported_without_blocking(end: str) -> None:
     child = item("Job", "j-launcher", status={"active": 1, "conditions": [{"type": end, "status": "True"}]})
     diagnosis = diagnose(kinds()["MPIJob"], Snapshot(job(), children=(child,)))
     (finding,) = diagnosis.findings
@@ -378,5 +378,7 @@ def test_an_end_that_the_operator_does_not_see_is_told_and_stops_nobody(end: str
         ),
     ],
 )
-def test_what_the_server_refuses(response: str, reason: str, message: str, hint: str | None, final: float) -> None:
+def test_refusal_explains_message_of_the_server(
+    response: str, reason: str, message: str, hint: str | None, final: float
+) -> None:
     assert refusal("job/x", response) == Finding(reason, "job/x", message, hint, final_after=final)
