@@ -36,8 +36,8 @@ def diagnose(kind: Workload, snapshot: Snapshot, past: Past = _NO_PAST, *, patie
 
     Args:
         kind: The workload's kind.
-        snapshot: What the cluster says now.
-        past: What earlier looks have shown.
+        snapshot: The current state of the workload in the cluster.
+        past: The facts from earlier snapshots.
         patience: Seconds in which the workload's operator may yet see its end.
     """
     ending = kind.ending(snapshot) or _unreported_end(kind, snapshot, past, patience)
@@ -90,7 +90,7 @@ def _losses(kind: Workload, snapshot: Snapshot, past: Past) -> list[Finding]:
 
 
 def _summary(snapshot: Snapshot, lost: Sequence[Finding]) -> str:
-    """Return what was lost as the reason of an end: in a workload of many pods, with the name of the one."""
+    """Return the first loss as the reason of an end, with the name of its pod in a workload of many."""
     first = grouped(lost)[0]
     return first.message if first.subject == shown(snapshot.workload) else str(first)
 
@@ -114,7 +114,7 @@ def _pods(kind: Workload, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _removal(snapshot: Snapshot, past: Past) -> Iterator[Finding]:
-    """What is deleted and does not go."""
+    """Yield a finding on a workload that is deleted and does not disappear."""
     workload = snapshot.workload
     if not is_being_deleted(workload):
         return

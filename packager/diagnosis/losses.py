@@ -82,7 +82,7 @@ def _is_meanwhile(when: datetime, main: Object, snapshot: Snapshot) -> bool:
 
 
 def _main_gone(kind: Workload, snapshot: Snapshot) -> Finding | None:
-    """Return what stopped the last main pod when it is gone: a kubelet says that it stops only those that run."""
+    """Return the cause that stopped the deleted last main pod; a kubelet reports Killing only for running pods."""
     workload = name(snapshot.workload)
     makers = (snapshot.workload, *snapshot.children)
     made = [event for maker in makers for event in snapshot.about(maker, "SuccessfulCreate")]

@@ -29,9 +29,9 @@ class Refused:
     """A volume that mount(8) does not mount on the pod's node.
 
     Attributes:
-        source: What is to be mounted: `server:/path`, say.
+        source: The source of the volume, such as `server:/path`.
         kind: The type of its file system.
-        why: What was said of it last.
+        why: The last error message.
     """
 
     source: str
@@ -40,7 +40,7 @@ class Refused:
 
     @property
     def hint(self) -> str | None:
-        """What mends it, where that can be known."""
+        """The fix, if it is known."""
         if not self.kind.startswith("nfs"):
             return None
         if "unknown filesystem type" in self.why or "helper program" in self.why:

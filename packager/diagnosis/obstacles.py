@@ -53,7 +53,7 @@ _NOT_READY = {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"}
 
 
 def obstacles(pod: Object, events: Sequence[Object], nodes: Sequence[Object] = ()) -> Iterator[Finding]:
-    """Yield what prevents the pod from starting or continuing."""
+    """Yield the obstacles to the start or the continuation of the pod."""
     if status(pod).get("phase") not in (None, "Pending", "Running", "Unknown"):
         return
     scheduled = condition(pod, "PodScheduled")
@@ -128,14 +128,14 @@ def kept_running(pod: Object) -> Finding | None:
 
 
 def _growth(pod: Object, events: Sequence[Object]) -> Finding | None:
-    """Return what the autoscaler of the cluster does for a pod that no node has room for; None if it says nothing."""
-    told = [event for event in events_about(events, pod) if event.get("reason") in (*_NODE_COMES, _NO_NODE_COMES)]
-    if not told:
+    """Return the finding from the cluster's autoscaler about a pod that fits no node; None without an event of it."""
+    growth = [event for event in events_about(events, pod) if event.get("reason") in (*_NODE_COMES, _NO_NODE_COMES)]
+    if not growth:
         return None
-    detail = sentence(told[-1])
-    if told[-1]["reason"] in _NODE_COMES:
+    detail = sentence(growth[-1])
+    if growth[-1]["reason"] in _NODE_COMES:
         return Finding("ScalingUp", shown(pod), f"a node is on its way: {detail}", blocks=False)
-    waited = moment(last_seen(told[-1])) - moment(pod["metadata"]["creationTimestamp"])
+    waited = moment(last_seen(growth[-1])) - moment(pod["metadata"]["creationTimestamp"])
     is_long = waited.total_seconds() >= _GROWTH_SECONDS
     hint = "request less in the overlay's resources, or have a larger group of nodes made" if is_long else None
     return Finding("NoNodeFits", shown(pod), f"no node can run it, and the cluster adds none: {detail}", hint)

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What is known from earlier snapshots.
+    """The facts from earlier snapshots.
 
     Attributes:
-        failures: Why pods have failed, of which some may be gone by now.
-        losses: Which pods were stopped before the workload's end; None when there were no earlier looks.
+        failures: The failures of pods, some of which may be deleted.
+        losses: The pods that were stopped before the workload's end; None without earlier snapshots.
         unreported_end: Seconds for which the workload's end has been seen, and not by its operator.
         deletion_seconds: Seconds for which the workload has been seen to be deleted.
         unnoticed_change: Seconds for which a change of the workload has been seen, and not by its controller.
@@ -70,7 +70,7 @@ class Memory:
         return now - self._since.setdefault(what, now)
 
     def _watch(self, snapshot: Snapshot) -> None:
-        """Remember what was stopped until the main pod's end; a new attempt of it starts anew."""
+        """Remember the pods that were stopped before the main pod's end; its new attempt begins without losses."""
         main = self._kind.main(snapshot.pods)
         if main is None:
             self._note_main_gone(snapshot)

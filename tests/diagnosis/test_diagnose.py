@@ -1,4 +1,4 @@
-"""What mlpack makes of what a cluster says: recordings of a real one (Kubernetes 1.34.4, mpi-operator 0.8.0)."""
+"""Verdicts on recordings of a real cluster (Kubernetes 1.34.4, mpi-operator 0.8.0)."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def verdict(snapshot: Snapshot, earlier: list[Finding] | None = None) -> Verdict
         ("mpijob-quota", Phase.STUCK, "QuotaExceeded", "asked for pods=1, used pods=1 of pods=1"),
     ],
 )
-def test_each_fault_is_told_by_its_reason(case: str, phase: Phase, reason: str, words: str) -> None:
+def test_recorded_fault_has_expected_phase_and_reason(case: str, phase: Phase, reason: str, words: str) -> None:
     diagnosis = verdict(recorded(case))
     assert diagnosis.phase is phase
     assert diagnosis.findings[0].reason == reason
     assert words in diagnosis.findings[0].message
 
 
-def test_sidecars_that_have_failed_are_named_while_the_ranks_run() -> None:
+def test_failed_sidecars_are_reported_while_ranks_run() -> None:
     diagnosis = verdict(recorded("mpijob-sidecar"))
     assert (diagnosis.phase, diagnosis.summary) == (Phase.RUNNING, "pods: 3 error")
     (finding,) = diagnosis.findings
@@ -74,20 +74,20 @@ def test_sidecars_that_have_failed_are_named_while_the_ranks_run() -> None:
 
 
 @pytest.mark.parametrize("case", ["pod-succeeded", "mpijob-succeeded"])
-def test_a_success_has_no_findings(case: str) -> None:
+def test_successful_workload_has_no_findings(case: str) -> None:
     diagnosis = verdict(recorded(case))
     assert (diagnosis.phase, diagnosis.findings) == (Phase.SUCCEEDED, ())
 
 
-def test_a_failure_shows_the_last_lines_of_the_container() -> None:
+def test_failure_shows_last_lines_of_the_container() -> None:
     assert verdict(recorded("pod-exit")).findings[0].log == ("rank 0: this script ends with 3",)
 
 
-def test_a_rank_that_was_killed_is_told_of_the_workers_memory() -> None:
+def test_killed_rank_has_hint_about_memory_of_the_worker() -> None:
     assert "64Mi" in (verdict(recorded("mpijob-memory")).findings[0].hint or "")
 
 
-def test_the_same_trouble_of_several_pods_is_one_finding() -> None:
+def test_same_finding_of_several_pods_is_reported_once() -> None:
     (finding,) = verdict(recorded("mpijob-image")).findings
     assert finding.others == 2
     assert str(finding).startswith("pod/fault-image-multi-node-launcher")
@@ -103,7 +103,7 @@ def test_the_same_trouble_of_several_pods_is_one_finding() -> None:
         ("mpijob-quota", NEVER),
     ],
 )
-def test_only_what_nobody_should_wait_for_becomes_final(case: str, final: float) -> None:
+def test_findings_become_final_after_expected_time(case: str, final: float) -> None:
     assert verdict(recorded(case)).findings[0].final_after == final
 
 
@@ -113,14 +113,14 @@ def _untouched() -> dict[str, Any]:
     return job
 
 
-def test_a_job_that_nobody_acts_on_is_a_missing_operator_but_not_at_once() -> None:
+def test_missing_operator_is_reported_after_eight_seconds() -> None:
     assert verdict(Snapshot(_untouched(), age=2)).phase is Phase.PENDING
     diagnosis = verdict(Snapshot(_untouched(), age=9))
     assert (diagnosis.phase, diagnosis.findings[0].reason) == (Phase.STUCK, "OperatorSilent")
     assert diagnosis.findings[0].final_after == NEVER
 
 
-def test_a_quota_that_could_never_hold_the_pod_is_final() -> None:
+def test_quota_smaller_than_the_pod_is_final() -> None:
     snapshot = recorded("mpijob-quota")
     for event in snapshot.events:
         event["message"] = (
@@ -131,7 +131,7 @@ def test_a_quota_that_could_never_hold_the_pod_is_final() -> None:
     assert verdict(snapshot).findings[0].final_after == 0
 
 
-def test_a_retry_that_a_quota_refuses_is_told_and_waited_for_with_patience() -> None:
+def test_retry_refused_by_a_quota_is_reported_and_never_final() -> None:
     diagnosis = verdict(recorded("mpijob-retry-quota"))
     quota = "the quota full of the namespace does not allow another pod: asked for pods=1, used pods=2 of pods=1"
     assert (diagnosis.phase, diagnosis.summary) == (Phase.STUCK, quota)
@@ -141,7 +141,7 @@ def test_a_retry_that_a_quota_refuses_is_told_and_waited_for_with_patience() -> 
     )
 
 
-def test_a_retry_that_was_made_after_all_is_not_refused_any_more() -> None:
+def test_retry_created_after_a_refusal_clears_it() -> None:
     snapshot = recorded("mpijob-retry-quota")
     made = deepcopy(next(event for event in snapshot.events if event["reason"] == "SuccessfulCreate"))
     made["lastTimestamp"] = "2026-11-22T17:00:00Z"
@@ -150,7 +150,7 @@ def test_a_retry_that_was_made_after_all_is_not_refused_any_more() -> None:
 
 
 @pytest.mark.parametrize(("age", "phase"), [(10, Phase.RUNNING), (30, Phase.STUCK)])
-def test_a_retry_that_nobody_makes_is_told_when_it_is_overdue(age: float, phase: Phase) -> None:
+def test_missing_retry_is_reported_when_overdue(age: float, phase: Phase) -> None:
     diagnosis = verdict(replace(recorded("mpijob-retry-quota", age=age), events=()))
     assert diagnosis.phase is phase
     late = "the launcher ended at 16:11:45 UTC, and its Job has not created another one since"
@@ -158,7 +158,7 @@ def test_a_retry_that_nobody_makes_is_told_when_it_is_overdue(age: float, phase:
 
 
 def uncounted(snapshot: Snapshot, retries: int) -> Snapshot:
-    """What is seen of a launcher's end while nobody keeps the launcher's Job."""
+    """Return the snapshot after a launcher's end if no controller updates the launcher's Job."""
     (child,) = snapshot.children
     child["status"] = {"active": 1, "startTime": child["status"]["startTime"]}
     snapshot.workload["spec"]["runPolicy"]["backoffLimit"] = retries
@@ -181,7 +181,7 @@ def test_a_missing_retry_is_reported_without_a_controller(age: float, phase: Pha
         ("mpijob-succeeded", Phase.SUCCEEDED, "the launcher has succeeded"),
     ],
 )
-def test_an_end_that_the_controller_does_not_count_becomes_the_verdict(
+def test_end_not_counted_by_the_controller_becomes_the_verdict(
     *, case: str, ended: Phase, summary: str, age: float, told: int, is_over: bool
 ) -> None:
     snapshot = uncounted(recorded(case, age=age), 0)
@@ -197,7 +197,7 @@ def test_an_end_that_the_controller_does_not_count_becomes_the_verdict(
 
 
 @pytest.mark.parametrize(("age", "phase"), [(20, Phase.RUNNING), (60, Phase.FAILED)])
-def test_an_end_that_the_operator_has_not_seen_for_long_is_the_verdict(age: float, phase: Phase) -> None:
+def test_end_not_seen_by_the_operator_becomes_the_verdict(age: float, phase: Phase) -> None:
     snapshot = recorded("mpijob-unnoticed", age=age)
     snapshot.pods[2]["metadata"].pop("deletionTimestamp")
     diagnosis = verdict(replace(snapshot, events=()))
@@ -206,14 +206,14 @@ def test_an_end_that_the_operator_has_not_seen_for_long_is_the_verdict(age: floa
     assert away in [finding.message for finding in diagnosis.findings]
 
 
-def test_a_refusal_that_was_overcome_is_not_told_any_more() -> None:
+def test_refusal_is_not_reported_once_pods_run() -> None:
     refused, running = recorded("mpijob-quota"), recorded("mpijob-unschedulable")
     job = {**running.workload, "metadata": refused.workload["metadata"]}
     diagnosis = verdict(Snapshot(job, running.children, running.pods, refused.events, 5))
     assert "QuotaExceeded" not in [finding.reason for finding in diagnosis.findings]
 
 
-def test_a_retry_is_reported_and_does_not_block() -> None:
+def test_retry_is_reported_without_blocking() -> None:
     snapshot = recorded("mpijob-memory")
     job = deepcopy(snapshot.workload)
     job["status"]["conditions"] = job["status"]["conditions"][:1]
@@ -227,7 +227,7 @@ def test_a_retry_is_reported_and_does_not_block() -> None:
     assert "attempt 1 of 3" in diagnosis.findings[0].message
 
 
-def test_an_evicted_worker_is_remembered_after_the_operator_has_cleaned_up() -> None:
+def test_evicted_worker_is_reported_after_its_deletion() -> None:
     snapshot = recorded("mpijob-unschedulable")
     evicted = deepcopy(snapshot.pods[1])
     evicted["status"] = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
@@ -238,7 +238,7 @@ def test_an_evicted_worker_is_remembered_after_the_operator_has_cleaned_up() -> 
     assert "low on resource: memory" in diagnosis.findings[1].message
 
 
-def test_a_worker_that_has_failed_is_told_while_the_launcher_waits_for_it() -> None:
+def test_failed_worker_is_reported_while_the_launcher_waits() -> None:
     snapshot = recorded("mpijob-unschedulable")
     launcher, worker = deepcopy(snapshot.pods[0]), deepcopy(snapshot.pods[1])
     terminated = {"exitCode": 128, "reason": "StartError", "message": "context canceled"}
@@ -252,7 +252,7 @@ def test_a_worker_that_has_failed_is_told_while_the_launcher_waits_for_it() -> N
     )
 
 
-def test_a_crash_loop_shows_what_the_container_said() -> None:
+def test_crash_loop_shows_last_lines_of_the_container() -> None:
     pod = deepcopy(recorded("pod-exit").workload)
     ended = pod["status"]["containerStatuses"][0]
     ended["lastState"] = ended["state"]
@@ -263,7 +263,7 @@ def test_a_crash_loop_shows_what_the_container_said() -> None:
     assert diagnosis.findings[0].log == ("rank 0: this script ends with 3",)
 
 
-def test_a_missing_config_map_says_what_to_create() -> None:
+def test_missing_config_map_has_hint_to_create_it() -> None:
     pod = deepcopy(recorded("pod-image").workload)
     waiting = {"reason": "CreateContainerConfigError", "message": 'configmap "settings" not found'}
     pod["status"]["initContainerStatuses"][0]["state"] = {"waiting": waiting}
@@ -275,7 +275,7 @@ def test_a_missing_config_map_says_what_to_create() -> None:
 
 
 def starting(*events: tuple[str, str], last: str = "FailedMount") -> list[Finding]:
-    """Return what is found of a pod that does not start and has these events; `last` is the reason of the last."""
+    """Return the findings on a pod that does not start and has these events; `last` is the reason of the last."""
     pod = deepcopy(recorded("pod-image").workload)
     for container in [*pod["status"]["initContainerStatuses"], *pod["status"]["containerStatuses"]]:
         container["state"] = {"waiting": {"reason": "ContainerCreating"}}
@@ -296,13 +296,13 @@ def starting(*events: tuple[str, str], last: str = "FailedMount") -> list[Findin
 @pytest.mark.parametrize(
     ("reason", "reported"), [("failed to sync configmap cache", False), ('configmap "x" not found', True)]
 )
-def test_a_mount_that_only_takes_a_moment_is_no_finding(reason: str, reported: bool) -> None:  # noqa: FBT001
+def test_temporary_mount_failure_is_not_reported(reason: str, reported: bool) -> None:  # noqa: FBT001
     findings = starting(("2026-11-21T00:00:00Z", f'MountVolume.SetUp failed for volume "env" : {reason}'))
     assert bool(findings) is reported
 
 
 def mount_failed(arguments: str, output: str, volume: str = "output") -> str:
-    """Return what a kubelet of 1.34 says when mount(8) fails; TARGET is the place in the pod."""
+    """Return the message of a kubelet of 1.34 when mount(8) fails; TARGET is the place in the pod."""
     target = f"/var/lib/kubelet/pods/353baff3-91df-4c94-afb1-9b7ca3f72f31/volumes/kubernetes.io~nfs/{volume}"
     message = (
         f'MountVolume.SetUp failed for volume "{volume}" : mount failed: exit status 32\nMounting command: mount\n'
@@ -345,13 +345,13 @@ NO_HELPER = "bad option; for several filesystems (e.g. nfs, cifs) you might need
         "--description=Kubernetes transient mount for TARGET --scope -- mount -t nfs nas:/a b",
     ],
 )
-def test_a_share_that_cannot_be_mounted(arguments: str, output: str, why: str, hint: str) -> None:
+def test_unmountable_share_is_reported_with_a_hint(arguments: str, output: str, why: str, hint: str) -> None:
     [finding] = starting(("2026-11-21T00:00:00Z", mount_failed(arguments, output)))
     assert (finding.reason, finding.message) == ("FailedMount", f"nas:/a b cannot be mounted: {why}")
     assert hint in str(finding.hint)
 
 
-def test_every_volume_that_cannot_be_mounted_is_told_and_none_that_is_there_by_now() -> None:
+def test_only_volumes_still_unmounted_are_reported() -> None:
     dataset, model, output = (mount_failed(f"-t nfs nas:/{folder}", "mount.nfs: no") for folder in "dmo")
     findings = starting(
         ("2026-11-21T00:00:00Z", output),
@@ -362,7 +362,7 @@ def test_every_volume_that_cannot_be_mounted_is_told_and_none_that_is_there_by_n
     assert [finding.message for finding in findings] == [f"nas:/{folder} cannot be mounted: no" for folder in "dm"]
 
 
-def test_a_share_that_was_mounted_after_all_is_no_finding() -> None:
+def test_share_mounted_later_is_not_reported() -> None:
     [finding] = starting(
         ("2026-11-21T00:00:00Z", mount_failed("-t nfs nas:/o", "mount.nfs: no")),
         ("2026-11-21T00:00:01Z", "failed to set up the network"),
@@ -371,25 +371,25 @@ def test_a_share_that_was_mounted_after_all_is_no_finding() -> None:
     assert (finding.reason, finding.message) == ("FailedCreatePodSandBox", "failed to set up the network")
 
 
-def test_what_cannot_be_mounted_otherwise_has_no_hint_about_a_server() -> None:
+def test_unmountable_disk_has_no_hint_about_a_server() -> None:
     [finding] = starting(("2026-11-21T00:00:00Z", mount_failed("-t ext4 /dev/sdb", "mount: TARGET: no medium found.")))
     assert (finding.message, finding.hint) == ("/dev/sdb cannot be mounted: no medium found.", None)
 
 
-def test_events_of_an_earlier_job_of_the_same_name_are_not_believed() -> None:
+def test_events_of_an_earlier_job_of_the_same_name_are_ignored() -> None:
     snapshot = recorded("mpijob-rejected")
     job = deepcopy(snapshot.workload)
     job["metadata"]["uid"] = "another"
     assert verdict(Snapshot(job, events=snapshot.events, age=1)).phase is Phase.PENDING
 
 
-def test_findings_are_grouped_by_what_they_say_whatever_the_pods_name() -> None:
+def test_findings_are_grouped_by_message_without_pod_names() -> None:
     findings = [Finding("R", f"pod/w-{index}", f"w-{index} is late") for index in range(3)]
     assert [(finding.subject, finding.others) for finding in grouped(findings)] == [("pod/w-0", 2)]
 
 
 @pytest.mark.parametrize(("code", "named"), [(137, ["64Mi"]), (1, [])])
-def test_a_kill_names_the_limit_also_when_the_runtime_does_not_say_why(code: int, named: list[str]) -> None:
+def test_exit_code_137_has_hint_about_the_memory_limit(code: int, named: list[str]) -> None:
     container = {"name": "main", "resources": {"limits": {"memory": "64Mi"}}}
     ended = {"name": "main", "state": {"terminated": {"exitCode": code, "reason": "Error"}}}
     pod = {

@@ -1,4 +1,4 @@
-"""What stopped a pod before it had ended, and that it did: recordings of a real cluster, and what is made of them."""
+"""The causes that stopped pods before their end: recordings of a real cluster, and changed ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def changed(case: str, **fields: Any) -> Snapshot:
     ],
 )
 @pytest.mark.parametrize("has_events", [True, False])
-def test_a_pod_that_ends_well_when_it_is_stopped_has_not_succeeded(
+def test_pod_that_exits_with_0_when_stopped_has_failed(
     case: str,
     reason: str,
     message: str,
@@ -64,13 +64,13 @@ def test_a_pod_that_ends_well_when_it_is_stopped_has_not_succeeded(
         ("NewInSomeVersion", "", "it was stopped: NewInSomeVersion"),
     ],
 )
-def test_what_stopped_a_pod_is_named(reason: str, condition_message: str, message: str) -> None:
+def test_cause_of_a_disruption_is_reported(reason: str, condition_message: str, message: str) -> None:
     snapshot = changed("pod-evicted")
     snapshot.workload["status"]["conditions"][0] |= {"reason": reason, "message": condition_message}
     assert verdict(snapshot).summary == message
 
 
-def test_a_namespace_being_deleted_is_named() -> None:
+def test_namespace_being_deleted_is_reported() -> None:
     snapshot = changed("pod-deleted")
     namespace = item("Namespace", "team", metadata={"deletionTimestamp": "2026-11-22T16:06:18Z"})
     diagnosis = verdict(type(snapshot)(snapshot.workload, pods=snapshot.pods, namespace=namespace))
@@ -87,12 +87,12 @@ def test_a_namespace_being_deleted_is_named() -> None:
         ("2026-11-22T16:06:24Z", 0, Phase.SUCCEEDED),
     ],
 )
-def test_a_pod_that_had_ended_before_it_was_deleted_has_succeeded(deleted: str, grace: int, phase: Phase) -> None:
+def test_pod_that_ended_before_its_deletion_has_succeeded(deleted: str, grace: int, phase: Phase) -> None:
     snapshot = changed("pod-deleted", deletionTimestamp=deleted, deletionGracePeriodSeconds=grace)
     assert verdict(snapshot).phase is phase
 
 
-def test_a_kubelet_that_tells_of_no_kill_has_stopped_nothing() -> None:
+def test_pod_without_killing_event_was_not_stopped() -> None:
     snapshot = recorded("pod-deleted")
     snapshot.workload["metadata"] |= {"deletionTimestamp": "2026-11-22T16:06:19Z", "deletionGracePeriodSeconds": 0}
     told = tuple(event for event in snapshot.events if event["reason"] != "Killing")
@@ -101,21 +101,21 @@ def test_a_kubelet_that_tells_of_no_kill_has_stopped_nothing() -> None:
     assert verdict(type(snapshot)(pod, pods=(pod,), events=snapshot.events)).phase is Phase.FAILED
 
 
-def test_a_kubelet_that_stopped_the_container_is_believed_more_than_clocks() -> None:
+def test_killing_event_counts_more_than_clocks() -> None:
     snapshot = recorded("pod-deleted")
     snapshot.workload["metadata"] |= {"deletionTimestamp": "2026-11-22T17:00:00Z"}
     diagnosis = verdict(type(snapshot)(snapshot.workload, pods=(snapshot.workload,), events=snapshot.events))
     assert (diagnosis.phase, diagnosis.summary) == (Phase.FAILED, DELETED)
 
 
-def test_a_failure_before_the_deletion_is_told_as_that() -> None:
+def test_failure_before_the_deletion_is_reported_as_failure() -> None:
     snapshot = changed("pod-exit", deletionTimestamp="2026-11-21T01:00:00Z", deletionGracePeriodSeconds=30)
     diagnosis = verdict(snapshot)
     assert (diagnosis.phase, diagnosis.summary) == (Phase.FAILED, "the pod has failed")
     assert diagnosis.findings[0].message == "container main ended with exit code 3"
 
 
-def test_a_pod_that_its_node_evicts_says_what_was_short() -> None:
+def test_pod_evicted_by_its_node_reports_the_resource() -> None:
     snapshot = changed("pod-exit")
     why = "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi."
     snapshot.workload["status"] |= {"reason": "Evicted", "message": why}
@@ -124,7 +124,7 @@ def test_a_pod_that_its_node_evicts_says_what_was_short() -> None:
     assert diagnosis.findings[0].hint == "request more of this resource in the overlay"
 
 
-def test_a_pod_that_is_being_stopped_says_by_what() -> None:
+def test_pod_being_stopped_reports_the_cause() -> None:
     snapshot = changed("pod-evicted", deletionTimestamp="2026-11-22T16:07:02Z", deletionGracePeriodSeconds=30)
     snapshot.workload["status"] |= {"phase": "Running"}
     snapshot.workload["status"]["containerStatuses"][0]["state"] = {"running": {}}
@@ -133,39 +133,39 @@ def test_a_pod_that_is_being_stopped_says_by_what() -> None:
     assert [(finding.message, finding.blocks) for finding in diagnosis.findings] == [(EVICTED, False)]
 
 
-def test_a_launcher_that_was_deleted_is_the_reason_also_when_it_is_gone() -> None:
+def test_deleted_launcher_is_the_cause_after_it_has_disappeared() -> None:
     diagnosis = verdict(recorded("mpijob-launcher-deleted"))
     assert (diagnosis.phase, diagnosis.summary) == (Phase.FAILED, f"{LAUNCHER}-lbts6: {DELETED}")
     assert [finding.subject for finding in diagnosis.findings] == [f"{LAUNCHER}-lbts6"]
 
 
-def test_a_launcher_being_deleted_shows_its_last_lines() -> None:
+def test_launcher_being_deleted_shows_its_last_lines() -> None:
     diagnosis = verdict(recorded("mpijob-unnoticed", age=3600))
     assert diagnosis.summary == f"{LAUNCHER}-lbts6: {DELETED}"
     assert diagnosis.findings[0].log == ("starting 2 ranks on 2 workers", "rank 0: sleeps", "rank 1: sleeps")
 
 
-def test_a_deleted_launcher_that_reports_success_has_failed() -> None:
+def test_deleted_launcher_that_reports_success_has_failed() -> None:
     snapshot = recorded("mpijob-launcher-deleted")
     snapshot.workload["status"]["conditions"][-1] |= {"type": "Succeeded", "reason": "MPIJobSucceeded"}
     assert verdict(snapshot).phase is Phase.FAILED
 
 
-def test_a_worker_that_was_deleted_is_the_reason_and_those_that_went_afterwards_are_not() -> None:
+def test_first_deleted_worker_is_the_cause() -> None:
     diagnosis = verdict(recorded("mpijob-worker-deleted"))
     assert diagnosis.phase is Phase.FAILED
     assert diagnosis.summary == f"pod/fault-multi-node-worker-1: {DELETED} while the job was running"
     assert [finding.subject for finding in diagnosis.findings] == ["pod/fault-multi-node-worker-1", f"{LAUNCHER}-6nt68"]
 
 
-def test_a_worker_that_went_before_the_last_attempt_is_no_loss() -> None:
+def test_worker_deleted_before_the_last_attempt_is_not_lost() -> None:
     snapshot = recorded("mpijob-worker-deleted")
     launcher = snapshot.pods[0]
     launcher["status"]["containerStatuses"][0]["state"]["terminated"]["startedAt"] = "2026-11-22T16:09:22Z"
     assert verdict(snapshot).summary == "the launcher has failed"
 
 
-def test_workers_that_the_operator_takes_away_after_the_end_are_no_loss() -> None:
+def test_workers_deleted_by_the_operator_after_the_end_are_not_lost() -> None:
     snapshot = recorded("mpijob-succeeded")
     going = deepcopy(recorded("mpijob-unschedulable").pods[1])
     going["metadata"] |= {"deletionTimestamp": "2026-11-21T00:17:05Z", "deletionGracePeriodSeconds": 30}
@@ -175,13 +175,13 @@ def test_workers_that_the_operator_takes_away_after_the_end_are_no_loss() -> Non
     assert (diagnosis.phase, diagnosis.findings) == (Phase.SUCCEEDED, ())
 
 
-def test_a_deadline_that_takes_the_launcher_away_is_told_as_that() -> None:
+def test_deadline_that_deletes_the_launcher_is_the_cause() -> None:
     snapshot = recorded("mpijob-launcher-deleted")
     snapshot.workload["status"]["conditions"][-1] |= {"reason": "DeadlineExceeded", "message": "active too long"}
     assert verdict(snapshot).summary == "it took longer than its activeDeadlineSeconds"
 
 
-def test_a_launcher_that_its_job_takes_away_for_a_deadline_was_not_deleted_by_somebody() -> None:
+def test_launcher_deleted_for_a_deadline_is_not_reported_as_deleted() -> None:
     snapshot = recorded("mpijob-unnoticed", age=3600)
     for condition in snapshot.children[0]["status"]["conditions"]:
         condition |= {"reason": "DeadlineExceeded", "message": "active too long"}
@@ -190,13 +190,13 @@ def test_a_launcher_that_its_job_takes_away_for_a_deadline_was_not_deleted_by_so
     assert DELETED not in [finding.message for finding in diagnosis.findings]
 
 
-def test_events_about_an_earlier_job_of_the_name_are_not_believed() -> None:
+def test_events_about_an_earlier_job_are_ignored() -> None:
     snapshot = recorded("mpijob-launcher-deleted")
     snapshot.workload["metadata"]["creationTimestamp"] = "2026-11-22T16:09:30Z"
     assert verdict(snapshot).summary == "the launcher has failed"
 
 
-def test_a_child_that_was_killed_for_its_memory_is_told_of_a_success() -> None:
+def test_successful_workload_reports_child_killed_for_memory() -> None:
     diagnosis = verdict(recorded("pod-child-memory"))
     assert (diagnosis.phase, diagnosis.summary) == (Phase.SUCCEEDED, "the pod has succeeded")
     (finding,) = diagnosis.findings
