@@ -115,7 +115,7 @@ def test_a_server_in_the_cluster_runs_a_job(
             assert "kind: MPIJob" in home.run("mlpack task create hello --dry-run")
         account = f"system:serviceaccount:{home.namespace}:mlpack-server"
         for namespace, question in (
-            (site.namespace, "list secrets"),
+            *((site.namespace, f"{verb} secrets") for verb in ("get", "list", "watch", "update", "patch", "delete")),
             (site.namespace, "create rolebindings"),
             (home.namespace, "get pods"),
             ("kube-system", "get pods"),

@@ -143,6 +143,18 @@ class _Handler(BaseHTTPRequestHandler):
                 self.server.run_job(stored)
         self._answer(stored)
 
+    def do_POST(self) -> None:
+        path, query = self._asked()
+        item = yaml.safe_load(self.rfile.read(int(self.headers["content-length"])))
+        with self.server.changed:
+            exists = (path["kind"], item["metadata"]["name"]) in self.server.objects
+            if not exists and "dryRun" not in query:
+                item = self.server.put(path["kind"], item)
+        if exists:
+            self._refuse("it already exists", "AlreadyExists", 409)
+        else:
+            self._answer(item)
+
     def do_DELETE(self) -> None:
         path, _ = self._asked()
         with self.server.changed:

@@ -44,6 +44,7 @@ class FakeCluster:
 
     async def apply(self, item: Object, namespace: str, *, dry_run: bool = False) -> Object:
         assert namespace in self.namespaces
+        assert item["kind"] != "Secret", "the server may create Secrets, and nothing else"
         self._answer()
         if message := self.refused.get(item["kind"]):
             raise RefusedError(message, 403)
@@ -61,6 +62,17 @@ class FakeCluster:
         self.put(stored)
         return stored
 
+    async def create(self, item: Object, namespace: str, *, dry_run: bool = False) -> None:
+        assert namespace in self.namespaces
+        self._answer()
+        if message := self.refused.get(item["kind"]):
+            raise RefusedError(message, 403)
+        key = (item["kind"], item["metadata"]["name"])
+        if not dry_run and key not in self.objects:
+            self.applied.append("/".join(key))
+            metadata = {"namespace": namespace, "uid": f"uid-{next(self._numbers)}", "creationTimestamp": _now()}
+            self.put(copy.deepcopy({**item, "metadata": {**item["metadata"], **metadata}}))
+
     def put(self, item: Object) -> None:
         """Store an object, as a controller does."""
         key = (item["kind"], item["metadata"]["name"])
@@ -70,6 +82,7 @@ class FakeCluster:
         self._changes.append((item["kind"], word, copy.deepcopy(item)))
 
     async def get(self, kind: str, name: str, namespace: str | None = None) -> Object | None:
+        assert kind != "Secret", "the server may read none"
         self._answer()
         if namespace is None:
             return {"metadata": {"name": name}} if name in self.storage_classes else None
@@ -77,9 +90,18 @@ class FakeCluster:
 
     async def delete(self, kind: str, name: str, namespace: str) -> None:
         assert namespace in self.namespaces
+        assert kind != "Secret", "the server may delete none"
         self._answer()
+        self._delete(kind, name)
+
+    def _delete(self, kind: str, name: str) -> None:
+        """Delete an object and what it owns, as the garbage collector does."""
         if item := self.objects.pop((kind, name), None):
             self._changes.append((kind, "DELETED", item))
+            for (owned_kind, owned_name), owned in list(self.objects.items()):
+                owners = owned["metadata"].get("ownerReferences", ())
+                if owned_kind == "Secret" and any(owner["uid"] == item["metadata"]["uid"] for owner in owners):
+                    self._delete(owned_kind, owned_name)
 
     async def list(
         self, kind: str, namespace: str | None = None, labels: Mapping[str, str] | None = None

@@ -16,11 +16,11 @@ from packager.base.errors import MlpackError
 from packager.diagnosis.diagnose import diagnose
 from packager.diagnosis.past import Memory
 from packager.kubernetes.manifest import mapping
-from packager.kubernetes.objects import labels, name, uid
+from packager.kubernetes.objects import labels, name
 from packager.kubernetes.pods import state
 from packager.kubernetes.verdict import Phase
 from packager.service.access import projects
-from packager.service.jobs import hints, queues, records
+from packager.service.jobs import applying, hints, queues, records
 from packager.service.jobs.kube import RefusedError
 from packager.service.jobs.mirror import Mirror
 from packager.service.registry.catalog import read_definition
@@ -214,28 +214,13 @@ class Follower:
         """Apply the objects of a job; what has been applied before an earlier end of the server stays as it is."""
         items, namespace = await asyncio.to_thread(records.objects, row, self._sealer), row["namespace"]
         try:
-            for item in items[:-1]:
-                await self._cluster.apply(item, namespace)
-            workload = items[-1]
-            applied = None
-            if queues.of(workload):  # once it is applied, Kueue decides whether it is suspended
-                applied = await self._cluster.get(workload["kind"], name(workload), namespace)
-            applied = applied or await self._cluster.apply(workload, namespace)
+            await applying.apply_objects(self._cluster, items, namespace)
         except RefusedError as error:
             if error.code >= 500 or error.code in (409, 429):
                 raise
+            await self._delete_objects(row, with_claims=False)
             await self._end(row, "failed", "ClusterRefused", str(error))
             return
-        owner = {
-            "apiVersion": workload["apiVersion"],
-            "kind": workload["kind"],
-            "name": name(applied),
-            "uid": uid(applied),
-        }
-        for item in items[:-1]:
-            if item["kind"] != "PersistentVolumeClaim":
-                owned = {**item, "metadata": {**item["metadata"], "ownerReferences": [owner]}}
-                await self._cluster.apply(owned, namespace)
         await asyncio.to_thread(self._store.mark_applied, row["release"])
         self.look_at(row["release"])
 
@@ -244,9 +229,7 @@ class Follower:
         goal, release = row["goal"], row["release"]
         if goal == "cancel" and row["applied"] and not self._keeper.has_kept(row, is_final=True):
             return
-        for item in reversed(json.loads(row["manifests"])):
-            if item["kind"] != "PersistentVolumeClaim" or goal == "delete-storage":
-                await self._delete(item["kind"], name(item), row)
+        await self._delete_objects(row, with_claims=goal == "delete-storage")
         if row["status"] not in FINAL:
             reason = "Cancelled" if goal == "cancel" else "Deleted"
             await self._end(row, "deleted", reason, "the job was cancelled" if goal == "cancel" else "was deleted")
@@ -256,17 +239,21 @@ class Follower:
             await asyncio.to_thread(self._store.remove_job, release)
         self._pulse.tell()
 
-    async def _delete(self, kind: str, name: str, row: Row) -> None:
-        """Delete an object of a job, unless others have made one of its name: those of a job have it as a label."""
+    async def _delete_objects(self, row: Row, *, with_claims: bool) -> None:
+        """Delete the objects of a job, unless others have made one of a name: those of a job have it as a label.
+
+        The cluster deletes its Secrets, which the server can neither read nor delete, with the object that owns them.
+        """
         release, namespace = row["release"], row["namespace"]
-        if kind != "Secret":  # the server may read none
-            item = await self._cluster.get(kind, name, namespace)
-            if item is None:
-                return
-            if labels(item).get(JOB) != release:
-                self._log(f"{release}: {kind} {name} was made by others, and is not deleted")
-                return
-        await self._cluster.delete(kind, name, namespace)
+        for item in reversed(json.loads(row["manifests"])):
+            kind = item["kind"]
+            if kind == "Secret" or (kind == "PersistentVolumeClaim" and not with_claims):
+                continue
+            current = await self._cluster.get(kind, name(item), namespace)
+            if current is not None and labels(current).get(JOB) != release:
+                self._log(f"{release}: {kind} {name(item)} was made by others, and is not deleted")
+            elif current is not None:
+                await self._cluster.delete(kind, name(item), namespace)
 
     async def _judge(self, row: Row, mirror: Mirror) -> None:
         """Store what the cluster says about a job that was applied."""

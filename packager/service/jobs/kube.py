@@ -97,11 +97,13 @@ class RefusedError(ClusterError):
     Args:
         message: What it says.
         code: The HTTP status.
+        reason: Why, in one word of the API server.
     """
 
-    def __init__(self, message: str, code: int) -> None:
+    def __init__(self, message: str, code: int, reason: str = "") -> None:
         super().__init__(message)
         self.code = code
+        self.reason = reason
 
 
 class ExpiredError(ClusterError):
@@ -143,6 +145,16 @@ class Cluster:
                 resource.from_dict(item), namespace=namespace, force=True, dry_run=dry_run
             )
             return _plain(applied)
+
+    async def create(self, item: Object, namespace: str, *, dry_run: bool = False) -> None:
+        """Create an object; one of its name that exists stays as it is. Raises as `apply`."""
+        resource = _RESOURCES[str(item["kind"])]
+        try:
+            async with _translated():
+                await self._client.create(resource.from_dict(item), namespace=namespace, dry_run=dry_run)
+        except RefusedError as error:
+            if error.reason != "AlreadyExists":
+                raise
 
     async def get(self, kind: str, name: str, namespace: str | None = None) -> Object | None:
         """Return an object, or None. Raises as `apply`."""
@@ -310,6 +322,7 @@ async def _translated() -> AsyncIterator[None]:
     try:
         yield
     except ApiError as error:
-        raise RefusedError(str(error.status.message or error), int(error.status.code or 0)) from None
+        status = error.status
+        raise RefusedError(str(status.message or error), int(status.code or 0), str(status.reason or "")) from None
     except (httpx2.HTTPError, OSError) as error:
         raise UnreachableError(f"the cluster does not answer: {str(error) or type(error).__name__}") from None

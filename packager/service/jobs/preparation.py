@@ -152,7 +152,7 @@ class Preparation:
     def _with_secrets(
         objects: Sequence[Object], release: str, definition: Definition, filled: Mapping[str, Any], site: Site
     ) -> list[Object]:
-        """Return objects with the Secrets before them that the service creates."""
+        """Return objects with the Secrets before them that the service creates, and what owns all Secrets first."""
         contents: dict[str, dict[str, str]] = {}
         endpoint_headers = records.endpoint_secret(filled)
         if endpoint_headers is not None and not definition.origin:
@@ -160,7 +160,10 @@ class Preparation:
         if own := records.secrets(filled, definition.secret_keys).get(ENV):
             contents[SECRETS] = records.secret_texts(own)
         label = str(mapping(objects[-1]["metadata"]["labels"]).get(policy.APPLICATION) or "")
-        return [*(policy.secret(release, role, texts, label, site) for role, texts in contents.items()), *objects]
+        secrets = [policy.secret(release, role, texts, label, site) for role, texts in contents.items()]
+        has_secrets = bool(secrets) or any(item["kind"] == "Secret" for item in objects)
+        owner = [policy.secrets_owner(release, label, site)] if has_secrets else []
+        return [*owner, *secrets, *objects]
 
 
 def _refuse_too_many(gpus: Gpus, project: Project) -> None:

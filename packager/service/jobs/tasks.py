@@ -10,6 +10,7 @@ from packager.kubernetes.manifest import mapping
 from packager.service.access import permissions
 from packager.service.complaints import Complaint
 from packager.service.failures import Failure
+from packager.service.jobs import applying
 from packager.service.jobs.batches import Batches
 from packager.service.jobs.kube import RefusedError
 from packager.service.jobs.preparation import Filled, Preparation, Prepared
@@ -90,8 +91,7 @@ class Tasks:
             if warnings and not dry_run:
                 complaints = [Complaint("", warning) for warning in warnings]
                 raise Failure("cluster-refused", "the cluster lacks what the job needs", complaints)
-            for item in prepared.objects:
-                await self._cluster.apply(item, project.namespace, dry_run=True)
+            await applying.try_objects(self._cluster, prepared.objects, project.namespace)
         except RefusedError as error:
             raise Failure("cluster-refused", str(error)) from None
         except UnreachableError as error:

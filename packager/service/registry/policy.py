@@ -54,6 +54,9 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 OWN_SECRETS = ("endpoints", "package-secrets")
 """What follows the release in the names of the Secrets that the service creates."""
 
+SECRETS_OWNER = "secrets-owner"
+"""What follows the release in the name of the ConfigMap that owns the Secrets of a job."""
+
 MANAGER = "mlpack"
 
 _USER = 1000
@@ -146,6 +149,21 @@ def secret(release: str, role: str, content: Mapping[str, str], application: str
     return item
 
 
+def secrets_owner(release: str, application: str, site: Site) -> dict[str, Any]:
+    """Return the empty ConfigMap that owns the Secrets of a job.
+
+    It exists before them, so each Secret has its owner from the start, and nothing has to change or delete it: when the
+    ConfigMap is deleted, the cluster deletes them.
+    """
+    item: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": f"{release}-{SECRETS_OWNER}"},
+    }
+    _add_labels(item, release, application, site)
+    return item
+
+
 def _identity(item: Mapping[str, Any]) -> tuple[Any, Any]:
     return item.get("apiVersion"), item.get("kind")
 
@@ -177,6 +195,8 @@ def _refused(item: dict[str, Any], release: str) -> Iterator[str]:
         yield f"{manifest}: metadata.name: expected the release {release!r}, or a name that begins with '{release}-'"
     if name in (f"{release}-{role}" for role in OWN_SECRETS) and manifest.kind == "Secret":
         yield f"{manifest}: the service creates the Secret of this name"
+    if name == f"{release}-{SECRETS_OWNER}" and manifest.kind == "ConfigMap":
+        yield f"{manifest}: the service creates the ConfigMap of this name"
     yield from _refused_fields(manifest)
 
 

@@ -113,12 +113,15 @@ def test_the_whole_set_of_objects_is_applied_and_owned_and_no_header_is_shown(di
     answer = digits.post("/v1/jobs", bodies.filled(endpoints=endpoints), "developer")
     assert answer.status_code == 201, answer.text
     release = answer.json()["release"]
-    digits.until(lambda: digits.cluster.applied.count(f"Secret/{release}-endpoints") == 2, "the owner of the Secret")
+    digits.until(lambda: digits.cluster.applied.count(f"ConfigMap/{release}") == 2, "the owner of the ConfigMap")
+    assert digits.cluster.applied.count(f"Secret/{release}-endpoints") == 1
     secret = digits.cluster.objects["Secret", f"{release}-endpoints"]
     assert json.loads(secret["stringData"]["dataset.json"]) == endpoints[:1]
     owner = digits.cluster.objects["Job", release]["metadata"]["uid"]
-    for kind, name in (("Secret", f"{release}-endpoints"), ("ConfigMap", release)):
-        assert digits.cluster.objects[kind, name]["metadata"]["ownerReferences"][0]["uid"] == owner
+    holder = digits.cluster.objects["ConfigMap", f"{release}-secrets-owner"]
+    for item in (holder, digits.cluster.objects["ConfigMap", release]):
+        assert item["metadata"]["ownerReferences"][0]["uid"] == owner
+    assert secret["metadata"]["ownerReferences"][0]["uid"] == holder["metadata"]["uid"]
     assert "ownerReferences" not in digits.cluster.objects["PersistentVolumeClaim", release]["metadata"]
     assert answer.json()["values"]["endpoints"][1]["headers"] == {"x-api-key": "***"}
     shown = answer.text + digits.get(f"/v1/jobs/{release}/manifests").text + digits.get("/v1/jobs").text

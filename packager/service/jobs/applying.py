@@ -1,0 +1,69 @@
+"""Applies the objects of a job.
+
+A Secret is created, and never applied: with the right to apply or to delete Secrets, a client can read them. The API
+server answers with the whole object, also to a dry run that would apply nothing, or delete what the Secret owns first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.kubernetes.objects import labels, name, uid
+from packager.service.jobs import queues
+from packager.service.registry.policy import JOB, SECRETS_OWNER
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from packager.kubernetes.objects import Object
+    from packager.service.jobs.kube import Cluster
+
+
+async def try_objects(cluster: Cluster, items: Sequence[Object], namespace: str) -> None:
+    """Let the API server check objects, and change nothing. Raises RefusedError or UnreachableError."""
+    for item in items:
+        if item["kind"] == "Secret":
+            await cluster.create(item, namespace, dry_run=True)
+        else:
+            await cluster.apply(item, namespace, dry_run=True)
+
+
+async def apply_objects(cluster: Cluster, items: Sequence[Object], namespace: str) -> None:
+    """Apply the objects of a job, the workload last, and then let it own the others, except claims.
+
+    What was applied before an earlier end of the server stays as it is.
+
+    Raises:
+        RefusedError: The API server does not accept an object.
+        UnreachableError: The cluster does not answer.
+    """
+    *companions, workload = items
+    secrets_owner: list[Object] = []
+    for item in companions:
+        if item["kind"] == "Secret":
+            await cluster.create(_owned(item, secrets_owner), namespace)
+        else:
+            applied = await cluster.apply(item, namespace)
+            if item["kind"] == "ConfigMap" and name(item) == f"{labels(item)[JOB]}-{SECRETS_OWNER}":
+                secrets_owner = [_reference(applied)]
+    owner = [_reference(await _apply_workload(cluster, workload, namespace))]
+    for item in companions:
+        if item["kind"] not in ("PersistentVolumeClaim", "Secret"):
+            await cluster.apply(_owned(item, owner), namespace)
+
+
+async def _apply_workload(cluster: Cluster, workload: Object, namespace: str) -> Object:
+    if queues.of(workload):  # once it is applied, Kueue decides whether it is suspended
+        current = await cluster.get(workload["kind"], name(workload), namespace)
+        if current is not None:
+            return current
+    return await cluster.apply(workload, namespace)
+
+
+def _reference(owner: Object) -> Object:
+    return {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": name(owner), "uid": uid(owner)}
+
+
+def _owned(item: Object, owners: Sequence[Object]) -> Object:
+    """Return an object that is deleted with its owners, if it has any."""
+    return {**item, "metadata": {**item["metadata"], "ownerReferences": list(owners)}} if owners else item
