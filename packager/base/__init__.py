@@ -1,1 +1,1 @@
-"""Contains what all other folders use; nothing in it depends on packages."""
+"""Contains modules that all other folders use; none of them depends on packages."""

@@ -31,7 +31,7 @@ def file(destination: Path, *, exists_hint: str | None = None) -> Iterator[IO[by
         exists_hint: The user's way to replace an existing output, which is kept; with None it is replaced.
 
     Raises:
-        UsageError: There is something that may not be replaced: with `exists_hint` anything, else a device or a pipe.
+        UsageError: The destination may not be replaced: with `exists_hint` no existing one, else no device or pipe.
         ToolError: The folder cannot be written, or its disk is full.
     """
     workfolder.sweep_once(destination.parent)
@@ -58,7 +58,7 @@ def folder(destination: Path, *, exists_hint: str | None = None) -> Iterator[Pat
         exists_hint: The user's way to replace an existing output, which is kept; with None it is replaced.
 
     Raises:
-        UsageError: There is something that may not be replaced: with `exists_hint` anything, else what is no folder.
+        UsageError: The destination may not be replaced: with `exists_hint` no existing one, else only a folder.
         ToolError: The parent cannot be written, or its disk is full.
     """
     workfolder.sweep_once(destination.parent)
@@ -73,12 +73,12 @@ def folder(destination: Path, *, exists_hint: str | None = None) -> Iterator[Pat
 
 
 def _check_replaceable(destination: Path, exists_hint: str | None, is_kind: Callable[[int], bool], kind: str) -> None:
-    """Refuse what may not be replaced, before any work is done."""
+    """Refuse to replace the destination before any work is done, if it may not be replaced."""
     if exists_hint is not None and os.path.lexists(destination):
         raise _already_exists(destination, exists_hint)
     try:
         mode = destination.stat().st_mode
-    except OSError:  # nothing, or a link to nothing; what else may be wrong is said when it is written
+    except OSError:  # nothing, or a link to nothing; other errors are reported when it is written
         return
     if not is_kind(mode):
         raise UsageError(f"{destination} is not {kind} and was left unchanged", hint="choose another destination")

@@ -4,7 +4,7 @@
     ├── UsageError         2  the command line asks for something that cannot be
     ├── SpecError          3  a model spec is not valid
     ├── RenderError        4  a template, or the user's kubectl, could not render
-    ├── VerificationError  5  a package is not what it should be
+    ├── VerificationError  5  a package is invalid
     ├── ToolError          6  a tool or a file of the machine is missing or failed
     │   └── HungError      6  a program did not end in time
     ├── ClusterError       7  the cluster said no, or the job failed
@@ -12,7 +12,7 @@
     │   ├── UnreachableError  7  the cluster did not answer
     │   └── NotServedError    7  the cluster does not serve this kind of object
     ├── TimedOutError      8  it took longer than the user wanted to wait
-    └── UnansweredError    9  it takes an answer, and there is no terminal to ask on
+    └── UnansweredError    9  a command needs an answer, and there is no terminal
 
 A closed pipe or Ctrl-C is not an error of ours; `packager.cli` maps these to 141 and 130, as shells do.
 """
@@ -72,7 +72,7 @@ class RenderError(MlpackError):
 
 
 class VerificationError(MlpackError):
-    """A package is not what it should be."""
+    """A package is invalid."""
 
     exit_code = 5
 
@@ -137,7 +137,7 @@ class UnansweredError(MlpackError):
 
 
 def unreadable(shown: object, error: OSError) -> ToolError:
-    """Return the error that something cannot be read: `shown` is what the user calls it."""
+    """Return the error that a file cannot be read; `shown` is its name for the user."""
     return ToolError(f"{shown} cannot be read: {reason(error)}")
 
 

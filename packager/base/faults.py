@@ -41,7 +41,7 @@ class Fault(Value, frozen=True):
         return replace(self, location=(*location, *self.location), needs=needs, among=among)
 
     def rests_on(self, doubtful: Sequence[Location]) -> bool:
-        """Whether the conclusion rests on one of the places `doubtful`, on what is in one, or on what holds one."""
+        """Return whether the conclusion depends on a place in `doubtful`, or on one inside or around such a place."""
         for place in doubtful:
             if any(all(map(operator.eq, need, place)) for need in (self.needs or (self.location,))):
                 return True

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-    """Shows how much of so many bytes has come of what is called so."""
+    """Shows the progress of a file: takes its name and its bytes, yields a function for the bytes received."""
 
 _SECONDS = 60.0
 _MAX_BYTES = 16 << 20
@@ -111,7 +111,7 @@ def _explained(error: OSError) -> str:
 
 
 def _fetch_into(url: str, part: Path, limit: int, progress: Progress) -> None:
-    """Fetch a file, or what is missing of it."""
+    """Fetch a file, or its missing part."""
     offset = part.stat().st_size if part.exists() else 0
     headers = {"Accept-Encoding": "identity", "User-Agent": "mlpack"}
     if offset:
@@ -138,7 +138,7 @@ def _fetch_into(url: str, part: Path, limit: int, progress: Progress) -> None:
 
 
 def _copy(answer: Any, stream: IO[bytes], offset: int, limit: int, advance: Callable[[int], None]) -> None:
-    """Write what a server sends, as long as it is not too much and comes fast enough."""
+    """Write the bytes of a server, until they are too many or come too slowly."""
     if offset + (answer.length or 0) > limit:
         raise ToolError(f"it has more than {limit:,} bytes")
     since, came = time.monotonic(), 0

@@ -16,7 +16,7 @@ _NETWORK = re.compile(
 
 
 def network_file_system(folder: Path) -> str | None:
-    """Return the name of the network file system that a folder is on; None if it is on none, or nothing tells it.
+    """Return the name of the network file system of a folder; None if it is on another one, or unknown.
 
     From /proc/self/mountinfo (proc(5)), which Linux has. Raises OSError if the folder does not exist.
     """

@@ -18,7 +18,7 @@ MAX_VALUES = 10_000
 """The number of values in a text, without keys."""
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-"""A string, or what begins as one and does not end: so that no byte is read twice."""
+"""A string, or the beginning of one without an end: so that no byte is read twice."""
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _NUL = re.compile(rb"\\u0000")

@@ -13,7 +13,7 @@ class Limits(Value, frozen=True):
 
     Attributes:
         size: Bytes of all files together.
-        files: How many files and folders, with those that are only in the path of another, and the package's own.
+        files: The number of files and folders, with the folders that only are in paths, and the package's own.
         ratio: Bytes that come out of an archive for each one of its size. gzip's own limit is about 1,030;
             code and weights stay far below 100. The first 16 MiB are free.
     """

@@ -1,6 +1,6 @@
 """Makes a section of a larger document out of a Markdown file that anyone may have written.
 
-Nothing in the file reaches beyond its section: headings are moved below that of the section, what hides text is removed
+Nothing in the file reaches beyond its section: headings are moved below that of the section, hiding text is removed
 (comments, definitions of links), HTML is shown as text, and what would swallow the text behind it is refused.
 """
 
@@ -45,10 +45,10 @@ _SENTINEL = "end-of-section"
 
 _ENTITY = re.compile(r"&#?[A-Za-z0-9]{1,40};")
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
-# What means itself wherever it is in a line.
+# Characters without a meaning wherever they are in a line.
 _PLAIN = re.compile(r"[^\\`<&\[\]!]+")
 _PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})")
-# What begins a block when it is the first in a line.
+# The beginnings of blocks at the start of a line.
 _BLOCK = re.compile(r"#{1,6}(\s|$)|~~~|```|[-+*](\s|$)|=+\s*$|>|[0-9]{1,9}[.)](\s|$)|([-*_]\s*){3,}$")
 _MARKERS = " >*+-0123456789.)\t"
 _BRACKETS = re.compile(r"[<>\n\\]")
@@ -56,7 +56,7 @@ _HTML = "HTML is shown as text"
 
 
 class _Blocks:
-    """Finds the blocks of Markdown; what is in a line is left alone."""
+    """Finds the blocks of Markdown; the text within lines stays unchanged."""
 
     def __init__(self, *, html: bool) -> None:
         self._parser = MarkdownIt("commonmark").enable("table").disable("inline")
@@ -181,7 +181,7 @@ class Page:
         return text
 
     def _read(self, text: str) -> None:
-        """Find the blocks, and refuse what does not end with the file."""
+        """Find the blocks, and refuse those that do not end within the file."""
         if self.problems:
             return
         self._lines = text.split("\n")
@@ -234,7 +234,7 @@ class Page:
         Args:
             title: The text of the section's heading; a file that begins with the same heading loses it.
             level: The highest level of headings in the section.
-            resolve: Returns what a link leads to; None if it leads nowhere.
+            resolve: Returns the target of a link in the section; None if there is none.
         """
         lines: list[str | None] = list(self._lines)
         for start, end in self._defined:
@@ -283,7 +283,7 @@ def _ends(tokens: Sequence[Token]) -> bool:
 
 
 def _complaint(text: str, level: int) -> str | None:
-    """Return why a text cannot be a section: it is not what it was when it was read."""
+    """Return the reason why a text cannot be a section: it reads differently than before; None if it can."""
     tokens, definitions, _ = _blocks(html=True).parse(f"{text}\n\n# {_SENTINEL}\n")
     levels = [int(token.tag[1]) for token in tokens[:-3] if token.type == "heading_open"]
     is_section = (
@@ -350,7 +350,7 @@ class _Inline:
         return "".join(self._out)
 
     def _step(self, position: int, spans: dict[int, int], *, cells: bool) -> int:
-        """Take over what is at `position`, and return where it ends."""
+        """Copy the element at `position`, and return its end."""
         text = self._text
         character = text[position]
         end = position + 1
@@ -388,7 +388,7 @@ class _Inline:
         return match.end()
 
     def _link(self, position: int) -> int:
-        """Take over a link or an image whose text ends at `position`."""
+        """Copy a link or an image whose text ends at `position`."""
         first, opened = self._open.pop() if self._open else (0, position)
         target = self._target(self._text[opened + 1 : position], position + 1) if opened < position else None
         if target is None:

@@ -49,7 +49,7 @@ def masked(key: str, value: str) -> str:
 
 
 def masked_urls(text: str) -> str:
-    """Return `text` as it may be shown if no key says what it is: without the passwords of URLs."""
+    """Return `text` for display without a key: without the passwords of URLs."""
     return _PASSWORD_IN_URL.sub(f"{MASK}@", text)
 
 

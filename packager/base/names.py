@@ -9,19 +9,19 @@ import re
 from functools import lru_cache
 
 LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-"""A DNS label (RFC 1123): what most names in Kubernetes are."""
+"""A DNS label (RFC 1123), the form of most names in Kubernetes."""
 
 LETTER_FIRST = r"[a-z]([-a-z0-9]*[a-z0-9])?"
-"""A DNS label that starts with a letter (RFC 1035): the name of a Service, and of what a package makes."""
+"""A DNS label that starts with a letter (RFC 1035): the name of a Service, and of a package's objects."""
 
 LABEL_LENGTH = 63
-"""How many characters a DNS label, the value of a label and the last part of a key may have."""
+"""The characters of a DNS label, of the value of a label and of the last part of a key."""
 
 SUBDOMAIN = rf"{LABEL}(\.{LABEL})*"
 """DNS labels with dots between them: the name of most objects."""
 
 SUBDOMAIN_LENGTH = 253
-"""How many characters they may have."""
+"""The characters of such a name."""
 
 LABEL_VALUE = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 """The value of a label that is not empty, and the last part of a key."""

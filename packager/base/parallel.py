@@ -43,7 +43,7 @@ _SIGNALS_WAIT = 0.1
 
 
 def usable(most: int = _MOST) -> int:
-    """Return how many processes can work side by side: at most `most`, and 1 where a copy of this one is not safe."""
+    """Return the number of processes that can work side by side: at most `most`; 1 if copies are not safe."""
     if not hasattr(os, "sched_getaffinity"):  # Linux alone has it; elsewhere system libraries do not expect a fork
         return 1
     try:
@@ -62,7 +62,7 @@ def started(work: Callable[[Item], Result], processes: int) -> Iterator[Callable
 
     Args:
         work: Returns the result of a piece.
-        processes: How many processes work.
+        processes: The number of processes.
     """
     executor = None
     try:
@@ -102,7 +102,7 @@ def _end(executor: ProcessPoolExecutor | None) -> None:
 
 
 def _results(executor: ProcessPoolExecutor, most: int, items: Iterable[Item]) -> Iterator[Any]:
-    """Yield the results in order, of which at most `most` are awaited or kept."""
+    """Yield the results in order; at most `most` are awaited or kept."""
     left = iter(items)
     awaited: deque[Future[Any]] = deque()
     while True:

@@ -1,4 +1,4 @@
-"""Checks what is at a path that a user gives; raises ToolError where `pathlib` would raise an OSError."""
+"""Checks paths that a user names; raises ToolError where `pathlib` would raise an OSError."""
 
 from __future__ import annotations
 

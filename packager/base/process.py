@@ -42,7 +42,7 @@ _START_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A program that has ended: its exit code, and what it wrote; of a long stderr, the end."""
+    """A program that has ended: its exit code and its output; of a long stderr, the end."""
 
     returncode: int
     stdout: str
@@ -50,7 +50,7 @@ class Finished:
 
 
 def find(program: str) -> str | None:
-    """Return the path of `program` (a name on PATH, or a path), or None when there is none that can be run."""
+    """Return the path of `program` (a name on PATH, or a path), or None if it does not exist or cannot be run."""
     return shutil.which(program)
 
 
@@ -63,15 +63,15 @@ def run(  # noqa: PLR0913 - an option each
     stdin: bytes | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Finished:
-    """Run a program to its end and return what it wrote; its exit code is for the caller to judge.
+    """Run a program to its end and return its output; the caller judges its exit code.
 
     Args:
         argv: The program and its arguments.
         timeout: Seconds after which the program is killed.
-        max_bytes: How much it may print, to stdout and to stderr each, before it is killed.
+        max_bytes: The bytes that it may print, to stdout and to stderr each, before it is killed.
         offline: Whether it is kept from the network, as far as this system can: see `packager.base.offline`.
         stdin: The bytes for its standard input; None for none.
-        variables: Environment variables that it has beside those of this process.
+        variables: Environment variables in addition to those of this process.
 
     Raises:
         ToolError: The program is missing, cannot be started, or printed too much.
@@ -141,7 +141,7 @@ def _chunks(child: subprocess.Popen[bytes], timeout: float | None) -> Iterator[t
 
 @dataclass(slots=True)
 class _Tail:
-    """The end of what a program writes to stderr.
+    """The end of a program's stderr.
 
     Attributes:
         size: The bytes that it has written in total.
@@ -186,7 +186,7 @@ class Running:
         self.stdout = io.BufferedReader(_Output(child.stdout.fileno(), idle), _CHUNK)
 
     def wait(self) -> Finished:
-        """Wait for its end, and return its exit code and what it wrote to stderr."""
+        """Wait for its end, and return its exit code and its stderr."""
         waited = 0.0
         while (returncode := self._child.poll()) is None:
             try:
@@ -198,7 +198,7 @@ class Running:
         return Finished(returncode, "", self._errors.text())
 
     def give_up(self) -> Finished:
-        """Stop it unless it ends by itself within a moment, and return what it wrote to stderr.
+        """Stop it unless it ends by itself within a moment, and return its stderr.
 
         It may read no more of its input. Its exit code means nothing if it had to be stopped.
         """
@@ -231,7 +231,7 @@ class Running:
                 stdin.close()
 
     def require_fed(self) -> None:
-        """Raise what has kept the chunks from being made, if anything has."""
+        """Raise the exception of the function that makes the chunks, if it raised one."""
         if self._feed_error is not None:
             raise self._feed_error
 
@@ -287,9 +287,9 @@ def stream(
 
     Args:
         argv: The program and its arguments.
-        idle: Called with the seconds without output, each TICK; what it raises ends the reading.
+        idle: Called with the seconds without output, each TICK; its exception ends the reading.
         keep_stdin_open: Whether its input stays open until `release`; it has none otherwise.
-        variables: Environment variables that it has beside those of this process.
+        variables: Environment variables in addition to those of this process.
 
     Raises:
         ToolError: The program is missing, or cannot be started.
@@ -314,7 +314,7 @@ def run_in_terminal(
         argv: The program and its arguments.
         stdout_to_stderr: Whether its stdout goes to stderr, because it is for people only.
         quiet: Whether to drop its stdout; its stderr is still printed.
-        variables: Environment variables that it has beside those of this process.
+        variables: Environment variables in addition to those of this process.
 
     Raises:
         ToolError: The program is missing, or cannot be started.

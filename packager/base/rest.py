@@ -82,7 +82,7 @@ def server(url: str, token: str | None, *, is_insecure: bool = False) -> RestSer
         is_insecure: Whether http is accepted for other machines too.
 
     Raises:
-        UsageError: The address or the token is not valid, or others could read what is sent.
+        UsageError: The address or the token is not valid, or others could read the requests.
     """
     parts = _parts(url)
     if parts is None:

@@ -37,7 +37,7 @@ def unshare() -> Callable[[int], int] | None:
 
 
 def end_with_parent() -> Callable[[int], object]:
-    """Look up what has the system send a signal to a process when its parent ends; it does nothing except on Linux.
+    """Look up the call that sends a signal to a process when its parent ends; it does nothing except on Linux.
 
     It is for use right after fork.
     """

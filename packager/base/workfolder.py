@@ -66,7 +66,7 @@ def temporary() -> Iterator[Path]:
     """Create an empty folder for temporary files in $TMPDIR; it is removed when the block ends.
 
     Raises:
-        ToolError: There is no place for temporary files, or it is full.
+        ToolError: Temporary files cannot be created, or the disk is full.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -88,7 +88,7 @@ def signals_blocked() -> Iterator[None]:
 
 
 def sweep(parent: Path) -> None:
-    """Remove the work folders that killed processes left in `parent`, and put back an old output that lies in one."""
+    """Remove the work folders that killed processes left in `parent`, and restore an old output that is in one."""
     with contextlib.suppress(OSError):
         parent_fd = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -42,7 +42,7 @@ class Options(Value, frozen=True):
     """The options of the command line that are added to a spec.
 
     Attributes:
-        root: The folder, in the cluster's eyes, that the package will lie in; None leaves ROOT for the user.
+        root: The folder, as the nodes see it, that will contain the package; None leaves ROOT for the user.
         registry: The host and path that the image is pulled from, in place of the registry in the spec.
         site: The components that are switched on, and values for them.
     """
@@ -207,14 +207,14 @@ class Plan(Value, frozen=True):
 
     @property
     def shared_claims(self) -> tuple[str, ...]:
-        """The claims that are more than one volume of a pod, by what the spec and the values for `site.env` say."""
+        """The claims that become several volumes of a pod, by the spec and the values for `site.env`."""
         by_options = self.site.claims(self.traits)
         of_overlays = [(*by_options, *overlay.values.claim_names) for overlay in self.overlays]
         return tuple(sorted({claim for claims in of_overlays for claim in claims if claims.count(claim) > 1}))
 
     @property
     def checkpoints(self) -> bool:
-        """Whether CHECKPOINT_DIR is a volume of its own: the spec sets it, and not to a folder in OUTPUT_DIR."""
+        """Whether CHECKPOINT_DIR is a separate volume: the spec sets it to a folder outside of OUTPUT_DIR."""
         values = {variable.key: variable.value for variable in self.variables}
         folder, results = values.get("CHECKPOINT_DIR"), values["OUTPUT_DIR"].rstrip("/")
         return folder is not None and not f"{folder.rstrip('/')}/".startswith(f"{results}/")
@@ -226,7 +226,7 @@ class Plan(Value, frozen=True):
 
     @property
     def own_variables(self) -> dict[str, tuple[Variable, ...]]:
-        """By overlay, the entries that only its own mlops.env has, or that differ from those of the others."""
+        """The lines of mlops.env, by overlay, that not all overlays have, or not with the same value."""
         own = {
             overlay.name: tuple(variable for variable in overlay.variables if variable not in self.variables)
             for overlay in self.overlays
@@ -240,10 +240,10 @@ class Plan(Value, frozen=True):
 
 
 def choose(spec: Spec, precision: str | None, mode: str | None) -> Variant:
-    """Return the first variant with this precision and this mode, each of which may be left open.
+    """Return the first variant with this precision and this mode; None matches any.
 
     Raises:
-        UsageError: There is none; the message says which there are.
+        UsageError: No variant matches; the message lists the variants.
     """
     for variant in spec.variants:
         if precision in (None, variant.precision) and mode in (None, variant.mode):
@@ -323,7 +323,7 @@ def check_options(options: Options) -> None:
     """Refuse a root or a registry that is invalid where the package uses it.
 
     Raises:
-        UsageError: With what was expected and found.
+        UsageError: A value is invalid; the message has the expected form and the value.
     """
     root, registry = options.root, options.registry
     if root is not None and (

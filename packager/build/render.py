@@ -2,8 +2,8 @@
 
 `templates/` is laid out like what it produces:
 
-    package/    what every package has
-    overlay/    what every overlay has, whatever its kind
+    package/    the files of every package
+    overlay/    the files of every overlay, whatever its kind
     scaffold/   what `mlpack init` writes: not a package, but a spec to begin with
     *.yaml      pieces that the others share
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 TEMPLATES = roots(Path(__file__).resolve().parent.parent)
 
-# What every YAML reads as the same text without quotes: no number, no date, none of YAML 1.1's words.
+# Words that every YAML parser reads as text without quotes: no numbers, dates or words of YAML 1.1.
 _PLAIN = re.compile(r"[A-Za-z/$][A-Za-z0-9_./()$=-]*(:[A-Za-z0-9_./()$=-]+)*")
 
 # JSON does not escape these; in YAML they end a line, or are not allowed.
@@ -119,14 +119,14 @@ def scaffold(name: str, kind: str | None = None, **values: object) -> Iterator[t
     for file in _files(_folder(kind) if kind else "scaffold"):
         if not kind or file.startswith("scaffold/"):
             path = file.removeprefix("scaffold/")
-            # A template of a program is no program itself, and not called like one.
+            # A template of a program is not a program, so its name has another ending.
             name_of_file = path.removesuffix(".template")
             content = _fill(f"{folder}scaffold/{path}", name=name, **values)
             yield name_of_file, content, name_of_file.endswith((".sh", ".py"))
 
 
 def scaffolded() -> tuple[str, ...]:
-    """Return the kinds whose folders have a scaffold of their own."""
+    """Return the kinds whose folders contain a scaffold."""
     names = [kind.__name__ for kind in get_args(AnyOverlay)]
     return tuple(name for name in names if any(file.startswith("scaffold/") for file in _files(_folder(name))))
 

@@ -77,7 +77,7 @@ def select(given: Sequence[str], settings: Sequence[str] = ()) -> Selection:
         settings: KEY=VALUE each, for `site.env`.
 
     Raises:
-        UsageError: There is no such option, key or component, or they do not go together.
+        UsageError: An option, key or component does not exist, or they cannot be combined.
         ToolError: A folder cannot be read.
     """
     option_names = {name for name in given if "/" not in name}

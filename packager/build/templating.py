@@ -117,7 +117,7 @@ def _digest(text: str) -> str:
 
 def _environment(loader: jinja2.BaseLoader, filters: Mapping[str, Callable[..., str]]) -> jinja2.Environment:
     environment = jinja2.Environment(
-        # YAML, Markdown and shell, never HTML: what a value may do there is the filters' affair.
+        # YAML, Markdown and shell, never HTML: the filters escape values.
         autoescape=False,  # noqa: S701
         loader=loader,
         undefined=jinja2.StrictUndefined,

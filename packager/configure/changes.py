@@ -1,7 +1,7 @@
 """Package + Answers -> changed files: applies the user's answers to the files that contain the values.
 
-mlops.env says where the package lies and where its image comes from; the patches say as which user it runs; the
-overlay's kustomization.yaml lists the site options. What a person has written there otherwise stays as it is.
+mlops.env has the package's folder and the registry of its image; the patches have the user and group; the
+overlay's kustomization.yaml lists the site options. All other lines of these files stay unchanged.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Answers:
     """The user's answers; None, or an empty one, changes nothing.
 
     Attributes:
-        root: The folder that the package lies in.
+        root: The folder that contains the package.
         registry: The address that its image is pulled from.
         uid: The user id to run as.
         gid: The group id to run as.
@@ -96,7 +96,7 @@ class Change:
 
     @property
     def shown_before(self) -> str | None:
-        """The old text as it may be shown: what may be a secret is masked."""
+        """The old text for display, with possible secrets masked."""
         return None if self.before is None else self._masked(self.before)
 
     @property
@@ -163,7 +163,7 @@ def changes(package: Package, changed: Mapping[str, bytes]) -> Iterator[Change]:
 
 
 def _set_root(files: Files, path: str, root: str) -> None:
-    """Set the folder that the package lies in: in MODEL_DIR, and in every value that lies below that or below ROOT."""
+    """Set the folder of the package: in MODEL_DIR, and in every value below that or below ROOT."""
     name = files.package.name
     text = files.read(path)
     model_dir = next((line.value for line in envfile.lines(text) if line.key == "MODEL_DIR"), None)
@@ -218,7 +218,7 @@ def _replaced(storage: Sequence[str], listed: Collection[str]) -> list[str]:
     A short form, such as nfs, replaces all others; one for a single folder those for the same folder alone.
 
     Raises:
-        UsageError: One of them is no option of storage.
+        UsageError: An option is not one of storage.
     """
     for name in storage:
         if name not in _STORAGES:
@@ -251,7 +251,7 @@ def _check_overlay(files: Files, overlay: str, answers: Answers) -> None:
 
 
 def _set(files: Files, overlays: Sequence[str], key: str, value: str) -> None:
-    """Set `key` in the file that has it: that of the options' values, else each overlay's mlops.env."""
+    """Set `key` in the file with its line: that of the options' values, else each overlay's mlops.env."""
     site = [path for path in site_files(files.package) if _has_key(files.read(path), key)]
     for path in site:
         files.assign(path, key, value)
@@ -283,7 +283,7 @@ def _check_setting(package: Package, key: str, value: str) -> None:
 
 
 def _check_choice(files: Files, overlays: Sequence[str], value: str) -> None:
-    """Refuse to choose a script that is none of the scripts of an overlay."""
+    """Refuse to choose a script that is not one of the scripts of an overlay."""
     for overlay in overlays:
         for workload in workloads(files, overlay):
             for pods in structures.pods(workload):

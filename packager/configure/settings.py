@@ -58,7 +58,7 @@ class Files:
         return replace(self.package, reader=self.package.reader.edited(self._changed))
 
     def changed(self) -> dict[str, bytes]:
-        """Return the new content of every file that differs from what is on disk."""
+        """Return the new content of every file that differs from the one on disk."""
         before = Files(self.package)
         return {path: new for path, new in self._changed.items() if new != before.read(path)}
 
@@ -70,7 +70,7 @@ def site_files(package: Package) -> list[str]:
 
 
 def patches(files: Files, overlay: str) -> list[str]:
-    """Return the paths of the patches that lie in the overlay's folder.
+    """Return the paths of the patches in the overlay's folder.
 
     Raises:
         UsageError: The overlay's kustomization is not YAML.
@@ -123,7 +123,7 @@ def options(files: Files, overlay: str) -> dict[str, bool]:
     Those are on that `mlpack verify` takes to be on: also what a component, or the base, draws in itself.
 
     Raises:
-        UsageError: The kustomization is no YAML.
+        UsageError: The kustomization is not YAML.
         VerificationError: The overlay reads far more than any has to.
         ToolError: A file cannot be read.
     """

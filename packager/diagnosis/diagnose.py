@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from packager.workloads.workload import Workload
 
 NOTICE = 30.0
-"""Seconds in which a living operator has seen the end of what it has made; it usually takes less than one."""
+"""Seconds in which a running operator notices the end of its objects; it usually takes less than one."""
 
 REMOVAL = 60.0
-"""Seconds beyond its grace period after which what is being deleted ought to be gone."""
+"""Seconds beyond its grace period after which a deleted object should have disappeared."""
 
 _NO_PAST = Past()
 

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 LOST = "WorkerLost"
 
 VANISHED = "Vanished"
-"""A main pod that is gone before its end was seen: it may have ended well for all that is known."""
+"""A main pod that was deleted before its end was seen: it may have succeeded."""
 
 _CAUSES = {
     "Preempted": "a pod of higher priority preempted it",
     "TaintManagerEviction": "its node does not answer, or has a taint that it does not tolerate",
     "Evicted": "its node had too little left of something",
 }
-"""Reasons of events that tell why a pod was stopped."""
+"""Reasons of events that explain why a pod was stopped."""
 
 
 def losses(kind: Workload, snapshot: Snapshot) -> list[Finding]:
@@ -97,7 +97,7 @@ def _main_gone(kind: Workload, snapshot: Snapshot) -> Finding | None:
 
 
 def _killed(snapshot: Snapshot) -> list[Object]:
-    """Return the events of kubelets that stop pods which are gone now: one for each pod, the newest first."""
+    """Return the Killing events of kubelets about pods that no longer exist: one per pod, the newest first."""
     pod_uids = {uid(pod) for pod in snapshot.pods}
     begin = created(snapshot.workload)
     killed = {}

@@ -21,7 +21,7 @@ _FAILED = re.compile(
 )
 
 RETRY_SECONDS = 150.0
-"""A kubelet tries again after two minutes at most: a volume of which it has said nothing for longer is there by now."""
+"""A kubelet tries again after at most two minutes: a volume without an event for longer is mounted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Refused:
 def refused(events: Sequence[Object]) -> list[Refused]:
     """Return the volumes that are not mounted, in order, from the events about a pod, the newest last."""
     if not events or events[-1]["reason"] != "FailedMount":
-        return []  # what comes after the mounts, a sandbox say, fails when they are there
+        return []  # the mounts succeeded before a later failure, such as of a sandbox
     newest = moment(last_seen(events[-1]))
     refused_volumes = {}
     for event in events:

@@ -1,4 +1,4 @@
-"""Finds what prevents a pod from starting or continuing: its image, its volumes, its node, a sidecar."""
+"""Finds the obstacles to the start of a pod: its image, its volumes, its node, a sidecar."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _NODE_COMES = {"TriggeredScaleUp", "Nominated"}
 _NO_NODE_COMES = "NotTriggerScaleUp"
 
 _GROWTH_SECONDS = 600
-"""For how long no node may come before it is said what to do: a group that is full now may have room soon."""
+"""Seconds without a new node before a hint is given: a group that is full now may have room soon."""
 
 _NOT_READY = {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"}
 

@@ -1,4 +1,4 @@
-"""Keeps what earlier snapshots showed and a later one may not, because controllers delete pods."""
+"""Keeps facts that later snapshots may not show, because controllers delete pods."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Memory:
         self._losses.setdefault(subject, finding)
 
     def _note_main_gone(self, snapshot: Snapshot) -> None:
-        """Describe a main pod that is gone and whose end was not observed."""
+        """Describe a deleted main pod whose end was not observed."""
         if self._main is None or self._is_over or self._kind.stops_its_pods(snapshot):
             return
         subject = shown(self._main)

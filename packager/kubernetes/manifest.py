@@ -45,7 +45,7 @@ class Manifest(Value, frozen=True):
 
 
 def at(value: Any, location: Location) -> Any:
-    """Return the value at `location`; None if there is none."""
+    """Return the value at `location`; None without one."""
     for step in location:
         if isinstance(value, dict):
             value = value.get(step)
@@ -57,12 +57,12 @@ def at(value: Any, location: Location) -> Any:
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """Return `value`, or an empty mapping when it is none: the check of the schema says so."""
+    """Return `value`, or an empty mapping if it is of another type, which the check of the schema reports."""
     return value if isinstance(value, dict) else {}
 
 
 def listing(value: Any) -> list[Any]:
-    """Return `value`, or an empty list when it is none."""
+    """Return `value`, or an empty list if it is of another type."""
     return value if isinstance(value, list) else []
 
 

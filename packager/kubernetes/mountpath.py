@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
-# What an image's own programs need; and where no runtime mounts anything (runc, libcontainer: checkProcMount).
+# Folders that an image's programs need, and where no runtime mounts volumes (runc, libcontainer: checkProcMount).
 _SYSTEM = frozenset(
     """
     / /bin /boot /dev /etc /lib /lib32 /lib64 /libx32 /proc /run /sbin /sys /usr /usr/bin /usr/lib /usr/lib64 /usr/local

@@ -46,7 +46,7 @@ def owners(item: Object) -> set[str]:
 
 
 def is_being_deleted(item: Object) -> bool:
-    """Whether the object has been deleted and is not gone yet."""
+    """Return whether the object is being deleted and still exists."""
     return "deletionTimestamp" in item["metadata"]
 
 
@@ -101,7 +101,7 @@ def is_running(pod: Object) -> bool:
 
 
 def restarts(pod: Object) -> int:
-    """Return how often containers of the pod were started again."""
+    """Return the number of restarts of the pod's containers."""
     return sum(container_status.get("restartCount", 0) for container_status in container_statuses(pod))
 
 

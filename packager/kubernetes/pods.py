@@ -34,7 +34,7 @@ _NODE_HINTS = {
     "UnexpectedAdmissionError": "the node rejected it; deploy again",
 }
 
-# What the kubelet calls an end before the program has begun (kuberuntime_container.go; cri-api and Docker differ).
+# The reasons of a kubelet for an end before the program began (kuberuntime_container.go; cri-api and Docker differ).
 _NEVER_STARTED = ("StartError", "ContainerCannotRun")
 
 

@@ -14,7 +14,7 @@ def out_of_range(value: Any, limits: tuple[int, int | None]) -> str | None:
     """Return the expected and the actual value if `value` is a whole number outside of its limits; else None.
 
     Args:
-        value: Whatever is in the manifest: the schema tells what is no number.
+        value: The value in the manifest; the check of the schema reports values that are not numbers.
         limits: The least, and the most; None for as much as a number can be.
     """
     number, (least, most) = integer(value), limits

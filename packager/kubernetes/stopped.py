@@ -1,4 +1,4 @@
-"""Determines what stopped a pod before it ended by itself: a deletion, a drain, or its node. Pure.
+"""Determines the cause that stopped a pod before it ended by itself: a deletion, a drain, or its node. Pure.
 
 A program that saves its state when it is told to stop exits with 0, and Kubernetes then calls its pod Succeeded, as if
 its work were done. The order tells the two apart: whether the program ended before or after it was told to stop
@@ -44,7 +44,7 @@ _CAUSES = {
 REDEPLOY_HINT = "deploy it again with --replace"
 
 _KUBELET_CONFIRMATION = timedelta(seconds=5)
-"""How long a kubelet takes, at the most, to confirm the end of a pod that it was told to stop.
+"""The time in which a kubelet confirms the end of a pod that it was told to stop.
 
 It does so by deleting the pod once more, without a grace period: the time of the first request is then lost.
 """
@@ -60,7 +60,7 @@ def stopped(pod: Object, snapshot: Snapshot) -> Finding | None:
 
 
 def stop_requested_at(pod: Object) -> datetime | None:
-    """Return when the pod was told to stop, by the server's clock; None when it was not, or that is not known."""
+    """Return the time at which the pod was told to stop, by the server's clock; None if it was not, or unknown."""
     if (disruption := true_condition(pod, _DISRUPTION)) and disruption.get("lastTransitionTime"):
         return moment(disruption["lastTransitionTime"])
     grace = pod["metadata"].get("deletionGracePeriodSeconds")

@@ -24,7 +24,7 @@ class Phase(StrEnum):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will happen by itself."""
+        """Whether the phase is final."""
         return self in (Phase.SUCCEEDED, Phase.FAILED)
 
     @property

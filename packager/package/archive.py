@@ -48,15 +48,15 @@ _ZLIB_LEVEL = 1
 _APART = range(64 << 10, (1 << 20) + 1)
 _KEPT_BYTES = 8 << 20
 
-# 0 expands what is random, 1 and 2 store it; 2 takes hardly longer than 1, and 3 does for next to nothing.
+# 0 expands random data, 1 and 2 store it; 2 takes hardly longer than 1, and 3 does for next to nothing.
 _ISAL_LEVEL = 2
 _ISAL_BLOCK = 256 << 10
 _BUFFER = 1 << 20
 
-# What is decompressed at a time: small, since 1 KiB of an archive may become 1 MiB.
+# The bytes that are decompressed at a time: few, since 1 KiB of an archive may become 1 MiB.
 _PIECE_BYTES = 64 << 10
 
-# What the headers and the padding of one file take at most, on average.
+# The bytes of the headers and the padding of one file, at most, on average.
 _FILE_OVERHEAD = 4 << 10
 _END_BYTES = 1 << 20
 
@@ -89,7 +89,7 @@ def write(
 
     Raises:
         SpecError: The package has too many files for an inventory.
-        ToolError: A file on disk cannot be read, or is no longer as long as it was; or a name fits into no header.
+        ToolError: A file on disk cannot be read, or its size has changed; or a name fits into no header.
         OSError: The stream cannot be written.
     """
     start = stream.tell()
@@ -106,7 +106,7 @@ def write(
 def _write(
     tree: Tree, compressor: IO[bytes] | _Gzip, mtime: int, advance: Callable[[int], object], sealed: Entry | None
 ) -> tuple[Entry, int]:
-    """Return the inventory, and how long the tar is."""
+    """Return the inventory, and the size of the tar."""
     digests = {}
     written = 0
     with io.BufferedWriter(cast("io.RawIOBase", compressor), _BUFFER) as tar:
@@ -214,7 +214,7 @@ def _isal(stream: IO[bytes]) -> IO[bytes]:
 class _Gzip(io.RawIOBase):
     """Writes a gzip file (RFC 1952) with one member, of which some parts are compressed by themselves."""
 
-    # By the digest of what is compressed; what comes out is the same whether it is kept or not.
+    # Compressed parts by the digest of their content; the archive is the same with and without them.
     _kept: ClassVar[dict[bytes, bytes]] = {}
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -233,7 +233,7 @@ class _Gzip(io.RawIOBase):
         return len(data)
 
     def write_apart(self, content: bytes, digest: bytes) -> None:
-        """Write what has the digest `digest`, compressed by itself."""
+        """Write the content with this digest, compressed as a separate part."""
         self._count(content)
         compressed = self._kept.get(digest)
         if compressed is None:
@@ -242,7 +242,7 @@ class _Gzip(io.RawIOBase):
             if sum(map(len, self._kept.values())) + len(compressed) > _KEPT_BYTES:
                 self._kept.clear()
             self._kept[digest] = compressed
-        # A full flush ends on a byte, and nothing behind it refers to what is before it.
+        # A full flush ends at a byte, and no later data refers to data before it.
         self._stream.write(self._deflate.flush(zlib.Z_FULL_FLUSH))
         self._stream.write(compressed)
 

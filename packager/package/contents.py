@@ -145,7 +145,7 @@ def inactive(path: str) -> str:
 def active_part(path: str) -> str | None:
     """Return the part of `path` that programs act on by its name; None if it has none.
 
-    git, direnv, editors and others run what files with names such as `.git`, `.envrc` or `.vscode` say, as soon as a
+    git, direnv, editors and others run the commands in files such as `.git`, `.envrc` or `.vscode`, as soon as a
     shell or an editor opens the folder. To git, a folder with a file HEAD may be a repository, too. Some file systems
     take other names for these: with characters that are not shown (HFS+), or in short form, such as GIT~1 (FAT, NTFS).
     """

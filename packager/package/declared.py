@@ -50,7 +50,7 @@ def read(package: Package) -> Declared:
 
 
 def values(package: Package) -> frozenset[tuple[str, str]]:
-    """Return each key with each value that it is given; nothing, when the package's spec is no YAML.
+    """Return the values of each key; nothing if the package's spec is not YAML.
 
     Raises:
         ToolError: The spec cannot be read.
@@ -59,7 +59,7 @@ def values(package: Package) -> frozenset[tuple[str, str]]:
 
 
 def secrets(package: Package) -> dict[str, str]:
-    """Return the names of the package's secrets, each with its description; nothing of what cannot be one.
+    """Return the names of the package's secrets with their descriptions, without invalid ones.
 
     Raises:
         ToolError: The spec cannot be read.
@@ -101,7 +101,7 @@ def _description(entry: Any) -> str:
 
 
 def _spec(package: Package, word: str = "") -> dict[str, Any]:
-    """Return the package's spec; nothing when there is none that is YAML, or `word` is nowhere in it."""
+    """Return the package's spec; nothing if it is not YAML, or does not contain `word`."""
     path = package.folder / SPEC
     if path.is_symlink() or not path.is_file():
         return {}

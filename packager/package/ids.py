@@ -53,7 +53,7 @@ def read(text: bytes, name: str) -> dict[str, Any]:
 
 
 def invalid_ids(text: bytes, name: str) -> Iterator[Problem]:
-    """Yield the ids that a patch sets to what is no id, with their places; `name` is what messages call the file."""
+    """Yield the values of ids in a patch that are invalid, with their places; `name` is the file in messages."""
     for document in yamlio.load_all(text, name)[0]:
         problems = [
             document.problem(
@@ -92,7 +92,7 @@ def assign(text: bytes, ids: Mapping[str, int], name: str) -> bytes:
 def with_ids_of(text: bytes, other: bytes) -> bytes:
     """Return the patch `text` with the whole numbers that the patch `other` has in the places of its ids.
 
-    It is returned as it is when one of them is no YAML, or cannot be edited automatically.
+    The patch is returned unchanged if one of them is not YAML, or cannot be edited automatically.
     """
     (documents, problems), (others, other_problems) = (yamlio.load_all(patch, "") for patch in (text, other))
     if problems or other_problems:

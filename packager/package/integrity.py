@@ -50,10 +50,10 @@ class Checked:
 def check(package: Package, limits: Limits) -> Checked:
     """Compare the package's files with its inventory.
 
-    What runs of the package have written into its folder is no damage: a storage option may mount that folder.
+    Files that runs have written into the package's folder are accepted: a storage option may mount that folder.
 
     Raises:
-        VerificationError: Something in the folder is no file of a package: a link, say.
+        VerificationError: The folder contains something other than files of a package, such as a link.
         ToolError: A folder cannot be read.
     """
     sealed = package.inventory["files"]
@@ -96,7 +96,7 @@ def received_digest(package: Package) -> str:
 
 
 def _content_problems(package: Package, entry: tree.Entry, edits: list[str]) -> Iterator[Problem]:
-    """Yield a finding if a file is not what it was sealed as, or add it to `edits` if it may be edited."""
+    """Yield a finding if a file differs from its sealed digest, or add it to `edits` if people may edit it."""
     path, file = entry.path, package.shown(entry.path)
     may_be_edited = is_editable(path) and package.sealed(path) is not None
     if is_editable(path) and entry.size > ENV_BYTES:  # its digest would take seconds for a gigabyte
@@ -135,7 +135,7 @@ def _unlisted_files(package: Package, entries: Mapping[str, tree.Entry]) -> Iter
 
 
 def _results(package: Package) -> Iterator[str]:
-    """Yield the folders in the package that it was sealed to write to, if nothing of the package is beside them."""
+    """Yield the folders that the sealed spec lets pods write to, if their top folders contain no sealed files."""
     sealed_tops = {path.partition("/")[0] for path in package.inventory["files"]}
     for name in package.overlays:
         for _, folder in outputs.inside(package, layout.env(name), sealed=True):
@@ -144,7 +144,7 @@ def _results(package: Package) -> Iterator[str]:
 
 
 def _is_result(path: str) -> bool:
-    """Whether a run may have written the file: kubectl, git and other programs of the user act on none of its name."""
+    """Return whether a run may have written the file: neither kubectl, git nor other programs act on its name."""
     return path.rpartition("/")[2].casefold() not in _KUSTOMIZATIONS and contents.active_part(path) is None
 
 

@@ -25,7 +25,7 @@ def read(folder: Path) -> dict[str, Any]:
     """Return the inventory of the package in `folder`.
 
     Raises:
-        VerificationError: There is none, or it is not what `seal` writes.
+        VerificationError: The inventory is missing, or not as `seal` writes it.
         ToolError: The inventory cannot be read.
     """
     return parsed(content(folder), folder)
@@ -35,7 +35,7 @@ def content(folder: Path) -> bytes:
     """Return the inventory of the package in `folder`.
 
     Raises:
-        VerificationError: There is none, or it is no plain file, or far too long.
+        VerificationError: The inventory is missing, not a plain file, or far too long.
         ToolError: The inventory cannot be read.
     """
     path = folder / INVENTORY

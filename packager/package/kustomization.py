@@ -57,7 +57,7 @@ def components(text: bytes, file: str = KUSTOMIZATION) -> tuple[Component, ...]:
 
 
 def patches(text: bytes, file: str = KUSTOMIZATION) -> tuple[str, ...]:
-    """Return the names of the patches that lie beside a kustomization. Raises as `components`."""
+    """Return the names of the patches beside a kustomization. Raises the errors of `components`."""
     data = _read(text, file)[0].data
     entries = [entry.get("path") if isinstance(entry, dict) else None for entry in _list(data, "patches")]
     entries += _list(data, "patchesStrategicMerge")
@@ -69,7 +69,7 @@ def switch(text: bytes, name: str, file: str = KUSTOMIZATION, *, on: bool) -> by
     """Return a kustomization with the component `name`, which it lists or offers, switched on or off.
 
     Raises:
-        UsageError: The kustomization, called `file`, is no YAML, or cannot be edited automatically.
+        UsageError: The kustomization, called `file`, is not YAML, or cannot be edited automatically.
     """
     document, source = _read(text, file)
     named = [component for component in components(text, file) if component.name == name]

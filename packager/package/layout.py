@@ -10,7 +10,7 @@ import posixpath
 from packager.package.contents import DOCKERIGNORE
 
 INVENTORY = "manifest.json"
-"""The digest of every file, and what the editable ones were sealed with."""
+"""The file with the digests of all files, and with the sealed lines of the editable ones."""
 
 SPEC = "spec.yaml"
 """The spec that the package was built from."""
@@ -36,13 +36,13 @@ ENV = "mlops.env"
 """The values that a person edits, in the folder of each overlay."""
 
 WORKSPACE = "workspace"
-"""The overlay that creates a claim and nothing else, in a package whose inventory names that claim."""
+"""The overlay that only creates a claim, in a package whose inventory names that claim."""
 
 SITE = "site"
-"""The folder of the options' values, beside their own."""
+"""The folder of the options' values, beside the folders of the options."""
 
 PATCH = "patch.yaml"
-"""How the names of the patches end that lie in an overlay's folder."""
+"""The end of the names of patches in an overlay's folder."""
 
 
 ASSETS = "assets"
@@ -52,7 +52,7 @@ _FILES = frozenset((INVENTORY, SPEC, "README.md", "Dockerfile", DOCKERIGNORE))
 
 
 def is_part(path: str) -> bool:
-    """Whether a package may have a file at `path`; what each of its folders holds is up to its spec."""
+    """Return whether a package may have a file at `path`; the content of its folders depends on the spec."""
     return path in _FILES or path.startswith((f"{QUICKSTART}/", f"{ASSETS}/"))
 
 
@@ -72,34 +72,34 @@ def kustomization(name: str) -> str:
 
 
 def overlay_of(path: str) -> str | None:
-    """Return the name of the overlay whose kustomization `path` is; None when it is no overlay's."""
+    """Return the overlay whose kustomization is at `path`; None if it is not a kustomization of an overlay."""
     folder, _, file = path.rpartition("/")
     parent, _, name = folder.rpartition("/")
     return name if parent == OVERLAYS and file == KUSTOMIZATION and name else None
 
 
 def common(framework: str) -> str:
-    """Return the folder of what the overlays have in common."""
+    """Return the folder of the components that the overlays share."""
     return COMMON.replace("*", framework)
 
 
 def is_common(folder: str) -> bool:
-    """Whether a folder is that of what the overlays of some framework have in common."""
+    """Return whether a folder contains the components of some framework that overlays share."""
     steps = folder.split("/")
     return len(steps) == 5 and folder == common(steps[2])
 
 
 def site_env(common: str) -> str:
-    """Return the path of the options' values, below the folder of what the overlays have in common."""
+    """Return the path of the options' values, below the folder that overlays share."""
     return f"{common}/{SITE}/{SITE}.env"
 
 
 def component(path: str) -> tuple[str, str] | None:
-    """Return the component that a file lies directly in, and the file's name; None for a file of no component."""
+    """Return the component whose folder contains a file, and the file's name; None for a file of no component."""
     steps = path.split("/")
     return (steps[5], steps[6]) if len(steps) == 7 and common(steps[2]) == "/".join(steps[:5]) else None
 
 
 def is_patch(path: str) -> bool:
-    """Whether `path` is a patch that lies in an overlay's folder."""
+    """Return whether `path` is a patch in an overlay's folder."""
     return posixpath.dirname(posixpath.dirname(path)) == OVERLAYS and path.endswith(PATCH)

@@ -65,7 +65,7 @@ class Package:
 
     @property
     def top(self) -> str:
-        """The folder in the archive that holds the package; empty where it lies at the top, or is no archive."""
+        """The folder in the archive that contains the package; empty for a package at the top, or a folder."""
         is_inside = self.folder != self.source and self.folder.parent.name == workfolder.FOLDER
         return self.folder.name if is_inside else ""
 
@@ -79,7 +79,7 @@ class Package:
         return None if lines is None else "\n".join(lines).encode(errors="surrogatepass")
 
     def shown(self, path: str) -> str:
-        """Return how messages name the file `path` of the package: below what the user named."""
+        """Return the name of the file `path` of the package for messages: below the path that the user named."""
         return _shown(self.source, path)
 
 
@@ -126,7 +126,7 @@ def _shown(source: Path, path: str) -> str:
 
 
 def check_replaceable(path: Path) -> None:
-    """Refuse to replace what is at `path` unless it is a package, an empty folder, or a link to a folder.
+    """Refuse to replace the content of `path` unless it is a package, an empty folder, or a link to a folder.
 
     Raises:
         UsageError: The path is something else, whose files would be lost.
@@ -153,7 +153,7 @@ def _is_empty(folder: Path) -> bool:
 
 @contextmanager
 def _named_in_errors(folder: Path, path: Path) -> Iterator[None]:
-    """Let errors name what the user named, and not the folder that it was unpacked to, which is gone by then."""
+    """Let errors name the user's path, and not the temporary folder of an unpacked archive."""
     try:
         yield
     except MlpackError as error:
@@ -195,7 +195,7 @@ def _extracted(path: Path, limits: Limits) -> Iterator[Path]:
 
 
 def _root(path: Path, work: Path) -> Path:
-    """Return the package's folder among what was unpacked: the only one at the top, or the top itself."""
+    """Return the package's folder in the unpacked archive: the only one at the top, or the top itself."""
     if (work / layout.INVENTORY).exists():
         return work
     entries = sorted(work.iterdir())

@@ -59,7 +59,7 @@ class Reader:
         return content
 
     def digest(self, path: str) -> str:
-        """Return the sha256 of a file, in hex: of what was read of it before, when it was. Raises as `read`."""
+        """Return the sha256 of a file, in hex: of the bytes read first, if it was read before. Raises as `read`."""
         if path in self._edited:
             return hashlib.sha256(self._edited[path]).hexdigest()
         if path not in self._digests:

@@ -36,7 +36,7 @@ _KIND = slice(156, 157)
 _PREFIX = slice(345, 500)
 _PREFIX_BYTES = 155
 
-# What is written: name and numbers; kind, link, format, owner's names, devices and prefix.
+# The written fields: name and numbers; kind, link, format, owner's names, devices and prefix.
 _BEFORE_CHECKSUM = struct.Struct("100s48s")
 _AFTER_CHECKSUM = struct.Struct("c100x8s80x155s12x")
 _BLANKS = 8 * ord(" ")
@@ -50,7 +50,7 @@ _EMPTY = {"link": slice(157, 257), "end": slice(500, 512)}
 _OCTAL = {8: re.compile(rb"[0-7]{7}[\0 ]|[0-7]{6} \0"), 12: re.compile(rb"[0-7]{11}[\0 ]|[0-7]{10} \0")}
 _SUM = re.compile(rb"[0-7]{6}\0 ")
 
-# What eleven octal digits hold: a larger size, or time, is in an extended header.
+# The largest number of eleven octal digits: a larger size, or time, is in an extended header.
 _LARGEST_OCTAL = 8**11 - 1
 
 # A path is at most 1 KiB long, and GNU tar adds three times.
@@ -156,7 +156,7 @@ def members(read: Callable[[int], bytes]) -> Iterator[Member]:
 
     Raises:
         FormError: A header is in another form.
-        DamageError: A block is no header.
+        DamageError: A block is not a header.
         ContentError: A member is neither a file nor a folder.
     """
     while any(block := read(BLOCK)):

@@ -90,7 +90,7 @@ def seal(tree: Tree, digests: Mapping[str, str]) -> Entry:
 
 
 def _lines(entry: Entry, digest: str) -> list[str] | None:
-    """Return the lines of a file that people edit; None for another, and for one that is no text of a usual size."""
+    """Return the lines of a file that people edit; None for other files, and for large or binary ones."""
     if not is_editable(entry.path) or entry.size > _EDITABLE_BYTES:
         return None
     content = b"".join(chunks(entry))
@@ -160,7 +160,7 @@ def write(tree: Tree, folder: Path) -> Entry:
 
 
 def read(folder: Path, limits: Limits = DEFAULT) -> Tree:
-    """Return the package in `folder`, its files left on disk; `.git` at its root is none of it.
+    """Return the package in `folder`, its files left on disk; `.git` at its root is not part of it.
 
     No link is followed, and nothing but plain files and folders is taken.
 

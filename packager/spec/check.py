@@ -1,4 +1,4 @@
-"""Checks a spec for what types cannot express: how its values fit together, and Kubernetes' rules."""
+"""Checks the rules of a spec that types cannot express: combinations of values, and limits of Kubernetes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _images(spec: Spec) -> Iterator[Fault]:
 
 
 def _workspace(spec: Spec) -> Iterator[Fault]:
-    """The claim of the workspace, which overlays have to mount, and the overlay that creates it."""
+    """The claim of the workspace, which overlays must mount, and the overlay that creates it."""
     if spec.workspace is None:
         return
     mounted = sorted({claim for overlay in spec.overlays.values() for claim in overlay.claim_names})
@@ -127,7 +127,7 @@ def _name_locations(variant: int) -> tuple[Location, ...]:
 
 
 def _assets(names: Sequence[str], files: Sequence[SourceFile], package: str) -> Iterator[Fault]:
-    """Names that not every system can hold or tell apart, or no archive of `package`; and more than a package takes."""
+    """Check names that some systems cannot store or distinguish, or no archive of `package`, and its size."""
     yield from _duplicates(names, ("assets",))
     contents = Contents()
     for file in files:
@@ -139,7 +139,7 @@ def _assets(names: Sequence[str], files: Sequence[SourceFile], package: str) -> 
 
 
 def _merged_resources(spec: Spec) -> Iterator[Fault]:
-    """Check what the resources of a variant and of an overlay are together."""
+    """Check the combined resources of a variant and an overlay."""
     seen: set[Location] = set()
     for index, name in spec.pairs():
         variant, overlay = spec.variants[index], spec.overlays[name]

@@ -27,7 +27,7 @@ _LARGE_FILES_HINT = "put large files in the image, or list them under `assets`"
 _MAX_PATH_LENGTH = 200
 
 _LISTING_BYTES = 200 << 10
-"""How much of a manifest may be taken by the paths of the files: below what `kubectl apply` accepts in all."""
+"""The bytes of a manifest for the paths of the files: below the limit of `kubectl apply` for all of it."""
 
 
 def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
@@ -188,7 +188,7 @@ def _sizes(spec: Spec, files: Sequence[SourceFile], place: Location) -> Iterator
 
 
 def _listing_size(names: Sequence[str]) -> int:
-    """Return how many bytes the list of files takes that says which key stands for which path; 0 without folders."""
+    """Return the bytes of the list that assigns keys to paths; 0 without folders."""
     keys = configmap.keys(names)
     if all(keys[name] == name for name in names):
         return 0
@@ -206,7 +206,7 @@ def _kib(size: int) -> str:
 
 
 def _first_lines(programs: set[str], files: Sequence[SourceFile]) -> Iterator[Fault]:
-    """Check that what is started itself names its interpreter; any other file may begin as it likes."""
+    """Check that files which are executed name their interpreter; other files may begin as they like."""
     for file in files:
         if file.size > configmap.CODE_BYTES or not (file.name.endswith(".sh") or file.name in programs):
             continue

@@ -1,4 +1,4 @@
-"""Checks that the package contains what the Dockerfile copies; the package's root is the build context.
+"""Checks that the package contains the sources that the Dockerfile copies; its root is the build context.
 
 Written after the Dockerfile reference: continued lines, comments, the JSON form, flags, here-documents, wildcards by
 the rules of Go's filepath.Match. A path with a variable in it is not judged, nor one of another stage or of elsewhere.
@@ -188,7 +188,7 @@ def _heredoc_end(heredoc: re.Match[str], lines: Sequence[str], number: int) -> i
 
 
 def _sources(words: Sequence[Word]) -> Iterator[Word]:
-    """Yield all but the last of an instruction's paths, unless they come from another stage or from itself."""
+    """Yield the sources among an instruction's paths, unless they come from another stage or a here-document."""
     rest = list(words)
     while rest and rest[0].text.startswith("--"):
         if rest[0].text.lower().startswith("--from="):
@@ -202,7 +202,7 @@ def _sources(words: Sequence[Word]) -> Iterator[Word]:
 
 
 def _json_paths(words: Sequence[Word]) -> list[Word]:
-    """Return the paths of the JSON form; none when it is no JSON, which the builder says."""
+    """Return the paths of the JSON form; nothing if the text is not JSON, which the builder reports."""
     try:
         paths = json.loads(" ".join(word.text for word in words))
     except (ValueError, RecursionError):

@@ -37,7 +37,7 @@ def check(spec: Spec) -> Iterator[Fault]:
 
 
 def warnings(spec: Spec) -> Iterator[Fault]:
-    """Yield each variable whose name says that its value is secret, and whose value is in the spec all the same."""
+    """Yield each variable whose name suggests a secret although the spec contains its value."""
     from packager.base.masking import is_secret  # noqa: PLC0415 - a build needs none of it
 
     for holder, environment in _holders(spec):

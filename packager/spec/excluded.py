@@ -1,4 +1,4 @@
-"""Defines what is left out of a folder of a spec: secrets, history, caches, and names that programs act on."""
+"""Defines the files excluded from folders of a spec: secrets, history, caches, and names that programs act on."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class SourceFile(Value, frozen=True):
     encoded: int | None = None
 
     def first_line(self) -> bytes:
-        """Return the first line with its end, or what 200 bytes hold of it."""
+        """Return the first line with its end, or the first 200 bytes of it."""
         if self.content is not None:
             return self.content[: self.content.find(b"\n", 0, 200) + 1 or 200]
         with self.path.open("rb") as stream:
@@ -60,7 +60,7 @@ class SpecFiles(Value, frozen=True):
     """The files of a spec.
 
     Attributes:
-        files: Code, for the ConfigMaps: what each list of the spec names, once for each list.
+        files: The code for the ConfigMaps, once for each list of the spec that names it.
         assets: Files of any size.
         dockerfile: The image's.
         left_out: The paths in folders of assets that are left out: see `packager.spec.excluded`.
@@ -181,7 +181,7 @@ class _Code:
         return list(files.values())
 
     def _sources(self, name: str, location: Location) -> Iterable[SourceFile | str | None]:
-        """Return the files that one entry of a list names, or what is wrong with them."""
+        """Return the files that one entry of a list names, or the reasons why they cannot be used."""
         if refused := _refused(name):
             return (refused,)
         if "*" in name or "?" in name:
@@ -191,7 +191,7 @@ class _Code:
         return (self._add(name, location),)
 
     def _read(self, source: SourceFile) -> tuple[bytes | None, int]:
-        """Return the bytes of a file, if they are to be kept, and how many they are in a ConfigMap."""
+        """Return the bytes of a file, if they are kept, and their number in a ConfigMap."""
         if source.name in self._contents:
             return self._contents[source.name]
         content = source.path.read_bytes()
@@ -204,7 +204,7 @@ class _Code:
 
 
 def _matched(root: Path, pattern: str, left_out: set[str]) -> Iterator[SourceFile | str]:
-    """Yield the files that a pattern matches, or what is wrong with them; add to `left_out` what is left out."""
+    """Yield the files that a pattern matches, or errors; add excluded files to `left_out`."""
     from packager.spec import patterns  # noqa: PLC0415 - few specs have any
 
     count, excluded_before = 0, len(left_out)
@@ -228,7 +228,7 @@ def _matched(root: Path, pattern: str, left_out: set[str]) -> Iterator[SourceFil
 
 
 def _source_file(root: Path, name: str, entry: os.DirEntry[str] | None = None) -> SourceFile | str:
-    """Return the file `name` below `root`, or what is wrong with it.
+    """Return the file `name` below `root`, or the reason why it cannot be used.
 
     Args:
         root: The spec's folder, without links.
@@ -266,7 +266,7 @@ def _utf8(name: str) -> str:
 
 
 def _similar_name_hint(root: Path, name: str) -> str | None:
-    """Return a hint for a file that is not there: the one beside it with nearly this name."""
+    """Return a hint for a missing file: an existing one with a similar name."""
     path = root / name
     try:
         beside = [entry.name for entry in path.parent.iterdir()]
@@ -279,7 +279,7 @@ def _similar_name_hint(root: Path, name: str) -> str | None:
 
 
 def _walk(root: Path, name: str, left_out: set[str]) -> Iterator[SourceFile | str]:
-    """Yield the files below the folder `name`, or what is wrong with them; add to `left_out` what is left out."""
+    """Yield the files below the folder `name`, or errors; add excluded files to `left_out`."""
     top = (root / name).resolve()
     errors: list[OSError] = []
     count, excluded_before = 0, len(left_out)
@@ -324,7 +324,7 @@ def _is_folder(root: Path, name: str) -> bool:
 
 
 def _leads_to_excluded(source: SourceFile | str, root: Path, top: Path) -> bool:
-    """Whether a link leads to what would be left out itself."""
+    """Return whether a link leads to an excluded file."""
     if isinstance(source, str):
         return False
     below = source.path.relative_to(top if source.path.is_relative_to(top) else root)

@@ -120,7 +120,7 @@ def _oversized(document: Document) -> Iterator[Problem]:
 
 
 def _convert(data: Any) -> tuple[Spec | None, list[SchemaFault], list[Location]]:
-    """Return the spec, what is wrong with its types, and where.
+    """Return the spec, the errors in its types, and their places.
 
     A spec with wrong types is returned with placeholders in these places, so that the rest can be checked in the same
     run; None if no placeholders fit.
@@ -146,7 +146,7 @@ def _convert(data: Any) -> tuple[Spec | None, list[SchemaFault], list[Location]]
 
 
 def _problem(document: Document, settings: Sequence[Setting], fault: Fault) -> Problem:
-    """Return the fault with its place: a setting, when what is wrong came by it, or else the file's."""
+    """Return the fault with its place: a setting, if the value came from it, else a line of the file."""
     depth = document.depth(fault.location)
     for setting in reversed(settings):
         common = _common_steps(setting.location, fault.location)
@@ -156,7 +156,7 @@ def _problem(document: Document, settings: Sequence[Setting], fault: Fault) -> P
 
 
 def _common_steps(one: Location, other: Location) -> int:
-    """Return how many steps two locations have in common from the top."""
+    """Return the number of steps that two locations share from the top."""
     same = [str(left) == str(right) for left, right in zip(one, other, strict=False)]
     return (*same, False).index(False)
 

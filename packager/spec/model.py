@@ -62,7 +62,7 @@ class Image(Fields, frozen=True):
 
 
 class Variant(Fields, frozen=True):
-    """One precision and mode of the model. Each variant becomes a package of its own."""
+    """One precision and mode of the model. Each variant becomes a separate package."""
 
     script: Annotated[
         RelativePath | None,
@@ -231,7 +231,7 @@ class Spec(Fields, frozen=True):
         return (*environments, defaults)
 
     def resources(self, variant: Variant, overlay: str) -> Resources:
-        """Return the resources of the container that computes: what the overlay sets, and else the variant."""
+        """Return the resources of the container that computes: the overlay's values override the variant's."""
         overlay_resources = self.overlays[overlay].resources
         return Resources(
             requests={**variant.resources.requests, **overlay_resources.requests},

@@ -55,9 +55,9 @@ def _below(root: Path, folder: str, steps: Sequence[str], states: set[int], left
 
 
 def _step(steps: Sequence[str], states: set[int], name: str) -> set[int]:
-    """Return how many steps of the pattern may be done after `name`, of those that may be before it.
+    """Return the possible numbers of matched steps after `name`, from those before it.
 
-    All of them at once, so that no pattern takes longer than its length times that of the path.
+    All are followed at once, so that the time is at most the product of the lengths of pattern and path.
     """
     after: set[int] = set()
     for state in states:

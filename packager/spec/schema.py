@@ -31,7 +31,7 @@ def json_schema() -> Rule:
 
 
 def resolve(rule: Rule, schema: Rule) -> Rule:
-    """Return `rule` with what its `$ref` into `schema` says."""
+    """Return `rule` with the content of its `$ref` into `schema`."""
     if "$ref" not in rule:
         return rule
     return {**schema["$defs"][rule["$ref"].rpartition("/")[2]], **rule}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check(spec: Spec) -> Iterator[Fault]:
-    """Yield the problems of the sequence of `spec`, beside duplicates."""
+    """Yield the problems of the sequence of `spec`, except duplicates."""
     for index, name in enumerate(spec.sequence):
         if name not in spec.overlays:
             hint = similar(name, list(spec.overlays)) or f"the overlays are: {', '.join(spec.overlays)}"

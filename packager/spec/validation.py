@@ -67,7 +67,7 @@ def validate(data: Any, schema: Rule | None = None) -> list[SchemaFault]:
 
 
 def completed(data: Any, faults: list[SchemaFault]) -> Any:
-    """Return a copy of `data` with a placeholder at each fault; None if there is none for one of them.
+    """Return a copy of `data` with a placeholder at each fault; None if a fault has no placeholder.
 
     The copy is as valid as its placeholders are, so that the other values can be checked.
     """
@@ -130,14 +130,14 @@ def _missing_keys(error: ValidationError, here: Location, schema: Rule) -> Itera
 
 
 def _explain_union(error: ValidationError, schema: Rule) -> Iterator[SchemaFault]:
-    """Explain `anyOf` by the one branch that can be meant; where there is none, name what each expects."""
+    """Explain `anyOf` by the only branch that fits; otherwise list the expected form of each branch."""
     rules = [resolve(rule, schema) for rule in _rule(error)["anyOf"]]
     branches: list[list[ValidationError]] = [[] for _ in rules]
     for inner in error.context or ():
         branches[int(inner.relative_schema_path[0])].append(inner)
     real = [index for index, rule in enumerate(rules) if rule.get("type") != "null"]
     candidates = real if len(real) == 1 else [index for index in real if not _of_another_type(branches[index])]
-    # Where both a word and a number are allowed, neither alone describes what is expected.
+    # Where both a word and a number are allowed, neither alone describes the expected value.
     is_of_words = _is_scalar_value(error.instance) and len(real) > 1 and any("enum" in rules[index] for index in real)
     if candidates and not is_of_words:
         for inner in branches[candidates[0]]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from packager.kubernetes.snapshot import Snapshot
 
 FAILING = ("Failed", "FailureTarget")
-"""Conditions of a Job that has failed, or whose pods are being deleted because it has."""
+"""Conditions of a Job that has failed, or whose pods are being deleted for its failure."""
 
 _FIRST_PAUSE = 10
 _LONGEST_PAUSE = 600
@@ -43,7 +43,7 @@ def is_past_deadline(job: Object) -> bool:
 
 
 def attempts_begun(job: Object) -> int | None:
-    """Return how many pods a Job has made; None before the first, and for a Job that is to end with several.
+    """Return the number of pods that a Job has made; None before the first, and for a Job with several completions.
 
     A pod that has just ended is counted nowhere else until its finalizer is removed (k8s.io/api/batch/v1: JobStatus).
     """
@@ -111,7 +111,7 @@ def not_retried(snapshot: Snapshot, job: Object, who: str, pods: Sequence[Object
 
 
 def earlier_attempts(pods: Sequence[Object], attempts: int) -> Iterator[Finding]:
-    """Yield why each of a Job's pods has failed but the last that it may make."""
+    """Yield the failures of a Job's pods, except of the last that it may make."""
     for attempt, pod in enumerate(sorted(pods, key=created)[: attempts - 1], start=1):
         if finding := failure(pod):
             message = f"attempt {attempt} of {attempts}: {finding.message}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from packager.kubernetes.snapshot import Snapshot
 
 CONTROLLER_SILENCE = 8.0
-"""Seconds in which a living controller has acted on what it keeps; it usually takes less than one."""
+"""Seconds in which a running controller has acted on its objects; it usually takes less than one."""
 
 CONTROLLER_HINT = "is kube-controller-manager running? kubectl get pods --namespace=kube-system"
 

@@ -11,4 +11,4 @@ VARIABLE = "JOB_COMPLETION_INDEX"
 BY_KUBERNETES = "Kubernetes sets it, to the pod's index"
 
 MAX_PARALLELISM = 100_000
-"""How many pods of an array there may be at a time (pkg/apis/batch/validation: maxParallelismForIndexedJob)."""
+"""The number of pods that an array may run at a time (pkg/apis/batch/validation: maxParallelismForIndexedJob)."""

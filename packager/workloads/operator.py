@@ -19,7 +19,7 @@ class Operator:
         name: The name in messages.
         deployment: The name of its Deployment.
         lease: The name of its lease.
-        lease_seconds: How long its lease holds when it does not say so.
+        lease_seconds: The seconds that its lease holds if it does not say.
         version: The tag of its release.
         url: The address of the release's manifest.
         sha256: The manifest's digest.

@@ -149,7 +149,7 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
             yield ("init", "script"), self.init.script
 
     def executed(self, run: Run) -> Iterator[str]:
-        """Yield the scripts of `run` that are started themselves: they have to name what reads them."""
+        """Yield the scripts of `run` that are executed, and so need an interpreter line."""
         if not self.starter:
             yield from run.scripts
 
@@ -161,7 +161,7 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     def words(self) -> Iterator[tuple[Location, Sequence[str], Collection[str]]]:
         """Yield each list of words that containers start: its location, and the variables of all these containers.
 
-        The variables are those that the kind itself or Kubernetes adds, beside what every container has and mlops.env.
+        The variables are those that the kind or Kubernetes adds, besides those of every container and of mlops.env.
         """
         for key in ("command", "args"):
             yield (key,), getattr(self, key) or (), ()
@@ -178,7 +178,7 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         return Run(scripts, args, self.workdir or variant.workdir, self.init or variant.init)
 
     def program_faults(self, run: Run) -> Iterator[Fault]:  # noqa: ARG002 - for those that run anything
-        """Yield why this overlay cannot run what it should: scripts, or what it runs instead."""
+        """Yield the reasons why this overlay cannot run its scripts, or its command."""
         yield from ()
 
     def reserved(self, key: str) -> str | None:  # noqa: ARG002 - for those that leave every name to the user
@@ -186,7 +186,7 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         return None
 
     def missing_reason(self, key: str) -> str | None:
-        """Return why words may not name the variable `key`, which the containers that start them do not have."""
+        """Return the reason why arguments may not use the variable `key`, which is missing in their container."""
         return self.reserved(key)
 
     @property
@@ -211,7 +211,7 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
 
     @property
     def templates(self) -> int:
-        """How many pod templates of its manifest mount the code."""
+        """The number of pod templates in its manifest that mount the code."""
         return 1
 
     @property

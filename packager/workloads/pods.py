@@ -73,7 +73,7 @@ class Pods(Value, frozen=True):
 
     @property
     def container(self) -> str:
-        """The name of the main container; empty when there is none."""
+        """The name of the main container; empty without one."""
         first = mapping(at(self.spec, ("containers", 0))).get("name")
         return text(self.default_container) or text(first)
 
@@ -171,6 +171,6 @@ def is_of_kubernetes(manifest: Manifest) -> bool:
 
 
 def number_of_pods(value: Any) -> int:
-    """Return how many pods, or Jobs, a manifest's `value` asks for; 1 where it says nothing, as Kubernetes takes it."""
+    """Return the number of pods, or Jobs, that a manifest's `value` asks for; 1 is the default of Kubernetes."""
     number = integer(value)
     return 1 if number is None else max(number, 0)

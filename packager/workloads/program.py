@@ -1,4 +1,4 @@
-"""Run and Program: what a spec has an overlay run, and what the main container starts for it."""
+"""Run and Program: the scripts or the command of an overlay, and the program of the main container."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Run(Value, frozen=True):
     """The scripts or the command of an overlay, from its variant and its own keys.
 
     Attributes:
-        scripts: The files of which one runs: the first, unless the user chooses another. Without any, it is a command
+        scripts: The files, of which one runs: the first, unless the user chooses another. Without any, it is a command
             or the image's entrypoint.
         args: The arguments.
         workdir: The folder that the program starts in; None for the usual place.

@@ -58,7 +58,7 @@ class Structure(ABC):
     def faults(self, manifest: Manifest) -> Iterator[Fault]:  # noqa: ARG002 - for those that have some
         """Yield values in a manifest of this kind that the cluster would refuse or misinterpret.
 
-        Fields and types are the schema's affair, the pods themselves those of other checks of `verify`.
+        The schema checks fields and types, and other checks of `verify` the pods themselves.
         """
         yield from ()
 

@@ -71,7 +71,7 @@ class Workload(ABC):
         """Return how the workload has ended; None while it has not."""
 
     def is_serving(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - the same
-        """Whether all of what was deployed serves, as it was deployed last."""
+        """Return whether everything serves in its newest version."""
         return False
 
     def is_noticed(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - the same
@@ -79,11 +79,11 @@ class Workload(ABC):
         return True
 
     def attempts(self, snapshot: Snapshot) -> int | None:  # noqa: ARG002 - the same
-        """Return how often the workload was started; None before, and for a kind that does not end or start as one."""
+        """Return the number of starts of the workload; None before the first, and for a kind that does not end."""
         return None
 
     def progress(self, snapshot: Snapshot) -> str | None:  # noqa: ARG002 - the same
-        """Return in a few words how far the workload has got; None when its pods say enough."""
+        """Return the progress of the workload in a few words; None if its pods show enough."""
         return None
 
     def pods_about_to_go(self, snapshot: Snapshot) -> Sequence[Object]:  # noqa: ARG002 - the same
@@ -134,7 +134,7 @@ class Workload(ABC):
         return [*([main] if main else []), *self.workers(pods)]
 
     def failures(self, snapshot: Snapshot) -> Iterator[Finding]:
-        """Yield why pods have failed, the root cause first: by default that of the main pod."""
+        """Yield the failures of pods, the root cause first: by default that of the main pod."""
         main = self.main(snapshot.pods)
         for pod in [*([main] if main else []), *self.workers(snapshot.pods)]:
             if finding := failure(pod):

@@ -77,15 +77,15 @@ class Deployment(Workload):
         return _is_seen(snapshot.workload) and is_whole and counts.get("replicas", updated) == updated
 
     def is_noticed(self, snapshot: Snapshot) -> bool:
-        """Whether the status is about the newest spec, or tells why it is not; a controller that is away tells nothing.
+        """Return whether the status is about the newest spec, or explains why it is not.
 
-        Before there is any status, `findings` yields that it is away.
+        Without any status, the answer is true, and `findings` yields that the controller is missing.
         """
         deployment = snapshot.workload
         return not status(deployment) or _is_seen(deployment) or _unmade(deployment) is not None
 
     def progress(self, snapshot: Snapshot) -> str:
-        """Return how many replicas serve, and of how many a rollout has yet to come."""
+        """Return the number of replicas that serve, and the number that the rollout aims at."""
         counts, replicas = status(snapshot.workload), _replicas(snapshot.workload)
         text = f"{counts.get('availableReplicas', 0)} of {replicas} replicas serve"
         updated = int(counts.get("updatedReplicas", 0)) if _is_seen(snapshot.workload) else 0
@@ -130,7 +130,7 @@ def _unmade(deployment: Object) -> Object | None:
 
 
 def _refusal(deployment: Object, refused: Object) -> Finding:
-    """Return why the cluster has refused what the controller wanted to make, from the condition that says so."""
+    """Return the refusal of the cluster to create objects for the controller, from the condition with its message."""
     message = sentence(refused)
     return refusal(shown(deployment), message) or Finding("FailedCreate", shown(deployment), message)
 
@@ -146,7 +146,7 @@ def _is_seen(deployment: Object) -> bool:
 
 
 def _newest(snapshot: Snapshot) -> Object | None:
-    """Return the ReplicaSet of the newest rollout; None when there is none, or the user may not see it."""
+    """Return the ReplicaSet of the newest rollout; None if it does not exist, or the user may not see it."""
     return max(snapshot.children, key=lambda item: int(annotation(item, _REVISION) or 0), default=None)
 
 
@@ -163,7 +163,7 @@ def _unready(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _earlier(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield how many pods of an earlier rollout serve while the newest does not."""
+    """Yield a note on the pods of an earlier rollout that serve while the newest does not."""
     newest = _newest(snapshot)
     if newest is None:
         return

@@ -41,7 +41,7 @@ class Deployment(Structure):
         yield Pods(manifest, _TEMPLATE, count=count, workload_label="pod-template-hash")
 
     def longest_name(self, manifest: Manifest) -> str:
-        """Return the Service's name, which begins with a letter; those of pods are cut where they are too long."""
+        """Return the Service's name, which begins with a letter; names of pods are cut if they are too long."""
         return manifest.name
 
     def faults(self, manifest: Manifest) -> Iterator[Fault]:
@@ -64,7 +64,7 @@ class Deployment(Structure):
                 yield from _probes(location, container)
 
     def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:
-        """Yield selectors that do not mean the pods, and references to what is not there."""
+        """Yield selectors that do not select the pods, and references to missing objects."""
         if companion.kind == "Service":
             yield from _selected(manifest, companion, ("spec", "selector"))
             yield from _targets(manifest, companion)

@@ -103,7 +103,7 @@ class Deployment(OverlaySpec, frozen=True, kw_only=True, tag="Deployment"):
     serves = True
 
     def faults(self) -> Iterator[Fault]:
-        """Yield ports of one number, and what does not go together in `ready`."""
+        """Yield ports with the same number, and conflicting keys in `ready`."""
         numbers: dict[int, str] = {}
         for name, port in self.ports.items():
             other = numbers.setdefault(port.port, name)
@@ -129,10 +129,10 @@ class Deployment(OverlaySpec, frozen=True, kw_only=True, tag="Deployment"):
 
     @property
     def start(self) -> tuple[int, int]:
-        """Every how many seconds a pod is asked whether it is ready for the first time, and how often at most."""
+        """The period, in seconds, of the startup probe, and the number of failures that it allows."""
         return PROBE_PERIOD, -(-self.starts_within // PROBE_PERIOD)
 
     @property
     def stop(self) -> tuple[int, int]:
-        """How many seconds a pod goes on that gets no new requests, and after how many it is killed."""
+        """The seconds that a stopping pod still serves without new requests, and those after which it is killed."""
         return DRAIN_SECONDS, DRAIN_SECONDS + self.stops_within

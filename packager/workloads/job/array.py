@@ -47,7 +47,7 @@ def lacks_pods(job: Object) -> bool:
 
 
 def progress(job: Object) -> str:
-    """Return how many indexes are done, and how many pods have failed."""
+    """Return the number of finished indexes, and of failed pods."""
     counts = status(job)
     failed = counts.get("failed", 0)
     done = f"{counts.get('succeeded', 0)} of {len(indexes(job))} done"

@@ -73,11 +73,11 @@ class Job(Workload):
         return None if failed is None else Verdict(Phase.FAILED, _reason(snapshot, failed))
 
     def attempts(self, snapshot: Snapshot) -> int | None:
-        """Return how many pods the Job has made; None for an array, and others with several pods."""
+        """Return the number of pods that the Job has made; None for an array, and others with several pods."""
         return attempts_begun(snapshot.workload)
 
     def progress(self, snapshot: Snapshot) -> str | None:
-        """Return how many indexes of an array are done."""
+        """Return the progress of an array: the number of finished indexes."""
         return array.progress(snapshot.workload) if array.indexes(snapshot.workload) else None
 
     def unreported_end(self, snapshot: Snapshot) -> tuple[Verdict, datetime | None] | None:
@@ -128,7 +128,7 @@ class Job(Workload):
         return max(pods, key=created, default=None)
 
     def indexes(self, workload: Object) -> range:
-        """Return those of an array."""
+        """Return the indexes of an array."""
         return array.indexes(workload)
 
     def indexed(self, pods: Sequence[Object]) -> Mapping[int, Object]:
@@ -141,7 +141,7 @@ class Job(Workload):
 
 
 def _attempts(job: Object) -> int:
-    """Return how many pods may fail (six retries are Kubernetes' own default)."""
+    """Return the number of pods that may fail (six retries are the default of Kubernetes)."""
     return 1 + int(job["spec"].get("backoffLimit", 6))
 
 

@@ -116,7 +116,7 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
     def init_claims(self) -> tuple[ClaimMount, ...]:
         """The claims that `init` mounts: all except read-only mounts within a writable mount of the same whole claim.
 
-        So `init` can make what the program then only reads. A folder that is missing when a pod mounts it is made by
+        So `init` can create folders that the program only reads. A folder missing when a pod mounts it is made by
         the kubelet, as root.
         """
         whole = {(mount.claim, mount.path) for mount in self.claims if not mount.sub_path and not mount.read_only}
@@ -185,7 +185,7 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
                 yield Fault((*place, "sub_path"), f"expected a path without '..', found {mount.sub_path!r}")
 
     def program_faults(self, run: Run) -> Iterator[Fault]:
-        """Yield a fault when torchrun is to start what is not Python."""
+        """Yield a fault if torchrun is to start a script that is not Python."""
         if self.processes is None:
             return
         other = next((script for script in run.scripts if not script.endswith(".py")), None)

@@ -68,7 +68,7 @@ _SIGNALLED = re.compile(r"([\w.]+\.)?(SignalException|KeyboardInterrupt|SystemEx
 """The exceptions of Python in a program that was told to stop (torch/distributed/elastic/multiprocessing/api.py)."""
 
 _REACTION = timedelta(seconds=10)
-"""How long after the first pod's failure others end because of it."""
+"""The time after the first pod's failure in which others end because of it."""
 
 NEVER = datetime.max.replace(tzinfo=UTC)
 """When something happens that does not: it comes after everything that does."""
@@ -86,7 +86,7 @@ def who(pod: Object) -> str:
 
 
 def current(pods: Sequence[Object]) -> list[Object]:
-    """Return the pods of the last attempt, the newest of each index; those of the role that leads come first."""
+    """Return the pods of the last attempt, the newest per index, with those of the leading role first."""
     last = max(map(attempt, pods), default=0)
     newest: dict[tuple[bool, str, int, int], Object] = {}
     for pod in sorted((pod for pod in pods if attempt(pod) == last), key=created):
@@ -171,7 +171,7 @@ def _has_lost_another(finding: Finding) -> bool:
 
 
 def _gone(snapshot: Snapshot, pods: Sequence[Object]) -> list[Object]:
-    """Return the pods of the last attempt whose logs were kept, and that exist no more."""
+    """Return the pods of the last attempt that were deleted, but whose logs were kept."""
     last, living = max(map(attempt, pods), default=0), set(map(uid, pods))
     return [log.pod for log in snapshot.logs if attempt(log.pod) == last and uid(log.pod) not in living]
 

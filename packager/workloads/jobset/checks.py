@@ -1,4 +1,4 @@
-"""Finds what JobSet's webhook refuses, and what it accepts although the pods would fail or lose their logs.
+"""Finds errors for JobSet's webhook, and settings that it accepts although the pods would fail or lose their logs.
 
 From JobSet v0.12.0, pkg/webhooks/jobset_webhook.go and the rules in its CRD.
 """
@@ -84,7 +84,7 @@ def faults(jobset: Manifest) -> Iterator[Fault]:
 
 
 def count(entry: Any) -> int:
-    """Return how many pods a role has; what it does not say is one, as JobSet takes it."""
+    """Return the number of pods of a role; JobSet's default is one."""
     return number_of_pods(mapping(entry).get("replicas")) * _pods_of_job(mapping(entry))
 
 
@@ -112,7 +112,7 @@ def _roles_of(place: Location, roles: Any, names: Sequence[str]) -> Iterator[Fau
 
 
 def _rules(jobset: Manifest, names: Sequence[str]) -> Iterator[Fault]:
-    """Check the rules that say what a failed Job means."""
+    """Check the rules for failed Jobs."""
     rules = [mapping(entry) for entry in listing(at(jobset.data, _RULES))]
     rule_names = [text(rule.get("name")) for rule in rules]
     for index, rule in enumerate(rules):

@@ -98,7 +98,7 @@ class JobSet(Workload):
         return Verdict(Phase.FAILED, _reason(snapshot, failed, losses), losses)
 
     def attempts(self, snapshot: Snapshot) -> int | None:
-        """Return how often all pods were started together."""
+        """Return the number of times that all pods were started together."""
         attempt = _attempt(snapshot.workload)
         has_begun = attempt > 1 or snapshot.pods or any(status(job).get("startTime") for job in snapshot.children)
         return attempt if has_begun else None
@@ -135,13 +135,13 @@ class JobSet(Workload):
         return pods if attempts.failures(snapshot) or any(map(is_being_deleted, pods)) else ()
 
     def warnings(self, snapshot: Snapshot) -> Iterator[Finding]:
-        """Yield why earlier attempts have failed, and what the pods wrote last that were stopped for the failure."""
+        """Yield the failures of earlier attempts, and the last lines of pods that were stopped because of them."""
         yield from _restarted(snapshot)
         if not true_condition(snapshot.workload, "Completed"):
             yield from _last_lines(snapshot)
 
     def failures(self, snapshot: Snapshot) -> Iterator[Finding]:
-        """Yield why pods of the last attempt have failed: first that which the others failed for."""
+        """Yield the failures of pods of the last attempt, the root cause first."""
         for pod, finding in attempts.failures(snapshot):
             yield replace(finding, message=f"{attempts.who(pod)}: {finding.message}")
 
@@ -154,12 +154,12 @@ class JobSet(Workload):
         return [pod for pod in attempts.current(pods) if attempts.computes(pod)]
 
     def listed(self, pods: Sequence[Object]) -> list[Object]:
-        """Return all pods of the last attempt, those of the role that leads first."""
+        """Return all pods of the last attempt, with those of the leading role first."""
         return attempts.current(pods)
 
 
 def _targets(jobset: Object) -> list[str]:
-    """Return the roles of which all pods have to succeed; an empty list means all roles to JobSet."""
+    """Return the roles whose pods must all succeed; an empty list means all roles to JobSet."""
     spec = jobset["spec"]
     names = listing(at(spec, ("successPolicy", "targetReplicatedJobs")))
     return [str(name) for name in names or (mapping(job).get("name") for job in listing(spec.get("replicatedJobs")))]
@@ -170,12 +170,12 @@ def _ended_well(jobset: Object) -> str:
 
 
 def _attempts(jobset: Object) -> int:
-    """Return how often the set is started at most."""
+    """Return the maximum number of attempts."""
     return 1 + int(mapping(jobset["spec"].get("failurePolicy")).get("maxRestarts") or 0)
 
 
 def _is_end(jobset: Object, failing: Sequence[Object]) -> bool:
-    """Whether Jobs that fail make the set fail; rules that start it again may not count towards the attempts.
+    """Whether failed Jobs make the set fail; rules that start it again may not count towards the attempts.
 
     While a Job still takes its pods away, another one may fail for a reason for which JobSet starts all again.
     """

@@ -46,7 +46,7 @@ def lost(snapshot: Snapshot, jobs: Sequence[Object]) -> list[Finding]:
 
 
 def _gone(snapshot: Snapshot, jobs: Sequence[Object], cleaned: set[str]) -> Iterator[Finding]:
-    """Yield the first pod of these Jobs that is gone: a kubelet says that it stops only those that run."""
+    """Yield the first pod of these Jobs that was deleted; a kubelet reports Killing only for running pods."""
     living = {uid(pod) for pod in snapshot.pods if not is_being_deleted(pod)}
     roles = {name(job): labels(job).get(ROLE, "pod") for job in jobs}
     for event in sorted(snapshot.events, key=last_seen):

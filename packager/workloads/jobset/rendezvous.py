@@ -54,7 +54,7 @@ class Rendezvous(Value, frozen=True):
     Attributes:
         roles: The only roles that it has, all of which it needs; empty for any roles.
         port: The port of the first pod of `leader`, unless the spec sets another; None if pods agree on none.
-        leader: The role whose first pod the others look for.
+        leader: The role whose first pod has the address that the others connect to.
         single: Whether the leader's role has one pod only.
         computes: The roles that get what options give to pods that compute; empty for all.
         stores: The other roles that get what options say of storage.
@@ -79,7 +79,7 @@ class Rendezvous(Value, frozen=True):
         Args:
             role: The role.
             port: The port.
-            counts: How many pods each role has.
+            counts: The number of pods of each role.
         """
         yield PodVariable(NAME, _NAME_FIELD, is_field=True)
         for variable in self.variables:
@@ -193,4 +193,4 @@ COUNTS = {
 """The variables that contain the number of pods of a role, each with the role."""
 
 PROCESSES = "PET_NPROC_PER_NODE"
-"""The variable that says how many processes torchrun starts in each pod."""
+"""The variable with the number of processes that torchrun starts in each pod."""

@@ -44,7 +44,7 @@ class JobSet(Structure):
     )
 
     def pods(self, manifest: Manifest) -> Iterator[Pods]:
-        """Yield the pods of each role. Defaults are JobSet's: one Job of one pod, and all roles have to succeed."""
+        """Yield the pods of each role. Defaults are JobSet's: one Job of one pod, and all roles must succeed."""
         targets = listing(at(manifest.spec, ("successPolicy", "targetReplicatedJobs")))
         for index, entry in enumerate(listing(manifest.spec.get("replicatedJobs"))):
             location: Location = ("spec", "replicatedJobs", index, "template", "spec", "template")

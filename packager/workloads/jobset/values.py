@@ -154,7 +154,7 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         return {"rendezvous": way, "roles": RENDEZVOUS[way].roles or ("worker",)}
 
     def __post_init__(self) -> None:
-        """Refuse a range of exit codes that is none: a ValueError is a wrong value to msgspec."""
+        """Refuse an invalid range of exit codes: msgspec reports a ValueError as a wrong value."""
         for _, entry in self._permanent_entries():
             if isinstance(entry, str) and not re.match(_RANGE, entry):
                 raise ValueError(f"expected a range of exit codes, found {show(entry)}")
@@ -181,7 +181,7 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
 
     @property
     def successful(self) -> tuple[str, ...]:
-        """The roles whose end is the set's; a person who names no pod means the first pod of the first of them."""
+        """The roles whose end is the end of the set; commands use the first pod of the first one by default."""
         return tuple(self.success or self.way.success)
 
     @property
@@ -204,16 +204,16 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
 
     @property
     def pods(self) -> int:
-        """How many pods there are."""
+        """The number of pods."""
         return sum(role.replicas for role in self.roles.values())
 
     @property
     def templates(self) -> int:
-        """How many pod templates there are: one for each role."""
+        """The number of pod templates: one for each role."""
         return len(self.roles)
 
     def environment_of(self, role: str) -> Sequence[PodVariable]:
-        """Return the variables by which the pods of a role find the others, and those of its own."""
+        """Return the variables that address the pods of other roles, and the role's own variables."""
         counts = {name: entry.replicas for name, entry in self.roles.items()}
         own = self.roles[role].environment
         values = {key: entry.value if isinstance(entry, Parameter) else entry for key, entry in own.items()}
@@ -262,7 +262,7 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
             yield Fault((), message, "use only one of them")
 
     def reserved(self, key: str) -> str | None:
-        """Return why the environment may not set what the pods find each other by."""
+        """Return the reason why the environment may not set a variable of the rendezvous."""
         return self.way.refused(key)
 
     def executed(self, run: Run) -> Iterator[str]:

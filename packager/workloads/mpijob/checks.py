@@ -1,4 +1,4 @@
-"""Finds what mpi-operator's controller rejects after the API server has accepted a job, and what it misreads.
+"""Finds values that mpi-operator's controller rejects after the API server has accepted a job, or misreads.
 
 From mpi-operator v0.8, pkg/apis/kubeflow/validation/validation.go and pkg/controller/mpi_job_controller.go.
 """
@@ -39,7 +39,7 @@ _RANGES: dict[Location, tuple[int, int | None]] = {
 _MAP_BYTES = 1 << 20
 _ROLES = ("Launcher", "Worker")
 
-# What starts ranks, and how it is told how many: mpirun(1) of Open MPI and of MPICH, Intel's mpiexec.hydra.
+# Programs that start ranks, and their options for the number: mpirun(1) of Open MPI and MPICH, Intel's mpiexec.hydra.
 _STARTERS = ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun")
 _COUNTS = ("-np", "-n", "--np", "-c")
 

@@ -66,7 +66,7 @@ class MPIJob(Workload):
         return (f"jobs.batch/{name}-launcher",)
 
     def made_objects(self, workload: Object) -> tuple[str, ...]:
-        """Return the launcher's Job, what the pods mount, their Service, and the workers (mpi_job_controller.go)."""
+        """Return the launcher's Job, the mounted objects, their Service, and the workers (mpi_job_controller.go)."""
         name = workload["metadata"]["name"]
         count = _worker_count(workload)
         workers = [f"pods/{name}-worker-{index}" for index in range(min(count, _MAX_NAMED_WORKERS))]
@@ -100,7 +100,7 @@ class MPIJob(Workload):
         return Verdict(Phase.FAILED, _reason(job, failed))
 
     def attempts(self, snapshot: Snapshot) -> int | None:
-        """Return how many pods the launcher's Job has made."""
+        """Return the number of pods that the launcher's Job has made."""
         return next(map(batchjob.attempts_begun, snapshot.children), None)
 
     def unreported_end(self, snapshot: Snapshot) -> tuple[Verdict, datetime | None] | None:
@@ -161,7 +161,7 @@ class MPIJob(Workload):
         return replace(failed, message=message, hint=f"the limit of each worker is {limit}: {LIKELY_HINT}")
 
     def main(self, pods: Sequence[Object]) -> Object | None:
-        """Return the launcher's pod: that of the last attempt."""
+        """Return the launcher's pod of the last attempt."""
         return max(_launchers(pods), key=created, default=None)
 
     def workers(self, pods: Sequence[Object]) -> list[Object]:
@@ -171,7 +171,7 @@ class MPIJob(Workload):
 
 
 def _reason(job: Object, failed: Object) -> str:
-    """Return why a job has failed, by its own condition or by that of the launcher's Job."""
+    """Return the reason why a job has failed, from its own condition or from that of the launcher's Job."""
     message = str(failed.get("message", "")).strip(": ")
     # "Job has reached the specified backoff limit" means no more than that the launcher failed for the last time.
     if failed.get("reason", "").startswith("BackoffLimitExceeded") or "backoff limit" in message:
@@ -186,7 +186,7 @@ def _launchers(pods: Sequence[Object]) -> list[Object]:
 
 
 def _attempts(job: Object) -> int:
-    """Return how often the launcher is started at most."""
+    """Return the maximum number of starts of the launcher."""
     return 1 + (job["spec"].get("runPolicy", {}).get("backoffLimit") or 0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 _RANK = "mpirun sets it for each rank"
 _LAUNCHER = "the launcher sets it, to reach the workers"
 
-# What a name begins with: OMPI_MCA_plm_rsh_a is for ..._agent and ..._args.
+# Beginnings of names: OMPI_MCA_plm_rsh_a is for ..._agent and ..._args.
 _PREFIXES = {
     # Open MPI 4 and 5, PMIx, and the Hydra of MPICH and Intel.
     "OMPI_COMM_WORLD_": _RANK,
