@@ -1,4 +1,4 @@
-"""Use cases, called as a program would: with no terminal, and nothing printed."""
+"""Fixtures for the tests of use cases, which fail if a use case prints anything."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _prints_nothing(capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
 
 @pytest.fixture
 def opened(life: Life, tmp_path: Path) -> Iterator[Callable[..., Target]]:
-    """Opens an overlay of hello-mpi as somebody, in the namespace team of the cluster that is made up."""
+    """A function that opens an overlay of hello-mpi as `person`, in the namespace team of the fake cluster."""
     assert life.objects == []
     with ExitStack() as stack:
 

@@ -1,3 +1,5 @@
+"""Tests of the use case `packager.app.build`."""
+
 from __future__ import annotations
 
 import tarfile
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Listener:
-    """Keeps what a use case says on its way."""
+    """Records the notes of a use case, and its progress: label, total, unit and completed steps."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -38,7 +40,7 @@ def outcomes(request: BuildRequest, destination: Destination, listener: Listener
     return list(build(request, destination, tell=listener.tell, progress=listener.progress))
 
 
-def test_a_package_is_a_value(tmp_path: Path) -> None:
+def test_build_returns_package_as_value(tmp_path: Path) -> None:
     demo.write(tmp_path / "specs/demo", demo.changed())
     [built] = outcomes(BuildRequest("demo", (tmp_path / "specs",)), Destination(tmp_path / "out"))
     path = tmp_path / "out/demo-fp32-training.tar.gz"
@@ -61,7 +63,7 @@ def test_a_package_is_a_value(tmp_path: Path) -> None:
     }
 
 
-def test_what_fails_is_yielded_beside_what_does_not(specs: Path, tmp_path: Path) -> None:
+def test_build_yields_errors_beside_built_packages(specs: Path, tmp_path: Path) -> None:
     listener = Listener()
     built, failed = outcomes(BuildRequest(None, (specs,), every=True), Destination(tmp_path, as_folder=True), listener)
     assert (built.path, (tmp_path / "demo-fp32-training").is_dir()) == (tmp_path / "demo-fp32-training", True)
@@ -71,7 +73,7 @@ def test_what_fails_is_yielded_beside_what_does_not(specs: Path, tmp_path: Path)
     assert listener.works == [("building", 2, "models", 2)]
 
 
-def test_notes_go_to_whoever_asks(tmp_path: Path) -> None:
+def test_build_passes_notes_to_callback(tmp_path: Path) -> None:
     listener = Listener()
     request = BuildRequest(str(demo.write(tmp_path / "demo")), (), components=("nfs",))
     assert len(outcomes(request, Destination(tmp_path), listener)) == 1
@@ -79,7 +81,7 @@ def test_notes_go_to_whoever_asks(tmp_path: Path) -> None:
     assert listener.notes == [note]
 
 
-def test_a_claim_that_is_several_volumes_of_a_pod(tmp_path: Path) -> None:
+def test_build_notes_claim_mounted_as_several_volumes(tmp_path: Path) -> None:
     listener = Listener()
     path = str(demo.write(tmp_path / "demo"))
     site = ("OUTPUT_CLAIM=all", "DATASET_CLAIM=all")
@@ -92,7 +94,7 @@ def test_a_claim_that_is_several_volumes_of_a_pod(tmp_path: Path) -> None:
     assert listener.notes == []
 
 
-def test_a_claim_of_a_job_that_an_option_mounts_too(tmp_path: Path) -> None:
+def test_build_notes_claim_of_job_mounted_by_option_too(tmp_path: Path) -> None:
     listener = Listener()
     spec = demo.changed("kind: Pod => kind: Job, claims: [{claim: all, path: /a}, {claim: all, path: /b}]")
     path = str(demo.write(tmp_path / "demo", spec))
@@ -104,7 +106,7 @@ def test_a_claim_of_a_job_that_an_option_mounts_too(tmp_path: Path) -> None:
     assert listener.notes == [note]
 
 
-def test_an_archive_that_would_unpack_into_the_folder_of_its_model(tmp_path: Path) -> None:
+def test_build_notes_archive_that_unpacks_into_folder_of_model(tmp_path: Path) -> None:
     path = str(demo.write(tmp_path / "demo-fp32-training"))
     listener = Listener()
     outcomes(BuildRequest(path, ()), Destination(tmp_path), listener)
@@ -116,7 +118,7 @@ def test_an_archive_that_would_unpack_into_the_folder_of_its_model(tmp_path: Pat
     assert listener.notes == []
 
 
-def test_the_environment_has_no_influence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_ignores_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     request = BuildRequest(str(demo.write(tmp_path / "demo")), ())
     [built] = outcomes(request, Destination(tmp_path))
     before = built.path.read_bytes()
@@ -127,7 +129,7 @@ def test_the_environment_has_no_influence(tmp_path: Path, monkeypatch: pytest.Mo
     assert built.path.read_bytes() != before
 
 
-def test_an_invalid_request_is_refused(tmp_path: Path) -> None:
+def test_build_refuses_invalid_request(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         outcomes(BuildRequest(None, ()), Destination(tmp_path))
     assert str(refused.value) == "no model given"
@@ -136,7 +138,7 @@ def test_an_invalid_request_is_refused(tmp_path: Path) -> None:
     assert str(refused.value) == "--all builds every variant: it takes no --precision or --mode"
 
 
-def test_an_overlay_is_rendered_from_the_same_request(tmp_path: Path, kubectl: Path) -> None:
+def test_render_accepts_build_request(tmp_path: Path, kubectl: Path) -> None:
     request = BuildRequest(str(demo.write(tmp_path / "demo")), (), root="/data")
     rendered = render(request, "single-node", str(kubectl), SYSTEM)
     assert rendered.warnings == ()

@@ -1,3 +1,5 @@
+"""Tests of the use case `packager.app.configure`."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -16,14 +18,14 @@ if TYPE_CHECKING:
 ENV = "quickstart/k8s/mlops/single-node/mlops.env"
 
 
-def nobody(*_asked: object) -> Answers:
-    pytest.fail("nobody is to be asked")
+def fail_if_asked(*_asked: object) -> Answers:
+    pytest.fail("the user must not be asked")
 
 
-def test_edits_are_decided_before_they_are_made(package: Path) -> None:
+def test_configure_prepares_edits_before_writing_them(package: Path) -> None:
     env = package / ENV
     before = env.read_text()
-    with prepared(package, "single-node", Answers(registry="example.com"), ask=nobody) as edits:
+    with prepared(package, "single-node", Answers(registry="example.com"), ask=fail_if_asked) as edits:
         [change] = edits.as_json()["changes"]
         assert change == {
             "file": str(env),
@@ -36,7 +38,7 @@ def test_edits_are_decided_before_they_are_made(package: Path) -> None:
     assert env.read_text() == before.replace("REGISTRY=docker.io", "REGISTRY=example.com")
 
 
-def test_without_answers_the_user_is_asked(package: Path) -> None:
+def test_configure_asks_for_answers_if_none_are_set(package: Path) -> None:
     with prepared(
         package, None, Answers(), ask=lambda asked_about, overlays: answer(asked_about.name, *overlays)
     ) as edits:
@@ -47,7 +49,7 @@ def answer(*parts: str) -> Answers:
     return Answers(registry=".".join(parts))
 
 
-def test_unset_values_are_listed(package: Path) -> None:
+def test_unset_lists_unset_values_of_all_overlays(package: Path) -> None:
     files = {problem.file for problem in unset(package, None)}
     assert files == {str(package / ENV), str(package / ENV.replace("single", "multi"))}
     with pytest.raises(UsageError) as refused:
@@ -55,13 +57,13 @@ def test_unset_values_are_listed(package: Path) -> None:
     assert str(refused.value) == f"{package} is a folder, which is edited in place"
 
 
-def test_an_invalid_answer_is_refused() -> None:
+def test_check_answers_refuses_invalid_registry() -> None:
     check_answers(Answers(root="/data"))
     with pytest.raises(UsageError, match="--registry"):
         check_answers(Answers(registry="no host"))
 
 
-def test_what_is_proposed_follows_from_the_package_and_whoever_is_asked(package: Path) -> None:
+def test_proposal_uses_package_location_and_current_user(package: Path) -> None:
     with opened(package) as opened_package:
         suits = proposal(opened_package, opened_package.overlays, uid=1234, gid=5678)
         assert suits.problems == ()

@@ -1,3 +1,5 @@
+"""Tests of the use case `packager.app.delete`."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 MPIJOB = f"mpijob/{JOB}"
 
 
-def test_a_package_is_deleted_by_values_alone(target: Target, life: Life) -> None:
+def test_delete_returns_deleted_objects_as_value(target: Target, life: Life) -> None:
     life.deploy()
     prepared = prepare(target)
     assert (prepared.remark, prepared.kept) == (None, ())
@@ -34,18 +36,18 @@ def test_a_package_is_deleted_by_values_alone(target: Target, life: Life) -> Non
     assert life.objects == []
 
 
-def test_what_is_gone_already_is_no_error(target: Target) -> None:
+def test_delete_accepts_missing_workload(target: Target) -> None:
     deleted = delete(prepare(target), timeout=None)
     assert (deleted.objects, deleted.is_gone) == ((), False)
 
 
-def test_the_owner_is_known_before_the_delete(opened: Callable[..., Target], life: Life) -> None:
+def test_prepare_delete_names_author_of_workload(opened: Callable[..., Target], life: Life) -> None:
     apply(prepare_deploy(opened()))
     assert prepare(opened(person="bob@desk")).remark == f"{MPIJOB} was deployed by ann@desk"
     assert life.find("MPIJob", JOB)
 
 
-def test_what_is_somebody_elses_is_left_and_named(target: Target, life: Life) -> None:
+def test_delete_keeps_and_names_object_of_other_owner(target: Target, life: Life) -> None:
     metadata = {"namespace": "team", "uid": "x", "labels": {"app.kubernetes.io/managed-by": "helm"}}
     life.objects = [item("ConfigMap", "hello-mpi-env-multi-node", metadata=metadata)]
     deleted = delete(prepare(target), timeout=60)

@@ -1,3 +1,5 @@
+"""Tests of the use case `packager.app.deploy`."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 MPIJOB = f"mpijob/{JOB}"
 
 
-def test_a_package_is_deployed_by_values_alone(target: Target, life: Life) -> None:
+def test_deploy_returns_applied_objects_as_value(target: Target, life: Life) -> None:
     prepared = prepare(target)
     assert (prepared.is_new, prepared.is_same, prepared.obstacle, prepared.author) == (True, False, None, "ann@desk")
     assert life.objects == []
@@ -36,13 +38,13 @@ def test_a_package_is_deployed_by_values_alone(target: Target, life: Life) -> No
     assert f"mpijob.kubeflow.org/{JOB}" in deployed.objects
 
 
-def test_who_deployed_it_first_stays_its_author(opened: Callable[..., Target]) -> None:
+def test_prepare_keeps_first_author(opened: Callable[..., Target]) -> None:
     apply(prepare(opened()))
     again = prepare(opened(person="bob@desk"))
     assert (again.is_same, again.obstacle, again.loss, again.author) == (True, None, None, "ann@desk")
 
 
-def test_what_has_ended_is_an_obstacle_until_somebody_wants_it_deleted(target: Target, life: Life) -> None:
+def test_prepare_reports_finished_job_as_obstacle_until_it_is_deleted(target: Target, life: Life) -> None:
     apply(prepare(target))
     life.end()
     prepared = prepare(target)
@@ -54,20 +56,20 @@ def test_what_has_ended_is_an_obstacle_until_somebody_wants_it_deleted(target: T
     assert "status" not in life.find("MPIJob", JOB)
 
 
-def test_results_that_would_be_lost_are_told_beforehand(opened: Callable[..., Target]) -> None:
+def test_prepare_reports_results_that_would_be_lost(opened: Callable[..., Target]) -> None:
     loss = prepare(opened("single-node")).loss
     assert loss is not None
     assert loss.startswith("results are lost when the pods are deleted: OUTPUT_DIR is on ")
 
 
-def test_a_dry_run_applies_nothing(opened: Callable[..., Target], life: Life) -> None:
+def test_dry_run_applies_nothing(opened: Callable[..., Target], life: Life) -> None:
     target = opened("single-node")
     dry_run(target, "client", form="name")
     assert life.calls[-1].endswith("--dry-run=client")
     assert life.objects == []
 
 
-def test_a_workload_that_was_changed_by_hand_is_not_the_same(opened: Callable[..., Target], life: Life) -> None:
+def test_prepare_detects_manually_changed_workload(opened: Callable[..., Target], life: Life) -> None:
     target = opened("single-node")
     apply(prepare(target))
     assert prepare(target).is_same
@@ -80,7 +82,7 @@ def test_a_workload_that_was_changed_by_hand_is_not_the_same(opened: Callable[..
     assert (subject, difference.path, difference.before) == (f"pod/{POD}", "spec.containers[main].image", "another:1")
 
 
-def test_a_workload_that_a_policy_makes_anew_with_each_deploy_is_the_same(
+def test_prepare_ignores_change_that_policy_makes_at_each_deploy(
     opened: Callable[..., Target], life: Life, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = opened("single-node")
@@ -101,20 +103,20 @@ def test_a_workload_that_a_policy_makes_anew_with_each_deploy_is_the_same(
     assert "spec.containers[main].image: " in str(change)
 
 
-def test_the_changes_of_policies_are_planned_for_objects_and_for_their_pods(target: Target, life: Life) -> None:
+def test_planned_changes_include_mutations_of_pods(target: Target, life: Life) -> None:
     life.admit = lambda pod: {**pod, "spec": {**pod["spec"], "schedulerName": "volcano"}}
     (change,) = planned_changes(target)
     line = "the cluster changes the pods of launcher and worker: spec.schedulerName: nothing -> volcano"
     assert (str(change), life.objects) == (line, [])
 
 
-def test_what_was_applied_is_printed_by_kubectl(target: Target, life: Life) -> None:
+def test_printed_reads_applied_objects_with_kubectl(target: Target, life: Life) -> None:
     apply(prepare(target))
     printed(target, "name")
     assert f"mpijob.kubeflow.org/{JOB} --ignore-not-found" in life.calls[-1]
 
 
-def test_what_cannot_be_trusted_is_not_applied(opened: Callable[..., Target], tmp_path: Path) -> None:
+def test_check_refuses_package_with_changed_sealed_file(opened: Callable[..., Target], tmp_path: Path) -> None:
     check(opened(), frozenset(), None)
     (tmp_path / "hello-mpi/quickstart/scripts/hello.py").write_text("print('another program')\n")
     with pytest.raises(VerificationError) as refused:

@@ -1,3 +1,5 @@
+"""Tests of the use case `packager.app.doctor`."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -20,14 +22,16 @@ OK, FAILS = (
 UNKNOWN = CheckResult("image", CheckState.UNKNOWN, "no answer")
 
 
-def test_findings_come_one_by_one(target: Target, life: Life) -> None:
+def test_doctor_yields_findings_of_each_check(target: Target, life: Life) -> None:
     life.objects = healthy().objects
     examination = Examination(tuple(doctor(target, frozenset(), None)))
     assert (examination.failures, examination.exit_code) == (0, 0)
     assert {finding.check for finding in examination.findings} >= {"kubectl", "namespace", "names", "permissions"}
 
 
-def test_a_package_that_deploy_would_refuse_fails(opened: Callable[..., Target], life: Life, tmp_path: Path) -> None:
+def test_doctor_fails_for_package_that_deploy_refuses(
+    opened: Callable[..., Target], life: Life, tmp_path: Path
+) -> None:
     (tmp_path / "hello-mpi/quickstart/scripts/hello.sh").write_text("#!/bin/sh\n")
     target = opened()
     life.objects = healthy().objects
@@ -35,7 +39,7 @@ def test_a_package_that_deploy_would_refuse_fails(opened: Callable[..., Target],
     assert (first.check, first.state) == ("package", CheckState.FAILS)
 
 
-def test_what_is_known_to_fail_counts_more_than_what_is_not_known() -> None:
+def test_examination_exit_code_prefers_failures_to_unknown_checks() -> None:
     assert Examination((OK,)).exit_code == 0
     assert Examination((OK, UNKNOWN)).exit_code == 6
     examination = Examination((FAILS, UNKNOWN, OK))

@@ -1,4 +1,4 @@
-"""Downloads of a spec: cached, checked, recorded in the spec as a person would write them."""
+"""Tests of the downloads of a spec: they are cached and verified, and their digests are recorded in the spec."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DIGEST = hashlib.sha256(DATA).hexdigest()
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_words: object) -> None:
+    def log_message(self, *_arguments: object) -> None:
         self.server.requests.append(self.path)  # type: ignore[attr-defined]
 
 
@@ -49,13 +49,13 @@ def spec(server: http.server.ThreadingHTTPServer, *lines: str) -> str:
     return demo.changed(text.replace("SHA", DIGEST))
 
 
-KNOWN = "  - {url: URL, path: a/w.bin, sha256: SHA}"
+WITH_DIGEST = "  - {url: URL, path: a/w.bin, sha256: SHA}"
 
 
-def test_a_download_is_an_asset_and_is_fetched_once(
+def test_build_adds_download_to_assets_and_fetches_it_once(
     mlpack: Mlpack, tmp_path: Path, server: http.server.ThreadingHTTPServer
 ) -> None:
-    path = demo.write(tmp_path / "demo", spec(server, KNOWN))
+    path = demo.write(tmp_path / "demo", spec(server, WITH_DIGEST))
     first = mlpack("build", path)
     assert first.code == 0
     assert first.stderr == (
@@ -73,26 +73,26 @@ def test_a_download_is_an_asset_and_is_fetched_once(
     assert len(server.requests) == 1  # type: ignore[attr-defined]
 
 
-def test_lint_render_and_verify_ask_nobody(
+def test_lint_and_render_fetch_no_downloads(
     mlpack: Mlpack, tmp_path: Path, server: http.server.ThreadingHTTPServer, kubectl: Path
 ) -> None:
-    path = demo.write(tmp_path / "demo", spec(server, KNOWN))
+    path = demo.write(tmp_path / "demo", spec(server, WITH_DIGEST))
     assert mlpack("lint", path).code == 0
     assert mlpack("render", path, "single-node", "--kubectl", kubectl).code == 0
     assert server.requests == []  # type: ignore[attr-defined]
 
 
-def test_with_the_package_on_storage_nothing_is_noted(
+def test_build_notes_no_missing_assets_with_storage_or_dockerfile(
     mlpack: Mlpack, tmp_path: Path, server: http.server.ThreadingHTTPServer
 ) -> None:
-    path = demo.write(tmp_path / "demo", spec(server, KNOWN))
+    path = demo.write(tmp_path / "demo", spec(server, WITH_DIGEST))
     assert mlpack("build", path, "--with", "model-pvc", "--site", "MODEL_CLAIM=m").stderr == ""
     text = path.read_text().replace('image: {name: demo, tag: "1.0"}', 'image: {name: demo, tag: "1.0", dockerfile: D}')
     demo.write(tmp_path / "demo", text, {"D": "FROM scratch\nCOPY assets/a /a\n"})
     assert mlpack("build", path, "--force").stderr == ""
 
 
-def test_without_a_digest_a_build_refuses_and_lint_warns(
+def test_build_refuses_and_lint_warns_about_download_without_digest(
     mlpack: Mlpack, tmp_path: Path, server: http.server.ThreadingHTTPServer
 ) -> None:
     path = demo.write(tmp_path / "demo", spec(server, "  - url: URL", "    path: w"))
@@ -106,7 +106,7 @@ def test_without_a_digest_a_build_refuses_and_lint_warns(
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", ""])
-def test_a_digest_is_recorded_and_nothing_else_changes(
+def test_build_record_adds_digests_and_changes_no_other_text(
     mlpack: Mlpack, tmp_path: Path, server: http.server.ThreadingHTTPServer, end: str
 ) -> None:
     lines = (
@@ -114,7 +114,7 @@ def test_a_digest_is_recorded_and_nothing_else_changes(
         "  - path: x # here",
         "    url: URL # there",
         "  - {url: 'URL', path: b} # and",
-        KNOWN,
+        WITH_DIGEST,
     )
     text = spec(server, *lines, "  - path: c", "    url: URL").removesuffix("\n").replace("\n", end or "\n") + end
     path = demo.write(tmp_path / "demo", "", {"spec.yaml": text.encode()})
@@ -131,18 +131,20 @@ def test_a_digest_is_recorded_and_nothing_else_changes(
     assert path.read_bytes().decode() == new
 
 
-def test_what_has_changed_is_refused(mlpack: Mlpack, tmp_path: Path, server: http.server.ThreadingHTTPServer) -> None:
-    path = demo.write(tmp_path / "demo", spec(server, KNOWN))
+def test_build_refuses_download_with_other_digest(
+    mlpack: Mlpack, tmp_path: Path, server: http.server.ThreadingHTTPServer
+) -> None:
+    path = demo.write(tmp_path / "demo", spec(server, WITH_DIGEST))
     (tmp_path / "served/w.bin").write_bytes(b"other")
     done = mlpack("build", path)
     assert (done.code, "is not what the spec says: expected sha256" in done.stderr) == (5, True)
     assert not (tmp_path / "demo-fp32-training.tar.gz").exists()
 
 
-def test_a_cache_that_somebody_has_changed_is_not_believed(
+def test_build_verifies_cached_download_and_refuses_shared_cache(
     mlpack: Mlpack, tmp_path: Path, server: http.server.ThreadingHTTPServer
 ) -> None:
-    path = demo.write(tmp_path / "demo", spec(server, KNOWN))
+    path = demo.write(tmp_path / "demo", spec(server, WITH_DIGEST))
     folder = tmp_path / "cache/mlpack/downloads"
     assert mlpack("build", path).code == 0
     (folder / DIGEST).write_bytes(b"evil")
@@ -170,7 +172,7 @@ def test_a_cache_that_somebody_has_changed_is_not_believed(
         ("  - {url: 'http://h/a', path: a}\n  - {url: 'http://h/b', path: A}", "A"),
     ],
 )
-def test_downloads_that_cannot_be(mlpack: Mlpack, tmp_path: Path, line: str, message: str) -> None:
+def test_lint_refuses_invalid_downloads(mlpack: Mlpack, tmp_path: Path, line: str, message: str) -> None:
     done = mlpack("lint", demo.write(tmp_path / "demo", demo.changed(f"downloads:\n{line}")))
     assert done.code == 3
     assert message in done.stdout

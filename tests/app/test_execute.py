@@ -1,3 +1,5 @@
+"""Tests of the use case `packager.app.execute`."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from tests.life import Life
 
 
-def test_a_command_runs_in_the_pod_that_leads_or_in_a_worker(target: Target, life: Life) -> None:
+def test_command_in_pod_selects_main_pod_or_worker(target: Target, life: Life) -> None:
     life.deploy()
     life.start()
     assert command_in_pod(target, ["ls", "-l"], worker=None, terminal=False) == [
@@ -24,7 +26,7 @@ def test_a_command_runs_in_the_pod_that_leads_or_in_a_worker(target: Target, lif
     assert argv[1:5] == ["--stdin", "--tty", f"{JOB}-worker-1", "--container=worker"]
 
 
-def test_where_no_command_runs(target: Target, life: Life) -> None:
+def test_command_in_pod_refuses_missing_job_and_worker(target: Target, life: Life) -> None:
     with pytest.raises(ClusterError, match=" not found"):
         command_in_pod(target, ["ls"], worker=None, terminal=False)
     life.deploy()

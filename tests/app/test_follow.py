@@ -1,3 +1,5 @@
+"""Tests of the use case `packager.app.follow`."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from tests.life import Life
 
 
-def test_updates_come_until_it_has_ended(target: Target, life: Life) -> None:
+def test_follow_yields_updates_until_job_ends(target: Target, life: Life) -> None:
     life.deploy()
     life.moments = [lambda: None, life.start, life.end]
     updates = list(follow(target))
@@ -22,7 +24,7 @@ def test_updates_come_until_it_has_ended(target: Target, life: Life) -> None:
     assert verdict(target, updates[-1]) == updates[-1].verdict
 
 
-def test_of_one_that_is_gone_the_verdict_says_whether_its_namespace_is(target: Target, life: Life) -> None:
+def test_verdict_of_deleted_job_reports_deleted_namespace(target: Target, life: Life) -> None:
     life.deploy()
     life.moments = [life.start, life.remove_all]
     updates = list(follow(target))
@@ -31,14 +33,14 @@ def test_of_one_that_is_gone_the_verdict_says_whether_its_namespace_is(target: T
     assert verdict(target, updates[-1]).summary == "namespace team not found"
 
 
-def test_what_may_pass_is_waited_for_as_long_as_somebody_is_patient(target: Target, life: Life) -> None:
+def test_follow_waits_for_suspended_job_until_patience_ends(target: Target, life: Life) -> None:
     life.deploy()["spec"]["runPolicy"] = {"suspend": True}
     updates = list(follow(target, patience=3))
     assert {update.verdict.phase for update in updates} == {Phase.STUCK}
     assert len(updates) == 5
 
 
-def test_a_timeout_says_how_it_was_the_last_time(target: Target, life: Life) -> None:
+def test_follow_timeout_error_reports_last_state(target: Target, life: Life) -> None:
     life.deploy()
     life.start()
     with pytest.raises(TimedOutError) as late:

@@ -1,3 +1,5 @@
+"""Tests of the use case `packager.app.history`."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
     from tests.life import Life
 
 
-def test_what_was_deployed_is_a_value(target: Target, life: Life) -> None:
+def test_history_returns_deployments_as_value(target: Target, life: Life) -> None:
     nothing = history(target.kubectl, target.package.source)
     assert nothing.as_json() == {
         "package": "hello-mpi",

@@ -1,3 +1,5 @@
+"""Tests of the use case `packager.app.image`."""
+
 from __future__ import annotations
 
 import shlex
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Makes a machine with nothing but the builders that are installed, each of which notes how it is called."""
+    """A function that installs a builder, which logs its arguments; other builders of this machine are hidden."""
     folder = tmp_path / "machine"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/bin:/usr/bin")
@@ -47,7 +49,9 @@ def package(mlpack: Mlpack, tmp_path: Path) -> Path:
 IMAGE = "docker.io/mpioperator/mpi-pi:openmpi"
 
 
-def test_the_image_of_what_serves(mlpack: Mlpack, kubectl: Path, install: Install, tmp_path: Path) -> None:
+def test_image_is_built_and_pushed_for_deployment(
+    mlpack: Mlpack, kubectl: Path, install: Install, tmp_path: Path
+) -> None:
     install("docker")
     assert mlpack("init", "trial", "--kind", "Deployment").code == 0
     assert mlpack("build", "./trial", "--format", "dir").code == 0
@@ -59,7 +63,7 @@ def test_the_image_of_what_serves(mlpack: Mlpack, kubectl: Path, install: Instal
         assert (tmp_path / "docker.log").read_text().splitlines()[-1] == command
 
 
-def test_it_is_built_in_the_package_under_the_name_that_the_pods_call(
+def test_image_build_uses_package_folder_and_image_name_of_pods(
     mlpack: Mlpack, package: Path, kubectl: Path, install: Install, tmp_path: Path
 ) -> None:
     install("docker")
@@ -71,7 +75,7 @@ def test_it_is_built_in_the_package_under_the_name_that_the_pods_call(
     assert f"+ docker build --tag={IMAGE} -- {package}" in done.stderr
 
 
-def test_a_docker_without_its_daemon_is_passed_over(
+def test_image_push_skips_docker_without_daemon(
     mlpack: Mlpack, package: Path, kubectl: Path, install: Install, tmp_path: Path
 ) -> None:
     install("docker", info="echo Cannot connect to the Docker daemon >&2; exit 1")
@@ -82,15 +86,13 @@ def test_a_docker_without_its_daemon_is_passed_over(
     assert "docker does not work here: Cannot connect to the Docker daemon; taking buildah" in done.stderr
 
 
-def test_another_registry_takes_the_place_of_the_first(
-    mlpack: Mlpack, package: Path, kubectl: Path, install: Install
-) -> None:
+def test_image_push_replaces_registry(mlpack: Mlpack, package: Path, kubectl: Path, install: Install) -> None:
     install("podman")
     done = mlpack("image", "push", package, "--kubectl", kubectl, "--registry", "r.example:5000/a/b", "--dry-run")
     assert done.stdout == "podman push -- r.example:5000/a/b/mpioperator/mpi-pi:openmpi\n"
 
 
-def test_each_name_that_the_overlays_call_it_is_a_tag(
+def test_image_build_tags_image_for_each_overlay(
     mlpack: Mlpack, package: Path, kubectl: Path, install: Install
 ) -> None:
     install("podman")
@@ -101,7 +103,7 @@ def test_each_name_that_the_overlays_call_it_is_a_tag(
     assert done.stdout == f"podman build --tag=r.example/mpioperator/mpi-pi:openmpi -- {package}\n"
 
 
-def test_what_follows_the_dashes_goes_to_the_builder(
+def test_image_build_passes_extra_arguments_to_builder(
     mlpack: Mlpack, package: Path, kubectl: Path, install: Install
 ) -> None:
     install("buildah")
@@ -109,22 +111,22 @@ def test_what_follows_the_dashes_goes_to_the_builder(
     assert done.stdout == f"buildah build --tag={IMAGE} --isolation chroot -- {package}\n"
 
 
-def test_a_dry_run_runs_nothing(mlpack: Mlpack, package: Path, kubectl: Path, install: Install, tmp_path: Path) -> None:
+def test_image_build_dry_run_starts_no_builder(
+    mlpack: Mlpack, package: Path, kubectl: Path, install: Install, tmp_path: Path
+) -> None:
     install("docker")
     assert mlpack("image", "build", package, "--kubectl", kubectl, "--dry-run").code == 0
     assert not (tmp_path / "docker.log").exists()
 
 
-def test_a_build_that_fails_is_a_tool_that_failed(
-    mlpack: Mlpack, package: Path, kubectl: Path, install: Install
-) -> None:
+def test_image_build_reports_failed_builder(mlpack: Mlpack, package: Path, kubectl: Path, install: Install) -> None:
     install("docker", work="exit 3")
     done = mlpack("image", "build", package, "--kubectl", kubectl)
     assert (done.code, done.stdout) == (6, "")
     assert "docker build ended with exit code 3" in done.stderr
 
 
-def test_a_machine_without_a_builder_is_refused(mlpack: Mlpack, package: Path, kubectl: Path, install: Install) -> None:
+def test_image_build_requires_working_builder(mlpack: Mlpack, package: Path, kubectl: Path, install: Install) -> None:
     install("docker", info="echo no daemon >&2; exit 1")
     done = mlpack("image", "build", package, "--kubectl", kubectl)
     assert done.code == 6
@@ -132,14 +134,14 @@ def test_a_machine_without_a_builder_is_refused(mlpack: Mlpack, package: Path, k
     assert mlpack("image", "build", package, "--kubectl", kubectl, "--with", "kaniko").code == 6
 
 
-def test_this_machine_is_no_registry_to_push_to(mlpack: Mlpack, package: Path, kubectl: Path, install: Install) -> None:
+def test_image_push_refuses_localhost_registry(mlpack: Mlpack, package: Path, kubectl: Path, install: Install) -> None:
     install("docker")
     done = mlpack("image", "push", package, "--kubectl", kubectl, "--registry", "localhost")
     assert done.code == 2
     assert "has no registry: localhost is this machine" in done.stderr
 
 
-def test_a_package_without_a_dockerfile_has_nothing_to_build(
+def test_image_build_refuses_package_without_dockerfile(
     mlpack: Mlpack, package: Path, kubectl: Path, install: Install
 ) -> None:
     install("docker")
@@ -150,7 +152,7 @@ def test_a_package_without_a_dockerfile_has_nothing_to_build(
 
 
 @pytest.mark.parametrize("image", ["-x", "--authfile=/etc/x", "a b", "", "a;b", "$(id)", "a\x1b"])
-def test_what_is_no_name_of_an_image_reaches_no_program(
+def test_image_build_and_push_refuse_invalid_image_name(
     mlpack: Mlpack, life: Life, install: Install, tmp_path: Path, image: str
 ) -> None:
     install("docker")
@@ -165,7 +167,9 @@ def test_what_is_no_name_of_an_image_reaches_no_program(
 
 
 @pytest.mark.parametrize("registry", ["-x", "--authfile=x", "a b", ""])
-def test_a_registry_is_no_option(mlpack: Mlpack, package: Path, install: Install, registry: str) -> None:
+def test_image_build_and_push_refuse_registry_that_looks_like_option(
+    mlpack: Mlpack, package: Path, install: Install, registry: str
+) -> None:
     install("docker")
     for verb in ("build", "push"):
         done = mlpack("image", verb, package, f"--registry={registry}")
@@ -173,14 +177,16 @@ def test_a_registry_is_no_option(mlpack: Mlpack, package: Path, install: Install
         assert "expected a host, optionally with a port and a path" in done.stderr
 
 
-def test_a_folder_that_begins_with_a_dash(mlpack: Mlpack, package: Path, kubectl: Path, install: Install) -> None:
+def test_image_build_accepts_folder_that_begins_with_dash(
+    mlpack: Mlpack, package: Path, kubectl: Path, install: Install
+) -> None:
     install("docker")
     package.rename(package.with_name("-x"))
     done = mlpack("image", "build", "--kubectl", kubectl, "--dry-run", "--overlay", "single-node", "./-x")
     assert done.stdout == f"docker build --tag={IMAGE} -- ./-x\n"
 
 
-def test_a_dry_run_on_a_tarball_prints_what_can_be_typed(
+def test_image_build_dry_run_prints_runnable_command_for_archive(
     mlpack: Mlpack, package: Path, kubectl: Path, install: Install, tmp_path: Path
 ) -> None:
     install("docker")
@@ -199,10 +205,10 @@ def test_a_dry_run_on_a_tarball_prints_what_can_be_typed(
     (tmp_path / context / "Dockerfile").write_text("mine")
     with pytest.raises(subprocess.CalledProcessError):
         _type(done.stdout, tmp_path)
-    assert (tmp_path / context / "Dockerfile").read_text() == "mine", "nothing is unpacked over what is there"
+    assert (tmp_path / context / "Dockerfile").read_text() == "mine", "an existing file was overwritten"
 
 
-def test_a_dry_run_on_a_tarball_without_a_folder_at_its_top(
+def test_image_build_dry_run_unpacks_archive_without_top_folder(
     mlpack: Mlpack, package: Path, kubectl: Path, install: Install, tmp_path: Path
 ) -> None:
     install("podman")
@@ -220,7 +226,7 @@ def test_a_dry_run_on_a_tarball_without_a_folder_at_its_top(
 
 
 @pytest.mark.parametrize("name", ["-x", "a b", "git@host", "github.com/a/b", "$(id)", "x:y"])
-def test_a_dry_run_on_a_folder_prints_what_can_be_typed(
+def test_image_build_dry_run_prints_runnable_command_for_folder(
     name: str, mlpack: Mlpack, package: Path, kubectl: Path, install: Install, tmp_path: Path
 ) -> None:
     install("docker")
@@ -236,7 +242,9 @@ def test_a_dry_run_on_a_folder_prints_what_can_be_typed(
     assert (tmp_path / "docker.log").read_text().endswith(f"push -- {IMAGE}\n")
 
 
-def test_no_temporary_folder_is_named(mlpack: Mlpack, kubectl: Path, install: Install) -> None:
+def test_image_build_prints_archive_instead_of_temporary_folder(
+    mlpack: Mlpack, kubectl: Path, install: Install
+) -> None:
     install("docker")
     assert mlpack("build", "hello-mpi").code == 0
     done = mlpack("image", "build", "hello-mpi.tar.gz", "--kubectl", kubectl)
@@ -244,7 +252,7 @@ def test_no_temporary_folder_is_named(mlpack: Mlpack, kubectl: Path, install: In
 
 
 @pytest.mark.parametrize("dry_run", [(), ("--dry-run",)], ids=["run", "dry run"])
-def test_what_is_done_is_json_where_it_is_asked_for(
+def test_image_build_and_push_print_commands_as_json(
     mlpack: Mlpack, package: Path, kubectl: Path, install: Install, tmp_path: Path, dry_run: tuple[str, ...]
 ) -> None:
     install("docker")
@@ -265,7 +273,7 @@ def _script(path: Path, body: str) -> None:
     path.chmod(0o755)
 
 
-def test_what_builds_and_pushes_is_a_value(package: Path, kubectl: Path, install: Install) -> None:
+def test_image_build_and_push_return_commands_as_values(package: Path, kubectl: Path, install: Install) -> None:
     install("docker")
     request = image.ImageRequest(package, SYSTEM, kubectl=str(kubectl), arguments=("--pull",))
     with image.build(request) as plan:
@@ -276,7 +284,7 @@ def test_what_builds_and_pushes_is_a_value(package: Path, kubectl: Path, install
 
 @pytest.fixture
 def two_images(mlpack: Mlpack, tmp_path: Path) -> Path:
-    """A package in which one overlay has an image of its own."""
+    """A package in which the overlay single-node uses an image that is not built from the package."""
     other = "{kind: Pod} => {kind: Pod, image: {name: team/other, tag: v1, registry: ghcr.io}}"
     spec = demo.changed('{name: demo, tag: "1.0"} => {name: demo, tag: "1.0", dockerfile: Dockerfile}', other)
     demo.write(tmp_path / "demo", spec, {"Dockerfile": "FROM x\n"})
@@ -284,7 +292,7 @@ def two_images(mlpack: Mlpack, tmp_path: Path) -> Path:
     return tmp_path / "out/demo-fp32-training"
 
 
-def test_an_overlay_s_own_image_is_neither_built_nor_pushed(
+def test_image_build_and_push_skip_image_of_single_overlay(
     mlpack: Mlpack, two_images: Path, kubectl: Path, install: Install, tmp_path: Path
 ) -> None:
     install("docker")
@@ -299,7 +307,7 @@ def test_an_overlay_s_own_image_is_neither_built_nor_pushed(
     )
 
 
-def test_an_image_with_a_digest_is_not_pushed(mlpack: Mlpack, kubectl: Path, install: Install, tmp_path: Path) -> None:
+def test_image_push_refuses_image_with_digest(mlpack: Mlpack, kubectl: Path, install: Install, tmp_path: Path) -> None:
     install("docker")
     digest = f"sha256:{'0' * 64}"
     demo.write(tmp_path / "demo", demo.changed(f'tag: "1.0" => digest: "{digest}"'))

@@ -1,3 +1,5 @@
+"""Tests of the use case `packager.app.init`."""
+
 from __future__ import annotations
 
 import http.client
@@ -18,33 +20,33 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_new_model_is_good_as_it_is(tmp_path: Path) -> None:
+def test_init_creates_model_that_lints(tmp_path: Path) -> None:
     made = init("trial", tmp_path)
     assert set(made) == set((tmp_path / "trial").iterdir())
     assert lint(["trial"], [tmp_path], tell=pytest.fail) == Lint(())
 
 
-def test_a_name_that_no_model_has(tmp_path: Path) -> None:
+def test_init_refuses_invalid_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="found 'No Name'"):
         init("No Name", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("rendezvous", ["torch", "dmlc", "jax", "xgboost", "none", None])
-def test_a_new_model_of_a_jobset_is_good_as_it_is(tmp_path: Path, rendezvous: str | None) -> None:
+def test_init_creates_jobset_model_that_lints(tmp_path: Path, rendezvous: str | None) -> None:
     made = init("trial", tmp_path, "JobSet", rendezvous)
     assert {path.name for path in made} == {"Dockerfile", "spec.schema.json", "spec.yaml", "train.py"}
     assert lint(["trial"], [tmp_path], tell=pytest.fail) == Lint(())
     compile((tmp_path / "trial/train.py").read_text(), "train.py", "exec")
 
 
-def test_a_new_model_of_a_deployment_is_good_as_it_is(tmp_path: Path) -> None:
+def test_init_creates_deployment_model_that_lints(tmp_path: Path) -> None:
     made = init("trial", tmp_path, "Deployment")
     assert {path.name for path in made} == {"Dockerfile", "spec.schema.json", "spec.yaml", "serve.py"}
     assert lint(["trial"], [tmp_path], tell=pytest.fail) == Lint(())
 
 
-def test_the_program_of_a_new_deployment_answers_until_it_is_told_to_stop(tmp_path: Path) -> None:
+def test_deployment_program_answers_requests_until_terminated(tmp_path: Path) -> None:
     init("trial", tmp_path, "Deployment")
     program = tmp_path / "trial/serve.py"
     program.write_text(program.read_text().replace("8080", "0").replace('("", 0)', '("127.0.0.1", 0)'))
@@ -66,8 +68,8 @@ def test_the_program_of_a_new_deployment_answers_until_it_is_told_to_stop(tmp_pa
     assert (answers[0][1], answers[1][1]["greeting"]) == ({"status": "ok"}, "good day")
 
 
-def test_the_lines_of_two_processes_do_not_mix(tmp_path: Path) -> None:
-    """What a process writes at once, such a pipe keeps apart from what it writes next (pipe(2), O_DIRECT)."""
+def test_jobset_program_writes_each_line_in_one_call(tmp_path: Path) -> None:
+    """A pipe with O_DIRECT returns the bytes of each write separately (pipe(2))."""
     init("trial", tmp_path, "JobSet", "none")
     reading, writing = os.pipe2(os.O_DIRECT)
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", "JOB_COMPLETION_INDEX": "1"}
@@ -88,7 +90,9 @@ def test_the_lines_of_two_processes_do_not_mix(tmp_path: Path) -> None:
         ("JobSet", "pytorch", "--rendezvous pytorch: expected one of torch, dmlc, jax, xgboost, none"),
     ],
 )
-def test_a_kind_that_there_is_not(tmp_path: Path, kind: str, rendezvous: str | None, message: str) -> None:
+def test_init_refuses_unknown_kind_and_rendezvous(
+    tmp_path: Path, kind: str, rendezvous: str | None, message: str
+) -> None:
     with pytest.raises(UsageError) as error:
         init("trial", tmp_path, kind, rendezvous)
     assert str(error.value) == message

@@ -1,3 +1,5 @@
+"""Tests of the use case `packager.app.lint`."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -14,12 +16,12 @@ if TYPE_CHECKING:
     from tests.conftest import Outcome
 
 
-def test_good_specs(specs: Path) -> None:
+def test_lint_accepts_valid_spec(specs: Path) -> None:
     assert lint(["trial"], [specs], tell=pytest.fail) == Lint(())
     assert Lint(()).as_json() == {"valid": True, "exit_code": 0, "problems": [], "warnings": []}
 
 
-def test_all_problems_are_returned_as_data(specs: Path) -> None:
+def test_lint_returns_problems_as_data(specs: Path) -> None:
     answer = lint(["demo", "wrong"], [specs], tell=pytest.fail)
     [problem] = answer.problems
     assert (problem.file, answer.exit_code) == (str(specs / "wrong/spec.yaml"), 3)
@@ -27,7 +29,7 @@ def test_all_problems_are_returned_as_data(specs: Path) -> None:
     assert answer.as_json() == {"valid": False, "exit_code": 3, "problems": [problem.as_json()], "warnings": []}
 
 
-def test_a_secret_in_an_environment_is_a_warning(tmp_path: Path, mlpack: Callable[..., Outcome]) -> None:
+def test_lint_warns_about_secrets_in_environment(tmp_path: Path, mlpack: Callable[..., Outcome]) -> None:
     lines = "environment: {AWS_SECRET_ACCESS_KEY: abc, STEPS: 20, HF_TOKEN: '', MAX_TOKENS: 5, TOKEN: 7}"
     variant = "script: train.sh => script: train.sh, environment: {DB_PASSWORD: {value: geheim}}"
     path = demo.write(tmp_path / "demo", demo.changed(variant, lines))
@@ -44,7 +46,7 @@ def test_a_secret_in_an_environment_is_a_warning(tmp_path: Path, mlpack: Callabl
     assert "geheim" not in done.stderr + answer.stdout
 
 
-def test_an_overlay_of_a_sequence_that_does_not_end_before_the_next_is_a_warning(
+def test_lint_warns_about_serving_overlay_before_end_of_sequence(
     tmp_path: Path, mlpack: Callable[..., Outcome]
 ) -> None:
     serving = "single-node: {kind: Pod} => single-node: {kind: Deployment, ports: {http: {port: 8080}}}"

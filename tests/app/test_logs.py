@@ -1,3 +1,5 @@
+"""Tests of the use case `packager.app.logs`."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -19,14 +21,14 @@ def line(text: str) -> str:
     return f"2026-11-21T00:00:01.000000001Z {text}\n"
 
 
-def test_a_log_is_bytes(target: Target, life: Life) -> None:
+def test_logs_yield_bytes(target: Target, life: Life) -> None:
     life.deploy()
     life.start()
     life.logs[LAUNCHER] = line("one\x1b[2J")
     assert list(logs(Feed(target))) == [b"one\x1b[2J\n"]
 
 
-def test_of_several_pods_each_line_has_its_pod(target: Target, life: Life) -> None:
+def test_logs_of_all_pods_prefix_each_line_with_pod(target: Target, life: Life) -> None:
     life.deploy()
     life.start()
     life.logs = {LAUNCHER: line("lead"), f"{JOB}-worker-0": line("zero"), f"{JOB}-worker-1": line("one")}
@@ -38,7 +40,7 @@ def test_of_several_pods_each_line_has_its_pod(target: Target, life: Life) -> No
     ]
 
 
-def test_what_is_to_say_of_a_log_that_is_followed_is_text(target: Target, life: Life) -> None:
+def test_follow_yields_remarks_as_text(target: Target, life: Life) -> None:
     def begin() -> None:
         life.start()
         life.logs[LAUNCHER] = line("one")
@@ -48,7 +50,7 @@ def test_what_is_to_say_of_a_log_that_is_followed_is_text(target: Target, life: 
     assert list(follow(Feed(target, is_following=True))) == [f"waiting for the pod of mpijob/{JOB}", b"one\n"]
 
 
-def test_whoever_stops_reading_is_given_nothing_twice(target: Target, life: Life) -> None:
+def test_logs_iterator_can_be_closed_early(target: Target, life: Life) -> None:
     life.deploy()
     life.start()
     life.logs[LAUNCHER] = line("one")
@@ -57,7 +59,7 @@ def test_whoever_stops_reading_is_given_nothing_twice(target: Target, life: Life
     parts.close()  # type: ignore[attr-defined]
 
 
-def test_why_there_is_no_log(target: Target, life: Life) -> None:
+def test_logs_report_missing_job_and_worker(target: Target, life: Life) -> None:
     with pytest.raises(ClusterError) as absent:
         list(logs(Feed(target)))
     assert (str(absent.value), absent.value.hint) == (f"mpijob/{JOB} not found", target.command("deploy"))

@@ -1,3 +1,5 @@
+"""Tests of the use case `packager.app.models`."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -8,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_models_are_values_the_invalid_ones_too(specs: Path) -> None:
+def test_models_returns_valid_and_invalid_models(specs: Path) -> None:
     valid, invalid = models([specs])
     assert isinstance(valid, Model)
     assert valid.summary_as_json() == {
@@ -29,6 +31,6 @@ def test_models_are_values_the_invalid_ones_too(specs: Path) -> None:
     assert invalid.summary_as_json() == {"path": str(specs / "wrong/spec.yaml"), "error": invalid.error.as_json()}
 
 
-def test_a_model_is_found_by_its_alias(specs: Path) -> None:
+def test_model_is_found_by_its_alias(specs: Path) -> None:
     demo = model("trial", [specs])
     assert (demo.path, demo.as_json()["spec"]["name"]) == (specs / "demo/spec.yaml", "demo")

@@ -1,3 +1,5 @@
+"""Tests of the use case `packager.app.operator`."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -31,7 +33,7 @@ def manifest(tmp_path: Path) -> Path:
     return path
 
 
-def test_it_is_installed_and_waited_for(cluster: FakeCluster, kubectl: Kubectl, manifest: Path) -> None:
+def test_operator_install_waits_until_ready(cluster: FakeCluster, kubectl: Kubectl, manifest: Path) -> None:
     notes: list[str] = []
     applied = operator.install(kubectl, "mpi", manifest, dry_run=None, force_conflicts=False, tell=notes.append)
     assert (applied.operator.name, applied.output) == ("mpi-operator", "apply\n")
@@ -44,7 +46,7 @@ def test_it_is_installed_and_waited_for(cluster: FakeCluster, kubectl: Kubectl, 
     ]
 
 
-def test_it_is_waited_for_no_longer_than_somebody_wants(cluster: FakeCluster, kubectl: Kubectl, manifest: Path) -> None:
+def test_operator_wait_times_out(cluster: FakeCluster, kubectl: Kubectl, manifest: Path) -> None:
     notes: list[str] = []
     del cluster.objects[1]
     applied = operator.install(kubectl, "mpi", manifest, dry_run=None, force_conflicts=False, tell=notes.append)
@@ -54,7 +56,7 @@ def test_it_is_waited_for_no_longer_than_somebody_wants(cluster: FakeCluster, ku
     assert 60 < cluster.clock() < 65
 
 
-def test_its_status_is_a_value(cluster: FakeCluster, kubectl: Kubectl) -> None:
+def test_operator_status_returns_value(cluster: FakeCluster, kubectl: Kubectl) -> None:
     cluster.objects += [job("a"), job("b", "Succeeded")]
     state = operator.status(kubectl, "mpi")
     assert state.exit_code == 0
@@ -71,19 +73,19 @@ def test_its_status_is_a_value(cluster: FakeCluster, kubectl: Kubectl) -> None:
 
 
 @pytest.mark.parametrize(("version", "rest"), [("v2beta1", []), ("v1", [lease()])], ids=["away", "another version"])
-def test_an_operator_that_runs_no_package_is_7(
+def test_operator_status_exit_code_is_7_if_operator_runs_no_package(
     cluster: FakeCluster, kubectl: Kubectl, version: str, rest: list[Object]
 ) -> None:
     cluster.objects = [installed(crd(version)), *rest]
     assert operator.status(kubectl, "mpi").exit_code == 7
 
 
-def test_an_operator_that_nobody_may_see_is_6(cluster: FakeCluster, kubectl: Kubectl) -> None:
+def test_operator_status_exit_code_is_6_without_permission(cluster: FakeCluster, kubectl: Kubectl) -> None:
     cluster.denied = {"list deployments", "list leases"}
     assert operator.status(kubectl, "mpi").exit_code == 6
 
 
-def test_it_is_not_removed_while_jobs_run_but_by_force(cluster: FakeCluster, kubectl: Kubectl) -> None:
+def test_operator_uninstall_refuses_running_jobs_without_force(cluster: FakeCluster, kubectl: Kubectl) -> None:
     cluster.objects += [job("a"), job("b", "Succeeded")]
     with pytest.raises(ClusterError) as refused:
         operator.prepare_uninstall(kubectl, "mpi", None, keep_crds=False, force=False)
@@ -95,7 +97,7 @@ def test_it_is_not_removed_while_jobs_run_but_by_force(cluster: FakeCluster, kub
     assert [item["kind"] for item in cluster.objects] == ["Lease", "MPIJob", "MPIJob"]
 
 
-def test_without_the_crd_no_job_goes(cluster: FakeCluster, kubectl: Kubectl) -> None:
+def test_operator_uninstall_keep_crds_keeps_jobs(cluster: FakeCluster, kubectl: Kubectl) -> None:
     cluster.objects.append(job("a", "Succeeded"))
     prepared = operator.prepare_uninstall(kubectl, "mpi", None, keep_crds=True, force=False)
     assert (prepared.objects, prepared.jobs) == (("deployment/mpi-operator",), None)

@@ -1,3 +1,5 @@
+"""Tests of the use case `packager.app.results`."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from tests.life import Life
 
 
-def test_results_are_copied_by_values_alone(target: Target, life: Life, tmp_path: Path) -> None:
+def test_copied_returns_result_as_value(target: Target, life: Life, tmp_path: Path) -> None:
     life.deploy()
     life.start()
     life.archive = packed((member("./a.txt"), b"hello")).getvalue()
@@ -41,7 +43,7 @@ def test_results_are_copied_by_values_alone(target: Target, life: Life, tmp_path
     assert (tmp_path / "here/a.txt").read_bytes() == b"hello"
 
 
-def test_a_worker_that_is_not_there(target: Target, life: Life, tmp_path: Path) -> None:
+def test_copied_refuses_unknown_worker(target: Target, life: Life, tmp_path: Path) -> None:
     life.deploy()
     life.start()
     with pytest.raises(UsageError) as refused, copied(target, tmp_path, worker=2, patience=60, tell=pytest.fail):
@@ -49,7 +51,7 @@ def test_a_worker_that_is_not_there(target: Target, life: Life, tmp_path: Path) 
     assert (str(refused.value), refused.value.hint) == ("worker 2 not found", "there are 0 to 1")
 
 
-def test_results_that_went_with_their_pods(target: Target, life: Life, tmp_path: Path) -> None:
+def test_copied_reports_results_deleted_with_pods(target: Target, life: Life, tmp_path: Path) -> None:
     life.deploy()
     life.end()
     assert not has_lasting_results(target)

@@ -1,3 +1,5 @@
+"""Tests of the use case `packager.app.run`."""
+
 from __future__ import annotations
 
 from contextlib import contextmanager
@@ -27,7 +29,7 @@ SINGLE, MULTI = "single-node", "multi-node"
 
 @pytest.fixture
 def targets(life: Life, tmp_path: Path) -> Iterator[tuple[Target, ...]]:
-    """First the Pod, then the MPIJob of hello-mpi."""
+    """The targets of the Pod and of the MPIJob of hello-mpi, in this order."""
     with opened(life, tmp_path / "hello-mpi", [SINGLE, MULTI]) as tasks:
         yield tasks
 
@@ -35,8 +37,9 @@ def targets(life: Life, tmp_path: Path) -> Iterator[tuple[Target, ...]]:
 @contextmanager
 def opened(life: Life, package: Path, names: Sequence[str] | None, **runnable: Any) -> Iterator[tuple[Target, ...]]:
     kubectl = Kubectl(namespace="team", runner=life)
-    found = Runnable(package, package, **runnable)
-    with open_tasks(found, names, kubectl, person="ann@desk", tell=pytest.fail) as tasks:
+    with open_tasks(
+        Runnable(package, package, **runnable), names, kubectl, person="ann@desk", tell=pytest.fail
+    ) as tasks:
         yield tasks
 
 
@@ -46,7 +49,7 @@ def execute(current: Task) -> Any:
     return verdicts(current.target, last)
 
 
-def test_each_starts_when_the_one_before_has_succeeded(targets: tuple[Target, ...], life: Life) -> None:
+def test_run_starts_each_task_after_success_of_previous_task(targets: tuple[Target, ...], life: Life) -> None:
     seen = []
 
     def end() -> None:
@@ -72,7 +75,7 @@ def test_each_starts_when_the_one_before_has_succeeded(targets: tuple[Target, ..
 
 
 @pytest.mark.parametrize("keep_going", [False, True])
-def test_nothing_is_started_after_a_failure_unless_somebody_wants_it(
+def test_run_stops_after_failure_unless_keep_going_is_set(
     targets: tuple[Target, ...], life: Life, *, keep_going: bool
 ) -> None:
     life.moments = [lambda: life.end_pod("Failed"), life.start, life.end]
@@ -83,7 +86,7 @@ def test_nothing_is_started_after_a_failure_unless_somebody_wants_it(
     assert keep_going or (second.as_json()["phase"], second.as_json()["started"]) == ("not run", None)
 
 
-def test_what_has_succeeded_with_this_build_is_skipped(targets: tuple[Target, ...], life: Life) -> None:
+def test_run_resume_skips_task_that_succeeded_with_same_build(targets: tuple[Target, ...], life: Life) -> None:
     life.moments = [life.end_pod, life.start, lambda: life.end("Failed", message="no")]
     assert [result.phase for result in run(targets, execute)] == ["succeeded", "failed"]
     calls = len(life.calls)
@@ -96,7 +99,7 @@ def test_what_has_succeeded_with_this_build_is_skipped(targets: tuple[Target, ..
     assert not any(POD in call for call in life.calls[calls:] if call.startswith(("apply", "delete")))
 
 
-def test_what_another_build_has_left_is_not_taken_for_done(targets: tuple[Target, ...], life: Life) -> None:
+def test_task_of_other_build_is_not_done(targets: tuple[Target, ...], life: Life) -> None:
     life.moments = [life.end_pod]
     list(run(targets[:1], execute))
     life.find("Pod", POD)["metadata"]["annotations"]["mlpack/rendered"] = "sha256:other"
@@ -109,7 +112,7 @@ def test_what_another_build_has_left_is_not_taken_for_done(targets: tuple[Target
     assert obstacle.endswith("has already run, and a finished job does not run again")
 
 
-def test_a_failed_job_of_somebody_else_is_not_replaced_in_silence(targets: tuple[Target, ...], life: Life) -> None:
+def test_task_does_not_treat_failed_job_of_other_person_as_failed(targets: tuple[Target, ...], life: Life) -> None:
     life.moments = [lambda: life.end_pod("Failed")]
     list(run(targets[:1], execute))
     assert task(targets[0]).has_failed
@@ -117,14 +120,14 @@ def test_a_failed_job_of_somebody_else_is_not_replaced_in_silence(targets: tuple
     assert not task(targets[0]).has_failed
 
 
-def test_what_the_cluster_refuses_is_a_failure(targets: tuple[Target, ...], life: Life) -> None:
+def test_run_reports_refused_apply_as_failure(targets: tuple[Target, ...], life: Life) -> None:
     life.refused_once = {"apply": 'Error from server (Forbidden): pods "x" is forbidden: exceeded quota: q'}
     first, second = run(targets, execute)
     assert (first.phase, second.phase) == ("failed", NOT_RUN)
     assert "quota" in str(first.error)
 
 
-def test_what_nobody_can_be_asked_about_is_a_failure(targets: tuple[Target, ...]) -> None:
+def test_run_reports_unanswered_question_as_failure(targets: tuple[Target, ...]) -> None:
     def refuse(_task: Task) -> Any:
         raise UnansweredError("it is in the way")
 
@@ -132,29 +135,29 @@ def test_what_nobody_can_be_asked_about_is_a_failure(targets: tuple[Target, ...]
     assert (first.summary, second.phase) == ("it is in the way", NOT_RUN)
 
 
-def test_a_cluster_that_does_not_answer_ends_all(targets: tuple[Target, ...], life: Life) -> None:
+def test_run_ends_when_cluster_does_not_answer(targets: tuple[Target, ...], life: Life) -> None:
     life.go_silent()
     with pytest.raises(UnreachableError):
         list(run(targets, execute, keep_going=True))
 
 
-def test_which_tasks_there_are(life: Life, tmp_path: Path) -> None:
+def test_open_tasks_selects_tasks_by_name_sequence_or_default(life: Life, tmp_path: Path) -> None:
     package = tmp_path / "hello-mpi"
 
-    def names(given: Sequence[str] | None, **runnable: Any) -> list[str]:
-        with opened(life, package, given, **runnable) as tasks:
-            return [one.overlay for one in tasks]
+    def names(requested: Sequence[str] | None, **runnable: Any) -> list[str]:
+        with opened(life, package, requested, **runnable) as tasks:
+            return [target.overlay for target in tasks]
 
     assert names(None) == [MULTI]
     assert names([SINGLE, MULTI]) == [SINGLE, MULTI]
     assert names(["single_node"], is_cube=True) == [SINGLE]
-    for given, is_cube, message, hint in (
+    for requested, is_cube, message, hint in (
         (["single"], False, f"{package} has no task 'single'; it has: {MULTI}, {SINGLE}", f"did you mean {SINGLE!r}?"),
         ([SINGLE, SINGLE], False, f"the task {SINGLE!r} is listed twice", "run it again when it has ended"),
         (None, True, f"{package} has several tasks: {MULTI}, {SINGLE}", "--task A,B runs A, and then B"),
     ):
         with pytest.raises(UsageError) as refused:
-            names(given, is_cube=is_cube)
+            names(requested, is_cube=is_cube)
         assert (str(refused.value), refused.value.hint) == (message, hint)
     inventory = (package / "manifest.json").read_text()
     sequence = f'"sequence": ["{SINGLE}", "{MULTI}"], "files"'

@@ -1,3 +1,5 @@
+"""Tests of the use case `packager.app.runnable`."""
+
 from __future__ import annotations
 
 import os
@@ -43,12 +45,12 @@ def made(path: Path, cache: Path, cube: CubeOptions | None = None, **build: Any)
     return runnable(request, tell=lambda _text: None, progress=no_progress)
 
 
-def test_a_package_is_run_as_it_is(hello_mpi: Path, tmp_path: Path) -> None:
+def test_runnable_uses_package_unchanged(hello_mpi: Path, tmp_path: Path) -> None:
     assert made(hello_mpi, tmp_path / "cache") == Runnable(hello_mpi, hello_mpi)
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_cube_is_imported_and_built_with_what_it_needs(cube: Path, tmp_path: Path) -> None:
+def test_runnable_imports_and_builds_cube_with_shared_memory(cube: Path, tmp_path: Path) -> None:
     notes: list[str] = []
     request = RunRequest(cube, CubeOptions(claim="data"), BuildOptions(site=("SHM_SIZE=2Gi",)), tmp_path / "cache")
     result = runnable(request, tell=notes.append, progress=no_progress)
@@ -62,7 +64,7 @@ def test_a_cube_is_imported_and_built_with_what_it_needs(cube: Path, tmp_path: P
         assert "\nSHM_SIZE=2Gi\n" in site.read_text()
 
 
-def test_the_next_run_of_a_cube_has_the_same_package(cube: Path, tmp_path: Path) -> None:
+def test_runnable_reuses_package_of_same_cube(cube: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     first = made(cube, cache)
     content = first.package.read_bytes()
@@ -72,19 +74,19 @@ def test_the_next_run_of_a_cube_has_the_same_package(cube: Path, tmp_path: Path)
     assert made(other, cache).package != first.package
 
 
-def test_a_file_of_any_name_is_a_cube(cube: Path, tmp_path: Path) -> None:
+def test_runnable_accepts_cube_file_with_any_name(cube: Path, tmp_path: Path) -> None:
     file = (cube / "mlcube.yaml").rename(tmp_path / "other.yml")
     assert made(file, tmp_path / "cache").is_cube
 
 
-def test_a_model_is_built(tmp_path: Path) -> None:
+def test_runnable_builds_model(tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "demo")
     for path in (spec, spec.parent):
         with opened(made(path, tmp_path / "cache", settings=("title=Other",)).package) as package:
             assert (package.name, package.inventory["spec"]["set"]) == ("demo-fp32-training", ["title=Other"])
 
 
-def test_what_is_wrong_with_a_cube_is_told_with_its_own_name(cube: Path, tmp_path: Path) -> None:
+def test_runnable_reports_problems_with_path_of_cube(cube: Path, tmp_path: Path) -> None:
     with pytest.raises(SpecError) as invalid:
         made(cube, tmp_path / "cache", settings=("name=X",))
     messages = [str(invalid.value), *map(str, invalid.value.problems), str(invalid.value.hint)]
@@ -95,7 +97,7 @@ def test_what_is_wrong_with_a_cube_is_told_with_its_own_name(cube: Path, tmp_pat
         made(cube, tmp_path / "cache")
 
 
-def test_a_cache_that_others_can_write_to_is_refused(cube: Path, tmp_path: Path) -> None:
+def test_runnable_refuses_cache_that_others_can_write_to(cube: Path, tmp_path: Path) -> None:
     folder = made(cube, tmp_path / "cache").package.parent
     folder.chmod(0o777)
     with pytest.raises(ToolError, match="must be a folder of yours that only you can write to"):
@@ -103,18 +105,18 @@ def test_a_cache_that_others_can_write_to_is_refused(cube: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["nowhere", "mlcube.yaml"])
-def test_what_is_not_there(name: str, tmp_path: Path) -> None:
+def test_runnable_reports_missing_path(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no"):
         made(tmp_path / name, tmp_path / "cache")
 
 
-def test_a_folder_that_is_nothing_of_all_is_refused_when_it_is_opened(tmp_path: Path) -> None:
+def test_runnable_leaves_refusal_of_other_folder_to_opening(tmp_path: Path) -> None:
     result = made(tmp_path, tmp_path / "cache")
     with pytest.raises(MlpackError, match="is not a package"), opened(result.package):
         pass
 
 
-def test_a_cube_is_not_read_through_a_pipe(tmp_path: Path) -> None:
+def test_runnable_refuses_named_pipe_as_cube(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "mlcube.yaml")
     with pytest.raises(MlpackError):
         made(tmp_path, tmp_path / "cache")

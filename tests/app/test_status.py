@@ -1,3 +1,5 @@
+"""Tests of the use case `packager.app.status`."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ MPIJOB = f"mpijob/{JOB}"
 BEGAN, ENDED = "2026-11-21T00:00:01Z", "2026-11-21T00:00:09Z"
 
 
-def test_a_missing_workload_is_absent(target: Target) -> None:
+def test_status_of_missing_workload_is_absent(target: Target) -> None:
     absent = status(target)
     assert absent == Status(MPIJOB, Verdict(Phase.ABSENT, "not found"))
     assert absent.as_json() == {
@@ -36,7 +38,7 @@ def test_a_missing_workload_is_absent(target: Target) -> None:
     }
 
 
-def test_how_a_container_ended_is_data(target: Target, life: Life) -> None:
+def test_status_describes_ended_containers_as_data(target: Target, life: Life) -> None:
     life.deploy()
     killed = {"exitCode": 137, "reason": "OOMKilled", "startedAt": BEGAN, "finishedAt": ENDED}
     life.objects += [launcher(state={"terminated": killed}, phase="Failed"), worker(0)]
@@ -53,7 +55,7 @@ def test_how_a_container_ended_is_data(target: Target, life: Life) -> None:
     assert failed.as_json()["pods"] == [main.as_json(), other.as_json()]
 
 
-def test_why_findings_may_be_missing_is_data(target: Target, life: Life) -> None:
+def test_status_reports_reason_for_missing_findings(target: Target, life: Life) -> None:
     life.deploy()
     life.start()
     life.refused["get events"] = 'Error from server (Forbidden): events is forbidden: User "ann" cannot list'
@@ -63,7 +65,7 @@ def test_why_findings_may_be_missing_is_data(target: Target, life: Life) -> None
     assert running.unseen == running.as_json()["unseen"]
 
 
-def test_logs_are_read_when_they_are_asked_for(target: Target, life: Life) -> None:
+def test_status_reads_logs_only_on_request(target: Target, life: Life) -> None:
     life.deploy()
     life.objects.append(launcher(state={"terminated": {"exitCode": 1}}, phase="Failed"))
     life.end("Failed", reason="BackoffLimitExceeded")
@@ -74,7 +76,7 @@ def test_logs_are_read_when_they_are_asked_for(target: Target, life: Life) -> No
 
 
 def node(index: int, **terminated: Any) -> Any:
-    """Return a pod of a JobSet that has failed."""
+    """Return a failed pod of a JobSet, whose container's `terminated` has these further fields."""
     labels = {"jobset.sigs.k8s.io/jobset-name": JOB, "jobset.sigs.k8s.io/replicatedjob-name": "node"}
     annotations = {"batch.kubernetes.io/job-completion-index": str(index)}
     owners = [{"kind": "JobSet", "name": JOB, "uid": f"JobSet-{JOB}"}]
@@ -88,7 +90,7 @@ def node(index: int, **terminated: Any) -> Any:
     )
 
 
-def test_the_pod_that_failed_first_is_found_in_the_logs(opened: Callable[..., Target], life: Life) -> None:
+def test_status_identifies_first_failed_pod_by_logs(opened: Callable[..., Target], life: Life) -> None:
     pods = {"spec": {"containers": [{"name": "main", "image": "a:1"}]}}
     role = {"name": "node", "template": {"spec": {"parallelism": 2, "template": pods}}}
     jobset = item("JobSet", JOB, spec={"replicatedJobs": [role]})

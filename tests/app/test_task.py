@@ -1,4 +1,4 @@
-"""The client of a task service without a terminal, and with servers that may answer anything."""
+"""Tests of the client of a task service, with responses that the tests choose."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JOB = {"release": "a-1", "status": "running", "created": "2026-11-22T10:00:00Z",
 
 
 class Silent(Runner):
-    """A machine on which waiting takes no time."""
+    """A machine on which sleeping takes no time."""
 
     def sleep(self, seconds: float) -> None:
         assert seconds >= 0
@@ -31,11 +31,11 @@ RUNNER = Silent()
 
 
 class Script:
-    """Answers requests one after the other.
+    """Answers requests with prepared responses.
 
     Attributes:
-        answers: What comes next: an answer, an error, or parts of a log.
-        requests: What was asked.
+        answers: The next responses, each an answer, an error or the parts of a log.
+        requests: The received requests: method, path and headers.
     """
 
     def __init__(self) -> None:
@@ -82,20 +82,20 @@ def problem(status: int, **body: Any) -> Answer:
         {**JOB, "release": ""},
     ],
 )
-def test_what_is_no_job_is_refused(script: Script, answer: Any) -> None:
+def test_job_refuses_invalid_response(script: Script, answer: Any) -> None:
     script.answers = [answer]
     with pytest.raises(ClusterError, match="is not one of a task service"):
         task.job(SERVER, "a-1")
 
 
 @pytest.mark.parametrize("page", [{}, {"items": 5, "next": None}, {"items": [], "next": 5}, {"items": [JOB] * 3}])
-def test_what_is_no_page_is_refused(script: Script, page: Any) -> None:
+def test_jobs_refuse_invalid_page(script: Script, page: Any) -> None:
     script.answers = [page]
     with pytest.raises(ClusterError, match="is not one of a task service"):
         task.jobs(SERVER, task.JobFilters(), 2)
 
 
-def test_pages_without_end_have_one(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_stop_at_page_limit_or_repeated_cursor(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task, "_MAX_PAGES", 3)
     script.answers = [{"items": [JOB], "next": str(number)} for number in range(4)]
     answer = task.jobs(SERVER, task.JobFilters(), 0)
@@ -104,14 +104,14 @@ def test_pages_without_end_have_one(script: Script, monkeypatch: pytest.MonkeyPa
     assert len(task.jobs(SERVER, task.JobFilters(), 0).jobs) == 2
 
 
-def test_filters_and_limits_are_asked_for(script: Script) -> None:
+def test_jobs_send_filters_and_limit(script: Script) -> None:
     script.answers = [{"items": [JOB, JOB], "next": "c"}]
     answer = task.jobs(SERVER, task.JobFilters(status="failed", part="a&b"), 2)
     assert answer.as_json() == [JOB, JOB]
     assert script.requests[0][1] == "/v1/jobs?status=failed&q=a%26b&limit=2"
 
 
-def test_problems_of_a_server_are_as_many_as_people_read(script: Script) -> None:
+def test_create_limits_problems_of_server_in_number_and_length(script: Script) -> None:
     errors = [{"pointer": f"/{number}", "detail": "x"} for number in range(1000)]
     script.answers = [problem(422, errors=[5, *errors])]
     with pytest.raises(ClusterError) as error:
@@ -126,7 +126,7 @@ def test_problems_of_a_server_are_as_many_as_people_read(script: Script) -> None
     assert max(len(str(error.value)), len(str(only))) < 50_000
 
 
-def test_an_answer_of_a_proxy_is_told_by_its_status(script: Script) -> None:
+def test_job_reports_status_of_proxy_response(script: Script) -> None:
     script.answers = [Answer(502, "text/html")]
     with pytest.raises(ClusterError, match=r"^https://h has answered with status 502 \(text/html\)$"):
         task.job(SERVER, "a-1")
@@ -136,7 +136,7 @@ def test_an_answer_of_a_proxy_is_told_by_its_status(script: Script) -> None:
     assert error.value.hint == "try again after 5 s"
 
 
-def test_a_lost_answer_is_asked_for_with_the_same_key(script: Script) -> None:
+def test_create_retries_lost_response_with_same_idempotency_key(script: Script) -> None:
     script.answers = [UnreachableError("cut"), UnreachableError("cut"), JOB]
     assert task.create(SERVER, task.filled_values("d", None, []), RUNNER).summary.release == "a-1"
     assert len({headers["Idempotency-Key"] for _, _, headers in script.requests}) == 1
@@ -145,7 +145,7 @@ def test_a_lost_answer_is_asked_for_with_the_same_key(script: Script) -> None:
         task.create(SERVER, task.filled_values("d", None, []), RUNNER)
 
 
-def test_a_server_that_is_away_meanwhile_is_asked_again(script: Script) -> None:
+def test_follow_retries_unreachable_server(script: Script) -> None:
     script.answers = [JOB, UnreachableError("away"), UnreachableError("away"), JOB, {**JOB, "status": "succeeded"}]
     statuses = [job.summary.status for job in task.follow(SERVER, "a-1", RUNNER, None)]
     assert statuses == ["running", "succeeded"]
@@ -154,13 +154,13 @@ def test_a_server_that_is_away_meanwhile_is_asked_again(script: Script) -> None:
         next(task.follow(SERVER, "a-1", RUNNER, None))
 
 
-def test_a_log_that_is_followed_waits_for_its_container(script: Script) -> None:
+def test_log_follow_waits_for_container(script: Script) -> None:
     no_pod = problem(409, detail="the job has no pod: it has not started, or its pods were deleted")
     creating = problem(409, detail='container "x" in pod "y" is waiting to start: ContainerCreating')
-    told: list[str] = []
+    messages: list[str] = []
     script.answers = [JOB, no_pod, JOB, creating, JOB, creating, JOB, iter([b"a\n", b"b\n"])]
-    assert b"".join(task.log(SERVER, "a-1", RUNNER, task.LogPart(is_following=True), told.append)) == b"a\nb\n"
-    assert told == [f"waiting: {answer.body['detail']}" for answer in (no_pod, creating)]
+    assert b"".join(task.log(SERVER, "a-1", RUNNER, task.LogPart(is_following=True), messages.append)) == b"a\nb\n"
+    assert messages == [f"waiting: {answer.body['detail']}" for answer in (no_pod, creating)]
 
 
 @pytest.mark.parametrize(
@@ -171,13 +171,13 @@ def test_a_log_that_is_followed_waits_for_its_container(script: Script) -> None:
         ([{**JOB, "status": "failed"}, problem(409, detail="the job has no pod: x")], "no pod"),
     ],
 )
-def test_what_is_not_to_come_is_not_waited_for(script: Script, answers: list[Any], message: str) -> None:
+def test_log_follow_fails_at_once_for_permanent_refusal(script: Script, answers: list[Any], message: str) -> None:
     script.answers = answers
     with pytest.raises(ClusterError, match=message):
         list(task.log(SERVER, "a-1", RUNNER, task.LogPart(is_following=True), print))
 
 
-def test_the_part_of_a_log_is_asked_for(script: Script) -> None:
+def test_log_sends_requested_part(script: Script) -> None:
     script.answers = [iter([b"a\n"])]
     part = task.LogPart("p", "c", 5, "10m", is_previous=True, has_times=True)
     assert b"".join(task.log(SERVER, "a-1", RUNNER, part, print)) == b"a\n"
@@ -185,7 +185,7 @@ def test_the_part_of_a_log_is_asked_for(script: Script) -> None:
     assert script.requests == [("GET", where, None)]
 
 
-def test_without_follow_no_pod_is_waited_for(script: Script) -> None:
+def test_log_without_follow_does_not_wait_for_pod(script: Script) -> None:
     script.answers = [problem(409, detail="the job has no pod: it has not started")]
     with pytest.raises(ClusterError, match="no pod"):
         list(task.log(SERVER, "a-1", RUNNER, task.LogPart(), print))
@@ -203,18 +203,18 @@ def test_without_follow_no_pod_is_waited_for(script: Script) -> None:
         ("/name/x", "--set name"),
     ],
 )
-def test_a_pointer_is_a_line_of_the_file(pointer: str, place: str) -> None:
+def test_problem_converts_pointer_to_position_in_file(pointer: str, place: str) -> None:
     text = b'taskDef: d\nprocess:\n  train: {maxStep: 1}\nendpoints:\n- {endpoint: x}\n- {endpoint: y}\n"a/b~c": 1\n'
     filled = task.filled_values(None, (text, "v.yaml"), ["name=x"])
     assert str(filled.problem(pointer, "m", None)).startswith(f"{place}: ")
 
 
-def test_a_number_is_a_number_and_a_list_grows() -> None:
+def test_filled_values_parse_numbers_and_extend_lists() -> None:
     filled = task.filled_values("d", None, ["a.b=5", "c.0.d=x", "c.1.d=true", r"e\.f=1.10"])
     assert filled.values == {"taskDef": "d", "a": {"b": 5}, "c": [{"d": "x"}, {"d": True}], "e.f": "1.10"}
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "a b", "x" * 64, "a\x1b"])
-def test_names_that_are_none(name: str) -> None:
+def test_job_refuses_invalid_name(name: str) -> None:
     with pytest.raises(MlpackError, match="invalid name"):
         task.job(SERVER, name)

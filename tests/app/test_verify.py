@@ -1,3 +1,5 @@
+"""Tests of the use case `packager.app.verify`."""
+
 from __future__ import annotations
 
 import json
@@ -10,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_good_package(package: Path, kubectl: Path) -> None:
+def test_verify_returns_valid_verdict_as_value(package: Path, kubectl: Path) -> None:
     verdict = verify(package, Checks((str(kubectl),), kubernetes_versions()[-1:]))
     assert (verdict.is_valid, verdict.exit_code, verdict.report.problems) == (True, 0, ())
     content = json.loads(json.dumps(verdict.as_json()))
@@ -23,13 +25,13 @@ def test_a_good_package(package: Path, kubectl: Path) -> None:
     }
 
 
-def test_an_unchecked_package_is_neither_valid_nor_invalid(package: Path) -> None:
+def test_verify_of_unchecked_package_is_neither_valid_nor_invalid(package: Path) -> None:
     verdict = verify(package, Checks(("no-such-kubectl",), kubernetes_versions()[-1:]))
     assert (verdict.is_valid, verdict.exit_code) == (None, 6)
     assert verdict.as_json()["unchecked"] != ()
 
 
-def test_what_is_wrong_counts_more_than_what_could_not_be_checked(package: Path) -> None:
+def test_verify_exit_code_prefers_problems_to_unchecked_parts(package: Path) -> None:
     (package / "quickstart/scripts/hello.sh").write_text("#!/bin/sh\n")
     verdict = verify(package, Checks(("no-such-kubectl",), kubernetes_versions()[-1:]))
     assert (verdict.is_valid, verdict.exit_code) == (False, 5)

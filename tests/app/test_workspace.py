@@ -1,3 +1,5 @@
+"""Tests of the use case `packager.app.workspace`."""
+
 from __future__ import annotations
 
 import os
@@ -41,44 +43,44 @@ def session(pod: LocalPod, target: Target, lines: list[str] | None = None, folde
     return workspace.session(pod.of(target), folder, patience=30, image=None, tell=tell)
 
 
-def push(given: Session, folder: Path, *, force: bool = False, dry_run: bool = False) -> dict[str, Any]:
-    return workspace.push(given, folder, force=force, dry_run=dry_run, progress=progress).as_json()
+def push(session: Session, folder: Path, *, force: bool = False, dry_run: bool = False) -> dict[str, Any]:
+    return workspace.push(session, folder, force=force, dry_run=dry_run, progress=progress).as_json()
 
 
 @pytest.mark.parametrize("tools", ["GNU", "busybox"])
-def test_files_go_there_and_come_back(pod: LocalPod, target: Target, tmp_path: Path, tools: str) -> None:
+def test_push_and_pull_copy_files_completely(pod: LocalPod, target: Target, tmp_path: Path, tools: str) -> None:
     if tools == "busybox":
         pod.use_busybox()
-    here = write(tmp_path / "here", FILES)
+    local_folder = write(tmp_path / "here", FILES)
     result = {
         "storage": "the claim disk",
         "path": f"{pod.claim}/sub",
-        "folder": str(here),
+        "folder": str(local_folder),
         "files": ["deep/a.txt", "large"],
         "bytes": len(LARGE) + 2,
         "unchanged": [],
         "dryRun": False,
     }
-    given = session(pod, target, folder="sub")
-    assert push(given, here, dry_run=True) == {**result, "dryRun": True}
+    opened = session(pod, target, folder="sub")
+    assert push(opened, local_folder, dry_run=True) == {**result, "dryRun": True}
     assert pod.files() == {}
-    assert push(given, here) == result
+    assert push(opened, local_folder) == result
     assert pod.files() == {f"sub/{path}": content for path, content in FILES.items()}
-    assert push(given, here) == {**result, "files": [], "bytes": 0, "unchanged": ["deep/a.txt", "large"]}
-    there = tmp_path / "there"
+    assert push(opened, local_folder) == {**result, "files": [], "bytes": 0, "unchanged": ["deep/a.txt", "large"]}
+    destination = tmp_path / "there"
     rest: dict[str, Any] = {"skipped": [], "skippedUnnamed": 0, "unread": []}
     for dry_run, files in ((True, {}), (False, FILES)):
-        pulled = workspace.pull(given, there, force=False, dry_run=dry_run, progress=progress)
+        pulled = workspace.pull(opened, destination, force=False, dry_run=dry_run, progress=progress)
         assert pulled.as_json() == {
             **result,
             **rest,
             "changed": [],
             "complete": True,
-            "folder": str(there),
+            "folder": str(destination),
             "dryRun": dry_run,
         }
-        assert (read(there) if there.exists() else {}) == files
-    listed = workspace.ls(given).as_json()
+        assert (read(destination) if destination.exists() else {}) == files
+    listed = workspace.ls(opened).as_json()
     assert [(entry["path"], entry["type"], entry["bytes"]) for entry in listed.pop("entries")] == [
         ("deep", "folder", 0),
         ("deep/a.txt", "file", 2),
@@ -87,7 +89,7 @@ def test_files_go_there_and_come_back(pod: LocalPod, target: Target, tmp_path: P
     assert listed == {"storage": "the claim disk", "path": f"{pod.claim}/sub", **rest}
 
 
-def test_the_pod_is_the_packages_own_small_and_always_deleted(pod: LocalPod, target: Target, tmp_path: Path) -> None:
+def test_workspace_pod_resembles_main_pod_and_is_deleted(pod: LocalPod, target: Target, tmp_path: Path) -> None:
     push(session(pod, target), write(tmp_path / "here", FILES))
     with pytest.raises(ClusterError, match="would be replaced"):
         push(session(pod, target), write(tmp_path / "here", {"deep/a.txt": b"b\n"}))
@@ -114,7 +116,7 @@ def test_the_pod_is_the_packages_own_small_and_always_deleted(pod: LocalPod, tar
     }
 
 
-def test_a_push_goes_on_after_broken_connections(pod: LocalPod, target: Target, tmp_path: Path) -> None:
+def test_push_continues_after_broken_connections(pod: LocalPod, target: Target, tmp_path: Path) -> None:
     pod.cut("-", "-", "in 2000000", "-", "in 1000000", "-", "-", "-", "out 0")
     lines: list[str] = []
     push(session(pod, target, lines), write(tmp_path / "here", FILES))
@@ -126,7 +128,7 @@ def test_a_push_goes_on_after_broken_connections(pod: LocalPod, target: Target, 
     assert len(pod.created()) == len(pod.deleted()) == 4
 
 
-def test_a_pull_goes_on_after_broken_connections(pod: LocalPod, target: Target, tmp_path: Path) -> None:
+def test_pull_continues_after_broken_connections(pod: LocalPod, target: Target, tmp_path: Path) -> None:
     write(pod.claim, FILES)
     pod.cut("out 5", "-", "-", "out 3000000", "out 500000")
     lines: list[str] = []
@@ -138,7 +140,7 @@ def test_a_pull_goes_on_after_broken_connections(pod: LocalPod, target: Target, 
     ]
 
 
-def test_a_connection_that_breaks_off_again_and_again(pod: LocalPod, target: Target, tmp_path: Path) -> None:
+def test_push_fails_after_five_broken_connections(pod: LocalPod, target: Target, tmp_path: Path) -> None:
     pod.cut(*["out 0"] * 5)
     with pytest.raises(ClusterError) as broken:
         push(session(pod, target, []), write(tmp_path / "here", FILES))
@@ -147,14 +149,14 @@ def test_a_connection_that_breaks_off_again_and_again(pod: LocalPod, target: Tar
     assert len(pod.deleted()) == 5
 
 
-def test_a_local_folder_that_cannot_be_written(pod: LocalPod, target: Target, tmp_path: Path) -> None:
+def test_pull_reports_folder_that_is_not_writable(pod: LocalPod, target: Target, tmp_path: Path) -> None:
     write(pod.claim, FILES)
     (tmp_path / "file").write_text("")
     with pytest.raises(Exception, match=r"file/here cannot be written: not a directory"):
         workspace.pull(session(pod, target), tmp_path / "file/here", force=False, dry_run=False, progress=progress)
 
 
-def test_pods_that_a_crash_has_left_are_deleted_once_they_have_ended(pod: LocalPod, target: Target) -> None:
+def test_workspace_deletes_ended_pods_of_crashed_runs(pod: LocalPod, target: Target) -> None:
     ended = (("left", "Failed"), ("done", "Succeeded"), ("busy", "Running"))
     items = ", ".join(
         f'{{"metadata": {{"name": "{name}"}}, "status": {{"phase": "{phase}"}}}}' for name, phase in ended
@@ -164,5 +166,5 @@ def test_pods_that_a_crash_has_left_are_deleted_once_they_have_ended(pod: LocalP
     assert pod.deleted()[0] == "delete pod left done --ignore-not-found --wait=false"
 
 
-def test_large_files_are_what_is_continued_in_the_middle() -> None:
+def test_push_and_pull_resume_files_of_same_size() -> None:
     assert upload.LARGE == download.LARGE
