@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from packager.spec.model import Variant
     from packager.spec.settings import Setting
 
-# Below that, the start of a second process takes longer than it saves.
+# For fewer models, starting a second process takes longer than it saves.
 _MODELS_OF_A_PROCESS = 4
 
 
@@ -41,17 +41,17 @@ class BuildRequest(Value, frozen=True):
     Attributes:
         model: A model's name or alias, or the path of its spec; None for all.
         folders: The folders in which models are looked up by name.
-        precision: Which variant.
-        mode: Which variant.
+        precision: The precision of the variant; None for the only one, or the first.
+        mode: The mode of the variant; None for the only one, or the first.
         every: Whether to build every variant.
         settings: Other values for fields of the spec, each as `path=value`.
         root: The folder that will contain the package, as the pods see it.
         registry: The registry to pull the image from.
         components: The site options to switch on, and folders of the user's own components.
-        site: Values for them, each as `key=value`.
+        site: The values of site options, each as `key=value`.
         cache: The folder of mlpack's caches.
         record: Whether digests of downloads that a spec lacks are added to it.
-        processes: In how many processes models are built at most.
+        processes: The largest number of processes that build models.
     """
 
     model: str | None
@@ -70,10 +70,10 @@ class BuildRequest(Value, frozen=True):
 
 
 class Destination(Value, frozen=True):
-    """Where packages are written, and how.
+    """The place and form in which packages are written.
 
     Attributes:
-        folder: Where to.
+        folder: The folder that packages are written to.
         as_folder: Whether to write a folder instead of an archive.
         force: Whether to replace an existing output.
         mtime: The time of the files in an archive, in seconds since 1970.
@@ -123,9 +123,9 @@ def build(
     """Write the requested packages, and yield each as it is written, or the error that prevented it.
 
     Args:
-        request: Which packages.
-        destination: Where to.
-        tell: Takes notes for a person.
+        request: The packages to build.
+        destination: The place and form of the packages.
+        tell: Receives notes for the user.
         progress: Shows the progress of long work.
 
     Raises:
@@ -148,15 +148,15 @@ def build(
     notes = _Notes(tell)
     builds = _Builds(request, tuple(settings), destination, options, _no_progress if several else progress, _Makers())
     processes = _processes(request, len(specs))
-    # Other processes have all that the first model takes to load. They are started while no bar is drawn, since a bar
-    # is drawn by a thread.
-    here = specs if processes == 1 else specs[:1]
-    others = specs[len(here) :]
+    # Forked processes share the modules that building the first model has loaded. They are started while no bar is
+    # drawn, since a bar is drawn by a thread.
+    first_specs = specs if processes == 1 else specs[:1]
+    remaining_specs = specs[len(first_specs) :]
     with (progress if several else _no_progress)("building", len(specs), unit="models") as advance:
-        for spec in here:
+        for spec in first_specs:
             yield from builds.packages(spec, notes.add)
             advance(1)
-    if not others:
+    if not remaining_specs:
         return
     from packager.base import parallel
 
@@ -166,14 +166,14 @@ def build(
         progress("building", len(specs), unit="models") as advance,
     ):
         advance(1)
-        uncontested = results(spec for spec in others if spec not in contested)
-        for spec in others:
+        uncontested = results(spec for spec in remaining_specs if spec not in contested)
+        for spec in remaining_specs:
             yield from notes.told(builds.events(spec) if spec in contested else next(uncontested))
             advance(1)
 
 
 def _processes(request: BuildRequest, models: int) -> int:
-    """Return in how many processes as many models are built."""
+    """Return the number of processes that build this number of models."""
     most = min(request.processes, models // _MODELS_OF_A_PROCESS)
     if most < 2:
         return 1
@@ -183,9 +183,9 @@ def _processes(request: BuildRequest, models: int) -> int:
 
 
 def _contested(specs: Sequence[Path], settings: Sequence[Setting]) -> set[Path]:
-    """Return the specs that make a package that another one makes too, if both are valid.
+    """Return the valid specs that make a package of the same name as another spec does.
 
-    Which of them gets it is decided in one process, in their order.
+    One process builds these, in the order of the specs, so that the first spec gets the name.
     """
     makers: dict[str, list[Path]] = {}
     for path in specs:
@@ -199,7 +199,7 @@ def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) ->
     """Return the manifests of an overlay of the requested package, rendered by `kubectl`, which `runner` starts.
 
     Raises:
-        UsageError: The request cannot be, or the package has no such overlay.
+        UsageError: The request is invalid, or the package has no such overlay.
         SpecError: The spec is not valid.
         RenderError: kubectl cannot render it.
         ToolError: kubectl is missing.
@@ -222,35 +222,35 @@ def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) ->
 
 
 def _options(request: BuildRequest) -> Options:
-    """Return what is added to the spec."""
+    """Return the options that are added to the spec."""
     options = Options(root=request.root, registry=request.registry, site=select(request.components, request.site))
     check_options(options)
     return options
 
 
 class _Note(Value, frozen=True):
-    """A line for a person; one that is true of several packages is told once."""
+    """A line for the user; with `once`, it is reported once for several packages."""
 
     text: str
     once: bool = False
 
 
 class _Notes:
-    """Tells notes to a person."""
+    """Reports notes to the user."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._told: set[_Note] = set()
 
     def add(self, note: _Note) -> None:
-        """Tell a note, unless once is enough."""
+        """Report a note, unless it is to be reported once and has been."""
         if note not in self._told:
             self._tell(note.text)
         if note.once:
             self._told.add(note)
 
     def told(self, events: Iterable[Built | MlpackError | _Note]) -> Iterator[Built | MlpackError]:
-        """Tell the notes among `events`, and yield the others."""
+        """Report the notes among `events`, and yield the other events."""
         for event in events:
             if isinstance(event, _Note):
                 self.add(event)
@@ -259,13 +259,13 @@ class _Notes:
 
 
 class _Makers:
-    """Remembers which spec makes which package: the first of those that would."""
+    """Records for each package the first spec that makes it."""
 
     def __init__(self) -> None:
         self._specs: dict[str, Path] = {}
 
     def others(self, spec: Path, packages: Iterable[str]) -> dict[str, Path]:
-        """Have `spec` make those of `packages` that no other one makes, and return the rest with the specs that do."""
+        """Record `spec` as the maker of `packages`, and return those that another spec makes, each with this spec."""
         return {name: other for name in packages if (other := self._specs.setdefault(name, spec)) != spec}
 
 
@@ -280,7 +280,7 @@ class _Builds(Value, frozen=True):
     makers: _Makers
 
     def events(self, spec: Path) -> list[Built | MlpackError | _Note]:
-        """Write the packages of a spec, and return them and the errors, with the notes in between."""
+        """Write the packages of a spec, and return packages, errors and notes in their order."""
         events: list[Built | MlpackError | _Note] = []
         for outcome in self.packages(spec, events.append):
             events.append(outcome)  # noqa: PERF402 - it adds notes itself
@@ -291,7 +291,7 @@ class _Builds(Value, frozen=True):
 
         Args:
             spec: The spec.
-            note: Takes what a person should know.
+            note: Receives notes for the user.
         """
         try:
             loaded = self._load(spec, note)
@@ -332,7 +332,7 @@ class _Builds(Value, frozen=True):
 
 
 class _Writer:
-    """Writes packages into one folder, each under a name of its own."""
+    """Writes the packages of a spec to the destination."""
 
     def __init__(
         self, destination: Destination, options: Options, note: Callable[[_Note], None], progress: Progress
@@ -374,7 +374,7 @@ class _Writer:
         )
 
     def _note_assets(self, loaded: LoadedSpec, package: str) -> None:
-        """Tell that the container does not see the assets, unless they are in the image."""
+        """Note that the containers cannot read the assets, unless the image contains them."""
         from packager.spec.dockerfile import copies_assets
 
         if not copies_assets(loaded.sources):
@@ -382,7 +382,7 @@ class _Writer:
             self._note(f"{message}: switch on --with model-nfs, model-pvc, model-host-path, nfs or host-path")
 
     def _note(self, text: str) -> None:
-        """Tell something once, of however many packages it is true."""
+        """Report a note once, even if it applies to several packages."""
         self._take_note(_Note(f"note: {text}", once=True))
 
     def _folder(self, package: Tree, path: Path) -> Entry:

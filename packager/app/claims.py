@@ -1,4 +1,4 @@
-"""Finds the claims that a package's pods mount and that do not exist, and creates them."""
+"""Lists the missing claims that a package's pods mount, and creates them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def missing(targets: Sequence[Target]) -> tuple[str, ...]:
-    """Return the claims that overlays of a package mount and that do not exist; none if the user may not see claims."""
+    """Return the missing claims that overlays of a package mount; none if the user may not read claims."""
     try:
         return claims.missing(targets[0].kubectl, [target.manifests for target in targets])
     except UnreachableError:
@@ -27,10 +27,10 @@ def missing(targets: Sequence[Target]) -> tuple[str, ...]:
 
 
 def check(size: str | None, storage_class: str | None) -> None:
-    """Refuse a size and a class that no claim can have.
+    """Refuse an invalid size of a claim, and a storage class without a size.
 
     Raises:
-        UsageError: The size is not a quantity, or there is none for the class.
+        UsageError: The size is not a quantity, or a storage class is set without a size.
     """
     try:
         is_positive = size is None or quantity.parse(size) > 0
@@ -52,10 +52,10 @@ def create_workspace(target: Target, tell: Tell) -> None:
 
     Args:
         target: An overlay of the package, and the cluster.
-        tell: Receives what a person should know: that it was created.
+        tell: Receives the message that the claim was created.
 
     Raises:
-        VerificationError: This overlay creates something else, or may not be applied; nothing was.
+        VerificationError: This overlay creates other objects, or may not be applied; nothing was applied.
         ClusterError: The cluster refuses the claim.
         ToolError: The overlay cannot be rendered.
     """

@@ -39,7 +39,7 @@ class PreparedEdits:
     """Edits that have been decided and not written yet.
 
     Attributes:
-        package: What is edited.
+        package: The package to edit.
         changed: The new content of files, by path.
     """
 
@@ -48,19 +48,19 @@ class PreparedEdits:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """The lines that change."""
+        """The changed lines."""
         return tuple(stage.changes(self.package, self.changed))
 
     @property
     def consent(self) -> Consent:
-        """What `mlpack deploy` has to be told to accept when these edits are made."""
+        """The consent that `mlpack deploy` needs after these edits."""
         files = settings.Files(self.package)
         for path, content in self.changed.items():
             files.write(path, content)
         return consent(files)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the edits as JSON; what may be a secret is masked."""
+        """Return the edits as JSON; values that may be secret are masked."""
         return {
             "package": self.package.name,
             "changes": [
@@ -89,8 +89,8 @@ def unset(path: Path, overlay: str | None, *, destination: Path | None = None) -
 
     Args:
         path: A folder or an archive.
-        overlay: Its name; None for all overlays.
-        destination: As for `prepared`.
+        overlay: The overlay's name; None for all overlays.
+        destination: The path of the new archive; None for a path beside the old one.
 
     Raises:
         UsageError: There is no such package or overlay.
@@ -112,7 +112,7 @@ def prepared(
     ask: Callable[[Package, tuple[str, ...]], Answers],
     destination: Path | None = None,
 ) -> Iterator[PreparedEdits]:
-    """Open the package at `path` and decide what changes; nothing is written.
+    """Open the package at `path` and prepare the edits; nothing is written.
 
     Args:
         path: A folder or an archive.
@@ -123,7 +123,7 @@ def prepared(
 
     Raises:
         UsageError: There is no such package or overlay, or an answer is invalid.
-        VerificationError: The package contains something that cannot be edited.
+        VerificationError: A file of the package cannot be edited.
     """
     with _opened(path, overlay, destination) as (package, overlays):
         if answers == Answers():
@@ -135,13 +135,13 @@ def write(edits: PreparedEdits, *, destination: Path | None = None, force: bool 
     """Make the edits: in place in a folder; of an archive, a new one is written. Yield each path once it is written.
 
     Args:
-        edits: What changes.
+        edits: The prepared edits.
         destination: The new archive; None for a name beside the old one, or the old one if nothing changes.
         force: Whether to replace an existing archive.
         tell: Receives a note if the new archive already exists.
 
     Raises:
-        UsageError: Something else exists at its path.
+        UsageError: A file exists at the path of the new archive, and `force` is not set.
     """
     if edits.package.source.is_dir():
         yield from _edit(edits.package, edits.changed)
@@ -193,7 +193,7 @@ def _pack(package: Package, changed: Mapping[str, bytes], destination: Path | No
 
 
 def _is_same_archive(path: Path, contents: Tree, inventory: Entry) -> bool:
-    """Whether the file `path` is what packing `contents` makes."""
+    """Return whether the archive `path` has the content that packing `contents` produces."""
     with workfolder.temporary() as folder:
         with (folder / "packed").open("wb") as stream:
             archive.write(contents, stream, sealed=inventory)

@@ -1,4 +1,4 @@
-"""Deletes a package from a cluster: checks what is there, then deletes the package's objects only."""
+"""Deletes a package from a cluster: surveys the existing objects, then deletes only those of the package."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class PreparedDelete:
     """A delete that has been checked and may start.
 
     Attributes:
-        target: What is deleted, and where.
-        survey: What is in the cluster under the package's names.
+        target: The overlay, and the cluster.
+        survey: The existing objects with the names of the package's objects.
     """
 
     target: Target
@@ -30,10 +30,7 @@ class PreparedDelete:
 
     @property
     def remark(self) -> str | None:
-        """A sentence if another person or another build has deployed part of it; None otherwise.
-
-        The user should be asked then.
-        """
+        """A sentence for a question to the user, if another person or build has deployed a part; else None."""
         remarks = (self.target.identity.remark(item) for item in (*self.survey.workloads, *self.survey.rest))
         return next((remark for remark in remarks if remark), None)
 
@@ -48,7 +45,7 @@ class Deleted:
     """The result of deleting a package from a cluster.
 
     Attributes:
-        workload: Its name for kubectl, such as `mpijob/name`; all names, if there are several.
+        workload: The workload's name for kubectl, such as `mpijob/name`; all names, if there are several.
         objects: The objects that were deleted, each as a name for kubectl.
         kept: The objects that stay so that the results are kept.
         others: The objects that were left because they do not belong to this package alone, and their owners.
@@ -69,7 +66,7 @@ class Deleted:
         return described(self.others)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the value that `-o json` prints."""
         return {
             "workload": self.workload,
             "objects": list(self.objects),
@@ -81,7 +78,7 @@ class Deleted:
 
 
 def prepare(target: Target, *, keep_results: bool = False) -> PreparedDelete:
-    """Find what a delete would remove and what it would leave; change nothing.
+    """Return the objects that a delete would remove and those that it would keep; change nothing.
 
     Raises:
         ClusterError: The cluster does not answer.
@@ -95,11 +92,11 @@ def delete(prepared: PreparedDelete, *, timeout: float | None) -> Deleted:
     """Delete the package's objects and those that controllers made for it; an object already gone is no error.
 
     Args:
-        prepared: What is deleted.
-        timeout: Seconds to wait until all is gone; None not to wait.
+        prepared: The prepared delete.
+        timeout: Seconds to wait until all objects are deleted; None not to wait.
 
     Raises:
-        TimedOutError: It is not gone yet.
+        TimedOutError: Some objects still exist after the timeout.
         ClusterError: The server refused, or one of the objects has been replaced by another one.
     """
     target, survey = prepared.target, prepared.survey
@@ -109,6 +106,6 @@ def delete(prepared: PreparedDelete, *, timeout: float | None) -> Deleted:
     for workload in survey.workloads if timeout is not None else ():
         removal.await_stragglers(target.kubectl, kinds()[workload["kind"]], workload, timeout=timeout or 0)
     objects = tuple(shown(item) for item in (*survey.workloads, *survey.rest))
-    known = {shown(item) for item in (*survey.workloads, *(item for item, _ in survey.others))}
-    missing = tuple(one.shown for one in target.per_workload if one.shown not in known)
+    existing = {shown(item) for item in (*survey.workloads, *(item for item, _ in survey.others))}
+    missing = tuple(workload.shown for workload in target.per_workload if workload.shown not in existing)
     return Deleted(target.shown_all, objects, prepared.kept, survey.others, timeout is not None, missing)

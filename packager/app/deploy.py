@@ -1,4 +1,4 @@
-"""Deploys a package: checks what is already in the cluster, verifies the overlay, and applies it."""
+"""Deploys a package: compares it with the existing objects, verifies the overlay, and applies it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from packager.kubernetes.podsecurity import Level
 
 _REMOVAL_SECONDS = 300
-"""Seconds in which a workload that is deleted has to be gone."""
+"""The timeout in seconds for the deletion of an existing workload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class PreparedDeploy:
     Attributes:
         target: The overlay, and the cluster.
         namespace: The namespace.
-        situation: What exists in the cluster under the workload's name.
+        situation: The existing workload of the same name, compared with the overlay's.
         live: The existing objects with the names of those to apply.
-        surplus: What an option of an earlier deploy has put beside the workloads, and none does any more.
-        planned: The objects as the server would store them; empty unless a workload is not as it was deployed.
+        surplus: The objects of site options that an earlier deploy had switched on and this overlay has not.
+        planned: The objects as the server would store them; empty unless a workload differs from its last deploy.
     """
 
     target: Target
@@ -54,20 +54,20 @@ class PreparedDeploy:
 
     @property
     def per_workload(self) -> tuple[PreparedDeploy, ...]:
-        """The same for each workload alone."""
+        """A deploy for each workload."""
         return tuple(
             replace(self, target=one, situation=deploy.situation(one.manifests, self.live, self.planned))
             for one in self.target.per_workload
         )
 
     def without(self, before: PreparedDeploy, after: PreparedDeploy) -> PreparedDeploy:
-        """Return the same without the objects that were deleted between `before` and `after`."""
+        """Return the deploy without the objects that were deleted between `before` and `after`."""
         gone = before.live.keys() - after.live.keys()
         return replace(self, live={name: item for name, item in self.live.items() if name not in gone})
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing exists under the workload's name."""
+        """Whether no workload of this name exists."""
         return self.situation.state is DeployState.ABSENT
 
     @property
@@ -111,16 +111,16 @@ class PreparedDeploy:
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """What was applied.
+    """The result of a deploy.
 
     Attributes:
-        workload: Its name for kubectl, such as `mpijob/name`; all names, if there are several.
-        namespace: Its namespace.
+        workload: The workload's name for kubectl, such as `mpijob/name`; all names, if there are several.
+        namespace: The workload's namespace.
         digest: The digest of the package that was applied.
         deployed_by: The user who has deployed it.
         objects: All objects that were applied, each as a name for kubectl.
-        removed: What was deleted because the overlay does not contain it any more, each as kubectl takes it.
-        changes: What the cluster's policies and webhooks have changed in the objects.
+        removed: The objects that were deleted because the overlay no longer contains them, as names for kubectl.
+        changes: The changes that the cluster's policies and webhooks have made to the objects.
     """
 
     workload: str
@@ -132,7 +132,7 @@ class Deployed:
     changes: tuple[AdmissionChange, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the value that `-o json` prints."""
         return {
             "workload": self.workload,
             "namespace": self.namespace,
@@ -150,11 +150,11 @@ def check(target: Target, allowed: frozenset[str], level: Level | None, expected
     Args:
         target: The overlay.
         allowed: The kinds of object, and the variables, that the user has allowed.
-        level: The Pod Security level that is accepted; None for that which the package was sealed with.
-        expected: The digest that the package has to have; None for any.
+        level: The accepted Pod Security level; None for the level that the package was sealed with.
+        expected: The digest that the package must have; None for any.
 
     Raises:
-        VerificationError: It may not be applied; the error contains every problem.
+        VerificationError: The overlay may not be applied; the error contains every problem.
     """
     checks = Checks(
         (target.kubectl.program,),
@@ -175,7 +175,7 @@ def dry_run(target: Target, strategy: str, *, force_conflicts: bool = False, for
     """Return the output of kubectl's dry run with the strategy `client` or `server`, in kubectl's output form `form`.
 
     Raises:
-        ClusterError: The cluster would refuse it.
+        ClusterError: The cluster would refuse the objects.
     """
     if strategy == "server":
         refuse_taken(look_up(target.kubectl, target.manifests.objects), target.identity)
@@ -185,7 +185,7 @@ def dry_run(target: Target, strategy: str, *, force_conflicts: bool = False, for
 
 
 def planned_changes(target: Target, *, force_conflicts: bool = False) -> tuple[AdmissionChange, ...]:
-    """Return what the cluster's policies and webhooks would change in the objects, and in the pods made for them.
+    """Return the changes that the cluster's policies and webhooks would make to the objects and their pods.
 
     Raises:
         ClusterError: The cluster would refuse the objects.
@@ -201,7 +201,7 @@ def planned_changes(target: Target, *, force_conflicts: bool = False) -> tuple[A
 
 
 def prepare(target: Target) -> PreparedDeploy:
-    """Find what is in the cluster under the names of the package's objects; change nothing.
+    """Read the existing objects with the names of the package's objects; change nothing.
 
     Raises:
         ClusterError: The cluster does not answer, or an object of another owner has the name of one of the package's.
@@ -216,10 +216,10 @@ def prepare(target: Target) -> PreparedDeploy:
 
 
 def _planned(target: Target) -> tuple[Object, ...]:
-    """Return the objects as the server would store them; none if it would not take them, such as a change by hand.
+    """Return the objects as the server would store them; none if it refuses them, for example after a manual change.
 
     Raises:
-        UnreachableError: It does not answer.
+        UnreachableError: The server does not answer.
     """
     try:
         return tuple(deploy.planned(target.kubectl, target.manifests.stamped(target.package.digest, target.person)))
@@ -230,10 +230,10 @@ def _planned(target: Target) -> tuple[Object, ...]:
 
 
 def delete_existing(prepared: PreparedDeploy) -> PreparedDeploy:
-    """Delete the workload that is there, wait until it is gone, and return the deploy without it.
+    """Delete the existing workload, wait until it is deleted, and return the deploy without it.
 
     Raises:
-        TimedOutError: It is not gone yet.
+        TimedOutError: The workload still exists after the timeout.
         ClusterError: The server refused.
     """
     workload = prepared.situation.live
@@ -244,16 +244,16 @@ def delete_existing(prepared: PreparedDeploy) -> PreparedDeploy:
 
 
 def apply(prepared: PreparedDeploy, *, force_conflicts: bool = False) -> Deployed:
-    """Apply all objects or, as far as a dry run can tell, none; never overwrite objects of others.
+    """Apply all objects, or none if a dry run fails; never overwrite objects of other owners.
 
-    What an option has put beside the workloads that is off now is deleted, once the dry run has succeeded.
+    Objects of site options that are now off are deleted after the dry run has succeeded.
 
     Args:
         prepared: The deploy, and the existing objects.
         force_conflicts: Whether to take over fields that another field manager has set.
 
     Raises:
-        ClusterError: The server refused something, or an object of the same name was created meanwhile.
+        ClusterError: The server refused an object, or an object of the same name was created during the deploy.
     """
     target, author = prepared.target, prepared.author
     stamped = target.manifests.stamped(target.package.digest, author)

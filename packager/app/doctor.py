@@ -34,7 +34,7 @@ class Examination:
 
     @property
     def failures(self) -> int:
-        """How many of the findings would make the package fail."""
+        """The number of findings that would make the package fail."""
         return sum(finding.state is CheckState.FAILS for finding in self.findings)
 
     @property
@@ -45,7 +45,7 @@ class Examination:
         return ToolError.exit_code if any(finding.state is CheckState.UNKNOWN for finding in self.findings) else 0
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for `-o json`."""
+        """Return the value that `-o json` prints."""
         return {"findings": [_as_json(finding) for finding in self.findings], "exit_code": self.exit_code}
 
 
@@ -54,8 +54,8 @@ def doctor(target: Target, allowed: frozenset[str], level: Level | None) -> Iter
 
     Args:
         target: The overlay, and the cluster.
-        allowed: What `mlpack deploy` will be told to allow.
-        level: The Pod Security level that it will be told to accept; None for that which the package was sealed with.
+        allowed: The kinds and variables that the deploy will allow.
+        level: The Pod Security level that the deploy will accept; None for the level that the package was sealed with.
 
     Raises:
         ClusterError: The cluster does not answer.
@@ -78,16 +78,16 @@ def doctor(target: Target, allowed: frozenset[str], level: Level | None) -> Iter
 
 
 def _creating(package: Package) -> dict[str, str]:
-    """Return the command that creates the claim of the package's workspace, by this claim."""
+    """Return the name of the package's workspace claim, if it has one, with the command that creates the claim."""
     if package.workspace is None:
         return {}
-    if package.folder != package.source:  # kubectl reads no archive
+    if package.folder != package.source:  # kubectl cannot read an archive
         return {package.workspace: f"mlpack run {argument(package.source)}"}
     return {package.workspace: f"kubectl apply -k {argument(package.source / layout.overlay(layout.WORKSPACE))}"}
 
 
 def _trust_failures(target: Target, allowed: frozenset[str], level: Level | None) -> Iterator[CheckResult]:
-    """Yield why `mlpack deploy` would not apply the package."""
+    """Yield the problems for which `mlpack deploy` would refuse the package."""
     program, namespace = target.kubectl.program, target.kubectl.namespace
     checks = Checks((program,), level=level, allowed=allowed, namespace=namespace)
     for problem in trust(target.package, target.rendered, checks):

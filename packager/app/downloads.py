@@ -27,16 +27,16 @@ def with_downloads(  # noqa: PLR0913 - two of them say what the user sees
 
     Args:
         loaded: The spec.
-        settings: What `--set` changed in it.
+        settings: The changes of `--set` to the spec.
         cache: The folder of mlpack's caches.
         record: Whether digests that the spec lacks are added to its file.
-        tell: Takes which digests were added.
-        progress: Shows how far a download has come.
+        tell: Receives a message about each added digest.
+        progress: Shows the progress of a download.
 
     Raises:
         SpecError: A download has no digest, or its digest cannot be added to the file.
-        ToolError: One could not be fetched.
-        VerificationError: One has another digest.
+        ToolError: A download could not be fetched.
+        VerificationError: A download has another digest.
     """
     downloads = loaded.spec.downloads
     unknown = [index for index, download in enumerate(downloads) if download.sha256 is None]
@@ -70,10 +70,10 @@ def with_downloads(  # noqa: PLR0913 - two of them say what the user sees
 
 
 def _recorded(document: yamlio.Document, loaded: LoadedSpec, digests: Mapping[int, str]) -> bytes:
-    """Return the text of the spec with digests; everything else in it stays as it is.
+    """Return the text of the spec with the digests added and no other change.
 
     Raises:
-        SpecError: It is written in a way that they cannot be added to.
+        SpecError: The form of the spec does not allow adding digests.
     """
     source = loaded.text.decode("utf-8-sig")
     splices = []

@@ -21,14 +21,14 @@ def command_in_pod(target: Target, command: Sequence[str], *, worker: int | None
     """Return the arguments of kubectl that run `command` in a pod of the workload.
 
     Args:
-        target: Whose pod.
+        target: The opened overlay of the workload.
         command: A program and its arguments.
-        worker: Which worker; the pod that leads when None.
+        worker: The index of the worker; None for the main pod.
         terminal: Whether the command gets a terminal.
 
     Raises:
         UsageError: There is no such worker.
-        ClusterError: The workload, or a pod of it that takes commands, is not there.
+        ClusterError: The workload does not exist, or has no pod that can run a command.
     """
     snapshot = target.observe(events=False)
     if snapshot is None:

@@ -24,18 +24,18 @@ def follow(
     timeout: float | None = None,
     patience: float | None = None,
 ) -> Iterator[Update]:
-    """Yield updates on the workloads; after the last one, nothing more will happen by itself.
+    """Yield updates on the workloads; after the last one, their state changes only if a person acts.
 
     Args:
         target: The overlay, and the cluster.
-        rendered: The digest of what was applied; a workload with another digest is not this one.
-        timeout: Seconds to wait at most; None for as long as it takes.
-        patience: Seconds for which something may keep the workload from running, or its end from being noticed by its
-            operator, that could pass by itself; None for as long as it takes, and half a minute for its end.
+        rendered: The digest of the applied manifests; a workload with another digest belongs to another deploy.
+        timeout: The longest wait in seconds; None for no limit.
+        patience: The longest wait in seconds for a temporary obstacle to pass, or for the operator to notice the end
+            of the workload; None for no limit for obstacles, and half a minute for the end.
 
     Raises:
         TimedOutError: The timeout has passed.
-        ClusterError: The cluster does not answer for so long that waiting makes no sense.
+        ClusterError: The cluster does not answer for a long time.
     """
     target = replace(target, kubectl=target.kubectl.within(timeout))
     stuck_since: float | None = None
@@ -51,20 +51,20 @@ def follow(
 
 
 def verdict(target: Target, last: Update) -> Verdict:
-    """Return the verdict of the last update; if the workload is gone, also say whether its namespace is.
+    """Return the verdict of the last update; for a deleted workload, it includes whether its namespace is deleted.
 
     Raises:
-        UnreachableError: It is gone, and the cluster does not answer.
+        UnreachableError: The workload was deleted, and the cluster does not answer.
     """
     is_gone = last.verdict.phase is Phase.ABSENT and last.snapshot is None
     return absent(target.kubectl, last.verdict) if is_gone else last.verdict
 
 
 def verdicts(target: Target, last: Update) -> tuple[tuple[Target, Verdict], ...]:
-    """Return the verdict of the last update on each workload; if one went wrong, on that one only.
+    """Return the verdict of the last update on each workload; if one has failed, only on this one.
 
     Raises:
-        UnreachableError: One is gone, and the cluster does not answer.
+        UnreachableError: A workload was deleted, and the cluster does not answer.
     """
     if last.per_workload and last.verdict.phase.is_good:
         return tuple((one, update.verdict) for one, update in zip(target.per_workload, last.per_workload, strict=True))

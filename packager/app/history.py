@@ -1,4 +1,4 @@
-"""Lists what is deployed of a package in a cluster, and from which build."""
+"""Lists the deployments of a package in a cluster, with the build of each."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What is deployed of a package.
+    """The deployments of a package.
 
     Attributes:
-        package: Its name.
-        digest: Of the build that was asked about.
-        deployments: What was deployed of it, of any build, the newest first.
-        unseen: Resources that the user may not list, and what the cluster said.
+        package: The name of the package.
+        digest: The digest of the build that the user named.
+        deployments: The deployments of all builds of the package, the newest first.
+        unseen: The resources that the user may not list, each with the cluster's message.
     """
 
     package: str
@@ -33,7 +33,7 @@ class History:
     unseen: Mapping[str, str]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for `-o json`."""
+        """Return the value that `-o json` prints."""
         return {
             "package": self.package,
             "digest": self.digest,
@@ -43,16 +43,16 @@ class History:
 
 
 def history(kubectl: Kubectl, path: Path, *, everywhere: bool = False) -> History:
-    """Return what was deployed of the package at `path` and still exists.
+    """Return the deployments of the package at `path` that still exist.
 
     Args:
-        kubectl: The user's.
+        kubectl: The client of the cluster.
         path: A folder or an archive.
         everywhere: Whether to look in all namespaces.
 
     Raises:
         UsageError: There is no such package.
-        ClusterError: The cluster cannot say; or there is nothing that the user may see, and there may be more.
+        ClusterError: The cluster does not answer, or the user may not list any of the resources.
     """
     with opened(path) as package:
         past = cluster.history(kubectl, package.name, everywhere=everywhere)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from packager.package.opened import Package
 
 BUILDERS = ("docker", "podman", "buildah")
-"""In the order in which they are tried. All of them take the same arguments for what is used here."""
+"""The builders in the order in which they are tried. All take the same arguments for building and pushing."""
 
 _SECONDS = 15.0
 
@@ -41,7 +41,7 @@ class Builder:
 
     Attributes:
         program: A name on PATH, or a path.
-        rejected: Why each of those before it was not taken.
+        rejected: For each builder before it, the reason why it was skipped.
     """
 
     program: str
@@ -63,12 +63,12 @@ class ImageRequest:
 
     Attributes:
         package: A folder or an archive.
-        overlay: Whose image; of all overlays when None.
-        registry: In place of the package's.
-        program: What builds and pushes; what works here when None.
-        runner: What starts programs.
-        kubectl: What renders.
-        arguments: More for the program.
+        overlay: The overlay that uses the image; None for all overlays.
+        registry: The registry that replaces the package's; None for the package's.
+        program: The builder; None for the first one that works on this machine.
+        runner: Starts programs.
+        kubectl: The kubectl that renders the overlays.
+        arguments: More arguments for the builder.
     """
 
     package: Path
@@ -85,8 +85,8 @@ class Images:
     """The images that the workloads of a package use.
 
     Attributes:
-        own: The names of the package's image: what the main workload of each overlay calls it.
-        others: The images of further workloads, each with one that uses it. They are none of the package's.
+        own: The names of the package's image in the main workload of each overlay.
+        others: The images of further workloads, each with a workload that uses it; they are not built from the package.
     """
 
     own: tuple[str, ...]
@@ -95,15 +95,15 @@ class Images:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """How a package's image is built.
+    """The command that builds a package's image.
 
     Attributes:
-        images: Its names, as the package's pods call it.
+        images: The names of the image in the package's pods.
         others: The images of further workloads, which are built elsewhere, each with a workload that uses it.
-        command: What builds it.
-        shown: The same, with the package called as the user calls it.
-        manual_command: What can be typed to the same end.
-        builder: What builds.
+        command: The command that builds the image.
+        shown: The command for messages, in which the package has the path that the user named.
+        manual_command: The shell commands that do the same.
+        builder: The tool that builds.
     """
 
     images: tuple[str, ...]
@@ -114,18 +114,18 @@ class Build:
     builder: Builder
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for `-o json`."""
+        """Return the value that `-o json` prints."""
         return {"builder": self.builder.program, "images": list(self.images), "commands": [self.manual_command]}
 
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """How a package's images are pushed.
+    """The commands that push a package's images.
 
     Attributes:
-        commands: What pushes each image, by its name.
+        commands: The command that pushes each image, by the image's name.
         others: The images of further workloads, which are pushed elsewhere, each with a workload that uses it.
-        builder: What pushes.
+        builder: The tool that pushes.
     """
 
     commands: Mapping[str, tuple[str, ...]]
@@ -133,7 +133,7 @@ class Push:
     builder: Builder
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for `-o json`."""
+        """Return the value that `-o json` prints."""
         commands = [shlex.join(command) for command in self.commands.values()]
         return {"builder": self.builder.program, "images": list(self.commands), "commands": commands}
 
@@ -145,7 +145,7 @@ def build(request: ImageRequest) -> Iterator[Build]:
     Raises:
         UsageError: There is no such package or overlay, or it contains no Dockerfile.
         VerificationError: An overlay cannot be rendered safely to read the image's name.
-        ToolError: Nothing here builds images.
+        ToolError: No builder works on this machine.
     """
     check_options(Options(registry=request.registry))
     with opened(request.package) as package:
@@ -160,7 +160,7 @@ def build(request: ImageRequest) -> Iterator[Build]:
 
 
 def push(request: ImageRequest) -> Push:
-    """Return the commands that push the package's images. Raises as `build` does, but needs no Dockerfile."""
+    """Return the commands that push the package's images; no Dockerfile is needed. Raises the errors of `build`."""
     check_options(Options(registry=request.registry))
     with opened(request.package) as package:
         images = names(package, chosen_overlays(package, request.overlay), request)
@@ -179,19 +179,19 @@ def _check_own(package: Package, images: Images) -> None:
 
 
 def _manual_command(package: Package, command: Callable[[Path], list[str]]) -> str:
-    """Return what can be typed: an archive is unpacked first, into a new folder, in which nothing of the user's is."""
+    """Return the shell commands that do the same; they unpack an archive into a new folder first."""
     if package.source.is_dir():
         return shlex.join(command(package.folder))
     folder = Path(f"{package.name}.context")
     unpack = (["mkdir", str(folder)], ["tar", "-xzf", argument(package.source), "-C", str(folder)])
-    return " && ".join(shlex.join(words) for words in (*unpack, command(folder / package.top)))
+    return " && ".join(shlex.join(argv) for argv in (*unpack, command(folder / package.top)))
 
 
 def builder(requested: str | None, runner: Runner) -> Builder:
     """Return the first builder that works on this machine, or the one that the user selects.
 
     Raises:
-        ToolError: There is none.
+        ToolError: No builder works on this machine.
     """
     if requested is not None:
         if process.find(requested) is None:
@@ -202,7 +202,7 @@ def builder(requested: str | None, runner: Runner) -> Builder:
         if process.find(program) is None:
             continue
         try:
-            # `info` asks the daemon where there is one: docker's client alone builds nothing.
+            # `info` fails without the daemon that docker needs for building.
             done = runner.run([program, "info"], timeout=_SECONDS)
         except ToolError as error:
             rejected.append(str(error))
@@ -220,11 +220,11 @@ def names(package: Package, overlays: Sequence[str], request: ImageRequest) -> I
 
     Args:
         package: The package.
-        overlays: Their names.
-        request: What renders, and the registry in place of REGISTRY.
+        overlays: The names of the overlays.
+        request: The kubectl that renders, and the registry that replaces REGISTRY.
 
     Raises:
-        VerificationError: An overlay draws in what is not in the package, or calls its image what no image is called.
+        VerificationError: An overlay includes files from outside of the package, or an image name is invalid.
         RenderError: An overlay cannot be rendered.
         ToolError: kubectl is missing.
     """
@@ -250,12 +250,12 @@ def names(package: Package, overlays: Sequence[str], request: ImageRequest) -> I
 
 
 def _image(applied: Manifests) -> str:
-    """Return the image of the pods in which the main workload computes."""
+    """Return the image of the main workload's computing pods."""
     return str(applied.kind.pod_template(applied.workload)["containers"][0]["image"])
 
 
 def _is_built_elsewhere(applied: Manifests) -> bool:
-    """Whether the main workload has an image that is not the package's, as its overlay says."""
+    """Return whether the overlay says that its main workload uses an image that is not built from the package."""
     annotations = (mapping(pods.metadata.get("annotations")) for pods in structures.pods(Manifest(applied.workload)))
     return any("mlpack/image" in those for those in annotations)
 
@@ -264,7 +264,7 @@ def dockerfile(package: Package) -> Path:
     """Return the package's Dockerfile.
 
     Raises:
-        UsageError: It contains none.
+        UsageError: The package contains no Dockerfile.
     """
     path = package.folder / "Dockerfile"
     if not path.is_file():
@@ -276,7 +276,7 @@ def check_pushable(image: str) -> None:
     """Refuse to push to a registry that no cluster can pull from.
 
     Raises:
-        UsageError: The image has no registry but this machine.
+        UsageError: The registry of the image is this machine.
     """
     if "@" in image:
         raise UsageError(f"{image} has a digest: it is in its registry already", hint="nothing has to be pushed")

@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from packager.importers.source import ValueOrigin
 
 _MARK = "# Imported from "
-"""How the spec of an imported model begins: only such a folder is replaced."""
+"""The first line of an imported model's spec; only a folder with such a spec is replaced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A model folder that was made.
+    """A model folder that an import has written.
 
     Attributes:
         folder: The folder.
         files: All files in it.
-        findings: What is not carried over, each with its place.
+        findings: The parts of the source that were not imported, each with its place.
         options: The options that a build needs, for `--with`.
-        site: Their values, for `--site`.
-        records: Whether the build has to record digests of downloads.
-        namespace: The namespace in which it says that it runs; None if it says nothing of it.
+        site: The values of these options, for `--site`.
+        records: Whether the build must record digests of downloads.
+        namespace: The namespace that the source names; None if it names none.
     """
 
     folder: Path
@@ -49,14 +49,14 @@ class Imported:
 
     @property
     def build(self) -> list[str]:
-        """The command that builds it."""
+        """The command that builds the model."""
         folder = str(self.folder) if self.folder.is_absolute() else f"./{self.folder}"
         options = [word for option in self.options for word in ("--with", option)]
         record = ["--record"] if self.records else []
         return ["mlpack", "build", folder, *record, *options, *(f"--site={key}={value}" for key, value in self.site)]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for `-o json`."""
+        """Return the value that `-o json` prints."""
         return {
             "folder": str(self.folder),
             "files": [str(path) for path in self.files],
@@ -67,10 +67,10 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class ModelDestination:
-    """Where a model folder is made.
+    """The place for imported model folders.
 
     Attributes:
-        folder: The folder in which it is made.
+        folder: The folder that contains the new model folder.
         force: Whether an imported model of the same name is replaced.
     """
 
@@ -82,9 +82,9 @@ def import_mxjob(path: Path, destination: ModelDestination, *, image: str | None
     """Import the MxJob in the file `path`; `image` replaces its image.
 
     Raises:
-        SpecError: It is not an MxJob, or cannot run without what a package cannot have.
+        SpecError: The file does not contain an MxJob, or the job needs features that a package cannot have.
         UsageError: The model folder already exists.
-        ToolError: It cannot be written.
+        ToolError: The model folder cannot be written.
     """
     from packager.importers.mxjob import read
 
@@ -95,9 +95,9 @@ def import_mlcube(path: Path, destination: ModelDestination, choices: Choices) -
     """Import the MLCube at `path`: its folder, or its file.
 
     Raises:
-        SpecError: It is not an MLCube, or not a valid one.
-        UsageError: The model folder already exists, or a choice names what the cube does not have.
-        ToolError: It cannot be written.
+        SpecError: The file is not a valid MLCube.
+        UsageError: The model folder already exists, or a choice names a task or parameter that the cube lacks.
+        ToolError: The model folder cannot be written.
     """
     from packager.importers.mlcube import read
 
@@ -112,17 +112,17 @@ def import_intel(
     image: str | None = None,
     downloads: bool = False,
 ) -> Iterator[Imported | MlpackError]:
-    """Import the spec of Intel's Model Zoo at `path`, or all of a folder: each, or why it could not be.
+    """Import a spec of Intel's Model Zoo, or all specs of a folder; yield each model, or the error that prevented it.
 
     Args:
         path: The spec, or a folder of specs.
-        destination: Where the model folders are made.
-        models: The checkout of the zoo; found from the path of the spec when None.
-        image: The image, in place of the spec's.
-        downloads: Whether what the packages download becomes `downloads`, without digests.
+        destination: The place for the model folders.
+        models: The checkout of the zoo; None for the checkout that contains the spec.
+        image: The image that replaces the spec's; None for the spec's.
+        downloads: Whether the downloads of the packages are listed under `downloads`, without digests.
 
     Raises:
-        SpecError: There is no spec of a package.
+        SpecError: The path contains no spec of a package.
     """
     from packager.importers.intel import ZooChoices, read, spec_files
 
@@ -139,7 +139,7 @@ def import_intel(
 
 
 def mlcube_choices(**values: Any) -> Choices:
-    """Return what the user chooses for the import of an MLCube; see `packager.importers.mlcube.Choices`."""
+    """Return the user's choices for the import of an MLCube; see `packager.importers.mlcube.Choices`."""
     from packager.importers.mlcube import Choices
 
     return Choices(**values)
@@ -148,7 +148,7 @@ def mlcube_choices(**values: Any) -> Choices:
 def _written(
     read: Callable[[], Draft], destination: ModelDestination, made: Mapping[Path, str] | None = None
 ) -> Imported:
-    """Write the model that `read` returns; `made` are the folders that the same command has written, and of what."""
+    """Write the model that `read` returns; `made` maps the folders that this command has written to their sources."""
     from packager.importers.specfile import write
 
     draft = read()
@@ -159,8 +159,9 @@ def _written(
     hint = "--force replaces a model that was imported"
     if destination.force and os.path.lexists(folder) and not _is_imported(folder):
         raise UsageError(f"{folder} already exists and was left unchanged", hint="it is not an imported model")
-    if destination.force and (others := _other_files(folder, draft)):
-        raise UsageError(f"{folder} was left unchanged: the import would delete {others[0]}", hint="move it elsewhere")
+    if destination.force and (other_files := _other_files(folder, draft)):
+        message = f"{folder} was left unchanged: the import would delete {other_files[0]}"
+        raise UsageError(message, hint="move it elsewhere")
     text = write(draft)
     with atomic.folder(folder, exists_hint=None if destination.force else hint) as work:
         (work / SPEC).write_bytes(text)
@@ -184,7 +185,7 @@ def _written(
 
 
 def _other_files(folder: Path, draft: Draft) -> list[Path]:
-    """Return what is in an existing model folder and not in the new one, such as files that were added by hand."""
+    """Return the files of an existing model folder that the new one lacks, such as manually added files."""
     new = {folder / file.path for file in draft.files} | {folder / SPEC}
     return sorted(path for path in folder.rglob("*") if path not in new and (path.is_symlink() or not path.is_dir()))
 
@@ -198,7 +199,7 @@ def _is_imported(folder: Path) -> bool:
 
 
 def _check(work: Path, draft: Draft, text: bytes) -> None:
-    """Refuse a draft that is not a valid spec, with each problem at the place that the value came from."""
+    """Refuse a draft that is not a valid spec; each problem has the place in the source that its value came from."""
     from packager.spec.load import load
 
     try:
@@ -214,7 +215,7 @@ def _check(work: Path, draft: Draft, text: bytes) -> None:
 
 
 def _places(text: bytes, origins: Mapping[Any, ValueOrigin]) -> list[tuple[int, ValueOrigin]]:
-    """Return the lines of the spec at which values begin that came from a file, in order."""
+    """Return the lines of the spec on which values from a file begin, in order, each with the value's origin."""
     document, _ = yamlio.load(text, SPEC)
     lines = [
         (document.problem(location, "", at_key=isinstance(location[-1], str)).line, origin)
@@ -225,7 +226,7 @@ def _places(text: bytes, origins: Mapping[Any, ValueOrigin]) -> list[tuple[int, 
 
 
 def _moved(problem: Problem, draft: Draft, places: list[tuple[int, ValueOrigin]]) -> Problem:
-    """Return a problem of the spec as one of the file that the value came from."""
+    """Return a problem of the spec as a problem of the file that the value came from."""
     above = [origin for line, origin in places if line <= problem.line]
     if problem.line and above:
         return above[-1].problem(problem.message, problem.hint)

@@ -21,21 +21,20 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 40
 
 _DEFAULT = "MPIJob"
-"""The kind of the scaffold that is no kind's own."""
+"""The kind that uses the general scaffold; other kinds may have their own."""
 
 
 def init(name: str, destination: Path, kind: str | None = None, rendezvous: str | None = None) -> tuple[Path, ...]:
     """Create the folder of a new model with a commented spec, a script and a Dockerfile, and return its files.
 
     Args:
-        name: The model's name, and the folder's.
-        destination: Where the folder is made.
-        kind: One of `kinds`, of its overlay on several nodes; the first when None.
-        rendezvous: How its pods find each other, one of the kind's `ways`; the first when None.
+        name: The name of the model and of its folder.
+        destination: The folder that will contain the new folder.
+        kind: The kind of the overlay on several nodes, one of `kinds`; None for the first.
+        rendezvous: The way in which its pods find each other, one of the kind's `ways`; None for the first.
 
     Raises:
-        UsageError: It is not a name for a model, there is something of this name, or no kind or rendezvous of these
-            names.
+        UsageError: The name is invalid or already exists, or the kind or rendezvous is unknown.
     """
     if not re.fullmatch(LETTER_FIRST, name) or len(name) > _LONGEST_NAME:
         raise UsageError(f"expected {LABEL_FORM}, found {name!r}")
@@ -56,12 +55,12 @@ def kinds() -> tuple[str, ...]:
 
 
 def ways() -> dict[str, tuple[str, ...]]:
-    """Return how pods can find each other, the usual way first, of each kind that has a choice."""
+    """Return the ways in which pods can find each other, the usual one first, for each kind that has several."""
     return {kind.__name__: kind.ways for kind in get_args(AnyOverlay) if kind.ways and kind.__name__ in kinds()}
 
 
 def _values(kind: str, rendezvous: str | None) -> dict[str, Any]:
-    """Return what the scaffold of a kind reads."""
+    """Return the values for the templates of a kind's scaffold."""
     if kind not in kinds():
         *some, last = kinds()
         raise UsageError(f"--kind {kind}: expected {', '.join(some)} or {last}", hint=similar(kind, kinds()))

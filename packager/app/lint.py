@@ -24,8 +24,8 @@ class Lint:
     """The problems of some specs.
 
     Attributes:
-        problems: Each with its place.
-        warnings: What is no problem, but may not be meant.
+        problems: The problems, each with its place.
+        warnings: Valid values that may be mistakes.
     """
 
     problems: tuple[Problem, ...]
@@ -37,7 +37,7 @@ class Lint:
         return SpecError.exit_code if self.problems else 0
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for `-o json`."""
+        """Return the value that `-o json` prints."""
         problems = [problem.as_json() for problem in self.problems]
         warnings = [warning.as_json() for warning in self.warnings]
         return {"valid": not problems, "exit_code": self.exit_code, "problems": problems, "warnings": warnings}
@@ -48,8 +48,8 @@ def lint(models: Sequence[str], folders: Sequence[Path], *, tell: Tell) -> Lint:
 
     Args:
         models: Models' names or aliases, or paths of specs.
-        folders: Where models are looked for, by name.
-        tell: Takes which files are left out of a folder of assets.
+        folders: The folders that are searched for models by name.
+        tell: Receives a message about each file that is left out of a folder of assets.
 
     Raises:
         UsageError: There is no such model.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from packager.kubernetes.verdict import Verdict
 
 REFUSED_SECONDS = 15.0
-"""Seconds after which a refusal is believed: a restarted API server may forbid everything for a moment."""
+"""Seconds after which a refusal counts as permanent: a restarting API server may forbid everything for a moment."""
 
 UNANSWERED_SECONDS = 300.0
 """Seconds without an answer after which a log is given up."""
@@ -39,15 +39,15 @@ class Feed:
     """The new part of the logs of the selected pods.
 
     Args:
-        of: Whose logs they are.
-        worker: The index of the worker or pod; None for the leading pod, or for all pods if none leads.
-        everyone: Whether to read every pod; each line then begins with the name of its pod.
-        is_following: Whether reading goes on, so that troubles may pass: they are said when they begin and end.
+        of: The opened overlay of the workload.
+        worker: The index of the worker or pod; None for the main pod, or for all pods if there is no main one.
+        all_pods: Whether to read every pod; each line then begins with the name of its pod.
+        is_following: Whether reading continues; errors may then pass, and are reported when they begin and end.
 
     Attributes:
-        of: Whose logs.
-        has_written: Whether there has been anything so far.
-        error: Why not everything could be read the last time.
+        of: The opened overlay of the workload.
+        has_written: Whether any byte has been read.
+        error: The error of the last reading; None if everything could be read.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class Feed:
         self._has_waited = False
         self._has_read = False
         self._failing_since = 0.0
-        self._open = ""  # the pod whose last line on stdout has no end yet
+        self._open = ""  # the pod of an unfinished last line on stdout
 
     def read(self, snapshot: Snapshot) -> Iterator[Part]:
-        """Yield what is new, and keep in `error` why that is not everything."""
+        """Yield the new parts, and set `error` if some could not be read."""
         if self._worker is None and self.target.manifests.kind.indexes(snapshot.workload):
-            self._all_pods = True  # none of them is the main one
+            self._all_pods = True  # there is no main pod
         pods = self._pods(snapshot)
         if not pods and not self._has_waited:
             yield f"waiting for the {'pods' if self._all_pods else 'pod'} of {self.target.shown}"
@@ -88,10 +88,10 @@ class Feed:
             yield "the log can be read again"
 
     def raise_if_hopeless(self) -> None:
-        """Raise the reason why the log cannot be read, if waiting would not help.
+        """Raise the error of the last reading if waiting would not help.
 
         Raises:
-            ClusterError: The cluster has refused from the start, or for long, or has not answered for very long.
+            ClusterError: The cluster has refused from the start or for a long time, or has not answered for very long.
         """
         if self.error is None:
             return
@@ -101,7 +101,7 @@ class Feed:
             raise self.error
 
     def nothing_written(self) -> ClusterError:
-        """Return why nothing was printed, and no error either."""
+        """Return the error for a log that was read without an error and is empty."""
         hint = self.target.command("status")
         for reader in self._readers.values():
             if reader.is_gone:
@@ -134,7 +134,7 @@ class Feed:
             yield _gap(reader)
 
     def _with_pod_prefix(self, pod: str, data: bytes) -> bytes:
-        """Return a line, or a part of one, as it is printed on stdout."""
+        """Return a line or a part of a line with the prefix of its pod, if it needs one."""
         before = b"\n" if self._open and self._open != pod else b""
         if self._all_pods and self._open != pod:
             before += f"[{pod}] ".encode()
@@ -160,7 +160,7 @@ class Feed:
 
 
 def _drained(block: bytearray) -> bytes:
-    """Return what is in the block, and leave it empty, so that nothing is returned twice if the reading stops here."""
+    """Return and remove the content of the block, so that nothing is returned twice if the caller stops reading."""
     data = bytes(block)
     block.clear()
     return data
@@ -171,11 +171,11 @@ def _gap(reader: LogReader) -> str:
 
 
 def logs(feed: Feed) -> Iterator[Part]:
-    """Yield what the pods of `feed` have written so far.
+    """Yield the logs that the pods of `feed` have written until now.
 
     Raises:
         UsageError: There is no such worker.
-        ClusterError: The workload is not there, has written nothing yet, or its log cannot be read.
+        ClusterError: The workload does not exist, has written nothing yet, or its log cannot be read.
     """
     target = feed.target
     snapshot = target.observe(events=False)
@@ -189,11 +189,11 @@ def logs(feed: Feed) -> Iterator[Part]:
 
 
 def follow(feed: Feed) -> Iterator[Part]:
-    """Yield what the pods of `feed` write, until the workload has ended.
+    """Yield the logs of the pods of `feed` as they are written, until the workload has ended.
 
     Raises:
         UsageError: There is no such worker.
-        ClusterError: The workload is not there, cannot run, or its log cannot be read for long.
+        ClusterError: The workload does not exist, cannot run, or its log cannot be read for a long time.
     """
     target, lost = feed.target, ""
     for update in target.follow(keep_following=True):
@@ -218,7 +218,7 @@ def follow(feed: Feed) -> Iterator[Part]:
 
 
 def command_for_log(target: Target, verdict: Verdict) -> str:
-    """Return the command line that prints the log of the pod that made a workload fail: it need not be the main one."""
+    """Return the command line that prints the log of the pod that made the workload fail, main pod or not."""
     kind, name = target.manifests.kind, target.manifests.name
     pod = verdict.findings[0].subject.removeprefix("pod/") if verdict.findings else ""
     return target.command("logs", *(("--all",) if kind.role(name, pod) == "worker" else ()))
@@ -235,7 +235,7 @@ class NewestLine:
         self._newest: str | None = None
 
     def read(self, update: Update) -> str | None:
-        """Return it; None when there is none, or it cannot be read."""
+        """Return the newest line; None if there is none or the log cannot be read."""
         pod = self.target.manifests.kind.main(update.snapshot.pods) if update.snapshot else None
         if pod is None or update.silence:
             return self._newest

@@ -56,7 +56,7 @@ class Model:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it for `-o json`."""
+        """Return the value that `-o json` prints."""
         return {"path": str(self.path), "spec": as_plain(self.spec)}
 
 
@@ -73,20 +73,20 @@ class InvalidModel:
 
 
 def models(folders: Sequence[Path]) -> Iterator[Model | InvalidModel]:
-    """Yield the models that lie in `folders`, by name."""
+    """Yield the models in `folders`, sorted by name."""
     for path in catalog.specs(folders):
         try:
             yield _model(load(path))
-        except SpecError as error:  # the others are still to be seen
+        except SpecError as error:  # the other models are still listed
             yield InvalidModel(path, error)
 
 
 def model(name: str, folders: Sequence[Path]) -> Model:
-    """Return the model of a name, an alias or a path.
+    """Return the model with this name, alias or path.
 
     Raises:
-        UsageError: There is none.
-        SpecError: Its spec is not valid.
+        UsageError: There is no such model.
+        SpecError: The spec of the model is not valid.
     """
     return _model(load(catalog.find(name, folders)))
 

@@ -1,4 +1,4 @@
-"""Finds the pod of a workload by the number that the user gives: a worker's or an index of a Job array."""
+"""Finds the pod of a workload by its number: the index of a worker, or of a pod of an indexed Job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def pod_of_index(kind: Workload, snapshot: Snapshot, index: int) -> Object | None:
-    """Return the newest pod of an index; None while there is none.
+    """Return the newest pod with this index; None if there is none yet.
 
     Raises:
         UsageError: The workload has no such index.

@@ -25,7 +25,7 @@ _LISTED = 5
 
 
 def operator_names() -> dict[str, str]:
-    """Return the name of each operator that mlpack knows, by what the command line calls it."""
+    """Return the name of each operator that mlpack can install, by its short name on the command line."""
     return {short: operator.name for short, operator in operators().items()}
 
 
@@ -34,10 +34,10 @@ class AppliedOperator:
     """An operator that was applied, or would be in a dry run.
 
     Attributes:
-        kubectl: Of its cluster.
-        operator: Which one.
-        manifests: What was applied.
-        output: What kubectl says of each object.
+        kubectl: The client of the cluster.
+        operator: The operator.
+        manifests: The applied manifests.
+        output: The output of kubectl for each object.
     """
 
     kubectl: Kubectl
@@ -49,20 +49,20 @@ class AppliedOperator:
 def install(  # noqa: PLR0913 - an option each
     kubectl: Kubectl, name: str, file: Path | None, *, dry_run: str | None, force_conflicts: bool, tell: Tell
 ) -> AppliedOperator:
-    """Apply the release that mlpack is tested with, or what is in `file`.
+    """Apply the release that mlpack is tested with, or the manifests in `file`.
 
     Args:
-        kubectl: Of the cluster.
+        kubectl: The client of the cluster.
         name: One of `operator_names`.
-        file: A manifest in place of upstream's.
-        dry_run: `client` or `server` judges, and nothing is applied; None applies it.
+        file: A file that replaces upstream's manifests; None for upstream's.
+        dry_run: `client` or `server` for a dry run on this side; None to apply.
         force_conflicts: Whether to take over fields that another field manager has set.
-        tell: Takes notes for a person.
+        tell: Receives notes for the user.
 
     Raises:
         ToolError: The manifest cannot be fetched or read.
         UsageError: The file contains no manifests.
-        ClusterError: The cluster refuses, or a CRD of this name from another owner exists.
+        ClusterError: The cluster refuses the objects, or a CRD of this name from another owner exists.
     """
     operator = operators()[name]
     if file is None:
@@ -75,11 +75,11 @@ def install(  # noqa: PLR0913 - an option each
 
 
 def wait_until_ready(applied: AppliedOperator, *, timeout: float, tell: Tell) -> tuple[str, ...]:
-    """Wait until the operator serves, telling what it waits for, and return the versions that it serves.
+    """Wait until the operator serves, report the reasons for waiting, and return the versions that it serves.
 
     Raises:
-        TimedOutError: It does not within `timeout` seconds.
-        ClusterError: It is not going to.
+        TimedOutError: The operator does not serve within `timeout` seconds.
+        ClusterError: The operator cannot become ready.
     """
     clock = applied.kubectl.runner.clock
     deadline = clock() + timeout
@@ -98,11 +98,11 @@ class OperatorStatus:
     """An operator in a cluster.
 
     Attributes:
-        operator: Which one.
-        served: The versions of its kind that the cluster serves; none without its CRD.
-        heartbeat: Whether it is at work.
-        running: How many jobs run under it.
-        ended: How many have ended.
+        operator: The operator.
+        served: The versions of the operator's kind that the cluster serves; empty without its CRD.
+        heartbeat: Whether the operator is running, with the evidence.
+        running: The number of running jobs of the kind.
+        ended: The number of ended jobs of the kind.
     """
 
     operator: Operator
@@ -125,7 +125,7 @@ class OperatorStatus:
         return 0 if is_fit else ClusterError.exit_code
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for `-o json`."""
+        """Return the value that `-o json` prints."""
         return {
             "operator": self.operator.name,
             "crd": self.operator.crd if self.served else None,
@@ -142,7 +142,7 @@ def status(kubectl: Kubectl, name: str) -> OperatorStatus:
     """Return whether the operator `name` is installed and running.
 
     Raises:
-        ClusterError: The cluster cannot say.
+        ClusterError: The cluster does not answer, or refuses to.
     """
     operator = operators()[name]
     versions = cluster.served(kubectl, operator)
@@ -156,11 +156,11 @@ class PreparedUninstall:
     """A removal of an operator that has been checked and may start.
 
     Attributes:
-        kubectl: Of its cluster.
-        operator: Which one.
-        installed: What of it is in the cluster.
-        running: How many jobs run under it.
-        ended: How many have ended.
+        kubectl: The client of the cluster.
+        operator: The operator.
+        installed: The operator's objects in the cluster.
+        running: The number of running jobs of the kind.
+        ended: The number of ended jobs of the kind.
     """
 
     kubectl: Kubectl
@@ -171,12 +171,12 @@ class PreparedUninstall:
 
     @property
     def objects(self) -> tuple[str, ...]:
-        """What goes, each as kubectl takes it."""
+        """The objects to delete, each as a name for kubectl."""
         return tuple(shown(item) for item in self.installed.ours)
 
     @property
     def jobs(self) -> str | None:
-        """Which jobs go with the CRD, for a person; None when none do."""
+        """A sentence about the jobs that are deleted with the CRD; None if there are none."""
         if f"customresourcedefinition/{self.operator.crd}" not in self.objects or not (self.running or self.ended):
             return None
         return f"with the CRD: {_count(self.running)} and {self.ended} ended; all of them will be deleted"
@@ -185,17 +185,18 @@ class PreparedUninstall:
 def prepare_uninstall(
     kubectl: Kubectl, name: str, file: Path | None, *, keep_crds: bool, force: bool
 ) -> PreparedUninstall:
-    """Find what an uninstall would delete; change nothing.
+    """Return the objects that an uninstall would delete; change nothing.
 
     Args:
-        kubectl: Of the cluster.
+        kubectl: The client of the cluster.
         name: One of `operator_names`.
-        file: The manifest that was installed, in place of upstream's.
-        keep_crds: Whether CRDs, and so all jobs, stay.
-        force: Whether jobs may run under it.
+        file: The installed manifest, if it was not upstream's.
+        keep_crds: Whether CRDs, and with them all jobs, are kept.
+        force: Whether running jobs may be deleted.
 
     Raises:
-        ClusterError: Jobs run under it, others have installed it, or the cluster cannot say.
+        ClusterError: Jobs of the kind are running, another owner has installed the operator, or the cluster does not
+            answer.
     """
     operator = operators()[name]
     manifests = bundle(operator, file) if file else None
@@ -205,17 +206,17 @@ def prepare_uninstall(
         more = f" and {len(running) - _LISTED} more" if len(running) > _LISTED else ""
         raise ClusterError(f"{_count(len(running))}: {some}{more}", hint="wait for them, or end them with --force")
     installed = cluster.installed(kubectl, operator, manifests, keep_crds=keep_crds)
-    others = [(item, owner) for item, owner in installed.others if item["kind"] != "Namespace" or not installed.ours]
-    if others:
-        raise ClusterError(f"others have installed these: {described(others)}; nothing was deleted")
+    foreign = [(item, owner) for item, owner in installed.others if item["kind"] != "Namespace" or not installed.ours]
+    if foreign:
+        raise ClusterError(f"others have installed these: {described(foreign)}; nothing was deleted")
     return PreparedUninstall(kubectl, operator, installed, len(running), len(ended))
 
 
 def uninstall(prepared: PreparedUninstall, *, timeout: float) -> str | None:
-    """Delete it and wait until it is gone; return what was kept and its owner, in words; None if nothing was kept.
+    """Delete the operator, and wait for it; return a text with the kept objects and their owners, None without any.
 
     Raises:
-        TimedOutError: Something is not gone yet.
+        TimedOutError: Some objects still exist after the timeout.
         ClusterError: The cluster refuses.
     """
     cluster.uninstall(prepared.kubectl, prepared.installed.ours, timeout=timeout)

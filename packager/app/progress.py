@@ -13,17 +13,17 @@ class Tell(Protocol):
     """Receives a line of text for the user."""
 
     def __call__(self, text: str, /) -> None:
-        """Take it."""
+        """Receive the line."""
 
 
 class Progress(Protocol):
     """Shows the progress of a task."""
 
     def __call__(self, label: str, total: int, *, unit: str) -> AbstractContextManager[Callable[[int], None]]:
-        """Return a context whose function takes steps done, of `total` steps.
+        """Return a context with a function that adds completed steps.
 
         Args:
-            label: What is worked on.
-            total: How many steps there are.
-            unit: What a step is: "bytes", or a word in the plural.
+            label: The name of the task.
+            total: The number of steps.
+            unit: The unit of a step: "bytes", or a word in the plural.
         """

@@ -29,8 +29,8 @@ class Proposal:
     """The proposed values.
 
     Attributes:
-        answers: The package's own values as far as they are valid, else values that suit the user.
-        problems: What the package says now and nothing can run with.
+        answers: The valid values of the package, and values that fit the user instead of the invalid ones.
+        problems: The invalid values of the package.
     """
 
     answers: Answers
@@ -55,7 +55,7 @@ def proposal(package: Package, overlays: tuple[str, ...], *, uid: int, gid: int)
 
 
 def parse_root(answer: str) -> str:
-    """Return the folder in the user's answer. Raises UsageError when a package cannot be there."""
+    """Return the folder in the user's answer. Raises UsageError when it is not a valid folder of a package."""
     check_options(Options(root=answer))
     return answer
 
@@ -74,12 +74,12 @@ def parse_id(answer: str) -> int:
 
 
 def _invalid_values(files: settings.Files, overlay: str) -> Iterator[Problem]:
-    """Yield what the package says now and nothing can run with."""
+    """Yield a problem for each invalid value of the overlay."""
     path = env(overlay)
     for line in envfile.lines(files.read(path)):
         root = line.value.removesuffix(f"/{files.package.name}")
-        known = {"MODEL_DIR": (root, parse_root), "REGISTRY": (line.value, parse_registry)}
-        value, parse = known.get(line.key, ("", None))
+        parsers = {"MODEL_DIR": (root, parse_root), "REGISTRY": (line.value, parse_registry)}
+        value, parse = parsers.get(line.key, ("", None))
         if parse and value != ROOT and (complaint := _complaint(parse, value)):
             message = f"{line.key}: {complaint}, found {line.value!r}"
             yield Problem(files.package.shown(path), line.number, len(line.key) + 2, message)
@@ -87,7 +87,7 @@ def _invalid_values(files: settings.Files, overlay: str) -> Iterator[Problem]:
 
 
 def _complaint(parse: Callable[[str], object], value: str) -> str | None:
-    """Return what is expected in place of `value`; None when it will do."""
+    """Return the message about an invalid `value`; None if it is valid."""
     try:
         parse(value)
     except UsageError as error:
@@ -99,9 +99,10 @@ def _is_id(value: object) -> bool:
     return isinstance(value, int) and _complaint(parse_id, str(value)) is None
 
 
-def _proposed_id(now: object, own: int) -> int:
-    """Return the id to propose: the one that has replaced the delivered id, else the user's own.
+def _proposed_id(current: object, user_id: int) -> int:
+    """Return the id to propose: the current one if it differs from the delivered id, else that of the user.
 
-    A package as delivered refuses root, so the ids of a user who is root here are not proposed.
+    The delivered package refuses root, so root's id is not proposed.
     """
-    return own if own and now in (None, _DELIVERED_ID) else int(str(now or _DELIVERED_ID))
+    is_delivered = current in (None, _DELIVERED_ID)
+    return user_id if user_id and is_delivered else int(str(current or _DELIVERED_ID))

@@ -1,4 +1,4 @@
-"""Copies what a deployed package has written to OUTPUT_DIR into a local folder."""
+"""Copies OUTPUT_DIR of a deployed package into a local folder."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Results:
 
     Attributes:
         place: The pod, its container, and the folder in it.
-        folder: Where to.
-        copied: What arrived, and what tar said of it.
+        folder: The local folder.
+        copied: The files that arrived, and the remarks of tar.
     """
 
     place: RemoteFolder
@@ -42,11 +42,11 @@ class Results:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything arrived, as far as tar could tell."""
+        """Whether tar reports that every file was copied unchanged."""
         return self.copied.remarks.is_complete
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the value that `-o json` prints."""
         received, remarks = self.copied.received, self.copied.remarks
         return {
             "pod": self.place.pod,
@@ -67,7 +67,7 @@ class Results:
 
 
 def has_lasting_results(target: Target) -> bool:
-    """Whether the results of the workload outlive its pods."""
+    """Return whether the results of the workload are kept when its pods are deleted."""
     manifests = target.manifests
     try:
         output = output_of(manifests.kind.pod_template(manifests.workload), manifests.objects)
@@ -80,22 +80,21 @@ def has_lasting_results(target: Target) -> bool:
 def copied(
     target: Target, folder: Path, *, worker: int | None = None, patience: float, tell: Tell
 ) -> Iterator[Results]:
-    """Copy OUTPUT_DIR, while the package runs or after it, from worker 0 when there are several.
+    """Copy OUTPUT_DIR, during the run or after it; with several workers, from worker 0.
 
-    A pod that was made to read what has outlived the workload's pods is deleted when the block ends: what is said of
-    that comes last.
+    A temporary pod that reads a storage is deleted when the block ends; an error of this deletion is reported last.
 
     Args:
-        target: Whose results.
+        target: The opened overlay of the workload.
         folder: The folder to copy to; created when missing. Files of the same name are replaced.
-        worker: Which worker's; any that runs when None and they share a storage.
-        patience: Seconds without a byte after which it is given up; 0 for never.
-        tell: Takes what a person wants to hear while it is copied.
+        worker: The index of the worker; None for worker 0, or for any running worker if they share a storage.
+        patience: The longest wait in seconds without receiving data; 0 for no limit.
+        tell: Receives messages for the user during the copy.
 
     Raises:
-        UsageError: There is no such worker, or the package serves and leaves no results.
-        ClusterError: The results are gone, or cannot be read.
-        TimedOutError: Nothing came for too long.
+        UsageError: There is no such worker, or the workload serves and has no results.
+        ClusterError: The results were deleted, or cannot be read.
+        TimedOutError: No data arrived within `patience`.
         ToolError: The folder cannot be written.
     """
     if target.manifests.kind.serves:
@@ -114,19 +113,19 @@ def copied(
 
 
 def copied_by_index(target: Target, folder: Path, *, patience: float, tell: Tell) -> Iterator[Results]:
-    """Copy OUTPUT_DIR of each index that runs into a folder of its number, below `folder`; of all, yield each.
+    """Copy OUTPUT_DIR of each running index into a subfolder named after it, and yield each result.
 
-    Nothing is yielded for a workload without indexes, and for one whose pods share a storage: see `copied`.
+    Nothing is yielded for a workload without indexes, and for one whose pods share a storage: use `copied` for these.
 
     Args:
-        target: Whose results.
-        folder: The folder that holds the others.
-        patience: As for `copied`.
-        tell: Takes which indexes have ended, and have left nothing.
+        target: The opened overlay of the workload.
+        folder: The folder that will contain the subfolders.
+        patience: The longest wait in seconds without receiving data; 0 for no limit.
+        tell: Receives a message about each ended index, whose results were deleted.
 
     Raises:
         ClusterError: The results cannot be read.
-        TimedOutError: Nothing came for too long.
+        TimedOutError: No data arrived within `patience`.
         ToolError: The folder cannot be written.
     """
     kind, snapshot = target.manifests.kind, target.observe(events=False)
@@ -144,7 +143,7 @@ def copied_by_index(target: Target, folder: Path, *, patience: float, tell: Tell
 
 
 def _running_pod(target: Target, snapshot: Snapshot, output: Output, worker: int | None) -> RemoteFolder | None:
-    """Return where the results are in a pod that runs; None when there is none that may be asked."""
+    """Return the folder of the results in a running pod; None if no suitable pod runs."""
     kind = target.manifests.kind
     if worker is not None and kind.indexes(snapshot.workload):
         pod = pod_of_index(kind, snapshot, worker)

@@ -34,12 +34,12 @@ NOT_RUN = "not run"
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task, and what an earlier run has left of it.
+    """A task, and the workloads of an earlier run.
 
     Attributes:
-        target: Its overlay, and the cluster.
-        prepared: What exists in the cluster under its names.
-        verdicts: What became of each of its workloads, if this very build of them has been deployed; else nothing.
+        target: The overlay of the task, and the cluster.
+        prepared: The deploy of the overlay, with the existing objects.
+        verdicts: The verdict of each existing workload of the same build; empty for another build.
     """
 
     target: Target
@@ -48,28 +48,28 @@ class Task:
 
     @property
     def name(self) -> str:
-        """The name of the task: that of its overlay."""
+        """The name of the task, which is the name of its overlay."""
         return self.target.overlay
 
     @property
     def obstacles(self) -> tuple[str, ...]:
-        """The sentences that say which workloads have to be deleted first."""
+        """A sentence about each workload that must be deleted first."""
         return tuple(one.obstacle for one in self.prepared.per_workload if one.obstacle is not None)
 
     @property
     def is_done(self) -> bool:
-        """Whether this very build has succeeded already, or serves."""
+        """Whether the same build has succeeded already, or serves."""
         return bool(self.verdicts) and all(verdict.phase.is_good for verdict in self.verdicts)
 
     @property
     def has_failed(self) -> bool:
-        """Whether this very build, deployed by the same user, has failed."""
-        is_own = self.prepared.situation.deployed_by == self.target.person
-        return is_own and any(verdict.phase is Phase.FAILED for verdict in self.verdicts)
+        """Whether the same build, deployed by the same user, has failed."""
+        is_of_same_user = self.prepared.situation.deployed_by == self.target.person
+        return is_of_same_user and any(verdict.phase is Phase.FAILED for verdict in self.verdicts)
 
     @property
     def other_build(self) -> str | None:
-        """A sentence that says that something else has the name of its workload; None if nothing has."""
+        """A sentence about an existing workload of the same name that another build has deployed; None without one."""
         if self.prepared.is_new or self.verdicts:
             return None
         by = self.prepared.situation.deployed_by
@@ -79,18 +79,18 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What became of a task.
+    """The result of a task.
 
     Attributes:
-        target: Its overlay.
-        phase: The phase of its workload, or NOT_RUN.
-        summary: The same in a few words.
-        findings: The reasons.
-        started: When it was deployed; None if this run has not deployed it.
-        ended: When its end was seen.
-        verdicts: Each workload with its verdict, for a person.
-        is_skipped: Whether it had succeeded before.
-        error: Why it could not be run, or counts as failed; None if it has reached its goal or was not run.
+        target: The overlay of the task.
+        phase: The phase of the workload, or NOT_RUN.
+        summary: The phase as a short sentence.
+        findings: The reasons for the phase.
+        started: The time of the deploy; None if this run has not deployed the task.
+        ended: The time at which the end was observed.
+        verdicts: Each workload with its verdict, for messages.
+        is_skipped: Whether the task had succeeded before.
+        error: The error that prevented or ended the task; None if it has reached its goal or was not run.
     """
 
     target: Target
@@ -110,12 +110,12 @@ class TaskResult:
 
     @property
     def is_good(self) -> bool:
-        """Whether it has reached its goal."""
+        """Whether the task has reached its goal: it has succeeded, or serves."""
         return self.phase in (Phase.SUCCEEDED, Phase.SERVING)
 
     @property
     def has_failed(self) -> bool:
-        """Whether it was started, or should have been, and has not reached its goal."""
+        """Whether the task was run, or could not be started, and has not reached its goal."""
         return not self.is_good and self.phase != NOT_RUN
 
     def as_json(self) -> dict[str, Any]:
@@ -136,11 +136,11 @@ class Execute(Protocol):
     """Deploys a task, and follows it to its end."""
 
     def __call__(self, task: Task, /) -> tuple[tuple[Target, Verdict], ...]:
-        """Return the verdict on each workload; if one went wrong, on that one only.
+        """Return the verdict on each workload; if one has failed, only on this one.
 
         Raises:
-            ClusterError: It cannot be deployed, or the cluster does not answer.
-            UnansweredError: Something is in the way, and there is no terminal to ask on.
+            ClusterError: The task cannot be deployed, or the cluster does not answer.
+            UnansweredError: A workload must be replaced, and there is no terminal to ask on.
         """
 
 
@@ -158,8 +158,8 @@ def open_tasks(
         tell: Receives the warnings of kubectl.
 
     Raises:
-        UsageError: The package does not have one of them, one of them is to run twice, or a cube has several.
-        VerificationError, RenderError: As `packager.app.target.open_target`.
+        UsageError: The package lacks an overlay, a name is repeated, or no task of a cube with several is named.
+        VerificationError, RenderError: See `packager.app.target.open_target`.
     """
     with opened(runnable.package) as package:
         overlays = _chosen(package, runnable, names)
@@ -184,7 +184,7 @@ def _chosen(package: Package, runnable: Runnable, names: Sequence[str] | None) -
 
 
 def task(target: Target) -> Task:
-    """Find what an earlier run has left of a task.
+    """Return a task with the workloads that an earlier run has left.
 
     Raises:
         ClusterError: The cluster does not answer, or an object of another owner has the name of one of the task's.
@@ -200,17 +200,17 @@ def task(target: Target) -> Task:
 def run(
     all_targets: Sequence[Target], execute: Execute, *, resume: bool = False, keep_going: bool = False
 ) -> Iterator[TaskResult]:
-    """Run tasks one after the other, and yield what became of each.
+    """Run tasks one after the other, and yield the result of each.
 
     Args:
-        all_targets: Their overlays, in order.
-        execute: Deploys one, and follows it.
-        resume: Whether those are skipped that have succeeded already with the same build.
-        keep_going: Whether the others are run after one has failed.
+        all_targets: The overlays of the tasks, in order.
+        execute: Deploys a task, and follows it.
+        resume: Whether tasks that have succeeded with the same build are skipped.
+        keep_going: Whether the remaining tasks are run after one has failed.
 
     Raises:
         UnreachableError: The cluster does not answer.
-        TimedOutError: The time is up.
+        TimedOutError: The timeout has passed.
     """
     is_stopped = False
     for target in all_targets:

@@ -1,7 +1,7 @@
-"""Finds the package that `mlpack run` runs: it is given one, or builds one from an MLCube or a spec.
+"""Returns the package that `mlpack run` runs: an existing one, or one that it builds from an MLCube or a spec.
 
-A built package is kept in the cache, under the path of what it was built from: so there is a package for `mlpack logs`
-and the other commands, and the next run replaces it.
+A built package is kept in the cache under the path of its source, for `mlpack logs` and the other commands; the next
+run replaces it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _BUILD_FLAGS = ("--precision", "--mode", "--set", "--with", "--site", "--uid", "
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What is to run.
+    """The target of a run, and the options for it.
 
     Attributes:
         path: A package, an MLCube or a model: a folder, or a file.
@@ -78,10 +78,10 @@ class Runnable:
     """A package that can be run.
 
     Attributes:
-        source: What the user has named: the package, or what it was built from.
-        package: The package.
-        is_cube: Whether it was built from an MLCube.
-        namespace: The namespace in which the cube says that it runs; None if nothing says so.
+        source: The path that the user has named: the package, or the MLCube or spec that it was built from.
+        package: The path of the package.
+        is_cube: Whether the package was built from an MLCube.
+        namespace: The namespace that the cube names; None if it names none.
     """
 
     source: Path
@@ -91,7 +91,7 @@ class Runnable:
 
     @property
     def workspace(self) -> Path | None:
-        """The folder with the workspace of an MLCube; None for anything else."""
+        """The folder with the workspace of an MLCube; None for other sources."""
         if not self.is_cube:
             return None
         from packager.importers.mlcube.paths import WORKSPACE_FOLDER
@@ -99,7 +99,7 @@ class Runnable:
         return _cube_file(self.source).parent / WORKSPACE_FOLDER
 
     def overlay(self, task: str, overlays: Sequence[str]) -> str:
-        """Return the overlay of a task: an overlay's own name, or the name that the task has in an MLCube."""
+        """Return the overlay of a task; `task` is the name of an overlay, or the name of a task in an MLCube."""
         if not self.is_cube or task in overlays:
             return task
         from packager.importers.mlcube import overlay_of
@@ -108,15 +108,15 @@ class Runnable:
 
 
 def runnable(request: RunRequest, *, tell: Tell, progress: Progress) -> Runnable:
-    """Return the package that is to run; it is built from an MLCube or a spec, if it is one of these.
+    """Return the package to run; if the path is an MLCube or a spec, build the package first.
 
     Args:
-        request: What it is.
-        tell: Takes what of a cube is not carried over, and the notes of a build.
+        request: The path and the options.
+        tell: Receives a message about each part of a cube that is not imported, and the notes of a build.
         progress: Shows the progress of a build.
 
     Raises:
-        UsageError: There is nothing, or an option is for something else than what is there.
+        UsageError: The path does not exist, or an option does not apply to it.
         SpecError: The cube or the spec is not valid.
         ToolError: The package cannot be built.
     """
@@ -133,12 +133,12 @@ def runnable(request: RunRequest, *, tell: Tell, progress: Progress) -> Runnable
 
 
 def package_of(request: RunRequest, *, progress: Progress) -> Runnable:
-    """Return the package of a path: of a cube or a model, that of its last run unless it has changed, or a new one.
+    """Return a package; for a cube or a model, the package of its last run if it is unchanged, else a new one.
 
     Raises:
         SpecError: The cube or the spec is not valid.
         ToolError: The package cannot be built.
-        UsageError: An option is for something else than what is there.
+        UsageError: An option does not apply to the path.
     """
     path = request.path
     is_cube = _is_cube(path)
@@ -157,7 +157,7 @@ def package_of(request: RunRequest, *, progress: Progress) -> Runnable:
 
 
 def _last(request: RunRequest, source: Path) -> Path | None:
-    """Return the only package that runs of a path have built; None if `source` has changed since, or is not there."""
+    """Return the only package that runs of a path have built; None if `source` was changed since or does not exist."""
     packages = list(_cached(request).glob("*.tar.gz"))
     with suppress(OSError):
         if len(packages) == 1 and packages[0].stat().st_mtime_ns > source.stat().st_mtime_ns:
@@ -166,7 +166,7 @@ def _last(request: RunRequest, source: Path) -> Path | None:
 
 
 def _nothing(_: str) -> None:
-    """Take what an import says, which `mlpack run` has said, or will say."""
+    """Ignore the messages of an import, which `mlpack run` reports."""
 
 
 def _of_cube(request: RunRequest, tell: Tell, progress: Progress) -> Runnable:
@@ -181,7 +181,7 @@ def _of_cube(request: RunRequest, tell: Tell, progress: Progress) -> Runnable:
 
 
 def _is_cube(path: Path) -> bool:
-    """Whether there is an MLCube: a folder with its file, or that file, which may have any name of a YAML file."""
+    """Return whether `path` is an MLCube: a folder with its file, or the file itself, which may have another name."""
     if paths.is_folder(path):
         return not paths.exists(path / INVENTORY) and paths.exists(path / _CUBE)
     return path.suffix in (".yaml", ".yml") and path.name != SPEC
@@ -193,7 +193,7 @@ def _cube_file(cube: Path) -> Path:
 
 
 def _spec(path: Path) -> Path | None:
-    """Return the spec of a model; None if there is none."""
+    """Return the path of a model's spec; None if `path` is not a model."""
     if paths.is_folder(path):
         return path / SPEC if paths.exists(path / SPEC) and not paths.exists(path / INVENTORY) else None
     return path if path.name == SPEC else None
@@ -201,8 +201,8 @@ def _spec(path: Path) -> Path | None:
 
 def _given(options: CubeOptions | BuildOptions, flags: tuple[str, ...]) -> list[str]:
     """Return the flags of the options that are set."""
-    given = [getattr(options, field.name) for field in fields(options)]
-    return [flag for flag, value in zip(flags, given, strict=True) if value not in (None, ())]
+    values = [getattr(options, field.name) for field in fields(options)]
+    return [flag for flag, value in zip(flags, values, strict=True) if value not in (None, ())]
 
 
 def _refuse(flags: list[str], why: str) -> None:
@@ -221,15 +221,15 @@ def _imported(path: Path, work: Path, options: CubeOptions, tell: Tell) -> Impor
 
 
 def _with_options(imported: Imported, build: BuildOptions) -> BuildOptions:
-    """Return the options of a build with those that a cube needs; what the user has set comes first."""
-    given = {entry.partition("=")[0] for entry in build.site}
-    site = tuple(f"{key}={value}" for key, value in imported.site if key not in given)
+    """Return the options of a build with those that a cube needs; the user's values take precedence."""
+    keys_of_user = {entry.partition("=")[0] for entry in build.site}
+    site = tuple(f"{key}={value}" for key, value in imported.site if key not in keys_of_user)
     components = tuple(dict.fromkeys((*imported.options, *build.components)))
     return replace(build, components=components, site=(*site, *build.site))
 
 
 def _built(request: RunRequest, spec: Path, build: BuildOptions, tell: Tell, progress: Progress) -> Path:
-    """Build the package of a spec into the cache, in place of that of an earlier run of the same path."""
+    """Build the package of a spec into the cache; it replaces the package of an earlier run of the same path."""
     from packager.app.build import BuildRequest, Built, Destination
     from packager.app.build import build as build_packages
 
@@ -253,7 +253,7 @@ def _built(request: RunRequest, spec: Path, build: BuildOptions, tell: Tell, pro
 
 
 def _cached(request: RunRequest) -> Path:
-    """Return the folder of the cache for the packages of a path."""
+    """Return the folder in the cache for the packages of a path."""
     source = str(request.path.resolve()).encode(errors="surrogateescape")
     folder = request.cache / _FOLDER / hashlib.sha256(source).hexdigest()[:16]
     try:
@@ -264,7 +264,7 @@ def _cached(request: RunRequest) -> Path:
 
 
 def _set_ids(package: Path, build: BuildOptions, tell: Tell) -> None:
-    """Let the package run as another user, as `mlpack configure` does."""
+    """Set the user ids of the package, as `mlpack configure` does."""
     from packager.app import configure
 
     answers = configure.Answers(uid=build.uid, gid=build.gid, fs_group=build.fs_group)
@@ -274,7 +274,7 @@ def _set_ids(package: Path, build: BuildOptions, tell: Tell) -> None:
 
 
 def _named(error: MlpackError, spec: Path, cube: Path) -> MlpackError:
-    """Return an error of the spec that was made of a cube, without the temporary folder of that."""
+    """Return an error about a cube's temporary spec as an error that names the cube."""
     shown = f"the spec of {cube}"
     problems = [values.replace(problem, file=problem.file.replace(str(spec), shown)) for problem in error.problems]
     hint = error.hint or f"`mlpack import mlcube {paths.argument(cube)}` shows this spec"

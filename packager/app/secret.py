@@ -1,4 +1,4 @@
-"""Creates the Secret from which the pods of a package read the values that are in no package."""
+"""Creates the Secret from which the pods of a package read secret values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from packager.kubectl.client import Kubectl
 
 MAX_BYTES = 1 << 20
-"""What Kubernetes takes of a Secret (pkg/apis/core/validation: MaxSecretSize)."""
+"""The largest Secret that Kubernetes accepts (pkg/apis/core/validation: MaxSecretSize)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class NeededSecret:
     """The Secret that a package reads.
 
     Attributes:
-        name: The Secret, as SECRET in `site.env` names it.
-        keys: Its keys, each with a description.
+        name: The name of the Secret, which SECRET in `site.env` sets.
+        keys: The keys, each with a description.
     """
 
     name: str
@@ -44,9 +44,9 @@ class CreatedSecret:
     """A Secret that was created, or would be.
 
     Attributes:
-        name: The Secret.
-        namespace: Its namespace.
-        keys: Its keys.
+        name: The name of the Secret.
+        namespace: The namespace of the Secret.
+        keys: The keys of the Secret.
         dry_run: Whether nothing was created.
     """
 
@@ -56,7 +56,7 @@ class CreatedSecret:
     dry_run: bool
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for `-o json`; it has no values."""
+        """Return the value that `-o json` prints; it contains no secret values."""
         return {
             "secret": self.name,
             "namespace": self.namespace,
@@ -69,7 +69,7 @@ def needed(path: Path) -> NeededSecret:
     """Return the Secret that the package at `path` reads.
 
     Raises:
-        UsageError: There is no such package, it has no secrets, or SECRET in its `site.env` is none.
+        UsageError: There is no such package, it has no secrets, or SECRET in its `site.env` is not a valid name.
     """
     with opened(path) as package:
         keys = declared.secrets(package)
@@ -88,34 +88,34 @@ def needed(path: Path) -> NeededSecret:
 
 
 def values(text: bytes, name: str, secret: NeededSecret) -> dict[str, str]:
-    """Return the values in an env file, by key. No message repeats anything of the file.
+    """Return the values in an env file, by key. No message repeats text of the file.
 
     Args:
-        text: The file.
-        name: How messages name it.
-        secret: The Secret that they are for.
+        text: The content of the file.
+        name: The name of the file in messages.
+        secret: The Secret that gets the values.
 
     Raises:
         UsageError: A line is not `KEY=value`, or has no key of the Secret; or a key of the Secret has no value.
     """
     problems: list[Problem] = []
-    given: dict[str, str] = {}
+    values_by_key: dict[str, str] = {}
     if len(text) > MAX_BYTES:
         raise UsageError(f"{name} is larger than {MAX_BYTES >> 20} MiB, the limit of a Secret")
     rows = text.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     for line in envfile.lines(text):
         message = _line_complaint(line, secret) if b"=" in rows[line.number - 1] else "expected KEY=value"
-        if line.key in given:
+        if line.key in values_by_key:
             message = f"{line.key} is set twice"
         if message:
             problems.append(Problem(name, line.number, 1, message))
         else:
-            given[line.key] = line.value
-    if not problems and (missing := [key for key in secret.keys if key not in given]):
+            values_by_key[line.key] = line.value
+    if not problems and (missing := [key for key in secret.keys if key not in values_by_key]):
         problems.append(Problem(name, 0, 0, f"there is no line for {', '.join(missing)}"))
     if problems:
         raise UsageError(f"{name} does not contain the values; nothing was created", problems=problems)
-    return given
+    return values_by_key
 
 
 def _line_complaint(line: envfile.Line, secret: NeededSecret) -> str | None:
@@ -128,7 +128,7 @@ def _line_complaint(line: envfile.Line, secret: NeededSecret) -> str | None:
 
 
 def complaint_about(value: str) -> str | None:
-    """Return why `value` cannot be an environment variable's; None when it can. It is not repeated."""
+    """Return why `value` cannot be the value of an environment variable, without repeating it; None if it can."""
     if not value:
         return "the value is empty"
     if "\0" in value or "\ufffd" in value:
@@ -139,24 +139,24 @@ def complaint_about(value: str) -> str | None:
 
 
 def create(
-    kubectl: Kubectl, secret: NeededSecret, given: Mapping[str, str], *, force: bool, dry_run: str | None
+    kubectl: Kubectl, secret: NeededSecret, secret_values: Mapping[str, str], *, force: bool, dry_run: str | None
 ) -> CreatedSecret:
-    """Create the Secret, or let the cluster judge it.
+    """Create the Secret, or validate it in a dry run.
 
     Args:
-        kubectl: The user's.
-        secret: The Secret.
-        given: Its values, by key; in a dry run they are not needed.
-        force: Whether the keys of a Secret that exists are replaced.
-        dry_run: "client" asks no cluster, "server" asks the cluster; None creates it.
+        kubectl: The client of the cluster.
+        secret: The name and keys of the Secret.
+        secret_values: The values by key; a dry run does not need them.
+        force: Whether the keys of an existing Secret are replaced.
+        dry_run: "client" asks no cluster, "server" asks the cluster; None creates the Secret.
 
     Raises:
-        ClusterError: It exists already, or the cluster rejects it.
+        ClusterError: The Secret already exists, or the cluster rejects it.
     """
     if dry_run == "client":
         namespace = kubectl.namespace or "default"
     else:
         namespace = kubectl.default_namespace()
         placeholders = dict.fromkeys(secret.keys, "dry-run")
-        stage.create(kubectl, secret.name, given or placeholders, force=force, dry_run=dry_run is not None)
+        stage.create(kubectl, secret.name, secret_values or placeholders, force=force, dry_run=dry_run is not None)
     return CreatedSecret(secret.name, namespace, tuple(secret.keys), dry_run is not None)

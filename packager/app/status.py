@@ -33,13 +33,13 @@ class PodStatus:
     """A pod of the workload.
 
     Attributes:
-        name: Its name.
-        role: What it does in the workload.
-        state: What it is at, in a word or two, as `kubectl get pods` has it.
-        phase: What its status calls that: Pending, Running, Succeeded, Failed or Unknown.
-        node: Where it runs; None before it is known.
-        restarts: How often its containers were started again, all in all.
-        containers: Its containers, init containers first.
+        name: The name of the pod.
+        role: The role of the pod in the workload, such as main or worker.
+        state: The state in one or two words, as in `kubectl get pods`.
+        phase: The phase in its status: Pending, Running, Succeeded, Failed or Unknown.
+        node: The node of the pod; None before it is scheduled.
+        restarts: The number of restarts of all its containers.
+        containers: The containers, init containers first.
     """
 
     name: str
@@ -68,15 +68,15 @@ class Status:
     """The state of a workload at one moment.
 
     Attributes:
-        workload: As kubectl takes it: `mpijob/name`.
-        verdict: Its phase, in a few words, and the findings that explain it.
-        namespace: Where it is; None when it is not there.
-        digest: Of the build of the package that it was deployed from.
-        note: In what it is another deployment than this package, this build and this person.
-        deployed_by: Who deployed it.
-        pods: The main one, then the workers.
-        unseen: Why findings may be missing, when the user may not see all that there is.
-        beside: The objects beside a workload that serves, such as its Service.
+        workload: The workload's name for kubectl, such as `mpijob/name`.
+        verdict: The phase, a summary, and the findings that explain it.
+        namespace: The namespace of the workload; None if it does not exist.
+        digest: The digest of the package that it was deployed from.
+        note: A sentence if another package, build or person has deployed the workload; else None.
+        deployed_by: The user who deployed the workload.
+        pods: The pods, the main one first.
+        unseen: The reason why findings may be missing, if the user may not read some objects.
+        beside: The companion objects of a workload that serves, such as its Service.
     """
 
     workload: str
@@ -107,18 +107,18 @@ class Status:
 
 
 def as_json(statuses: Sequence[Status]) -> dict[str, Any]:
-    """Return the statuses of an overlay's workloads as one: that of the main one, with those of the others in it."""
-    main, *others = (status.as_json() for status in statuses)
-    return {**main, "others": others} if others else main
+    """Return the statuses of an overlay's workloads for `-o json`: the main one, which contains the others."""
+    main, *further = (status.as_json() for status in statuses)
+    return {**main, "others": further} if further else main
 
 
 def status(target: Target) -> Status:
     """Return the status of the workload.
 
     Raises:
-        ClusterError: The cluster cannot say.
+        ClusterError: The cluster does not answer, or refuses to.
     """
-    # Which pod has failed first is in the logs, where `deploy` has read it too.
+    # Only the logs show which pod has failed first; `deploy` reads them too.
     snapshot = LogKeeper(target.observe, target.kubectl, target.manifests.kind)(events=True)
     if snapshot is None:
         return Status(target.shown, absent(target.kubectl, _NOT_DEPLOYED))
@@ -127,7 +127,7 @@ def status(target: Target) -> Status:
 
 
 def status_from(target: Target, snapshot: Snapshot | None, verdict: Verdict) -> Status:
-    """Return the status of a workload from a snapshot and its verdict; None when it does not exist."""
+    """Return the status of a workload from its verdict and a snapshot, which is None for a missing workload."""
     if snapshot is None:
         return Status(target.shown, verdict)
     workload = snapshot.workload
@@ -144,14 +144,14 @@ def status_from(target: Target, snapshot: Snapshot | None, verdict: Verdict) -> 
 
 
 def pods(target: Target, snapshot: Snapshot) -> tuple[PodStatus, ...]:
-    """Return the workload's pods: the main one, then the workers."""
+    """Return the workload's pods, the main one first."""
     listed = target.manifests.kind.listed(snapshot.pods)
     main = target.manifests.kind.main(listed)
     return tuple(_pod(pod, "main" if pod is main else "worker") for pod in listed)
 
 
 def with_logs(target: Target, finding: Finding) -> Finding:
-    """Return the finding with the last lines of its container's log, when it has none and they can be read."""
+    """Return the finding with the last lines of its container's log, if it lacks them and the log can be read."""
     return with_log_end(target.kubectl, finding)
 
 

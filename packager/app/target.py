@@ -1,4 +1,4 @@
-"""Target: one overlay of a package, rendered, and its cluster; the input of the use cases that need a cluster."""
+"""Opens a target: a rendered overlay of a package, and its cluster; the input of use cases that need a cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _SINGLE_WORKLOAD_VERBS = ("logs", "exec", "results")
-"""The verbs that are about one workload; the others are about all that the overlay has."""
+"""The verbs that use one workload; the other verbs use all workloads of the overlay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,12 @@ class Target:
 
     @property
     def per_workload(self) -> tuple[Target, ...]:
-        """The same for each workload of the overlay alone, the main one first."""
+        """A target for each workload of the overlay, the main one first."""
         return tuple(replace(self, manifests=manifests) for manifests in self.manifests.per_workload)
 
     @property
     def rendered(self) -> Rendered:
-        """What it applies, as the input of the checks of `packager.verify`."""
+        """The manifests of the overlay, as the input of the checks of `packager.verify`."""
         from packager.kubernetes.manifest import Manifest
         from packager.rendering.overlay import RenderedOverlay as Rendered
 
@@ -90,7 +90,7 @@ class Target:
         )
 
     def follow_all(self, *, rendered: str | None = None, patience: float | None = None) -> Iterator[Update]:
-        """Yield updates on all workloads, until all have reached their goal or one cannot any more."""
+        """Yield updates on all workloads, until all have reached their goals or one can no longer reach it."""
         from packager.cluster.follow import combined
 
         return combined([one.follow(rendered=rendered, patience=patience) for one in self.per_workload])
@@ -134,7 +134,7 @@ def reach(  # noqa: PLR0913 - an option each
     show: Callable[[list[str]], None],
     runner: Runner,
 ) -> Iterator[Kubectl]:
-    """Give the user's kubectl for one cluster, whatever happens to the kubeconfig; see `packager.kubectl.client`.
+    """Give a client of one cluster, which later changes of the kubeconfig do not affect; see `packager.kubectl.client`.
 
     `default_kubeconfigs` are the files that kubectl reads without `kubeconfig`, and `environment` are its variables.
     """
@@ -156,7 +156,7 @@ def open_target(  # noqa: PLR0913 - two of them say who works here, and where
 
     Args:
         path: A folder or an archive.
-        overlay: Its name; None for the default one.
+        overlay: The overlay's name; None for the default one.
         kubectl: Renders the overlay, and talks to the cluster.
         workload: The workload to select, for commands that work on one; None for the main one.
         person: The user: user@machine.
@@ -164,8 +164,8 @@ def open_target(  # noqa: PLR0913 - two of them say who works here, and where
 
     Raises:
         UsageError: There is no such package, overlay or workload.
-        VerificationError: The overlay includes something from outside of the package.
-        RenderError: kubectl cannot render it, or it contains no workload of a known kind.
+        VerificationError: The overlay includes files from outside of the package.
+        RenderError: kubectl cannot render the overlay, or it contains no workload of a supported kind.
     """
     from packager.package.opened import opened
 
@@ -175,7 +175,7 @@ def open_target(  # noqa: PLR0913 - two of them say who works here, and where
 
 
 def rendered_target(package: Package, overlay: str, kubectl: Kubectl, *, person: str, tell: Tell) -> Target:
-    """Render an overlay of an open package. Takes and raises what `open_target` does."""
+    """Render an overlay of an open package; see `open_target` for the arguments and errors."""
     from packager.cluster.manifests import load
     from packager.package import layout
     from packager.rendering import render
@@ -193,7 +193,7 @@ def chosen_overlays(package: Package, overlay: str | None) -> tuple[str, ...]:
     """Return the requested overlay; if none is requested, all overlays, the default one first.
 
     Raises:
-        UsageError: There is none, or none of this name.
+        UsageError: The package has no overlay, or no overlay of this name.
     """
     if not package.overlays:
         raise UsageError(f"{package.source} has no overlays")

@@ -32,20 +32,20 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Location
 
 ENDED = ("succeeded", "failed", "deleted")
-"""The statuses that a job keeps."""
+"""The final statuses of a job."""
 
 _POLL_SECONDS = 2.0
 _LONGEST_POLL_SECONDS = 30.0
 _PAGE = 100
 _MAX_PAGES = 10_000
 _NOT_YET = ("the job has no pod", "is waiting to start")
-"""What the server, or a kubelet, says of a job that has no log yet."""
+"""Parts of the messages of the server and of kubelets about a job that has no log yet."""
 
 _EXAMPLE = "process.train.number=5"
 
 
 class JobSummary(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """What people see of a job first."""
+    """The fields of a job that lists show."""
 
     release: str
     status: str
@@ -59,11 +59,11 @@ class JobSummary(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False)
 
 
 class TaskJob(Value, frozen=True):
-    """A job, as a server has answered.
+    """A job in a server's response.
 
     Attributes:
-        summary: What people see first.
-        answer: Everything.
+        summary: The fields that lists show.
+        answer: The whole response.
     """
 
     summary: JobSummary
@@ -71,16 +71,16 @@ class TaskJob(Value, frozen=True):
 
     @property
     def has_ended(self) -> bool:
-        """Whether its status stays."""
+        """Whether the status of the job is final."""
         return self.summary.status in ENDED
 
     @property
     def has_failed(self) -> bool:
-        """Whether it has ended without success."""
+        """Whether the job has ended without success."""
         return self.summary.status in ("failed", "deleted")
 
     def as_json(self) -> dict[str, Any]:
-        """Return everything that the server says of it."""
+        """Return the server's response about the job."""
         return self.answer
 
 
@@ -89,24 +89,24 @@ class TaskJobs(Value, frozen=True):
 
     Attributes:
         jobs: The jobs.
-        are_all: Whether there are no more of them.
+        are_all: Whether the list is complete.
     """
 
     jobs: tuple[TaskJob, ...]
     are_all: bool
 
     def as_json(self) -> list[dict[str, Any]]:
-        """Return what the server says of each."""
+        """Return the server's response about each job."""
         return [job.answer for job in self.jobs]
 
 
 class Preview(Value, frozen=True):
-    """What a job would create.
+    """The objects that a job would create.
 
     Attributes:
-        release: A name that it could have.
-        manifests: The objects.
-        warnings: What the cluster lacks.
+        release: A possible name of the job.
+        manifests: The manifests of the objects.
+        warnings: A warning about each resource that the cluster lacks.
     """
 
     release: str
@@ -114,17 +114,17 @@ class Preview(Value, frozen=True):
     warnings: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it."""
+        """Return the server's response."""
         return {"release": self.release, "manifests": [*self.manifests], "warnings": [*self.warnings]}
 
 
 class FilledValues(Value, frozen=True):
-    """What a user has filled in.
+    """The values that a user has filled in.
 
     Attributes:
         values: The values.
-        document: The file that they are from, with its lines; None if there is none.
-        set_locations: The values that `--set` has set, each with how problems name it.
+        document: The file of the values, with its lines; None if there is none.
+        set_locations: The paths of values that `--set` has set, each with its name in problems.
     """
 
     values: dict[str, Any]
@@ -162,17 +162,17 @@ class FilledValues(Value, frozen=True):
 
 
 class JobFilters(Value, frozen=True):
-    """Which jobs to list; None for all.
+    """The filters of a list of jobs; None filters nothing.
 
     Attributes:
-        status: Those with this status.
-        definition: Those of this definition.
-        creator: Those of this person.
-        application: Those with this application.
-        project: Those of this project.
-        since: Those created at this time or later, in ISO 8601, or as long ago as a duration such as 12h says.
-        until: Those created before.
-        part: Those with this part in their name.
+        status: The status of the jobs.
+        definition: The definition of the jobs.
+        creator: The person who created the jobs.
+        application: The application of the jobs.
+        project: The project of the jobs.
+        since: The earliest time of creation, in ISO 8601, or a duration before now, such as 12h.
+        until: The time before which the jobs were created.
+        part: A part of the names of the jobs.
     """
 
     status: str | None = None
@@ -186,16 +186,16 @@ class JobFilters(Value, frozen=True):
 
 
 class LogPart(Value, frozen=True):
-    """Which part of a job's log is read.
+    """The part of a job's log to read.
 
     Attributes:
-        pod: One of its pods; None for all.
-        container: One of the containers; None for the default one.
-        tail: How many lines at most, the last ones.
-        since: From which time, as RFC 3339 has it, or from how long ago, such as 10m.
-        is_previous: Whether that of the run before the last restart is meant.
+        pod: The name of a pod; None for all pods.
+        container: The name of a container; None for the default one.
+        tail: The number of last lines to read; None for all.
+        since: The earliest time, in RFC 3339, or a duration before now, such as 10m.
+        is_previous: Whether to read the log before the container's last restart.
         has_times: Whether each line begins with its time.
-        is_following: Whether to wait for what comes, until the job has ended.
+        is_following: Whether to wait for further lines until the job has ended.
     """
 
     pod: str | None = None
@@ -214,12 +214,12 @@ def filled_values(
 
     Args:
         definition: The name of the definition, unless it is among the values.
-        file: A file's content, YAML or JSON, and how messages name it.
-        settings: `PATH=VALUE` each, applied to it.
+        file: The content of a file, YAML or JSON, and its name in messages.
+        settings: Settings that are applied to the values, each as `PATH=VALUE`.
         project: The name of the project, unless it is among the values.
 
     Raises:
-        UsageError: They are not valid YAML, or a setting is not valid.
+        UsageError: The file is not valid YAML, or a setting is not valid.
     """
     document, problems = yamlio.load(*file) if file else (None, [])
     values = {} if document is None or document.data is None else document.data
@@ -241,7 +241,7 @@ def filled_values(
 
 
 def preview(server: RestServer, filled: FilledValues) -> Preview:
-    """Return what a job would create. Raises ClusterError, with all problems of the values."""
+    """Return the objects that a job would create. Raises ClusterError, with all problems of the values."""
     body = mapping(server, send(server, "POST", rest.path("v1", "jobs", dry_run="true"), filled.body))
     manifests, warnings = body.get("manifests"), body.get("warnings")
     if not isinstance(manifests, list) or not isinstance(warnings, list):
@@ -250,12 +250,12 @@ def preview(server: RestServer, filled: FilledValues) -> Preview:
 
 
 def create(server: RestServer, filled: FilledValues, runner: Runner, key: str | None = None) -> TaskJob:
-    """Create a job; if the answer is lost, ask again with the same key, which makes no second job.
+    """Create a job; if the response is lost, repeat the request with the same key, which creates no second job.
 
     Args:
         server: The server.
         filled: The filled values.
-        runner: Waits before it asks again.
+        runner: Waits before the request is repeated.
         key: The idempotency key; None for a new one.
 
     Raises:
@@ -265,7 +265,7 @@ def create(server: RestServer, filled: FilledValues, runner: Runner, key: str | 
 
 
 def rerun(server: RestServer, release: str, runner: Runner, *, is_pinned: bool) -> TaskJob:
-    """Create a job from the values of another; with the revisions of then if pinned. Raises ClusterError."""
+    """Create a job from the values of another job; if pinned, with its revisions. Raises ClusterError."""
     where = rest.path("v1", "jobs", checked_name(release), "rerun", pinned="true" if is_pinned else None)
     return _job(server, post_once(server, where, runner))
 
@@ -302,17 +302,17 @@ def job(server: RestServer, release: str) -> TaskJob:
 def follow(server: RestServer, release: str, runner: Runner, timeout: float | None) -> Iterator[TaskJob]:
     """Yield a job at first and after each change of its status or reason, until it has ended.
 
-    A server that does not answer for a while is asked again.
+    Requests are repeated while the server does not answer.
 
     Args:
         server: The server.
-        release: The job.
-        runner: Tells the time, and waits.
-        timeout: After how many seconds to give up; None for never.
+        release: The name of the job.
+        runner: Reads the clock, and waits.
+        timeout: The longest wait in seconds; None for no limit.
 
     Raises:
         ClusterError: The server refuses, or there is no such job.
-        TimedOutError: It has not ended in time.
+        TimedOutError: The job has not ended within the timeout.
     """
     end = None if timeout is None else runner.clock() + timeout
     last: tuple[str, str | None, str | None] | None = None
@@ -345,10 +345,10 @@ def log(server: RestServer, release: str, runner: Runner, part: LogPart, tell: T
 
     Args:
         server: The server.
-        release: The job.
+        release: The name of the job.
         runner: Waits.
-        part: Which part of it.
-        tell: Takes what is waited for.
+        part: The part of the log to read.
+        tell: Receives a message about each reason for waiting.
 
     Raises:
         ClusterError: The server refuses.
@@ -392,6 +392,6 @@ def _job(server: RestServer, body: Any) -> TaskJob:
         summary = convert(mapping(server, body), JobSummary)
     except FieldsError:
         raise no_task_service(server) from None
-    if not summary.release or not is_label_value(summary.release):  # it is printed for shells
+    if not summary.release or not is_label_value(summary.release):  # shells read the printed name
         raise no_task_service(server)
     return TaskJob(summary, body)

@@ -1,4 +1,4 @@
-"""Registers templates and definitions at a task service, and shows what is registered."""
+"""Registers templates and definitions at a task service, and lists them."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 Kind = Literal["templates", "definitions"]
 
 _MADE_BY_SERVER = ("revision", "created", "author", "origin", "warnings")
-"""The keys of an answer that no one registers: what is shown can be edited and applied."""
+"""The keys that the server adds to its response; they are removed, so that the output of show can be applied."""
 
 _IN_TEXT = re.compile(r"line ([1-9][0-9]{0,5}), column ([1-9][0-9]{0,5}): ")
 
 
 class Registration(Value, frozen=True):
-    """What a file has to register.
+    """A template or definition in a file.
 
     Attributes:
-        name: Its name.
-        content: All of it.
-        document: Where it is from, with its lines.
-        text: The file.
+        name: The name of the template or definition.
+        content: The template or definition with all its keys.
+        document: The document in the file, with its lines.
+        text: The text of the file.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Registration(Value, frozen=True):
 
     @property
     def body(self) -> Body:
-        """The body of a request that registers it."""
+        """The body of the request that registers the content."""
         return Body(self.content, self.problem)
 
     def problem(self, pointer: str, message: str, hint: str | None) -> Problem:
@@ -70,14 +70,14 @@ class Registration(Value, frozen=True):
 
 
 class Registered(Value, frozen=True):
-    """What has become of a file's template or definition.
+    """The result of registering a template or definition.
 
     Attributes:
-        name: Its name.
-        outcome: What was done, or would be done.
-        answer: What the server says about it.
-        warnings: What the cluster lacks for it.
-        problems: Definitions over the template whose example no longer works, each with the reasons.
+        name: The name of the template or definition.
+        outcome: The change that was made, or would be made.
+        answer: The server's response.
+        warnings: A warning about each resource that the cluster lacks.
+        problems: The definitions of the template whose examples fail, each with the reasons.
     """
 
     name: str
@@ -87,19 +87,19 @@ class Registered(Value, frozen=True):
     problems: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return everything that the server says about it."""
+        """Return the server's response."""
         return self.answer
 
 
 def registrations(kind: Kind, file: tuple[bytes, str]) -> list[Registration]:
-    """Return what a file has to register: a YAML document, or a JSON object, for each.
+    """Return the templates or definitions in a file: one for each YAML document or JSON object.
 
     Args:
-        kind: What it is.
-        file: The file's content, and how messages name it.
+        kind: The kind of the content: template or definition.
+        file: The content of the file, and its name in messages.
 
     Raises:
-        UsageError: It is not valid.
+        UsageError: The file is not valid.
     """
     documents, problems = yamlio.load_all(*file)
     filled = [document for document in documents if not document.is_empty and document.data is not None]
@@ -127,7 +127,7 @@ def registrations(kind: Kind, file: tuple[bytes, str]) -> list[Registration]:
 
 
 def registered(server: RestServer, kind: Kind, name: str | None = None, revision: int | None = None) -> Any:
-    """Return what is registered: all of a kind, or the one of a name. Raises ClusterError."""
+    """Return the registered templates or definitions: all, or the one with this name. Raises ClusterError."""
     steps = ["v1", kind]
     if name is not None:
         steps.append(checked_name(name))
@@ -145,13 +145,13 @@ def schema(server: RestServer, definition: str) -> dict[str, Any]:
 
 
 def apply(server: RestServer, kind: Kind, source: Registration, runner: Runner) -> Registered:
-    """Register what a file has: for the first time, or as the next revision if it differs from the current one.
+    """Register a template or definition: for the first time, or as the next revision if it has changed.
 
     Args:
         server: The server.
-        kind: What it is.
-        source: What the file has.
-        runner: Waits before it asks again.
+        kind: The kind of the content: template or definition.
+        source: The template or definition.
+        runner: Waits before the request is repeated.
 
     Raises:
         ClusterError: The server refuses, or someone else has registered a revision at the same moment.
@@ -171,7 +171,7 @@ def apply(server: RestServer, kind: Kind, source: Registration, runner: Runner) 
 
 
 def _revision(server: RestServer, kind: Kind, name: str) -> int | None:
-    """Return the current revision; None if nothing has this name. Raises ClusterError."""
+    """Return the current revision; None if the name is not registered. Raises ClusterError."""
     answer = rest.ask(server, "GET", rest.path("v1", kind, name))
     if answer.status == 404:
         return None
@@ -184,7 +184,7 @@ def _revision(server: RestServer, kind: Kind, name: str) -> int | None:
 
 
 def trial(server: RestServer, kind: Kind, source: Registration) -> Registered:
-    """Return what would become of what a file has, after all checks. Raises ClusterError."""
+    """Return the result that registering would have, after all checks. Raises ClusterError."""
     where = rest.path("v1", kind, dry_run="true")
     answer = mapping(server, send(server, "POST", where, source.body))
     outcome, users = answer.get("outcome"), answer.get("definitions", {})
@@ -204,5 +204,5 @@ def _warnings(answer: dict[str, Any]) -> tuple[str, ...]:
 
 
 def delete(server: RestServer, kind: Kind, name: str) -> None:
-    """Remove a template that no definition uses, or a definition; jobs stay. Raises ClusterError."""
+    """Remove a definition, or a template that no definition uses; jobs are kept. Raises ClusterError."""
     send(server, "DELETE", rest.path("v1", kind, checked_name(name)))

@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 
 _MAX_PROBLEMS = 200
 _MAX_TEXT = 10_000
-"""How many problems of an answer are shown, and how many characters of each text: it may have 32 MiB of them."""
+"""The most problems that are shown, and the most characters of each text: a response may have 32 MiB of them."""
 
 _RETRIES = 3
 
 
 def connect(url: str, token: str | None, *, is_insecure: bool = False) -> RestServer:
-    """Return the server at `url`, with the caller's token. Raises UsageError, as `rest.server`."""
+    """Return a client of the server at `url` with the caller's token. Raises the UsageError of `rest.server`."""
     return rest.server(url, token, is_insecure=is_insecure)
 
 
 def checked_name(name: str) -> str:
-    """Return the name of something that is registered, or of a job. Raises UsageError."""
+    """Return the valid name of a job, template or definition. Raises UsageError for an invalid name."""
     if not name or not is_label_value(name):
         raise UsageError(f"invalid name {show(name)}: expected at most 63 letters, digits and '-_.'")
     return name
 
 
 def at_pointer(pointer: str, message: str, hint: str | None) -> Problem:
-    """Return a problem with the value at a JSON pointer, which is in no file."""
+    """Return a problem with the value at a JSON pointer into values that come from no file."""
     return Problem("values", 0, 0, f"{pointer}: {message}" if pointer else message, hint)
 
 
@@ -50,8 +50,8 @@ class Body(Value, frozen=True):
     """The body of a request.
 
     Attributes:
-        content: Is sent as JSON; None for no body.
-        problem: Returns a problem with the value at a JSON pointer into it: pointer, message, hint.
+        content: The value that is sent as JSON; None for no body.
+        problem: Returns a problem for a JSON pointer into the content, a message and a hint.
     """
 
     content: dict[str, Any] | None = None
@@ -64,7 +64,7 @@ NO_BODY = Body()
 def send(
     server: RestServer, method: str, where: str, body: Body = NO_BODY, headers: dict[str, str] | None = None
 ) -> Any:
-    """Send a request, and return the body of the answer.
+    """Send a request, and return the body of the response.
 
     Raises:
         ClusterError: The server refuses; with all problems.
@@ -76,17 +76,17 @@ def send(
 
 
 def post_once(server: RestServer, where: str, runner: Runner, body: Body = NO_BODY, key: str = "") -> Any:
-    """Send a POST, and return the body of the answer; if that is lost, send it again, which does nothing twice.
+    """Send a POST, and return the body of the response; if it is lost, repeat the request with the same key.
 
     Args:
         server: The server.
         where: The path.
-        runner: Waits before it is sent again.
+        runner: Waits before the request is repeated.
         body: The body.
         key: The idempotency key; empty for a new one.
 
     Raises:
-        ClusterError: As `send`.
+        ClusterError: The server refuses; with all problems.
     """
     headers = {"Idempotency-Key": key or secrets.token_hex(16)}
     for attempt in range(1, _RETRIES):
@@ -98,13 +98,13 @@ def post_once(server: RestServer, where: str, runner: Runner, body: Body = NO_BO
 
 
 def detail_of(answer: Answer) -> str:
-    """Return the `detail` of a problem of RFC 9457; empty if the answer is none."""
+    """Return the `detail` of a problem of RFC 9457; empty for another response."""
     detail = answer.body.get("detail") if isinstance(answer.body, dict) else None
     return detail[:_MAX_TEXT] if isinstance(detail, str) else ""
 
 
 def refusal(server: RestServer, answer: Answer, body: Body = NO_BODY) -> ClusterError:
-    """Return a problem of RFC 9457 as an error; for another answer, its status."""
+    """Return the error for a refusal: a problem of RFC 9457 with its details, another response with its status."""
     message = detail_of(answer)
     if not message or answer.kind != "application/problem+json":
         kind = f" ({answer.kind})" if answer.kind else ""
@@ -128,12 +128,12 @@ def _problems(errors: Any, body: Body) -> list[Problem]:
 
 
 def no_task_service(server: RestServer) -> ClusterError:
-    """Return the error that an answer is not one of a task service."""
+    """Return the error for a response that does not come from a task service."""
     return ClusterError(f"the answer of {server.url} is not one of a task service", hint="is the address right?")
 
 
 def mapping(server: RestServer, body: Any) -> dict[str, Any]:
-    """Return the body of an answer that has keys. Raises ClusterError."""
+    """Return the body of a response, which must be a mapping. Raises ClusterError."""
     if not isinstance(body, dict):
         raise no_task_service(server)
     return body

@@ -35,7 +35,7 @@ class Verification:
     """The result of verifying a package.
 
     Attributes:
-        report: All that was found.
+        report: The problems, notes and unchecked parts.
     """
 
     report: Report
@@ -55,7 +55,7 @@ class Verification:
         return ToolError.exit_code if self.report.unchecked else 0
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for `-o json`."""
+        """Return the value that `-o json` prints."""
         content = asdict(self.report)
         for findings in ("problems", "notes"):
             content[findings] = [finding.as_json() for finding in content[findings]]
@@ -69,23 +69,23 @@ def verify(path: Path, checks: Checks) -> Verification:
     """Verify the package at `path`, a folder or an archive.
 
     Raises:
-        UsageError: There is no package.
-        VerificationError: It is no package, or one that is too large to be looked at.
+        UsageError: The path does not exist.
+        VerificationError: The path is not a package, or the package exceeds the limits.
     """
     with opened(path, limits=checks.limits) as package:
         return Verification(stage.verify(package, checks))
 
 
-def allowed_words(given: Sequence[str]) -> frozenset[str]:
+def allowed_words(arguments: Sequence[str]) -> frozenset[str]:
     """Return the kinds, fields, labels, annotations and variables that `--allow` names.
 
     Raises:
-        UsageError: A word has none of these forms.
+        UsageError: An argument has none of these forms.
     """
-    for word in given:
+    for word in arguments:
         if not words.is_word(word):
             raise UsageError(f"--allow {word}: {words.EXPECTED}")
-    return frozenset(given)
+    return frozenset(arguments)
 
 
 def expected_digest(digest: str | None) -> str | None:
@@ -103,7 +103,7 @@ def level(name: str | None) -> Level | None:
     """Return the Pod Security level that `--pod-security` names.
 
     Raises:
-        UsageError: There is none of this name.
+        UsageError: There is no level of this name.
     """
     if name is not None and name not in list(Level):
         raise UsageError(f"--pod-security {name}: expected {', '.join(Level)}")
@@ -111,5 +111,5 @@ def level(name: str | None) -> Level | None:
 
 
 def kubernetes_versions() -> tuple[str, ...]:
-    """Return the versions of Kubernetes that manifests can be checked against, from the oldest on."""
+    """Return the versions of Kubernetes that manifests can be checked against, the oldest first."""
     return tuple(schema.versions())

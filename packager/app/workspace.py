@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from packager.cluster.workspace import Listing, StoragePlace, StoredEntry
 
 MEMORY = "64Mi"
-"""What the temporary pod may use, whatever the size of the files."""
+"""The memory limit of the temporary pod, which does not depend on the size of the files."""
 
 _COMPONENT = "workspace"
 _CONTAINER = "files"
@@ -31,14 +31,14 @@ _PAUSE = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a push, a pull or a listing works with.
+    """The storage and the options of a push, a pull or a listing.
 
     Attributes:
-        target: Whose storage.
-        place: The folder there.
-        patience: Seconds without any data after which it is given up; 0 for never.
-        image: The image of the temporary pod; None for the workload's own.
-        tell: Takes what a person wants to hear meanwhile.
+        target: The opened overlay whose pods use the storage.
+        place: The folder on the storage.
+        patience: The longest wait in seconds without receiving data; 0 for no limit.
+        image: The image of the temporary pod; None for the workload's image.
+        tell: Receives messages for the user.
     """
 
     target: Target
@@ -55,9 +55,9 @@ class Pushed:
     Attributes:
         place: The folder of the storage.
         source: The local folder.
-        files: The paths that were pushed; in a dry run, those that would be.
-        size: Their bytes.
-        unchanged: The paths that were there already, with the same content.
+        files: The paths that were pushed; in a dry run, those that would be pushed.
+        size: The total size of these files in bytes.
+        unchanged: The paths that already exist on the storage with the same content.
         dry_run: Whether nothing was pushed.
     """
 
@@ -69,7 +69,7 @@ class Pushed:
     dry_run: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the value that `-o json` prints."""
         return {
             "storage": self.place.storage.words,
             "path": self.place.path,
@@ -88,13 +88,13 @@ class Pulled:
     Attributes:
         place: The folder of the storage.
         destination: The local folder.
-        files: The paths that were pulled; in a dry run, those that would be.
-        size: Their bytes.
-        unchanged: The paths that were here already, with the same content.
+        files: The paths that were pulled; in a dry run, those that would be pulled.
+        size: The total size of these files in bytes.
+        unchanged: The paths that already exist in the local folder with the same content.
         changed: The paths that changed while they were read, and were not pulled.
-        skipped: What is not pulled: links, devices, and names that are not allowed here.
-        unnamed: How many more of these there are.
-        unread: Messages about what could not be read.
+        skipped: The paths that are not pulled: links, devices, and names that are not allowed on this machine.
+        unnamed: The number of further skipped paths.
+        unread: Messages about files and folders that could not be read.
         dry_run: Whether nothing was pulled.
     """
 
@@ -111,11 +111,11 @@ class Pulled:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all files have arrived that are there."""
+        """Whether every file on the storage was read unchanged."""
         return not (self.unread or self.changed)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the value that `-o json` prints."""
         return {
             "storage": self.place.storage.words,
             "path": self.place.path,
@@ -134,13 +134,13 @@ class Pulled:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What is in a folder of a storage."""
+    """The content of a folder on a storage."""
 
     place: StoragePlace
     listing: Listing
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the value that `-o json` prints."""
         return {
             "storage": self.place.storage.words,
             "path": self.place.path,
@@ -156,14 +156,14 @@ def _entry_json(entry: StoredEntry) -> dict[str, Any]:
 
 
 def session(target: Target, folder: str | None, *, patience: float, image: str | None, tell: Tell) -> Session:
-    """Return what to work with.
+    """Return the session for a push, a pull or a listing.
 
     Args:
-        target: Whose storage.
-        folder: The folder that the user means; see `cluster.workspace.place`.
-        patience: Seconds without any data after which it is given up; 0 for never.
-        image: The image of the temporary pod; None for the workload's own.
-        tell: Takes what a person wants to hear meanwhile.
+        target: The opened overlay whose pods use the storage.
+        folder: The folder that the user names; see `cluster.workspace.place`.
+        patience: The longest wait in seconds without receiving data; 0 for no limit.
+        image: The image of the temporary pod; None for the workload's image.
+        tell: Receives messages for the user.
 
     Raises:
         UsageError: There is no such storage.
@@ -177,25 +177,25 @@ def session(target: Target, folder: str | None, *, patience: float, image: str |
     return Session(target, place, patience, image, tell)
 
 
-def push(given: Session, folder: Path, *, force: bool, dry_run: bool, progress: Progress) -> Pushed:
+def push(session: Session, folder: Path, *, force: bool, dry_run: bool, progress: Progress) -> Pushed:
     """Copy a local folder's files to the storage.
 
     Args:
-        given: With what.
+        session: The session.
         folder: The local folder.
         force: Whether files with other contents are replaced.
-        dry_run: Whether only to say what would be pushed.
-        progress: Shows how far it is.
+        dry_run: Whether to return the files without pushing them.
+        progress: Shows the progress.
 
     Raises:
         UsageError: The folder cannot be pushed.
-        ClusterError: It cannot be written there, or would replace files.
-        TimedOutError: Nothing was sent for too long.
+        ClusterError: The storage cannot be written, or the push would replace files without `force`.
+        TimedOutError: No data was sent within the session's patience.
     """
     local = upload.local_folder(folder)
-    place = given.place
+    place = session.place
     if not dry_run:
-        _create_claim(given)
+        _create_claim(session)
     pending: upload.Pending | None = None
     is_committing = False
 
@@ -203,7 +203,7 @@ def push(given: Session, folder: Path, *, force: bool, dry_run: bool, progress: 
         nonlocal pending, is_committing
         if pending is None:
             pending = upload.compare(shell, place, local, force=force)
-        elif is_committing:  # the connection ended then: some may have their names already
+        elif is_committing:  # the connection ended here: some files may already have their final names
             again = upload.compare(shell, place, local, force=True)
             left = {part.file.path for part in again.parts}
             pending = upload.Pending(
@@ -216,7 +216,7 @@ def push(given: Session, folder: Path, *, force: bool, dry_run: bool, progress: 
             is_committing = True
             upload.commit(shell, place, pending, force=force)
 
-    _with_retries(given, attempt, writes=not dry_run)
+    _with_retries(session, attempt, writes=not dry_run)
     assert pending is not None
     unchanged = set(pending.unchanged)
     files = [file for file in local.files if file.path not in unchanged]
@@ -224,23 +224,23 @@ def push(given: Session, folder: Path, *, force: bool, dry_run: bool, progress: 
     return Pushed(place, folder, paths, size, pending.unchanged, dry_run=dry_run)
 
 
-def pull(given: Session, folder: Path, *, force: bool, dry_run: bool, progress: Progress) -> Pulled:
+def pull(session: Session, folder: Path, *, force: bool, dry_run: bool, progress: Progress) -> Pulled:
     """Copy files from the storage to a local folder.
 
     Args:
-        given: With what.
-        folder: The local folder, which is made when it is missing.
+        session: The session.
+        folder: The local folder, which is created if it is missing.
         force: Whether local files with other contents are replaced.
-        dry_run: Whether only to say what would be pulled.
-        progress: Shows how far it is.
+        dry_run: Whether to return the files without pulling them.
+        progress: Shows the progress.
 
     Raises:
-        ClusterError: It cannot be read, or would replace files.
-        TimedOutError: Nothing came for too long.
-        VerificationError: What came is not what was asked for.
+        ClusterError: The storage cannot be read, or the pull would replace files without `force`.
+        TimedOutError: No data arrived within the session's patience.
+        VerificationError: The received data is not what was requested.
         ToolError: The local folder cannot be written.
     """
-    place = given.place
+    place = session.place
     required: download.Required | None = None
     changed: tuple[str, ...] = ()
 
@@ -253,7 +253,7 @@ def pull(given: Session, folder: Path, *, force: bool, dry_run: bool, progress: 
                 changed = download.fetch(shell, place, required, folder, advance)
 
     try:
-        _with_retries(given, attempt, writes=False)
+        _with_retries(session, attempt, writes=False)
     except OSError as error:
         hint = "what has arrived is kept: pull again to continue"
         raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=hint) from None
@@ -275,53 +275,55 @@ def pull(given: Session, folder: Path, *, force: bool, dry_run: bool, progress: 
     )
 
 
-def ls(given: Session) -> Listed:
-    """Return what is in the folder. Raises ClusterError, TimedOutError and VerificationError."""
+def ls(session: Session) -> Listed:
+    """Return the content of the session's folder. Raises ClusterError, TimedOutError and VerificationError."""
     listing: list[Listing] = []
-    _with_retries(given, lambda shell: listing.append(workspace.listed(shell, given.place)), writes=False)
-    return Listed(given.place, listing[-1])
+    _with_retries(session, lambda shell: listing.append(workspace.listed(shell, session.place)), writes=False)
+    return Listed(session.place, listing[-1])
 
 
-def _create_claim(given: Session) -> None:
-    """Create the claim of the package's workspace, if it is this storage and does not exist."""
-    claim = mapping(given.place.storage.volume.get("persistentVolumeClaim")).get("claimName")
-    if claim and claim == given.target.package.workspace and claim in claims.missing([given.target]):
-        claims.create_workspace(given.target, given.tell)
+def _create_claim(session: Session) -> None:
+    """Create the claim of the package's workspace, if the session uses it and it does not exist."""
+    claim = mapping(session.place.storage.volume.get("persistentVolumeClaim")).get("claimName")
+    if claim and claim == session.target.package.workspace and claim in claims.missing([session.target]):
+        claims.create_workspace(session.target, session.tell)
 
 
-def _helper(given: Session, *, writes: bool) -> helper.HelperPod:
-    storage = given.place.storage.writable() if writes else given.place.storage.read_only()
-    words = "the temporary pod"
-    return helper.HelperPod(_COMPONENT, words, _CONTAINER, MEMORY, (storage.mount,), (storage.volume,), given.image)
+def _helper(session: Session, *, writes: bool) -> helper.HelperPod:
+    storage = session.place.storage.writable() if writes else session.place.storage.read_only()
+    description = "the temporary pod"
+    return helper.HelperPod(
+        _COMPONENT, description, _CONTAINER, MEMORY, (storage.mount,), (storage.volume,), session.image
+    )
 
 
 @contextmanager
-def _shell(given: Session, *, writes: bool) -> Iterator[ContainerShell]:
-    kubectl, manifests = given.target.kubectl, given.target.manifests
+def _shell(session: Session, *, writes: bool) -> Iterator[ContainerShell]:
+    kubectl, manifests = session.target.kubectl, session.target.manifests
     pod_spec = manifests.kind.pod_template(manifests.workload)
-    with helper.running(kubectl, _helper(given, writes=writes), manifests.name, pod_spec, given.tell) as pod:
-        yield ContainerShell(kubectl, pod, _CONTAINER, given.patience, given.tell)
+    with helper.running(kubectl, _helper(session, writes=writes), manifests.name, pod_spec, session.tell) as pod:
+        yield ContainerShell(kubectl, pod, _CONTAINER, session.patience, session.tell)
 
 
-def _with_retries(given: Session, attempt: Callable[[ContainerShell], object], *, writes: bool) -> None:
-    """Call `attempt` with a shell of a temporary pod, and again with that of another one after a broken connection.
+def _with_retries(session: Session, attempt: Callable[[ContainerShell], object], *, writes: bool) -> None:
+    """Call `attempt` with a shell in a temporary pod; after a broken connection, repeat it in another pod.
 
     Raises:
-        ClusterError: The connection broke off again and again.
-        TimedOutError: Nothing came for too long.
+        ClusterError: The connection broke off in every attempt.
+        TimedOutError: No data arrived within the session's patience.
     """
-    kubectl = given.target.kubectl
+    kubectl = session.target.kubectl
     helper.sweep(kubectl, _COMPONENT)
     for number in range(1, _TRIES + 1):
         try:
-            with _shell(given, writes=writes) as shell:
+            with _shell(session, writes=writes) as shell:
                 attempt(shell)
         except BrokenOffError as error:
             broken = error.reason
         else:
             return
         if number < _TRIES:
-            given.tell(f"the connection broke off: {broken}; continuing (attempt {number + 1} of {_TRIES})")
+            session.tell(f"the connection broke off: {broken}; continuing (attempt {number + 1} of {_TRIES})")
             kubectl.runner.sleep(_PAUSE)
     hint = "run it again: what has arrived is kept"
     raise ClusterError(f"the connection broke off {_TRIES} times: {broken}", hint=hint)
