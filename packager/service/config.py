@@ -14,7 +14,7 @@ from packager.base.names import LABEL, LABEL_VALUE
 from packager.base.problems import ordered, show, similar
 from packager.base.values import Fields, FieldsError, Meta, convert, schema
 from packager.kubernetes.podsecurity import Level
-from packager.service import times
+from packager.service import permitted, times
 from packager.service.callbacks.addresses import read_allowed
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ DnsLabel = Annotated[
     Meta(max_length=63, pattern=rf"^{LABEL}$", title="a name of lower-case letters, digits and '-' (at most 63)"),
 ]
 Limit = Annotated[int, Meta(ge=0, le=1_000_000)]
+Allowed = Annotated[list[str], Meta(max_length=1_000)]
 NotEmpty = Annotated[str, Meta(min_length=1, max_length=255, title="a text that is not empty (at most 255)")]
 
 
@@ -78,6 +79,7 @@ class ProjectConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max_queued: Limit | None = None
     queue: DnsLabel | None = None
     signing_secret_file: str | None = None
+    allow: Allowed = []
 
 
 Role = Literal["viewer", "user", "developer", "admin"]
@@ -158,6 +160,7 @@ class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     context: str | None = None
     namespace: DnsLabel | None = None
     pod_security: Level = Level.restricted
+    allow: Allowed = []
     projects: dict[DnsLabel, ProjectConfig] = {}
     unsafe_shared_namespaces: bool = False
     storage_classes: dict[str, str] = {}
@@ -233,6 +236,9 @@ def _faults(settings: ServerConfig) -> Iterator[Fault]:
         except UsageError as error:
             yield Fault((key,), str(error))
     yield from _faults_of_projects(settings)
+    allowed: list[tuple[Location, list[str]]] = [(("allow",), settings.allow)]
+    allowed += [(("projects", name, "allow"), project.allow) for name, project in settings.projects.items()]
+    yield from (fault.below(place) for place, words in allowed for fault in permitted.faults(words))
     if settings.oidc is not None:
         yield from _faults_of_oidc(settings, settings.oidc)
     _, refused = read_allowed(settings.callbacks.allow)

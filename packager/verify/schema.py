@@ -57,6 +57,29 @@ def _limited_to(fault: Fault, versions: list[str]) -> Fault:
     return replace(fault, message=f"{fault.message} (in Kubernetes {span})")
 
 
+def unknown_step(api: str, kind: str, path: str) -> tuple[str, str | None] | None:
+    """Return that a kind has no field at a path, such as `spec.volumes[].name`, and a hint; None if it has it."""
+    expression = _kinds()[api, kind]
+    for step in path.replace("[]", ".[]").split("."):
+        if expression == "any":
+            return None
+        if expression in _types():
+            known = {name: _expressions(spans) for name, spans in _types()[expression][0].items()}
+            if step not in known:
+                return f"{kind} has no field {path!r}: unknown field {step!r}", similar(step, known)
+            expression = known[step][-1]
+        elif (expression[0], step) in (("[", "[]"), ("{", "*")):
+            expression = expression[1:-1]
+        else:
+            return f"{kind} has no field {path!r}: unknown field {step!r}", None
+    return None
+
+
+def _expressions(spans: str) -> list[str]:
+    """Return the types that a field has had in versions of Kubernetes, oldest first."""
+    return [match[1] for part in spans.split(" | ") if (match := _FIELD.fullmatch(part))]
+
+
 class _Checker:
     """Walks a manifest beside its schema, as one version of Kubernetes has it.
 

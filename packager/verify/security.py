@@ -40,6 +40,9 @@ class Exceeded:
     place: Position
 
 
+LEVEL = "level"
+"""The kind of problems with fields that a Pod Security level forbids."""
+
 _ADDABLE = frozenset(
     """
     AUDIT_WRITE CHOWN DAC_OVERRIDE FOWNER FSETID KILL MKNOD NET_BIND_SERVICE SETFCAP SETGID SETPCAP SETUID SYS_CHROOT
@@ -93,7 +96,7 @@ def breaches(fields: tuple[Exceeded, ...], allowed: Level) -> Iterator[Problem]:
         if order.index(field.level) > order.index(allowed):
             message = f'{field.manifest}: {field.field}: {field.reason}, which Pod Security "{allowed}" forbids'
             hint = f'"{field.level}" allows it: use such a namespace, or switch off the option that adds it'
-            yield Problem(*field.place, message, hint)
+            yield Problem(*field.place, message, hint).about(LEVEL)
 
 
 def _exceeded(overlay: RenderedOverlay, pods: Pods, needed: Level, location: Location, reason: str) -> Exceeded:

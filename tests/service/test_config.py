@@ -89,6 +89,36 @@ def test_a_configuration_is_read(tmp_path: Path) -> None:
     assert settings.node_selectors == {"a=b": {"c": "d"}}
 
 
+def test_what_jobs_may_have_besides_is_checked_word_by_word(tmp_path: Path) -> None:
+    words = (
+        "pod.spec.hostAliazes, pod.spec.tolerations, Pod.spec.x, jobsets.spec.x, lable:team, 'label:a b', Secrets, "
+        "Service, 'resource:nic', 'service.spec.ports[].nodePort', 'jobset.spec.replicatedJobs[].template.metadata', "
+        "'variable:X'"
+    )
+    expected = (
+        "expected a field such as pod.spec.hostname, label:KEY, annotation:KEY, resource:NAME, Secret or ServiceAccount"
+    )
+    assert problems_of(tmp_path, f"allow: [{words}]\nprojects: {{a: {{allow: [pod.spec.x]}}}}\n") == [
+        "1:9: Pod has no field 'spec.hostAliazes': unknown field 'hostAliazes' (did you mean 'hostAliases'?)",
+        "1:53: a task creates no 'Pod' (did you mean 'pod'?)",
+        "1:65: a task creates no 'jobsets' (did you mean 'jobset'?)",
+        f"1:81: {expected}, found 'lable:team' (did you mean 'label'?)",
+        "1:93: 'a b' is not the name of a label",
+        f"1:106: {expected}, found 'Secrets' (did you mean 'Secret'?)",
+        f"1:115: {expected}, found 'Service' (did you mean 'ServiceAccount'?)",
+        "1:124: 'nic' is not the name of a resource",
+        f"1:223: {expected}, found 'variable:X'",
+        "2:24: Pod has no field 'spec.x': unknown field 'x'",
+    ]
+    path = tmp_path / "server.yaml"
+    path.write_text("allow: [Secret]\nprojects: {a: {allow: ['label:team']}, b: {}}\n", encoding="utf-8")
+    known = projects.of_settings(config.read(path), "jobs")
+    assert {name: project.allowed for name, project in known.items()} == {
+        "a": {"Secret", "label:team"},
+        "b": {"Secret"},
+    }
+
+
 def test_where_callbacks_may_go_is_checked_entry_by_entry(tmp_path: Path) -> None:
     path = tmp_path / "server.yaml"
     path.write_text("url: train\ncallbacks:\n  allow: [a.example, 10.0.0.1/8, 10.0.0.0/8, '*']\n", encoding="utf-8")

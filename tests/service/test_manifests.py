@@ -9,7 +9,7 @@ import yaml
 
 from packager.base.errors import UsageError
 from packager.kubernetes.podsecurity import Level
-from packager.service import config, prometheus
+from packager.service import config, permitted, prometheus
 from packager.service.config import (
     CallbacksConfig,
     OidcConfig,
@@ -20,7 +20,6 @@ from packager.service.config import (
 )
 from packager.service.in_cluster import InCluster
 from packager.service.manifests import manifests
-from packager.service.registry import policy
 from packager.verify import schema
 from packager.workloads.kinds import kinds
 
@@ -93,8 +92,8 @@ def test_the_role_has_the_kinds_of_tasks_and_no_more() -> None:
     rules = objects(InCluster(ServerConfig()))["Role", "mlpack-jobs/mlpack-server"]["rules"]
     names = [(group, name, rule) for rule in rules for group in rule["apiGroups"] for name in rule["resources"]]
     verbs = {(group, name): set(rule["verbs"]) for group, name, rule in names}
-    plurals = {("", f"{kind.lower()}s") for _, kind in policy.COMPANIONS}
-    plurals |= {(api.rpartition("/")[0], kinds()[kind].resource.partition(".")[0]) for api, kind in policy.WORKLOADS}
+    plurals = {("", f"{kind.lower()}s") for _, kind in permitted.COMPANIONS}
+    plurals |= {(api.rpartition("/")[0], kinds()[kind].resource.partition(".")[0]) for api, kind in permitted.WORKLOADS}
     assert verbs.keys() == {*plurals, ("", "events"), ("", "pods/log")}
     assert verbs["", "secrets"] == {"create"}
     assert all({"create", "patch", "delete"} <= verbs[plural] for plural in plurals - {("", "secrets")})

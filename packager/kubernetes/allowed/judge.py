@@ -50,12 +50,16 @@ class Judge:
         self._facts = facts
         self._allowed = frozenset(allowed)
 
+    def unmade(self, what: str) -> str:
+        """Return what is wrong with something that the table does not have."""
+        return f"a template must not have {what}" if self._facts.is_template else f"no build makes {what}"
+
     def fields(self, manifest: Manifest) -> Iterator[Unlisted]:
         """Yield the fields of an object of a kind that the table has that are not listed, except its metadata."""
         root = _root(manifest)
         if not usable(root.subtree, self._facts):
             options = options_of(root.subtree)
-            yield Unlisted((), _made_by(options) if options else "no build makes such an object", None, options)
+            yield Unlisted((), _made_by(options) if options else self.unmade("such an object"), None, options)
             return
         walk = _Walk(self._facts, self._allowed, manifest, self)
         for key, value in manifest.data.items():
@@ -96,14 +100,18 @@ class Judge:
         if words.permits(self._allowed, key):
             return
         kind = "label" if key.startswith(table.LABEL) else "annotation"
-        names = (key, *(() if "/" in key else (f"{kind}:*",)))
-        lists = (table.keys().get((place, name)) for place in places for name in names)
+        any_key = f"{kind}:*"
+        lists = (
+            table.keys().get((place, name))
+            for place in places
+            for name in ((key,) if "/" in key or place != places[0] else (key, any_key))
+        )
         rows = next((rows for rows in lists if rows and usable(rows, self._facts)), None)
         word = key if words.is_word(key) else None
         if rows is None:
             of_options = [row for place in places for row in table.keys().get((place, key), ())]
             options = options_of(of_options)
-            yield Unlisted(location, _made_by(options) if options else f"no build makes this {kind}", word, options)
+            yield Unlisted(location, _made_by(options) if options else self.unmade(f"this {kind}"), word, options)
         elif not any(values.fits(row.value, value, manifest.name, self._facts) for row in usable(rows, self._facts)):
             yield Unlisted(location, _wrong(usable(rows, self._facts), value), word, at_key=False)
 
@@ -123,10 +131,10 @@ class _Walk:
         if words.permits(self._allowed, word):
             return
         if below is None:
-            yield Unlisted(location, "no build makes this field", word if words.is_word(word) else None)
+            yield Unlisted(location, self._judge.unmade("this field"), word if words.is_word(word) else None)
         elif not usable(below.subtree, self._facts):
             options = options_of(below.subtree)
-            yield Unlisted(location, _made_by(options) if options else "no build makes this field", word, options)
+            yield Unlisted(location, _made_by(options) if options else self._judge.unmade("this field"), word, options)
         elif value is not None:
             yield from self.value(below, value, location, word)
 
@@ -148,6 +156,7 @@ class _Walk:
                 else:
                     name = key if key in node.steps or "*" not in node.steps else "*"
                     yield from self.step(node, key, item, (*location, key), f"{word}.{name}")
+            yield from self._missing(node, value, location, word)
         elif isinstance(value, list) and "[]" in node.steps:
             for index, item in enumerate(value):
                 yield from self.step(node, "[]", item, (*location, index), f"{word}[]")
@@ -155,6 +164,13 @@ class _Walk:
             missing = next((values.REFERENCES[row.value] for row in rows if row.value in values.REFERENCES), "")
             known = word if words.is_word(word) else None
             yield Unlisted(location, _wrong(rows, value), known, at_key=False, missing=missing)
+
+    def _missing(self, node: Node, value: dict[str, Any], location: Location, word: str) -> Iterator[Unlisted]:
+        """Yield each field of a mapping that must be there and is not."""
+        for step, below in node.steps.items():
+            rules = [row.value for row in usable(below.rows, self._facts) if row.value in values.REQUIRED]
+            if rules and step not in value and not words.permits(self._allowed, word):
+                yield Unlisted((*location, step), f"is missing: expected {values.expected(rules[0])}", word)
 
 
 def lists(manifest: Manifest) -> bool:

@@ -12,6 +12,13 @@ if TYPE_CHECKING:
 
 ANY = "any"
 ALL = "all"
+TAINT = "taint"
+
+REQUIRED = frozenset((TAINT,))
+"""The rules of fields that must be there: a toleration without a taint is one of every taint."""
+
+_OF_SYSTEM = "node-role.kubernetes.io/"
+"""How the taints of nodes begin that are kept for Kubernetes itself."""
 
 REFERENCES = {"configmap": "ConfigMap", "claim": "PersistentVolumeClaim"}
 """The kinds of object that values name, by the table's rule."""
@@ -55,12 +62,13 @@ def _of_site(text: str, key: str, _: str, facts: Facts) -> bool:
 
 
 def _own(text: str, _: str, name: str, facts: Facts) -> bool:
-    return f"{name}-".startswith(f"{text}-") or text in facts.names
+    return text == name or text in facts.names
 
 
 _RULES: Mapping[str, Callable[[str, str, str, Facts], bool]] = {
     ANY: lambda *_: True,
     "not": lambda text, prefix, *_: not text.startswith(prefix),
+    TAINT: lambda text, *_: text != "" and not text.startswith(_OF_SYSTEM),
     "positive": lambda text, *_: re.fullmatch(r"[1-9][0-9]{0,9}%?", text) is not None,
     "env": _of_site,
     "option": lambda text, prefix, _, facts: f"{prefix}{text}" in facts.options,
@@ -72,9 +80,10 @@ _RULES: Mapping[str, Callable[[str, str, str, Facts], bool]] = {
 }
 
 _WORDS = {
+    TAINT: "a taint that is not the control plane's",
     "positive": "a number from 1",
     "name": "the object's own name",
-    "own": "the name of the object or the package",
+    "own": "the name of the object, the package or the overlay",
     "configmap": "a ConfigMap of the package",
     "claim": "a claim of the package, of an option or of the spec",
     "claims": "claims of the package, of an option or of the spec",

@@ -30,6 +30,7 @@ class Project(Value, frozen=True):
         level: The Pod Security level that their pods keep within.
         limits: How many jobs and GPUs it may have at a time.
         queue: The LocalQueue of Kueue that decides when its jobs start; None if this server does.
+        allowed: What its jobs may have beside what the table of allowed fields lists, in the words of `--allow`.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Project(Value, frozen=True):
     level: Level
     limits: Quota
     queue: str | None = None
+    allowed: frozenset[str] = frozenset()
 
     @property
     def own_limits(self) -> Quota:
@@ -56,7 +58,8 @@ def of_settings(settings: ServerConfig, namespace: str) -> dict[str, Project]:
     """
     namespace = settings.namespace or namespace
     if not settings.projects:
-        return {DEFAULT: Project(DEFAULT, namespace, settings.pod_security, Quota())}
+        allowed = frozenset(settings.allow)
+        return {DEFAULT: Project(DEFAULT, namespace, settings.pod_security, Quota(), allowed=allowed)}
     known = _configured(settings, namespace)
     if not settings.unsafe_shared_namespaces:
         for shared, names in shared_namespaces(known).items():
@@ -77,6 +80,7 @@ def _configured(settings: ServerConfig, namespace: str) -> dict[str, Project]:
                 queued=project.max_queued,
             ),
             project.queue,
+            frozenset((*settings.allow, *project.allow)),
         )
         for name, project in settings.projects.items()
     }

@@ -19,7 +19,8 @@ from packager.base import yamlio
 from packager.base.errors import ClusterError, UnreachableError
 from packager.base.values import Value
 from packager.kubernetes.manifest import listing, mapping, text
-from packager.service.registry.policy import JOB, SERVER, WORKLOADS
+from packager.service.permitted import WORKLOADS
+from packager.service.registry.policy import JOB, SERVER
 from packager.workloads.kinds import kinds
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import created, labels, name, owners, uid
 from packager.kubernetes.snapshot import Snapshot
 from packager.service.jobs.kube import ExpiredError, RefusedError, pods_of, without_managed_fields
-from packager.service.registry.policy import JOB, SERVER, WORKLOADS
+from packager.service.permitted import WORKLOADS
+from packager.service.registry.policy import JOB, SERVER
 from packager.workloads.kinds import kinds
 
 if TYPE_CHECKING:

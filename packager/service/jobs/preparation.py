@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base.problems import similar
 from packager.base.values import Value
 from packager.kubernetes.manifest import mapping
+from packager.service import permitted
 from packager.service.access import permissions
 from packager.service.callbacks import endpoints
 from packager.service.complaints import Complaint, counted
@@ -121,7 +122,7 @@ class Preparation:
         if complaints:
             what = "package" if definition.origin else "template"
             raise Failure("policy", f"the {what} and the values make objects that are refused", complaints)
-        gpus = count_gpus(accepted.objects)
+        gpus = count_gpus(accepted.objects, permitted.resources(project.allowed))
         _refuse_too_many(gpus, project)
         if project.queue:
             queues.put(accepted.workload, project.queue)

@@ -107,8 +107,11 @@ class Catalog:
     def site(self, project: str | None) -> Site:
         """Return what is decided about the jobs of a project; for None, what at least one project allows."""
         known = self._projects.get(project or "")
-        level = known.level if known else least_strict(self._projects.values())
-        return replace(self._site, level=level, project=project)
+        if known:
+            return replace(self._site, level=known.level, project=project, allowed=known.allowed)
+        level = least_strict(self._projects.values())
+        allowed = frozenset(word for one in self._projects.values() for word in one.allowed)
+        return replace(self._site, level=level, project=project, allowed=allowed)
 
     def add_bundled(self) -> None:
         """Register the bundled templates that no one has registered, or removed, before."""

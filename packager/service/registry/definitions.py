@@ -17,6 +17,8 @@ from packager.service.registry.bodies import DefinitionBody, as_flag
 from packager.service.registry.description import Group, Items
 from packager.service.registry.omissions import omissions
 from packager.service.registry.packages import env, filling
+from packager.service.registry.packages.content import facts_of
+from packager.verify import rights, security
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from packager.base.faults import Fault
     from packager.service.registry.packages.content import PackageObjects, PackageOrigin
     from packager.service.registry.policy import Accepted, Site
+    from packager.service.registry.refusals import PolicyProblem
     from packager.service.registry.rendering import Renderer
 
 _TRIAL = "trial-000000"
@@ -250,7 +253,7 @@ def objects(
     if rendered.problems:
         return policy.Accepted(), [_of_template(problem) for problem in rendered.problems]
     accepted = policy.accept(rendered.objects, request.release, body.application or application, site)
-    return accepted, [Complaint("", problem) for problem in accepted.problems]
+    return accepted, [_refused(refusal) for refusal in accepted.problems]
 
 
 def _objects_of_package(
@@ -259,23 +262,26 @@ def _objects_of_package(
     assert definition.origin is not None
     texts, own_secrets = env.split(definition.origin, definition.system, request.filled)
     rendered = filling.filled(package, texts, own_secrets, request.release)
-    accepted = policy.accept(rendered, request.release, application, site, is_package=True)
-    return accepted, [_refused_of_package(problem, definition.origin, site) for problem in accepted.problems]
+    accepted = policy.accept(rendered, request.release, application, site, facts_of(definition.origin, package))
+    return accepted, [_refused_of_package(refusal, definition.origin, site) for refusal in accepted.problems]
 
 
-def _refused_of_package(problem: str, origin: PackageOrigin, site: Site) -> Complaint:
+def _refused(refusal: PolicyProblem) -> Complaint:
+    return Complaint("", refusal.message, refusal.hint)
+
+
+def _refused_of_package(refusal: PolicyProblem, origin: PackageOrigin, site: Site) -> Complaint:
     """Return why an object of a package is refused, and which site option it comes from, if that can be known."""
-    message = problem.replace("a template must not", "a package must not").replace("the template has no", "it has no")
-    hint = None
-    if "Pod Security" in message:
+    hint = refusal.hint
+    if refusal.kind == security.LEVEL:
         order = list(Level)
         known = [BY_NAME[name] for name in origin.options if name in BY_NAME]  # not those of the package's own
         over = [option.name for option in known if order.index(option.level) > order.index(site.level)]
         fix = "use the option pvc for storage, or a project whose pod_security allows it"
         hint = f"the option{'s' if len(over) > 1 else ''} {', '.join(over)} of the package: {fix}" if over else fix
-    elif "service account" in message:
-        hint = "leave out the option service-account"
-    return Complaint("", f"package {origin.name}, {origin.overlay}: {message}", hint)
+    elif refusal.kind == rights.ACCOUNT:
+        hint = f"leave out the option service-account; or {refusal.hint}"
+    return Complaint("", f"package {origin.name}, {origin.overlay}: {refusal.message}", hint)
 
 
 def _of_template(problem: Any) -> Complaint:

@@ -55,7 +55,7 @@ def container(**fields: Any) -> dict[str, Any]:
 def problems(*items: dict[str, Any], level: Level = Level.restricted) -> list[str]:
     accepted = accept(items, RELEASE, "demo", Site(level=level))
     assert bool(accepted.objects) != bool(accepted.problems)
-    return list(accepted.problems)
+    return list(map(str, accepted.problems))
 
 
 def test_what_pod_security_asks_for_is_added() -> None:
@@ -134,7 +134,7 @@ def test_what_pod_security_asks_for_is_added() -> None:
         ),
         (
             {**JOB, "metadata": {"name": RELEASE, "annotations": {"helm.sh/hook": "x"}}},
-            "no build makes this annotation",
+            "a template must not have this annotation",
         ),
     ],
 )
@@ -192,7 +192,10 @@ def test_what_the_policy_forbids_is_refused(item: dict[str, Any], message: str) 
             (JOB, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": RELEASE}, "spec": {"type": "NodePort"}}),
             "spec.clusterIP: expected None",
         ),
-        ((JOB, {**CLAIM, "spec": {**CLAIM["spec"], "volumeName": "pv"}}), "spec.volumeName: a template must not set"),
+        (
+            (JOB, {**CLAIM, "spec": {**CLAIM["spec"], "volumeName": "pv"}}),
+            "spec.volumeName: a template must not have this field",
+        ),
         *(
             (({**JOB, "metadata": {"name": RELEASE, field: value}},), f"metadata.{field}: a template must not set")
             for field, value in {
@@ -241,3 +244,129 @@ def test_objects_of_any_shape_are_refused_and_not_fatal(value: Any, path: tuple[
     holder[path[-1]] = value
     accepted = accept((item,), RELEASE, "demo", SITE)
     assert accepted.problems or path == ("metadata", "labels")
+
+
+POD_ATTACKS: dict[str, Any] = {
+    "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"namespaceSelector": {}}]}},
+    "dnsConfig": {"nameservers": ["10.6.6.6"]},
+    "dnsPolicy": "Default",
+    "ephemeralContainers": [{"name": "x"}],
+    "hostAliases": [{"ip": "10.6.6.6", "hostnames": ["registry"]}],
+    "hostUsers": False,
+    "hostnameOverride": "db",
+    "imagePullSecrets": [{"name": "others"}],
+    "nodeName": "node-1",
+    "os": {"name": "windows"},
+    "overhead": {"cpu": "1"},
+    "preemptionPolicy": "PreemptLowerPriority",
+    "priority": 1_000_000,
+    "priorityClassName": "high",
+    "readinessGates": [{"conditionType": "x"}],
+    "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "eight"}],
+    "resources": {"limits": {"cpu": "1"}},
+    "runtimeClassName": "kata",
+    "schedulerName": "mine",
+    "schedulingGates": [{"name": "x"}],
+    "tolerations": [{"operator": "Exists"}],
+    "volumes": [
+        {"name": "x", "projected": {"sources": [{"podCertificate": {"signerName": "a/b", "keyType": "ED25519"}}]}}
+    ],
+    "workloadRef": {"name": "x"},
+}
+"""Fields of a pod that even a template of an administrator has only if the site permits it."""
+
+
+@pytest.mark.parametrize("field", POD_ATTACKS)
+def test_a_field_that_the_table_does_not_list_is_refused_in_a_template(field: str) -> None:
+    assert problems(job(**{field: POD_ATTACKS[field]}))
+
+
+@pytest.mark.parametrize(
+    "volume",
+    [
+        {"csi": {"driver": "secrets-store.csi.k8s.io", "volumeAttributes": {"secretProviderClass": "others"}}},
+        {"configMap": {"name": "others", "optional": True}},
+        {"image": {"reference": "registry.example.com/x:1"}},
+        {
+            "ephemeral": {
+                "volumeClaimTemplate": {"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "a"}}}
+            }
+        },
+        {"ephemeral": {"volumeClaimTemplate": {"spec": {"volumeName": "others"}}}},
+        {"ephemeral": {"volumeClaimTemplate": {"metadata": {"labels": {"app": "x"}}, "spec": {}}}},
+        {"emptyDir": {"medium": "HugePages", "sizeLimit": "1Gi"}, "configMap": {"name": "others"}},
+        {"secret": {"secretName": "others", "optional": True}},
+    ],
+    ids=lambda volume: next(iter(volume)),
+)
+def test_a_volume_of_others_is_refused_in_a_template(volume: dict[str, Any]) -> None:
+    assert problems(job(volumes=[{"name": "x", **volume}]))
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"labels": {"app": "others"}},
+        {"labels": {"app.kubernetes.io/name": "others"}},
+        {"labels": {"app.kubernetes.io/instance": "demo"}},
+        {"labels": {"release": "others-1"}},
+        {"labels": {"kueue.x-k8s.io/queue-name": "others"}},
+        {"labels": {"kueue.x-k8s.io/priority-class": "high"}},
+        {"annotations": {"external-dns.alpha.kubernetes.io/hostname": "bank.example"}},
+        {"annotations": {"vault.hashicorp.com/agent-inject": "true"}},
+        {"finalizers": ["x/y"]},
+    ],
+    ids=str,
+)
+def test_metadata_that_others_act_on_is_refused_in_the_pods_of_a_template(metadata: dict[str, Any]) -> None:
+    item = job()
+    item["spec"]["template"]["metadata"] = metadata
+    assert problems(item)
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": RELEASE, **metadata},
+        "spec": job()["spec"]["template"]["spec"],
+    }
+    assert problems(pod)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"managedBy": "example.com/mine"}, {"manualSelector": True, "selector": {"matchLabels": {"app": "others"}}}],
+)
+def test_a_job_that_is_not_kubernetes_own_is_refused_in_a_template(spec: dict[str, Any]) -> None:
+    item = job()
+    item["spec"].update(spec)
+    assert problems(item)
+
+
+def test_a_service_selects_no_pods_but_those_of_its_job() -> None:
+    spec = {"clusterIP": "None", "selector": {"app": "others"}, "ports": [{"port": 80}]}
+    accepted = accept(
+        (JOB, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": RELEASE}, "spec": spec}), RELEASE, "", SITE
+    )
+    assert accepted.objects[0]["spec"]["selector"] == {"app": "others", "mlpack.dev/job": RELEASE}
+    assert accepted.workload["spec"]["template"]["metadata"]["labels"]["mlpack.dev/job"] == RELEASE
+
+
+@pytest.mark.parametrize(
+    ("word", "item"),
+    [
+        ("pod.spec.hostAliases", job(hostAliases=[{"ip": "10.6.6.6", "hostnames": ["registry"]}])),
+        ("pod.spec.imagePullSecrets", job(imagePullSecrets=[{"name": "registry"}])),
+        ("pod.spec.priorityClassName", job(priorityClassName="high")),
+        ("pod.spec.tolerations[]", job(tolerations=[{"operator": "Exists"}])),
+        (
+            "label:team",
+            {**JOB, "spec": {"template": {**job()["spec"]["template"], "metadata": {"labels": {"team": "x"}}}}},
+        ),
+        ("annotation:helm.sh/hook", {**JOB, "metadata": {"name": RELEASE, "annotations": {"helm.sh/hook": "x"}}}),
+        ("job.spec.managedBy", {**JOB, "spec": {**JOB["spec"], "managedBy": "example.com/mine"}}),
+        ("Secret", container(envFrom=[{"secretRef": {"name": "others"}}])),
+        ("ServiceAccount", job(serviceAccountName="trainer")),
+    ],
+)
+def test_the_site_permits_by_a_word_what_the_hint_names(word: str, item: dict[str, Any]) -> None:
+    assert f'(allow: ["{word}"] in server.yaml permits it)' in problems(item)[0]
+    assert accept((item,), RELEASE, "", Site(allowed=frozenset((word,)))).problems == ()

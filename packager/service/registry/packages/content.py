@@ -6,9 +6,13 @@ from typing import Annotated, Any, Literal
 
 from packager.base.names import LABEL
 from packager.base.values import Fields, Meta, Value, field
+from packager.kubernetes.allowed.values import Facts
 
 ENV = "env"
 """The top-level key of filled values below which the keys of mlops.env are."""
+
+NOT_OF_JOBS = frozenset(("queue",))
+"""Site options that have no effect in a task service: the queue of a job is that of its project."""
 
 ValueType = Literal["number", "boolean", "string", "secret"]
 
@@ -83,6 +87,20 @@ class PackageOrigin(Fields, frozen=True, kw_only=True):
     pulled: str | None = None
 
 
+class PackageFacts(Fields, frozen=True, kw_only=True):
+    """What a package says beside its objects.
+
+    Attributes:
+        options: The site options that are on.
+        site: Their values.
+        claims: The names of claims that these values and the package's spec have.
+    """
+
+    options: list[str]
+    site: dict[str, str]
+    claims: list[str]
+
+
 class PackageObjects(Fields, frozen=True, kw_only=True):
     """What a package renders to, with a word in the place of each value of mlops.env.
 
@@ -94,6 +112,7 @@ class PackageObjects(Fields, frozen=True, kw_only=True):
         secrets: The names of the Secrets from which pods read the package's secrets.
         prefix: The package's name, and
         suffix: the overlay's, which names of objects begin and end with.
+        facts: What the package says beside them; None if it was read by a server that did not keep this.
     """
 
     objects: list[dict[str, Any]]
@@ -103,6 +122,7 @@ class PackageObjects(Fields, frozen=True, kw_only=True):
     secrets: list[str]
     prefix: str
     suffix: str
+    facts: PackageFacts | None = None
 
 
 class PackageContent(Value, frozen=True):
@@ -110,3 +130,12 @@ class PackageContent(Value, frozen=True):
 
     origin: PackageOrigin
     objects: PackageObjects
+
+
+def facts_of(origin: PackageOrigin, objects: PackageObjects) -> Facts:
+    """Return what a package says beside its objects, for the table of allowed fields."""
+    names = (origin.name, f"{origin.name}-{origin.overlay}")
+    kept = objects.facts
+    if kept is None:
+        return Facts(frozenset(origin.options) - NOT_OF_JOBS, names=names)
+    return Facts(frozenset(kept.options) - NOT_OF_JOBS, kept.site, claims=frozenset(kept.claims), names=names)

@@ -30,13 +30,21 @@ from packager.options import KEYS
 from packager.package import declared, layout
 from packager.package.opened import opened
 from packager.rendering import render
+from packager.rendering.overlay import RenderedOverlay
 from packager.service.complaints import Complaint
 from packager.service.registry.packages import filling
-from packager.service.registry.packages.content import PackageContent, PackageKey, PackageObjects, PackageOrigin
+from packager.service.registry.packages.content import (
+    PackageContent,
+    PackageFacts,
+    PackageKey,
+    PackageObjects,
+    PackageOrigin,
+)
 from packager.service.registry.packages.env import value_type
 from packager.service.registry.packages.sources import located
 from packager.verify import Checks, schema
 from packager.verify import verify as verify_package
+from packager.verify.listed import facts
 from packager.workloads import structures
 
 if TYPE_CHECKING:
@@ -113,6 +121,7 @@ class PackageReader:
             raise RefusedPackageError([Complaint(_SOURCE, message)])
         plain = self._rendered(files.edited_package(), overlay)
         on = [name for name, is_on in options(files, overlay).items() if is_on]
+        known = facts(RenderedOverlay(overlay, (), render.read(files.edited_package(), overlay)))
         mark = _mark(plain)
         for number, line in enumerate(lines):
             files.assign(path, line.key, filling.word(mark, number))
@@ -124,6 +133,9 @@ class PackageReader:
             secrets=[],
             prefix=package.name,
             suffix=overlay,
+            facts=PackageFacts(
+                options=sorted(known.options), site=dict(known.site or {}), claims=sorted(known.claims or ())
+            ),
         )
         keys, objects = _Places(package, plain, objects, lines, text).read()
         origin = PackageOrigin(
@@ -227,6 +239,7 @@ class _Places:
             secrets=secret_names,
             prefix=self._marked.prefix,
             suffix=self._marked.suffix,
+            facts=self._marked.facts,
         )
         defaults = {line.key: line.value for line in self._lines}
         if not self._complaints and filling.substituted(objects, defaults) != self._plain:

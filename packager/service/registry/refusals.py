@@ -1,0 +1,256 @@
+"""Checks the objects that a template or a package makes for a job, before anything is added to them.
+
+The checks of fields, names, references and pods are those of `packager.verify`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from packager.base.problems import show, similar
+from packager.base.values import Value, replace
+from packager.kubernetes.allowed import words
+from packager.kubernetes.allowed.values import Facts
+from packager.kubernetes.manifest import Manifest, at, dotted, mapping
+from packager.rendering.origins import Position
+from packager.rendering.overlay import RenderedOverlay
+from packager.service.permitted import COMPANIONS, WORKLOADS
+from packager.verify import (
+    containers,
+    environment,
+    kinds,
+    listed,
+    names,
+    objects,
+    podspec,
+    references,
+    rights,
+    schema,
+    security,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from packager.base.problems import Problem
+    from packager.kubernetes.allowed.judge import Unlisted
+    from packager.kubernetes.podsecurity import Level
+
+OWN_SECRETS = ("endpoints", "package-secrets")
+"""What follows the release in the names of the Secrets that the service creates."""
+
+SECRETS_OWNER = "secrets-owner"
+"""What follows the release in the name of the ConfigMap that owns the Secrets of a job."""
+
+_METADATA = ("name", "labels", "annotations")
+_VERSION = schema.versions()[-1]
+
+_OF_SITE = ("pod.spec.imagePullSecrets", "pod.spec.priorityClassName", "pod.spec.tolerations")
+"""Fields that a package's options and spec may set, and that give a job something that others have: nodes that are kept
+for them, a place before their pods, a password. In a task service, only the site decides about them."""
+
+_OF_SITE_ALWAYS = ("pod.spec.priorityClassName",)
+"""Those that the table also lets templates set."""
+
+_TOLERATED_ANYWAY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+"""The taints for which each pod gets a toleration (the admission plugin DefaultTolerationSeconds)."""
+
+
+class JobOrigin(Value, frozen=True):
+    """What has made the objects of a job.
+
+    Attributes:
+        release: The job's name.
+        allowed: What the site permits beside the table.
+        package: What the package says beside its objects; None for a template.
+    """
+
+    release: str
+    allowed: frozenset[str] = frozenset()
+    package: Facts | None = None
+
+    @property
+    def noun(self) -> str:
+        """What it is."""
+        return "template" if self.package is None else "package"
+
+
+class PolicyProblem(Value, frozen=True):
+    """Why an object of a job is refused.
+
+    Attributes:
+        message: What was expected and what was found.
+        hint: The fix, where it can be known.
+        kind: What it is about, as in a problem of `packager.verify`; empty where that has none.
+    """
+
+    message: str
+    hint: str | None = None
+    kind: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+def is_workload(item: Mapping[str, Any]) -> bool:
+    """Whether an object is of a kind that runs a task."""
+    return _identity(item) in WORKLOADS
+
+
+def of_objects(rendered: Sequence[dict[str, Any]], source: JobOrigin) -> list[PolicyProblem]:
+    """Return why objects cannot belong to a job, whatever their fields are: kinds, names and how many there are."""
+    refusals = [refusal for item in rendered for refusal in _of_object(item, source)]
+    shown = [str(Manifest(item)) for item in rendered if is_workload(item)]
+    if len(shown) != 1:
+        known = [kind for _, kind in WORKLOADS]
+        expected = f"expected one {', '.join(known[:-1])} or {known[-1]}"
+        refusals.append(PolicyProblem(f"{expected}, found {', '.join(shown) or 'none'}"))
+    return refusals
+
+
+def of_fields(rendered: Sequence[dict[str, Any]], source: JobOrigin) -> Iterator[PolicyProblem]:
+    """Yield a refusal for each field, label and annotation that neither the table nor the site permits."""
+    overlay = _overlay(rendered, source)
+    facts = _facts(overlay, source)
+    for manifest in overlay.manifests:
+        for unlisted in listed.judged(overlay, manifest, facts, source.allowed, (*WORKLOADS, *COMPANIONS)):
+            yield _of_unlisted(manifest, unlisted, source)
+    for pods in overlay.pods:
+        for word in _OF_SITE if source.package else _OF_SITE_ALWAYS:
+            location = (*pods.location, *word.split(".")[1:])
+            if _gives(at(pods.manifest.data, location)) and not words.permits(source.allowed, word):
+                message = f"{pods.manifest}: {dotted(location)}: only the site decides this"
+                yield PolicyProblem(message, _permitted_by(word), listed.FIELD)
+
+
+def _gives(value: Any) -> bool:
+    """Whether the value of a field of `_OF_SITE` gives a pod more than each pod has."""
+    if isinstance(value, list):
+        return any(mapping(item).get("key") not in _TOLERATED_ANYWAY for item in value)
+    return value not in (None, "")
+
+
+def of_values(items: Sequence[dict[str, Any]], source: JobOrigin, level: Level) -> Iterator[PolicyProblem]:
+    """Yield a refusal for each value of completed objects that is wrong, refers to nothing, or exceeds a level."""
+    overlay = _overlay(items, source)
+    for manifest in overlay.manifests:
+        for fault in schema.faults(manifest.data, (_VERSION,)):
+            yield PolicyProblem(f"{manifest}: {dotted(fault.location)}: {fault.message}", fault.hint)
+    every_kind = frozenset(manifest.kind for manifest in overlay.manifests)
+    for problem in (
+        *objects.check(overlay, every_kind),
+        *(environment.check(overlay) if source.package else ()),
+        *names.check(overlay),
+        *references.check(overlay),
+        *containers.check(overlay),
+        *podspec.check(overlay),
+        *kinds.check(overlay),
+        *rights.check(overlay, source.allowed | {rights.SECRET}),
+        *security.breaches(security.exceeded(overlay), level),
+    ):
+        yield _of_problem(problem)
+    if rights.SECRET not in source.allowed:
+        yield from _of_secrets(overlay, source)
+
+
+def _identity(item: Mapping[str, Any]) -> tuple[Any, Any]:
+    return item.get("apiVersion"), item.get("kind")
+
+
+def _of_object(item: dict[str, Any], source: JobOrigin) -> Iterator[PolicyProblem]:
+    manifest = Manifest(item)
+    if _identity(item) not in (*WORKLOADS, *COMPANIONS):
+        known = [kind for _, kind in (*WORKLOADS, *COMPANIONS)]
+        kind = f"{manifest.kind or 'an object without a kind'} ({manifest.api or 'no apiVersion'})"
+        message = f"{kind} is not a kind that a task may create: expected {', '.join(known[:-1])} or {known[-1]}"
+        yield PolicyProblem(message, similar(manifest.kind, known) if manifest.kind not in known else None)
+        return
+    if not isinstance(item.get("metadata"), dict):
+        yield PolicyProblem(f"{manifest}: expected metadata with a name")
+        return
+    for key in item["metadata"]:
+        if key not in _METADATA:
+            yield _not_set(manifest, f"metadata.{key}", source)
+    if item.get("status") is not None:
+        yield _not_set(manifest, "status", source)
+    release, name = source.release, item["metadata"].get("name")
+    if name != release and not str(name).startswith(f"{release}-"):
+        message = f"expected the release {release!r}, or a name that begins with '{release}-'"
+        yield PolicyProblem(f"{manifest}: metadata.name: {message}")
+    if name in (f"{release}-{role}" for role in OWN_SECRETS) and manifest.kind == "Secret":
+        yield PolicyProblem(f"{manifest}: the service creates the Secret of this name")
+    if name == f"{release}-{SECRETS_OWNER}" and manifest.kind == "ConfigMap":
+        yield PolicyProblem(f"{manifest}: the service creates the ConfigMap of this name")
+    yield from _of_companion(manifest, source)
+
+
+def _not_set(manifest: Manifest, place: str, source: JobOrigin) -> PolicyProblem:
+    return PolicyProblem(f"{manifest}: {place}: a {source.noun} must not set this field")
+
+
+def _of_companion(manifest: Manifest, source: JobOrigin) -> Iterator[PolicyProblem]:
+    """Yield what no site can permit of an object beside the workload."""
+    if manifest.kind == "Secret":
+        if "stringData" in manifest.data:
+            yield PolicyProblem(f"{manifest}: stringData: a {source.noun} must not create a Secret from values")
+        if manifest.data.get("type") not in (None, "Opaque"):
+            yield PolicyProblem(f"{manifest}: type: expected Opaque")
+    if manifest.kind == "Service":
+        if manifest.spec.get("clusterIP") != "None":
+            message = "expected None, because a task has headless Services only"
+            yield PolicyProblem(f"{manifest}: spec.clusterIP: {message}")
+        if manifest.spec.get("type") not in (None, "ClusterIP"):
+            yield PolicyProblem(f"{manifest}: spec.type: expected ClusterIP")
+
+
+def _facts(overlay: RenderedOverlay, source: JobOrigin) -> Facts:
+    """Return what the template or package says beside its objects, whose names are those in the job."""
+    config_maps = frozenset(overlay.names("ConfigMap"))
+    if source.package is None:
+        return Facts(config_maps=config_maps, names=(source.release,), is_template=True)
+    claims = source.package.claims
+    if claims is not None:
+        claims |= set(overlay.names("PersistentVolumeClaim"))
+    own = (*source.package.names, source.release)
+    return replace(source.package, config_maps=config_maps, claims=claims, names=own)
+
+
+def _of_unlisted(manifest: Manifest, unlisted: Unlisted, source: JobOrigin) -> PolicyProblem:
+    message = unlisted.message
+    if unlisted.missing:
+        message = f"the {source.noun} has no {unlisted.missing} {show(at(manifest.data, unlisted.location))}"
+    elif unlisted.options == ("queue",):
+        message = "the queue of the project decides when its jobs start"
+    place = f"{manifest}: {dotted(unlisted.location) or 'kind'}"
+    return PolicyProblem(f"{place}: {message}", _permitted_by(unlisted.word) if unlisted.word else None, listed.FIELD)
+
+
+def _permitted_by(word: str) -> str:
+    return f'allow: ["{word}"] in server.yaml permits it'
+
+
+class _Sources:
+    """The files of an overlay: the objects of a job come from no file."""
+
+    origins: tuple[Any, ...] = ()
+    components: tuple[Any, ...] = ()
+    start = Position("", 0, 0)
+
+
+def _overlay(items: Sequence[dict[str, Any]], source: JobOrigin) -> RenderedOverlay:
+    return RenderedOverlay(source.noun, tuple(map(Manifest, items)), _Sources())  # type: ignore[arg-type]
+
+
+def _of_problem(problem: Problem) -> PolicyProblem:
+    hint = _permitted_by(problem.allow) if problem.allow else problem.hint
+    return PolicyProblem(problem.message, hint, problem.kind)
+
+
+def _of_secrets(overlay: RenderedOverlay, source: JobOrigin) -> Iterator[PolicyProblem]:
+    """Yield a refusal for each Secret that pods read and that is not the job's own."""
+    own = {*(f"{source.release}-{role}" for role in OWN_SECRETS), *overlay.names("Secret")}
+    for pods in overlay.pods:
+        for location, name in rights.secrets(pods):
+            if name not in own:
+                message = f"{pods.manifest}: {dotted(location)}: reads the Secret {show(name)} of the namespace"
+                yield PolicyProblem(message, _permitted_by(rights.SECRET), rights.SECRET)
