@@ -23,8 +23,12 @@ DEPLOYMENT = f"{SERVING}/deployment.yaml"
 def _rename(package: Path) -> None:
     """Give the workloads a name with which those of the JobSet's pods are one character too long."""
     for path in package.glob("quickstart/**/*.yaml"):
-        text = path.read_text(encoding="utf-8")
-        path.write_text(text.replace(MODEL, "every-kind-of-workload-here"), encoding="utf-8")
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        renamed = (
+            line if "app.kubernetes.io/" in line else line.replace(MODEL, "every-kind-of-workload-here")
+            for line in lines
+        )
+        path.write_text("".join(renamed), encoding="utf-8")
 
 
 def _service(package: Path) -> None:

@@ -111,7 +111,7 @@ def test_what_jobs_may_have_besides_is_checked_word_by_word(tmp_path: Path) -> N
         "2:24: Pod has no field 'spec.x': unknown field 'x'",
     ]
     path = tmp_path / "server.yaml"
-    path.write_text("allow: [Secret]\nprojects: {a: {allow: ['label:team']}, b: {}}\n", encoding="utf-8")
+    path.write_text("allow: [Secret]\nprojects: {a: {namespace: a, allow: ['label:team']}, b: {}}\n", encoding="utf-8")
     known = projects.of_settings(config.read(path), "jobs")
     assert {name: project.allowed for name, project in known.items()} == {
         "a": {"Secret", "label:team"},

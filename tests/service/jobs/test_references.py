@@ -41,7 +41,8 @@ class Shared(Service):
 
     def __init__(self, path: Path) -> None:
         projects = {name: ProjectConfig() for name in ("research", "vision")}
-        super().__init__(path, projects=projects, unsafe_shared_namespaces=True)
+        allow = ["pod.spec.imagePullSecrets"]
+        super().__init__(path, projects=projects, unsafe_shared_namespaces=True, allow=allow)
         for project in projects:
             self.tokens[project] = create(self.server.store, project, "developer", None, project)[1]
 
