@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from packager.kubernetes.objects import labels, name, uid
 from packager.service.jobs import queues
-from packager.service.registry.policy import JOB, SECRETS_OWNER
+from packager.service.registry.policy import JOB
+from packager.service.registry.refusals import SECRETS_OWNER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
