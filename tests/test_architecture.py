@@ -33,7 +33,7 @@ OWNERS = {
     "alembic": {"service/store/"},
     "cryptography": {"service/sealing.py"},
     "ctypes": {"base/systemcalls.py"},
-    "fcntl": {"base/workfolder.py"},
+    "fcntl": {"base/locks.py"},
     "gzip": {"package/archive.py"},
     "http": {"base/fetch.py", "base/rest.py"},  # downloads; requests with a token, which go to one host alone
     "httpx2": {"service/callbacks/transport.py", "service/jobs/kube.py"},  # lightkube raises its errors

@@ -13,7 +13,6 @@ a folder without a mark that was made in it is not ours.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ToolError, reason
+from packager.base.locks import lock
 from packager.base.values import Value
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _create(parent: Path, destination: str) -> _Claim:
                 folder = _open_until_exit(attempt, name, _OPEN_FOLDER, parent_fd)
                 mark = _open_until_exit(attempt, _MARK, _OPEN_MARK | os.O_CREAT | os.O_EXCL, folder)
                 attempt.callback(_remove_quietly, os.unlink, _MARK, folder)
-                if _lock(mark) is not False and os.fstat(mark).st_nlink == 1:
+                if lock(mark) is not False and os.fstat(mark).st_nlink == 1:
                     os.write(mark, _mark_content(name, folder, destination))
                     attempt.pop_all()
                     stack.pop_all()
@@ -178,17 +178,6 @@ def _remove_quietly(remove: Callable[..., None], name: str, parent_fd: int) -> N
         remove(name, dir_fd=parent_fd)
 
 
-def _lock(mark: int) -> bool | None:
-    """Lock the mark and return True; False if another process holds it, None if the file system has no locks."""
-    try:
-        fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
-
-
 def _sweep_one(parent_fd: int, name: str) -> None:
     with contextlib.ExitStack() as stack:
         folder = _open_until_exit(stack, name, _OPEN_FOLDER, parent_fd)
@@ -200,7 +189,7 @@ def _sweep_one(parent_fd: int, name: str) -> None:
             return
         mark = _open_until_exit(stack, _MARK, _OPEN_MARK, folder)
         status = os.fstat(mark)
-        if not (stat.S_ISREG(status.st_mode) and _is_own(status, 0o600) and status.st_nlink == 1 and _lock(mark)):
+        if not (stat.S_ISREG(status.st_mode) and _is_own(status, 0o600) and status.st_nlink == 1 and lock(mark)):
             return
         if os.fstat(mark).st_size == 0 and os.listdir(folder) == [_MARK]:  # killed before anything was in the mark
             os.unlink(_MARK, dir_fd=folder)

@@ -283,6 +283,6 @@ def _package_reader(settings: ServerConfig) -> PackageReader:
     return PackageReader(PackageSources(Path(folder).expanduser() if folder else None, registries))
 
 
-def open_store(settings: ServerConfig) -> Store:
-    """Return the database of a configuration. Raises ToolError or UsageError."""
-    return Store(settings.database or config.default_database())
+def open_store(settings: ServerConfig, *, is_served: bool = False) -> Store:
+    """Return the database of a configuration; `is_served` as of `Store`. Raises ToolError or UsageError."""
+    return Store(settings.database or config.default_database(), is_served=is_served)

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 import socket
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -165,7 +165,8 @@ def copy(source: str, target: str) -> dict[str, int]:
         path = Path(source.removeprefix("sqlite:")).expanduser()
         if not path.is_file():
             raise ToolError(f"the database {path} not found")
-    return copying.copy(Store(source), Store(target))
+    with closing(Store(source, is_served=True)) as original, closing(Store(target, is_served=True)) as new:
+        return copying.copy(original, new)
 
 
 def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None], tell: Callable[[str], None]) -> None:
@@ -201,7 +202,7 @@ def _serve(  # noqa: PLR0913 - as `start`
     """Serve on listeners; see `start`."""
     secrets, trust = signing_secrets(settings), issuer(settings)
     page = client(settings, trust)
-    store = open_store(settings)
+    store = open_store(settings, is_served=True)
     variable = os.environ.get(variables.SECRET_KEY)
     if variable:
         key = sealing.key_from(variable)

@@ -21,6 +21,7 @@ from sqlalchemy.pool import QueuePool
 
 from packager.base.errors import MlpackError, ToolError, UsageError, missing_extra, reason
 from packager.base.filesystems import network_file_system
+from packager.base.locks import lock
 from packager.service.store.addresses import is_postgres
 
 if TYPE_CHECKING:
@@ -108,6 +109,9 @@ class Database(ABC):
     def has_replica(self, connection: Connection, replica: int) -> bool:
         """Return whether another replica runs and uses this database."""
 
+    def claim(self) -> None:  # noqa: B027 - what several servers may share needs no claim
+        """Keep other servers from a database that only one may use, until it is closed. Raises ToolError."""
+
     @abstractmethod
     def check(self) -> list[str]:
         """Return what the database finds wrong with itself."""
@@ -144,6 +148,36 @@ class Sqlite(Database):
             raise ToolError(f"the database {path} cannot be opened: {reason(error)}") from None
         self.engine = create_engine(f"sqlite:///{path}", poolclass=QueuePool, pool_size=8, max_overflow=8)
         event.listen(self.engine, "connect", _prepare)
+        self._claim: int | None = None
+
+    def claim(self) -> None:
+        """Lock a file beside the database.
+
+        The database itself cannot be locked: closing it anywhere in this process would end SQLite's own locks.
+        """
+        path = self.path.with_name(f"{self.path.name}.lock")
+        try:
+            descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ToolError(f"{path} cannot be opened: {reason(error)}") from None
+        is_locked = lock(descriptor)
+        if not is_locked:
+            os.close(descriptor)
+        if is_locked is None:
+            raise ToolError(f"{path} cannot be locked: its file system has no locks")
+        if not is_locked:
+            raise ToolError(
+                f"another server uses the database {self.path}",
+                hint="stop it, or choose another database; several servers can share one of PostgreSQL",
+            )
+        self._claim = descriptor
+
+    def close(self) -> None:
+        """Close all connections, and let another server use the file."""
+        super().close()
+        if self._claim is not None:
+            os.close(self._claim)
+            self._claim = None
 
     def _begin(self, connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -144,14 +144,15 @@ class Store:
         replica: A random number, by which the replicas of the server tell their requests apart.
     """
 
-    def __init__(self, where: str | Path) -> None:
+    def __init__(self, where: str | Path, *, is_served: bool = False) -> None:
         """Open the database, create it if it does not exist, and bring it to the newest schema.
 
         Args:
             where: A path, `sqlite:PATH` or `postgresql://…`.
+            is_served: Whether no other server may use it meanwhile, if it is not PostgreSQL's.
 
         Raises:
-            ToolError: It cannot be opened, is no database, or is one of a newer mlpack.
+            ToolError: It cannot be opened, is no database, is one of a newer mlpack, or another server uses it.
             UsageError: It is no address of a database.
         """
         self.database = databases.opened(where)
@@ -162,6 +163,8 @@ class Store:
         self.measured = Measured(self._writing, self._reading)
         self.sessions = StoredSessions(self._writing, self._reading)
         try:
+            if is_served:
+                self.database.claim()
             with self._writing() as connection:
                 self.was_migrated = migration.upgrade(connection)
         except DBAPIError as error:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,6 +34,51 @@ def test_a_file_on_a_network_file_system_is_refused(tmp_path: Path, monkeypatch:
     assert refused.value.hint is not None
     assert "--database postgresql://" in refused.value.hint
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_server_refuses_a_file_until_the_first_has_ended(tmp_path: Path) -> None:
+    path = tmp_path / "server.db"
+    first = Store(path, is_served=True)
+    (tmp_path / "folder").symlink_to(tmp_path)
+    for where in (path, tmp_path / "folder/server.db"):
+        with pytest.raises(ToolError, match=r"another server uses the database .*server\.db") as refused:
+            Store(where, is_served=True)
+        assert refused.value.exit_code == 6
+    other = Store(path)  # what makes tokens and backups may work beside a server
+    other.close()
+    with pytest.raises(ToolError, match="another server"):
+        Store(path, is_served=True)
+    first.close()
+    assert (tmp_path / "server.db.lock").exists()
+    Store(path, is_served=True).close()
+
+
+def test_a_lock_that_a_killed_server_has_left_holds_nobody(tmp_path: Path) -> None:
+    path = tmp_path / "server.db"
+    program = "import sys, signal, os; from packager.service.store.store import Store; from pathlib import Path\n"
+    program += "store = Store(Path(sys.argv[1]), is_served=True); print('open', flush=True); signal.pause()"
+    with subprocess.Popen([sys.executable, "-c", program, path], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        assert server.stdout.readline() == "open\n"
+        with pytest.raises(ToolError, match="another server"):
+            Store(path, is_served=True)
+        server.kill()
+    Store(path, is_served=True).close()
+
+
+def test_several_servers_share_a_database_of_postgresql(postgres: Server) -> None:
+    address = postgres.create()
+    stores = [Store(address, is_served=True) for _ in range(2)]
+    assert [store.check() for store in stores] == [[], []]
+    for store in stores:
+        store.close()
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "server.db.lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ToolError, match=r"server\.db\.lock cannot be opened"):
+        Store(tmp_path / "server.db", is_served=True)
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_password_is_not_shown(postgres: Server, tmp_path: Path) -> None:

@@ -1,0 +1,19 @@
+"""Locks files against other processes: the only importer of fcntl."""
+
+from __future__ import annotations
+
+import fcntl
+
+
+def lock(descriptor: int) -> bool | None:
+    """Lock a file until it is closed and return True; False if it is locked already, None where there are no locks.
+
+    The system unlocks it when the process ends, however that happens (flock(2)).
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
