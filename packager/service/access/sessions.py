@@ -1,7 +1,6 @@
-"""The sessions of the page: a cookie, encrypted and authenticated with the server's key.
+"""The sessions of the page: each is stored, and named by a cookie that is encrypted with the server's key.
 
-The cookie of a person who has signed in with a token names the token. That of a person for whom an issuer vouches names
-a stored session.
+A stored session says which token its owner has signed in with, or whom the issuer vouches for.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import ToolError
-from packager.base.values import as_plain, convert
+from packager.base.values import Fields, as_plain, convert
 from packager.service.access import tokens
 from packager.service.access.sign_in import Attempt, Signed
 from packager.service.failures import Failure
@@ -42,6 +41,12 @@ _ATTEMPT = "sign-in"
 _LONGEST = {_SESSION: 512, _ATTEMPT: 4096}
 
 
+class SignedWithToken(Fields, frozen=True):
+    """The id of the token that a person has signed in with."""
+
+    token: str
+
+
 class Sessions:
     """The sessions of a server.
 
@@ -60,12 +65,13 @@ class Sessions:
     def begin_with_token(self, text: str) -> str | None:
         """Return the cookie for the token of a text; None if the token is not valid."""
         identifier = tokens.identifier(self._store, text)
-        if identifier is None:
-            return None
-        return self._cookie({"token": identifier, "until": int(time.time()) + SECONDS}, _SESSION)
+        return None if identifier is None else self._begin(SignedWithToken(identifier))
 
     def begin(self, signed: Signed) -> str:
         """Return the cookie for a person for whom the issuer vouches."""
+        return self._begin(signed)
+
+    def _begin(self, signed: Signed | SignedWithToken) -> str:
         identifier = secrets.token_hex(16)
         now = datetime.fromtimestamp(time.time(), UTC)
         until = now + timedelta(seconds=SECONDS)
@@ -79,11 +85,12 @@ class Sessions:
             Failure: The issuer cannot be asked, or gives them no role any more.
         """
         content = self._content(cookie, _SESSION)
-        if content is None or content["until"] <= time.time():
+        if content is None or "session" not in content or content["until"] <= time.time():
             return None
-        if "token" in content:
-            return await asyncio.to_thread(self._caller_of_token, content["token"])
-        signed = await self._vouched(content["session"])
+        stored = await asyncio.to_thread(self._stored, content["session"])
+        if isinstance(stored, SignedWithToken):
+            return await asyncio.to_thread(self._caller_of_token, stored.token)
+        signed = await self._vouched(content["session"], stored)
         if signed is None or self._client is None:
             return None
         try:
@@ -97,8 +104,9 @@ class Sessions:
         content = self._content(cookie, _SESSION)
         if content is None or "session" not in content:
             return False
+        is_of_issuer = isinstance(self._stored(content["session"]), Signed)
         self._store.sessions.remove(content["session"])
-        return True
+        return is_of_issuer
 
     def attempt_cookie(self, attempt: Attempt) -> str:
         """Return the cookie for a person who goes to the issuer."""
@@ -112,9 +120,8 @@ class Sessions:
     def _caller_of_token(self, identifier: str) -> Caller | None:
         return tokens.caller_of(self._store, self._store.token_by_id(identifier))
 
-    async def _vouched(self, identifier: str) -> Signed | None:
-        """Return whom a session belongs to, as the issuer says; None if it has ended. Raises Failure."""
-        signed = await asyncio.to_thread(self._signed, identifier)
+    async def _vouched(self, identifier: str, signed: Signed | None) -> Signed | None:
+        """Return whom a stored session belongs to, as the issuer says; None if it has ended. Raises Failure."""
         if signed is None or self._client is None or signed.until > time.time():
             return signed
         renewal = self._renewals.get(identifier)
@@ -145,13 +152,21 @@ class Sessions:
         return renewed if is_kept else None
 
     def _signed(self, identifier: str) -> Signed | None:
+        stored = self._stored(identifier)
+        return stored if isinstance(stored, Signed) else None
+
+    def _stored(self, identifier: str) -> Signed | SignedWithToken | None:
+        """Return a session; None if it has ended."""
         sealed = self._store.sessions.content(identifier)
         try:
-            return None if sealed is None else convert(self._sealer.open(sealed, f"{_SESSION} {identifier}"), Signed)
+            content = None if sealed is None else self._sealer.open(sealed, f"{_SESSION} {identifier}")
         except ToolError:  # the key is another one since
             return None
+        if content is None:
+            return None
+        return convert(content, SignedWithToken) if "token" in content else convert(content, Signed)
 
-    def _sealed(self, signed: Signed, identifier: str) -> bytes:
+    def _sealed(self, signed: Signed | SignedWithToken, identifier: str) -> bytes:
         return self._sealer.seal(as_plain(signed), f"{_SESSION} {identifier}")
 
     def _cookie(self, content: dict[str, Any], purpose: str) -> str:

@@ -14,6 +14,7 @@ from packager.service.access.sessions import Sessions
 from packager.service.access.sign_in import Client
 from packager.service.config import OidcConfig
 from packager.service.page.sign_in import own_path
+from packager.service.use import streams
 from tests.service.issuer import CLIENT, SECRET, FakeIssuer, running
 from tests.service.page.conftest import ORIGIN, Site, text_of
 
@@ -49,6 +50,37 @@ def test_a_token_signs_in_and_out(site: Site) -> None:
     gone = site.send("/sign-out", role="user")
     assert (gone.status_code, gone.headers["location"]) == (303, "/sign-in")
     assert re.search(r"mlpack_session=(\"\"|null)?;.*(Max-Age=0|expires)", gone.headers["set-cookie"])
+
+
+def test_sign_out_ends_the_session_of_a_cookie_that_was_kept(site: Site) -> None:
+    kept = {"Cookie": site.sign_in("user")}
+    other = {"Cookie": site.sign_in("admin")}
+    assert site.client.get("/v1/whoami", headers=kept).status_code == 200
+    assert site.send("/sign-out", role="user").headers["location"] == "/sign-in"
+    assert site.client.get("/v1/whoami", headers=kept).status_code == 401
+    assert site.client.post("/v1/jobs", json={}, headers={**kept, "Origin": site.origin}).status_code == 401
+    view = site.client.get("/jobs", headers=kept, follow_redirects=False)
+    assert (view.status_code, view.headers["location"]) == (303, "/sign-in?then=/jobs")
+    assert site.client.get("/v1/whoami", headers=other).status_code == 200
+    assert site.get("/v1/whoami", "user").status_code == 200, "the token itself is still good"
+
+
+def test_signing_in_again_ends_the_session_before(site: Site) -> None:
+    kept = {"Cookie": site.sign_in("user")}
+    again = site.send("/sign-in", {"token": site.tokens["user"]}, "user")
+    assert again.status_code == 303
+    assert site.client.get("/v1/whoami", headers=kept).status_code == 401
+
+
+def test_sign_out_ends_open_streams(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "LOOK_SECONDS", 0.1)
+    cookie = {"Cookie": site.sign_in("user"), "Accept": "text/event-stream"}
+    with ThreadPoolExecutor(1) as pool:
+        followed = pool.submit(site.client.get, "/v1/events", headers=cookie)
+        with pytest.raises(TimeoutError):
+            followed.result(timeout=1)
+        site.send("/sign-out", role="user")
+        assert followed.result(timeout=30).status_code == 200
 
 
 def test_a_faulty_token_is_refused_and_not_shown(shared: Site) -> None:
