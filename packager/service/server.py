@@ -136,7 +136,7 @@ class Server:
         self.pulse.on_change.append(self.courier.wake)
         self.jobs = Jobs(store, self.tasks, sealer, self.recorder, self.courier)
         self.logs = Logs(store, cluster, settings.name)
-        self.events = JobEvents(store, self.pulse)
+        self.events = JobEvents(store, self.pulse, sealer)
         self.templates = TaskTemplates(self.catalog)
         self.definitions = TaskDefinitions(self.catalog, self.tasks, self.projects, self.check)
         self.tokens = Tokens(store, self.projects)

@@ -6,6 +6,7 @@ The objects belong to ada, a user of the project `research`. A route without a r
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -255,6 +256,23 @@ def check(site: Tenants, before: str, answers: list[Any]) -> None:
     for caller, answer in zip(CALLERS, answers, strict=True):
         if caller not in (OTHER_USER, VIEWER):
             assert not [word for word in (HIDDEN, "ml-research") if word in answer.text], caller
+
+
+def test_ids_of_events_say_nothing_of_other_projects(site: Tenants) -> None:
+    """Neither numbers that can be counted, nor positions by which a page shows that others have been busy."""
+    site.sessions.clear()  # the last row of PAGE has ended them
+    path = f"/v1/jobs/{site.names['release']}/events"
+    ids = [event["id"] for event in site.get(path, "ada").json()["items"]]
+    assert len(set(ids)) == len(ids) >= 2
+    assert not any(text.isdecimal() for text in ids)
+    listed = site.get("/v1/events", ADMIN)
+    assert listed.json() == {"items": [], "next": None}
+    assert site.get(f"/v1/events?after={ids[0]}", ADMIN).json() == {"items": [], "next": None}
+    for page in ("/jobs", "/projects"):
+        positions = [re.search(r"after=([\w-]+)", site.view(page, DEVELOPER).text) for _ in range(2)]
+        assert all(positions)
+        assert len({position[1] for position in positions if position}) == 2
+    assert site.get("/v1/events?after=1", ADMIN).status_code == 400
 
 
 def test_what_is_of_others_is_refused_like_what_does_not_exist(site: Tenants) -> None:

@@ -21,6 +21,20 @@ def test_what_is_sealed_for_one_job_is_not_read_as_that_of_another() -> None:
             other.open(sealed, release)
 
 
+def test_hidden_numbers_are_read_by_their_own_key_and_purpose_alone() -> None:
+    sealer = sealing.Sealer(b"k" * 32)
+    for number in (0, 1, (1 << 63) - 1):
+        hidden = sealer.hide_number(number, "event")
+        assert hidden == sealer.hide_number(number, "event")
+        positions = {sealer.hide_number(number, "event", is_repeatable=False) for _ in range(3)}
+        assert len(positions | {hidden}) == 4
+        assert {sealer.show_number(text, "event") for text in {*positions, hidden}} == {number}
+        assert sealer.show_number(hidden, "other") is None
+        assert sealing.Sealer(b"x" * 32).show_number(hidden, "event") is None
+    for text in ("", "1", "x" * 43, "=", "ä", "AAAA\n", hidden + "A", hidden[:-1]):
+        assert sealer.show_number(text, "event") is None
+
+
 def test_the_key_is_created_once_beside_the_database(tmp_path: Path) -> None:
     key, created = sealing.key_beside(tmp_path / "server.db")
     assert created == tmp_path / "secret.key"

@@ -18,30 +18,34 @@ from packager.service.use.answers import EventList, JobEvent
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-After = Annotated[int, QueryParameter(ge=0, le=1 << 62, description="The id of the last event that is known.")]
+_LONGEST_ID = 64
+
+After = Annotated[
+    str | None, QueryParameter(max_length=_LONGEST_ID, description="The id of the last event that is known.")
+]
 
 _LISTED = {200: document.answer(EventList, "As JSON, or followed as text/event-stream")}
 
 
 @get("/v1/jobs/{release:str}/events", responses=_LISTED)
-async def job_events(request: AnyRequest, release: FromPath[str], after: After = 0) -> Response[Any] | Stream:
+async def job_events(request: AnyRequest, release: FromPath[str], after: After = None) -> Response[Any] | Stream:
     """List the events of a job, the oldest first; with `Accept: text/event-stream`, follow them."""
     return await _listed(request, release, after)
 
 
 @get("/v1/events", responses=_LISTED)
-async def all_events(request: AnyRequest, after: After = 0) -> Response[Any] | Stream:
+async def all_events(request: AnyRequest, after: After = None) -> Response[Any] | Stream:
     """List the events of all jobs, the oldest first; with `Accept: text/event-stream`, follow them."""
     return await _listed(request, None, after)
 
 
-async def _listed(request: AnyRequest, release: str | None, after: int) -> Response[Any] | Stream:
+async def _listed(request: AnyRequest, release: str | None, after: str | None) -> Response[Any] | Stream:
     events = server_of(request.app.state).events
     if "text/event-stream" not in request.headers.get("accept", ""):
         return Response(await events.read(await caller_of(request), release, after))
-    last = request.headers.get("last-event-id", "")
-    start = int(last) if last.isdecimal() and len(last) < 18 else after
-    followed = await events.follow(partial(caller_of, request), release, start)
+    followed = await events.follow(
+        partial(caller_of, request), release, request.headers.get("last-event-id", "")[:_LONGEST_ID] or after
+    )
     return Stream(_as_text(followed), media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
 
 

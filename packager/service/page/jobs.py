@@ -37,7 +37,7 @@ async def _jobs(request: AnyRequest, state: State) -> Response[Any]:
     query = request.query_params
     filters = {key: value for key in _FILTERS if (value := query.get(key, "").strip())}
     caller = await caller_of(request)
-    after = await asyncio.to_thread(server_of(state).store.last_event)
+    after = await server_of(state).events.position()
     asked = JobQuery(limit=_PAGE, cursor=query.get("cursor") or None, **filters)
     page = await server_of(state).jobs.search(caller, asked)
     return await respond(
@@ -89,7 +89,7 @@ async def _shown(
         log_problem=log_problem,
         pod=chosen,
         failure=failure,
-        after=history[-1].id if history else 0,
+        after=history[-1].id if history else await server.events.position(),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from litestar import Response, get
@@ -16,7 +15,7 @@ from packager.service.page.html import respond
 async def _projects(request: AnyRequest, state: State) -> Response[Any]:
     caller, projects = await caller_of(request), server_of(state).project_use
     items = [await projects.use(caller, name) for name in projects.names(caller, "viewer")]
-    after = await asyncio.to_thread(server_of(state).store.last_event)
+    after = await server_of(state).events.position()
     return await respond(request, "projects", items=items, after=after)
 
 

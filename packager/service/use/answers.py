@@ -122,9 +122,9 @@ class JobPreview(Fields, frozen=True, kw_only=True):
 
 
 class JobEvent(Fields, frozen=True, kw_only=True):
-    """A change of a job's status or reason."""
+    """A change of a job's status or reason; `id` says nothing of how many events there are."""
 
-    id: int
+    id: str
     release: str
     sequence: int
     status: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from packager.service.access import permissions
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
     from packager.service.access.tokens import Caller
     from packager.service.jobs.pulse import Pulse
-    from packager.service.store.store import Store
+    from packager.service.sealing import Sealer
+    from packager.service.store.store import Row, Store
 
     Authenticate = Callable[[], Awaitable[Caller]]
 
@@ -24,6 +26,7 @@ _SILENCE = 15.0
 """Seconds after which nothing is told too, so that proxies keep a stream open."""
 
 _MOST = 1000
+_PURPOSE = "event"
 
 
 class JobEvents:
@@ -32,30 +35,47 @@ class JobEvents:
     Args:
         store: The database.
         pulse: Tells that a job has an event.
+        sealer: Hides the numbers of events, which count those of all projects.
     """
 
-    def __init__(self, store: Store, pulse: Pulse) -> None:
+    def __init__(self, store: Store, pulse: Pulse, sealer: Sealer) -> None:
         self._store = store
         self._pulse = pulse
+        self._sealer = sealer
 
-    async def read(self, caller: Caller, release: str | None, after: int = 0) -> EventList:
+    async def position(self) -> str:
+        """Return what `after` is for events that are yet to come; no one sees whether there was one since."""
+        number = await asyncio.to_thread(self._store.last_event)
+        return self._sealer.hide_number(number, _PURPOSE, is_repeatable=False)
+
+    async def read(self, caller: Caller, release: str | None, after: str | None = None) -> EventList:
         """Return the events of a job, or for None of all jobs that the caller may see, the oldest first.
 
         Args:
             caller: Who.
             release: Whose.
-            after: The id of the last one that is known.
+            after: The id of the last one that is known; None for none.
 
         Raises:
-            Failure: The caller may not see the job.
+            Failure: The caller may not see the job, or `after` is no id of an event.
         """
         projects = await self._projects(caller, release)
-        rows = await asyncio.to_thread(self._store.events, release, after, _MOST, projects)
-        following = str(rows[-1]["id"]) if len(rows) == _MOST else None
-        return EventList(items=[JobEvent(**row) for row in rows], next=following)
+        rows = await asyncio.to_thread(self._store.events, release, self._number(after), _MOST, projects)
+        items = [self._event(row) for row in rows]
+        return EventList(items=items, next=items[-1].id if len(rows) == _MOST else None)
+
+    def _event(self, row: Row) -> JobEvent:
+        return JobEvent(**{**row, "id": self._sealer.hide_number(row["id"], _PURPOSE)})
+
+    def _number(self, after: str | None) -> int:
+        """Return the number of the event of an id; 0 for none. Raises Failure."""
+        number = 0 if after is None else self._sealer.show_number(after, _PURPOSE)
+        if number is None:
+            raise Failure("invalid-query", "after: expected the id of an event")
+        return number
 
     async def follow(
-        self, authenticate: Authenticate, release: str | None, after: int = 0
+        self, authenticate: Authenticate, release: str | None, after: str | None = None
     ) -> AsyncIterator[Sequence[JobEvent]]:
         """Return events as they come, as `read` does; none if nothing has changed for a while.
 
@@ -64,15 +84,19 @@ class JobEvents:
         Args:
             authenticate: Returns the caller; it is asked again while events are followed.
             release: Whose.
-            after: The id of the last one that is known.
+            after: The id of the last one that is known; None for none.
+
+        Raises:
+            Failure: As `read`.
         """
+        number = self._number(after)
         projects = await self._projects(await authenticate(), release)
 
         async def check() -> None:
             if await self._projects(await authenticate(), release) != projects:
                 raise Failure("forbidden", "the roles of the caller have changed")
 
-        return guarded(self._followed(release, after, projects), check)
+        return guarded(self._followed(release, number, projects), check)
 
     async def _projects(self, caller: Caller, release: str | None) -> tuple[str, ...] | None:
         """Return the projects whose events are read; None for all. Raises Failure."""
@@ -85,6 +109,7 @@ class JobEvents:
     async def _followed(
         self, release: str | None, after: int, projects: tuple[str, ...] | None
     ) -> AsyncGenerator[Sequence[JobEvent]]:
+        told = monotonic()
         while True:
             generation = self._pulse.generation
             # The job is read before its events: the last one is stored together with its end.
@@ -92,8 +117,12 @@ class JobEvents:
             rows = await asyncio.to_thread(self._store.events, release, after, _MOST, projects)
             if rows:
                 after = rows[-1]["id"]
-                yield [JobEvent(**row) for row in rows]
+                told = monotonic()
+                yield [self._event(row) for row in rows]
             elif release is not None and (job is None or job["status"] in FINAL):
                 return
-            elif not await self._pulse.wait(generation, _SILENCE):
+            elif monotonic() - told >= _SILENCE:  # also if jobs of others have events all the time
+                told = monotonic()
                 yield []
+            else:
+                await self._pulse.wait(generation, max(0.0, told + _SILENCE - monotonic()))

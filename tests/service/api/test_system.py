@@ -165,11 +165,12 @@ def test_events_are_streamed_from_where_the_reader_was(service: Service) -> None
     stream = service.get(f"/v1/jobs/{release}/events", headers=headers)
     assert stream.headers["content-type"].startswith("text/event-stream")
     blocks = stream.text.strip().split("\n\n")
-    assert [block.split("\n")[0] for block in blocks] == ["id: 1", "id: 2", "id: 3"]
+    ids = [event["id"] for event in service.get(f"/v1/jobs/{release}/events").json()["items"]]
+    assert [block.split("\n")[0] for block in blocks] == [f"id: {identifier}" for identifier in ids]
     assert '"status":"deleted"' in blocks[-1]
-    rest = service.get(f"/v1/jobs/{release}/events", headers={**headers, "Last-Event-ID": "2"})
-    assert rest.text.startswith("id: 3\n")
-    assert [event["id"] for event in service.get("/v1/events?after=1").json()["items"]] == [2, 3]
+    rest = service.get(f"/v1/jobs/{release}/events", headers={**headers, "Last-Event-ID": ids[1]})
+    assert rest.text.startswith(f"id: {ids[2]}\n")
+    assert [event["id"] for event in service.get(f"/v1/events?after={ids[0]}").json()["items"]] == ids[1:]
     assert service.get("/v1/jobs/no/events").status_code == 404
 
 

@@ -182,7 +182,8 @@ def test_the_log_of_one_of_several_pods_can_be_chosen(site: Site) -> None:
 def test_events_and_logs_of_the_page_are_those_of_the_api(site: Site) -> None:
     release = site.created()
     shown = site.view(f"/jobs/{release}").text
-    assert f'data-events="/v1/jobs/{release}/events?after=1"' in shown
+    first = site.get(f"/v1/jobs/{release}/events").json()["items"][0]["id"]
+    assert f'data-events="/v1/jobs/{release}/events?after={first}"' in shown
     assert site.client.get(f"/v1/jobs/{release}/events", headers={"Cookie": site.sign_in("admin")}).status_code == 200
     assert f'data-log="/v1/jobs/{release}/logs?follow=true&amp;tail=200"' in shown
 
