@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from packager.base.errors import ClusterError, ToolError
 from packager.service import config
 from packager.service.access import projects
 from packager.service.access.sessions import Sessions
@@ -27,6 +26,7 @@ from packager.service.jobs.references import References
 from packager.service.jobs.sweeper import Sweeper
 from packager.service.jobs.tasks import Tasks
 from packager.service.prometheus import Figures, Load
+from packager.service.readiness import Readiness
 from packager.service.registry.catalog import Catalog
 from packager.service.registry.packages.reading import PackageReader
 from packager.service.registry.packages.registries import read_registries
@@ -73,6 +73,7 @@ class Server:
         projects: Those that jobs can belong to, by name.
         jobs, logs, events, templates, definitions, tokens, project_use: What callers do with them.
         pulse: Tells that a job has an event.
+        readiness: Whether the server can do its work.
         figures: What Prometheus is told.
         trusted: Who every caller is, when no token is asked for; None otherwise.
         issuer: Whose tokens are accepted beside those of the server; None for no one's.
@@ -141,6 +142,7 @@ class Server:
         self.definitions = TaskDefinitions(self.catalog, self.tasks, self.projects, self.check)
         self.tokens = Tokens(store, self.projects)
         self.project_use = Projects(store, self.projects)
+        self.readiness = Readiness(store, cluster, projects.namespaces(self.projects)[0], self.log)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -250,23 +252,6 @@ class Server:
             key = (row["project"], row["status"])
             jobs[key], gpus[key] = row["jobs"], row["gpus"]
         return Load(jobs, gpus, self.store.outbox.waiting())
-
-    async def problems(self) -> list[str]:
-        """Return why the server is not ready: the database or the cluster does not answer.
-
-        Anyone may read this: what is wrong with the database is in the log alone.
-        """
-        problems = []
-        try:
-            await asyncio.to_thread(self.store.ping)
-        except ToolError as error:
-            self.log(str(error))
-            problems.append("the database does not answer")
-        try:
-            await self.cluster.list("Pod", projects.namespaces(self.projects)[0], {"mlpack.dev/job": "none"})
-        except ClusterError as error:
-            problems.append(str(error))
-        return problems
 
     def log(self, message: str, **fields: str) -> None:
         """Write a line of JSON to the log: the time, the message, and more fields."""

@@ -53,13 +53,11 @@ async def healthz() -> Health:
     return Health(status="ok")
 
 
-@get("/readyz", opt={ANONYMOUS: True}, responses={503: document.answer(Health, "What does not answer")})
+@get("/readyz", opt={ANONYMOUS: True}, responses={503: document.answer(Health, "Not ready")})
 async def readyz(state: State) -> Response[Health]:
-    """Return whether the database and the cluster answer."""
-    problems = await server_of(state).problems()
-    return Response(
-        Health(status="not ready" if problems else "ok", problems=problems), status_code=503 if problems else 200
-    )
+    """Return whether the database and the cluster answer; what does not is in the log of the server."""
+    is_ready = await server_of(state).readiness.is_ready()
+    return Response(Health(status="ok" if is_ready else "not ready"), status_code=200 if is_ready else 503)
 
 
 @get(prometheus.PATH, media_type="text/plain")

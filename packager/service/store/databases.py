@@ -8,6 +8,7 @@ until it ends, and the ids of events become visible in their order.
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import threading
 from abc import ABC, abstractmethod
@@ -42,6 +43,9 @@ RUNNING = 0x6D6C7003
 first of two, of each replica that runs."""
 
 _CONNECT_SECONDS = 10
+
+_LEAST_BYTES = 8 << 20
+"""A disk with less than this is full: SQLite's log of what is written grows to half of it."""
 
 
 class AwayError(ToolError):
@@ -111,6 +115,10 @@ class Database(ABC):
 
     def claim(self) -> None:  # noqa: B027 - what several servers may share needs no claim
         """Keep other servers from a database that only one may use, until it is closed. Raises ToolError."""
+
+    @abstractmethod
+    def check_room(self) -> None:
+        """Raise ToolError if the disk of the database is full, as far as that can be seen from here."""
 
     @abstractmethod
     def check(self) -> list[str]:
@@ -183,7 +191,15 @@ class Sqlite(Database):
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     def _end(self, connection: Connection, word: str) -> None:
-        connection.exec_driver_sql(word)
+        driver: Any = connection.connection.driver_connection
+        if driver.in_transaction:  # SQLite ends one itself that found no room
+            connection.exec_driver_sql(word)
+
+    def check_room(self) -> None:
+        """Raise ToolError if the disk is full."""
+        left = shutil.disk_usage(self.path.parent).free
+        if left < _LEAST_BYTES:
+            raise ToolError(f"the disk of the database {self.path} is full: {left >> 10} KiB are left")
 
     def tell(self, connection: Connection, release: str) -> None:
         """Tell no one: there are no other replicas."""
@@ -269,6 +285,9 @@ class Postgres(Database):
     def tell(self, connection: Connection, release: str) -> None:
         """Tell all replicas, when the transaction is committed, that a job has an event."""
         connection.execute(text("SELECT pg_notify(:channel, :release)"), {"channel": CHANNEL, "release": release})
+
+    def check_room(self) -> None:
+        """Accept any: the disk is one of another machine, whose PostgreSQL refuses to write when it is full."""
 
     def has_replica(self, connection: Connection, replica: int) -> bool:
         """Return whether a replica holds its lock (`replicas.listen`), which it loses when its process ends."""

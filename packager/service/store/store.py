@@ -55,6 +55,10 @@ GOALS = ("cancel", "delete", "delete-storage")
 PACKAGE = "package:"
 """How the names begin under which `templates` has what packages render to; no template of a user is called so."""
 
+_PROBE = "probe"
+_PROBE_BYTES = 16 << 10
+"""What is written to find out whether something can be: on a full disk, a few bytes still find a place."""
+
 _UNFINISHED = jobs.c.status.in_(ACTIVE) | jobs.c.goal.in_(GOALS)
 _NO_QUOTA = Quota()
 
@@ -198,6 +202,13 @@ class Store:
         """Raise AwayError unless the database answers."""
         with self._reading() as connection:
             connection.execute(text("SELECT 1"))
+
+    def check_writable(self) -> None:
+        """Raise ToolError unless the database takes what is written to it, and has room for more."""
+        self.database.check_room()
+        with self._writing() as connection:
+            connection.execute(delete_from(meta).where(meta.c.key == _PROBE))
+            connection.execute(insert(meta).values(key=_PROBE, value="." * _PROBE_BYTES))
 
     def check(self) -> list[str]:
         """Return what the database finds wrong with itself."""

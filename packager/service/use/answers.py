@@ -220,10 +220,9 @@ class ProjectUse(Fields, frozen=True, kw_only=True):
 
 
 class Health(Fields, frozen=True, kw_only=True):
-    """Whether the server works, and what does not."""
+    """Whether the server works."""
 
     status: str
-    problems: list[str] = []
 
 
 class TemplateList(Fields, frozen=True, kw_only=True):

@@ -40,13 +40,13 @@ def test_what_is_wrong_with_the_database_is_in_the_log_alone(service: Service, m
     def fail(*_: object) -> None:
         raise AwayError('the database does not answer: connection to "10.0.0.5" failed for user "mlpack"')
 
-    for statement in ("token", "ping"):
+    for statement in ("token", "check_writable"):
         monkeypatch.setattr(service.server.store, statement, fail)
     answer = service.get("/v1/jobs", None, headers={"x-api-key": "mlp_x"})
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
     assert answer.json()["detail"] == "see the log of the server"
     ready = service.get("/readyz", None)
-    assert (ready.status_code, ready.json()["problems"]) == (503, ["the database does not answer"])
+    assert (ready.status_code, ready.json()) == (503, {"status": "not ready"})
     lines = [json.loads(line) for line in service.log if "10.0.0.5" in line]
     assert answer.json()["instance"] in [f"/v1/requests/{line.get('request')}" for line in lines]
 

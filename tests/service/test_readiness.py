@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import event
+
+from packager.base.errors import ToolError, UnreachableError
+from packager.service.readiness import Readiness
+from packager.service.store.store import Store
+from tests.service.api.conftest import Service
+from tests.service.conftest import BOTH
+from tests.service.fake import FakeCluster
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Bench:
+    """A Readiness at a time that the test sets, and how often it has looked."""
+
+    def __init__(self, path: Path) -> None:
+        self.time = 0.0
+        self.log: list[str] = []
+        self.store = Store(path)
+        self.cluster = FakeCluster()
+        self.asked = 0
+        self.wait = 0.0
+        cluster: Any = self
+        self.readiness = Readiness(self.store, cluster, "tests", self.log.append, clock=lambda: self.time)
+
+    async def get(self, kind: str, name: str, namespace: str) -> Any:
+        self.asked += 1
+        await asyncio.sleep(self.wait)
+        return await self.cluster.get(kind, name, namespace)
+
+    def ask(self, times: int = 1) -> list[bool]:
+        async def together() -> list[bool]:
+            return await asyncio.gather(*(self.readiness.is_ready() for _ in range(times)))
+
+        return asyncio.run(together())
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path / "server.db")
+
+
+def test_many_who_ask_cost_one_look_in_five_seconds(bench: Bench) -> None:
+    assert bench.ask(100) == [True] * 100
+    bench.time = 4.9
+    assert bench.ask(100) == [True] * 100
+    assert bench.asked == 1
+    bench.time = 5.0
+    assert bench.ask(100) == [True] * 100
+    assert bench.asked == 2
+
+
+def test_cluster_that_is_away_is_logged_once(bench: Bench) -> None:
+    bench.cluster.error = UnreachableError("the cluster does not answer: 10.0.0.5 is away")
+    for bench.time in (0.0, 6.0, 12.0):
+        assert bench.ask() == [False]
+    bench.cluster.error = None
+    bench.time = 18.0
+    assert bench.ask() == [True]
+    assert bench.log == ["not ready: the cluster does not answer: 10.0.0.5 is away", "ready again"]
+
+
+def test_cluster_that_answers_late_is_not_waited_for(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("packager.service.readiness._SECONDS", 0.05)
+    bench.wait = 1.0
+    assert bench.ask(3) == [False] * 3
+    assert bench.asked == 1
+
+
+def test_database_without_room_is_not_ready(bench: Bench) -> None:
+    """A page limit has the effect of a full disk, for a part of the disk."""
+
+    def limit(connection: Any, _record: Any) -> None:
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count={pages + 1}")
+
+    event.listen(bench.store.database.engine, "connect", limit)
+    bench.store.database.engine.dispose()
+    assert bench.ask() == [False]
+    assert bench.log == ["not ready: the database does not answer: database or disk is full"]
+
+
+def test_full_disk_is_not_ready(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage("/")._replace(free=4096)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    assert bench.ask() == [False]
+    assert "is full: 4 KiB are left" in bench.log[0]
+
+
+@BOTH
+def test_probe_of_a_database_leaves_one_row(database: str) -> None:
+    store = Store(database)
+    for _ in range(3):
+        store.check_writable()
+    assert store.setting("probe", str) == "." * (16 << 10)
+    store.close()
+
+
+@pytest.mark.parametrize("fail", [ToolError("/srv/db is full"), UnreachableError("10.0.0.5 is away")])
+def test_anonymous_callers_learn_nothing_of_what_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail: Exception
+) -> None:
+    service = Service(tmp_path / "server.db")
+
+    def raise_it(*_: object) -> None:
+        raise fail
+
+    with service.client:
+        if isinstance(fail, UnreachableError):
+            service.cluster.error = fail
+        else:
+            monkeypatch.setattr(service.server.store, "check_writable", raise_it)
+        answer = service.get("/readyz", None)
+        assert (answer.status_code, answer.json()) == (503, {"status": "not ready"})
+        messages = [json.loads(line)["message"] for line in service.log]
+        assert f"not ready: {fail}" in messages
