@@ -29,7 +29,7 @@ CLAIMS_ANNOTATION = "mlpack/claims"
 
 
 class Form(Value, frozen=True):
-    """What a value looks like: a pattern for all of it, and words that finish the sentence "expected …"."""
+    """The form of a value: a pattern for all of it, and words that finish the sentence "expected …"."""
 
     pattern: str
     words: str
@@ -55,10 +55,10 @@ class Key(Value, frozen=True):
 
     Attributes:
         name: The key.
-        description: What it is for, as a sentence.
-        form: What its value looks like.
-        example: A value that would do.
-        usual: Whether the example is also its default value; else only the site knows one.
+        description: The purpose, as a sentence.
+        form: The form of its value.
+        example: A valid value.
+        usual: Whether the example is also the default value; otherwise the site has to set one.
         only: The trait without which a package does not need it.
     """
 
@@ -70,7 +70,7 @@ class Key(Value, frozen=True):
     only: str | None = None
 
     def complaint(self, value: str) -> str | None:
-        """Return what is wrong with `value`; None when nothing is."""
+        """Return the expected form and `value` if they differ; otherwise None."""
         return None if re.fullmatch(self.form.pattern, value) else f"expected {self.form.words}, found {value!r}"
 
 
@@ -78,9 +78,9 @@ class Option(Value, frozen=True):
     """One option.
 
     Attributes:
-        name: Its folder's name, and what `--with` takes.
-        summary: What it does, in half a line.
-        keys: What it reads in `site.env`.
+        name: The name of its folder, and the value for `--with`.
+        summary: The effect, in half a line.
+        keys: The values that it reads in `site.env`.
         level: The Pod Security level that a workload reaches at best with it.
         places: The folders of the container that it gives a place: keys of `PLACES`. Each has one place only.
         paths: The keys of `mlops.env` that name folders outside of the container too.
@@ -122,7 +122,7 @@ TRAITS = {
     "checkpoint": "it is for checkpoints, and {} has no CHECKPOINT_DIR",
     "assets": "it is for assets, and {} has none",
 }
-"""What a package may have that some options are for, and what to say of one that does not have it."""
+"""The traits of packages that some options require, with the message for a package without the trait."""
 
 _VARIABLES = {"dataset": "DATASET_DIR", "checkpoint": "CHECKPOINT_DIR"}
 """The key of `mlops.env` by which a package has a trait."""
@@ -328,7 +328,7 @@ KEYS: Mapping[str, Key] = {key.name: key for option in KNOWN.values() for key in
 
 
 def conflicts(names: Iterable[str]) -> list[Fault]:
-    """Return which of the options `names` do not go together; names that are no option's are left out.
+    """Return the conflicts among the options `names`; names of other components are ignored.
 
     The location of each fault is the last option that it is about, `needs` are all of them, in the order of `OPTIONS`.
     """
@@ -359,14 +359,14 @@ def level(names: Iterable[str]) -> Level:
 def faults(
     names: Iterable[str], site: Mapping[str, str], environment: Mapping[str, str]
 ) -> Iterator[tuple[str, Fault]]:
-    """Yield what keeps the options `names` from working: the option, and a value that it lacks or cannot work with.
+    """Yield the reasons why the options `names` cannot work: the option, and a missing or unsuitable value.
 
     The location of each fault is the value's key: in `site.env` for those of `KEYS`, else in `mlops.env`.
 
     Args:
         names: The options that are on.
-        site: What `site.env` says.
-        environment: What `mlops.env` says.
+        site: The values in `site.env`.
+        environment: The values in `mlops.env`.
     """
     selected = set(names)
     for option in KNOWN.values():

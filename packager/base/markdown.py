@@ -401,9 +401,9 @@ class _Inline:
             self._out.append(f"]({_quoted(resolved)}{f' {title}' if title else ''})")
             return end
         self._remark(opened, f"the link to {show(path)} leads nowhere in the package, and becomes text")
-        words = "".join(self._out[first:]).removeprefix("!")[1:]
-        words = f"\\[{words}\\]" if _BLOCK.match(words) else words
-        self._out[first:] = [words, "" if path.startswith("#") else f" ({_code_span(path)})"]
+        label = "".join(self._out[first:]).removeprefix("!")[1:]
+        label = f"\\[{label}\\]" if _BLOCK.match(label) else label
+        self._out[first:] = [label, "" if path.startswith("#") else f" ({_code_span(path)})"]
         return end
 
     def _target(self, label: str, end: int) -> tuple[str, str, int] | None:
@@ -447,8 +447,8 @@ def _code_spans(text: str, start: int, end: int) -> dict[int, int]:
 
 
 def _code_span(text: str) -> str:
-    words = " ".join(text.split()).replace("`", "'")
-    return f"`{words}`" if words else "no target"
+    code = " ".join(text.split()).replace("`", "'")
+    return f"`{code}`" if code else "no target"
 
 
 def _quoted(target: str) -> str:

@@ -38,9 +38,9 @@ def is_secret(key: str) -> bool:
     """Whether the name of a key says that its value is a secret: HF_TOKEN, dbPassword, AWS_SECRET_ACCESS_KEY."""
     if key in _NAMES:
         return False
-    words = re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).lower())
-    numbered = words[:1] in (["key"], ["keys"]) and len(words) > 1  # KEY_00 is one of many keys, of anything
-    return any(word in _WORDS or word.endswith(_ENDINGS) for word in words[numbered:])
+    parts = re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).lower())
+    numbered = parts[:1] in (["key"], ["keys"]) and len(parts) > 1  # KEY_00 is one of many keys, of anything
+    return any(word in _WORDS or word.endswith(_ENDINGS) for word in parts[numbered:])
 
 
 def masked(key: str, value: str) -> str:

@@ -81,9 +81,9 @@ def _start(work: Callable[[Any], object], processes: int) -> ProcessPoolExecutor
     """Start all processes, while this one has no other thread; None if the system allows no more processes."""
     # The objects that exist now stay: no process needs to look through them for garbage, and to copy their pages.
     gc.freeze()
-    context, given = multiprocessing.get_context("fork"), (work, os.getpid(), systemcalls.end_with_parent())
+    context, arguments = multiprocessing.get_context("fork"), (work, os.getpid(), systemcalls.end_with_parent())
     try:
-        executor = ProcessPoolExecutor(processes, context, _begin, given)
+        executor = ProcessPoolExecutor(processes, context, _begin, arguments)
         executor.submit(os.getpid)  # at the first piece, it starts all processes, and then a thread
     except (OSError, NotImplementedError):  # the second one where there are no semaphores
         return None

@@ -65,23 +65,23 @@ def _is_whole(file: Path, digest: str) -> bool:
 def _part(folder: Path, name: str) -> Iterator[Path]:
     """Yield a file that only this process writes to; after an error its content stays for the next attempt."""
     kept = folder / f"{name}.part"
-    own = folder / f"{name}.{os.getpid()}.part"
+    part = folder / f"{name}.{os.getpid()}.part"
     for path in (kept, *folder.glob(f"{name}.*.part")):
         pid = re.fullmatch(r".*\.([0-9]+)\.part", path.name)
         if pid is None or not _is_running(int(pid[1])):
             with suppress(FileNotFoundError):  # another process was faster
-                path.rename(own)
+                path.rename(part)
                 break
-    if own.is_symlink() or (own.exists() and not own.is_file()):
-        own.unlink()
+    if part.is_symlink() or (part.exists() and not part.is_file()):
+        part.unlink()
     try:
-        yield own
+        yield part
     except VerificationError:
-        own.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
     finally:
         with suppress(FileNotFoundError):
-            own.rename(kept)
+            part.rename(kept)
 
 
 def _is_running(pid: int) -> bool:

@@ -227,11 +227,11 @@ class Plan(Value, frozen=True):
     @property
     def own_variables(self) -> dict[str, tuple[Variable, ...]]:
         """The lines of mlops.env, by overlay, that not all overlays have, or not with the same value."""
-        own = {
+        by_overlay = {
             overlay.name: tuple(variable for variable in overlay.variables if variable not in self.variables)
             for overlay in self.overlays
         }
-        return {name: variables for name, variables in own.items() if variables}
+        return {name: variables for name, variables in by_overlay.items() if variables}
 
     @property
     def nested(self) -> bool:
@@ -374,7 +374,7 @@ def _variables(
 ) -> tuple[Variable, ...]:
     """Return the lines of mlops.env: four for every package, then `environments`; the last value of a key counts."""
     model_dir = f"{(options.root or ROOT).rstrip('/')}/{name}"
-    known = {
+    entries = {
         "REGISTRY": Parameter(
             value=options.registry or spec.image.registry,
             description="Where the image is pulled from: a host, optionally with a port and a path.",
@@ -384,16 +384,16 @@ def _variables(
         "OUTPUT_DIR": Parameter(value=f"{model_dir}/output", description="Where results and checkpoints go."),
     }
     if not spec.dataset:
-        del known["DATASET_DIR"]
+        del entries["DATASET_DIR"]
     if run.is_choice:
         description = f"The script that runs: {', '.join(run.scripts[:-1])} or {run.scripts[-1]}."
-        known[CHOICE] = Parameter(value=run.scripts[0], description=description)
+        entries[CHOICE] = Parameter(value=run.scripts[0], description=description)
     for key, entered in itertools.chain(*(environment.items() for environment in environments)):
-        described = known[key].description if key in known else _DESCRIBED.get(key, "")
+        described = entries[key].description if key in entries else _DESCRIBED.get(key, "")
         entry = entered if isinstance(entered, Parameter) else Parameter(value=entered)
-        known[key] = entry if entry.description else Parameter(value=entry.value, description=described)
+        entries[key] = entry if entry.description else Parameter(value=entry.value, description=described)
     variables = []
-    for key, entry in known.items():
+    for key, entry in entries.items():
         value = text(entry.value)
         if options.root and value.startswith(f"{ROOT}/"):
             value = options.root.rstrip("/") + value.removeprefix(ROOT)

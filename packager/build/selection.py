@@ -69,30 +69,30 @@ class Selection(Value, frozen=True):
         return [(name, key) for name, key in keys if key.only is None or key.only in traits]
 
 
-def select(given: Sequence[str], settings: Sequence[str] = ()) -> Selection:
+def select(selected: Sequence[str], settings: Sequence[str] = ()) -> Selection:
     """Return the components that the command line selects.
 
     Args:
-        given: Options by name; folders as paths, with a slash in them.
+        selected: Options by name; folders as paths, with a slash in them.
         settings: KEY=VALUE each, for `site.env`.
 
     Raises:
         UsageError: An option, key or component does not exist, or they cannot be combined.
         ToolError: A folder cannot be read.
     """
-    option_names = {name for name in given if "/" not in name}
+    option_names = {name for name in selected if "/" not in name}
     for name in option_names - BY_NAME.keys():
         hint = similar(name, BY_NAME) or "write a folder with a slash, such as ./ours"
         raise UsageError(f"--with {name}: unknown option; the options are: {', '.join(BY_NAME)}", hint=hint)
     for conflict in conflicts(option_names):
         raise UsageError(f"--with: {conflict.message}", hint=conflict.hint)
-    own = {path: _component(path) for path in given if "/" in path}
-    names = [component.name for component in own.values()]
+    components = {path: _component(path) for path in selected if "/" in path}
+    names = [component.name for component in components.values()]
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"--with: two folders have the name {name}")
     options = tuple(option.name for option in OPTIONS if option.name in option_names)
-    return Selection(options, tuple(own.values()), MappingProxyType(dict(map(_value, settings))))
+    return Selection(options, tuple(components.values()), MappingProxyType(dict(map(_value, settings))))
 
 
 def _value(setting: str) -> tuple[str, str]:
@@ -106,11 +106,11 @@ def _value(setting: str) -> tuple[str, str]:
     return name, value
 
 
-def _component(given: str) -> OwnComponent:
-    """Read the component in the folder `given`."""
-    folder = Path(given)
+def _component(path: str) -> OwnComponent:
+    """Return the component in a folder."""
+    folder = Path(path)
     if not paths.is_folder(folder):
-        raise UsageError(f"--with {given}: folder not found")
+        raise UsageError(f"--with {path}: folder not found")
     name = folder.resolve().name
     if name in _RESERVED_NAMES or not re.fullmatch(LETTER_FIRST, name):
         problem = (
@@ -118,16 +118,14 @@ def _component(given: str) -> OwnComponent:
             if name in _RESERVED_NAMES
             else "is not lower-case letters, digits and '-'"
         )
-        raise UsageError(f"--with {given}: the name {name!r} {problem}", hint="give the folder another name")
+        raise UsageError(f"--with {path}: the name {name!r} {problem}", hint="give the folder another name")
     try:
         files = tuple(tree.walk(folder, _LIMITS))
     except VerificationError as error:
         raise UsageError(f"--with {error}") from None
     kustomizations = [entry for entry in files if entry.path in KUSTOMIZATIONS]
     if len(kustomizations) != 1:
-        raise UsageError(
-            f"--with {given}: expected one kustomization.yaml there, found {len(kustomizations) or 'none'}"
-        )
+        raise UsageError(f"--with {path}: expected one kustomization.yaml there, found {len(kustomizations) or 'none'}")
     _check_kind(kustomizations[0])
     return OwnComponent(name, files)
 

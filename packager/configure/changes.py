@@ -81,8 +81,8 @@ class Answers:
     @property
     def ids(self) -> dict[str, int]:
         """The ids that are given, by the keys of a pod's security context."""
-        given = {"runAsUser": self.uid, "runAsGroup": self.gid, "fsGroup": self.fs_group}
-        return {key: value for key, value in given.items() if value is not None}
+        ids = {"runAsUser": self.uid, "runAsGroup": self.gid, "fsGroup": self.fs_group}
+        return {key: value for key, value in ids.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,11 +226,11 @@ def _replaced(storage: Sequence[str], listed: Collection[str]) -> list[str]:
             names = ", ".join(option for option in _STORAGES if option in listed)
             raise UsageError(f"--storage {name}: expected one of {names}", hint=hint)
     places = {place for name in storage for place in BY_NAME[name].places}
-    others = [BY_NAME[name] for name in _STORAGES if name not in storage]
+    replaced = [BY_NAME[name] for name in _STORAGES if name not in storage]
     if not _SHORT & set(storage):
-        others = [option for option in others if places >= set(option.places)]
+        replaced = [option for option in replaced if places >= set(option.places)]
     needing = [option.name for option in OPTIONS if option.needs and not set(option.needs) & set(storage)]
-    return [option.name for option in others] + (needing if "output" in places else [])
+    return [option.name for option in replaced] + (needing if "output" in places else [])
 
 
 def _check_overlay(files: Files, overlay: str, answers: Answers) -> None:

@@ -78,11 +78,11 @@ def _ended(kind: Workload, snapshot: Snapshot, past: Past, ending: Verdict) -> V
         message = "reported success, but workers were deleted while it was running"
         summary = message if lost[0].reason == LOST else _summary(snapshot, lost)
         return Verdict(Phase.FAILED, summary, grouped([*lost, *warnings]))
-    known = {finding.subject for finding in (*lost, *warnings)}
+    reported = {finding.subject for finding in (*lost, *warnings)}
     failures = [*kind.failures(snapshot), *_others(past.failures, snapshot)]
-    others = [finding for finding in failures if finding.subject not in known]
+    unreported = [finding for finding in failures if finding.subject not in reported]
     summary = _summary(snapshot, lost) if lost else ending.summary
-    return Verdict(ending.phase, summary, grouped([*lost, *others, *warnings]))
+    return Verdict(ending.phase, summary, grouped([*lost, *unreported, *warnings]))
 
 
 def _losses(kind: Workload, snapshot: Snapshot, past: Past) -> list[Finding]:

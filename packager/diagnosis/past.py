@@ -101,9 +101,9 @@ class Memory:
         workers = {name(worker): worker for worker in self._kind.workers(snapshot.pods)}
         for worker in workers.values():
             self._workers.setdefault(name(worker), uid(worker))
-        for worker_name, known in self._workers.items():
+        for worker_name, worker_uid in self._workers.items():
             current = workers.get(worker_name)
-            if current is None or uid(current) != known:
+            if current is None or uid(current) != worker_uid:
                 self._add_loss(f"pod/{worker_name}", "it was deleted while the job was running")
             elif finding := stopped(current, snapshot):
                 self._add_loss(finding.subject, f"{finding.message} while the job was running")
@@ -117,8 +117,8 @@ class Memory:
         if self._main is None or self._is_over or self._kind.stops_its_pods(snapshot):
             return
         subject = shown(self._main)
-        known = self._losses.get(subject)
-        if known is None or known.reason == VANISHED:
+        loss = self._losses.get(subject)
+        if loss is None or loss.reason == VANISHED:
             gone = f"it no longer exists, and how it ended is unknown: {deletion_cause(self._main, snapshot)}"
             seen = {finding.subject: finding for finding in losses(self._kind, snapshot)}
             self._losses[subject] = seen.get(subject) or Finding(VANISHED, subject, gone, REDEPLOY_HINT, blocks=False)

@@ -40,17 +40,17 @@ def keys(names: Sequence[str]) -> dict[str, str]:
     A name without a folder is its own key where it can be one; `lib/a.py` becomes `lib__a.py`, or `lib__a.py-2` where
     that is taken. Case counts as little as in the least careful file system.
     """
-    known: dict[str, str] = {name: name for name in names if KEY.fullmatch(name)}
-    taken = {name.lower() for name in known}
-    for name in sorted(set(names) - known.keys()):
+    keys_by_name: dict[str, str] = {name: name for name in names if KEY.fullmatch(name)}
+    taken = {name.lower() for name in keys_by_name}
+    for name in sorted(set(names) - keys_by_name.keys()):
         plain = _NO_KEY.sub("_", name.replace("/", "__"))[-_KEY_LENGTH:].lstrip(".") or "_"
         key, number = plain, 1
         while key.lower() in taken:
             number += 1
             key = f"{plain}-{number}"
-        known[name] = key
+        keys_by_name[name] = key
         taken.add(key.lower())
-    return known
+    return keys_by_name
 
 
 def packed(sizes: Mapping[str, tuple[int, int]]) -> list[list[str]]:

@@ -91,6 +91,6 @@ def grouped(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     groups: dict[tuple[str, str], Finding] = {}
     for finding in findings:
         key = (finding.reason, finding.message.replace(finding.subject.partition("/")[2], ""))
-        known = groups.get(key)
-        groups[key] = replace(known, others=known.others + 1 + finding.others) if known else finding
+        earlier = groups.get(key)
+        groups[key] = replace(earlier, others=earlier.others + 1 + finding.others) if earlier else finding
     return tuple(groups.values())

@@ -61,13 +61,13 @@ class Contents:
     def _take(self, path: str, kind: _As) -> bool:
         """Take one step of a path, and return whether it is new."""
         key = _key(path)
-        known = self._seen.get(key)
-        if known is None:
+        earlier = self._seen.get(key)
+        if earlier is None:
             self._seen[key] = (path, kind)
             if len(self._seen) > self._limits.files:
                 raise ContentError(f"there are more than {self._limits.files:,} files and folders")
             return True
-        known_path, known_kind = known
+        known_path, known_kind = earlier
         if known_path != path:
             raise ContentError(f"{shown(path)} and {shown(known_path)} are the same name where case is ignored")
         if (kind is _As.FILE) != (known_kind is _As.FILE):

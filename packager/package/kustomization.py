@@ -200,9 +200,11 @@ def _is_only_switched(before: Document, after: Document, component: Component, *
     if not isinstance(after.data, dict):
         return False
     rest, new_rest = ({**(document.data or {}), _KEY: None} for document in (before, after))
-    others, new_others = ([e for e in _list(d.data, _KEY) if not _is_named(e, component)] for d in (before, after))
+    other_entries, new_entries = (
+        [e for e in _list(d.data, _KEY) if not _is_named(e, component)] for d in (before, after)
+    )
     listed = [entry for entry in _list(after.data, _KEY) if _is_named(entry, component)]
-    return rest == new_rest and others == new_others and len(listed) == (1 if on else 0)
+    return rest == new_rest and other_entries == new_entries and len(listed) == (1 if on else 0)
 
 
 def _is_named(entry: Any, component: Component) -> bool:

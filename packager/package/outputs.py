@@ -36,7 +36,7 @@ def check(package: Package, edited: Collection[str]) -> Iterator[Problem]:
             continue
         sealed = {folder for _, folder in inside(package, path, sealed=True)}
         for line, folder in inside(package, path, sealed=False):
-            if not any(folder == own or folder.startswith(f"{own}/") for own in sealed):
+            if not any(folder == sealed_folder or folder.startswith(f"{sealed_folder}/") for sealed_folder in sealed):
                 message = f"an edit moves {line.key} into the package's own folder: {line.value!r}"
                 hint = f"use a folder outside of it, or {', '.join(sorted(sealed))} in it" if sealed else None
                 yield Problem(package.shown(path), line.number, 1, message, hint)

@@ -77,12 +77,12 @@ def _all(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     yield from _first_lines(executed, sources.files)
 
 
-def _programs(holders: Mapping[Location, Variant | AnyOverlay], known: Sequence[str]) -> Iterator[Fault]:
+def _programs(holders: Mapping[Location, Variant | AnyOverlay], files: Sequence[str]) -> Iterator[Fault]:
     """Check that each file which runs is one of the package's."""
     for place, holder in holders.items():
         for location, script in holder.programs():
-            if script not in known:
-                hint = similar(script, known) or "add it to `files`"
+            if script not in files:
+                hint = similar(script, files) or "add it to `files`"
                 yield Fault((*place, *location), f"{script!r} is not one of `files`", hint, among=("files",))
 
 
@@ -96,9 +96,9 @@ def _folders(
     for place, holder in holders.items():
         for location, workdir in holder.workdirs():
             if not workdir.startswith("/") and workdir not in folders:
-                here = (*place, *location)
+                entry = (*place, *location)
                 hint = similar(workdir, folders) or f"a folder of the image is an absolute path: /{workdir}"
-                yield Fault(here, f"`files` have no folder {workdir!r}", hint, needs=(here, ("files",)))
+                yield Fault(entry, f"`files` have no folder {workdir!r}", hint, needs=(entry, ("files",)))
 
 
 def _relative(spec: Spec, variant_index: int, names: Collection[str]) -> Iterator[Fault]:

@@ -74,9 +74,9 @@ class Documentation:
         anchors = {anchor for page in self._pages for anchor in page.anchors()}
         anchors |= {markdown.anchor(title) for title in self._titles}
         files = [file.name for file in self._sources.documentation]
-        own = {file: markdown.anchor(title) for file, title in zip(files, self._titles, strict=True)}
+        anchors_by_file = {file: markdown.anchor(title) for file, title in zip(files, self._titles, strict=True)}
         made = [
-            page.section(title, _LEVEL, _resolver(file, names, own, anchors))
+            page.section(title, _LEVEL, _resolver(file, names, anchors_by_file, anchors))
             for file, (title, page) in zip(files, self._titled(), strict=True)
         ]
         return _Readme(

@@ -98,35 +98,35 @@ def _item(holder: Any, step: str | int) -> Any:
 
 
 def _explain(error: ValidationError, schema: Rule) -> Iterator[SchemaFault]:
-    here: Location = tuple(error.absolute_path)
+    location: Location = tuple(error.absolute_path)
     if "propertyNames" in list(error.relative_schema_path)[-2:-1]:
         message = f"expected {_expected(error)}, found the key {show(error.instance)}"
-        yield SchemaFault((*here, str(error.instance)), message, at_key=True)
+        yield SchemaFault((*location, str(error.instance)), message, at_key=True)
     elif error.validator == "additionalProperties":
-        yield from _unknown_keys(error, here)
+        yield from _unknown_keys(error, location)
     elif error.validator == "required":
-        yield from _missing_keys(error, here, schema)
+        yield from _missing_keys(error, location, schema)
     elif error.validator == "anyOf":
         yield from _explain_union(error, schema)
     else:
         message = f"expected {_expected(error)}, found {_shown_value(error)}"
-        yield SchemaFault(here, message, _fix(error), stand_in=_example(_rule(error), schema))
+        yield SchemaFault(location, message, _fix(error), stand_in=_example(_rule(error), schema))
 
 
-def _unknown_keys(error: ValidationError, here: Location) -> Iterator[SchemaFault]:
-    known = list(_rule(error)["properties"])
+def _unknown_keys(error: ValidationError, location: Location) -> Iterator[SchemaFault]:
+    keys = list(_rule(error)["properties"])
     for key in _mapping(error):
-        if key not in known:
-            hint = similar(key, known) or f"the valid keys are: {', '.join(known)}"
-            yield SchemaFault((*here, key), f"unknown key {show(key)}", hint, at_key=True)
+        if key not in keys:
+            hint = similar(key, keys) or f"the valid keys are: {', '.join(keys)}"
+            yield SchemaFault((*location, key), f"unknown key {show(key)}", hint, at_key=True)
 
 
-def _missing_keys(error: ValidationError, here: Location, schema: Rule) -> Iterator[SchemaFault]:
+def _missing_keys(error: ValidationError, location: Location, schema: Rule) -> Iterator[SchemaFault]:
     for key in _rule(error)["required"]:
         if key not in _mapping(error):
             rule = resolve(_rule(error)["properties"][key], schema)
             what = _either(rule["enum"]) if "enum" in rule else _phrase(rule.get("description") or rule["title"])
-            yield SchemaFault((*here, key), f"the key {key!r} is missing", what, stand_in=_example(rule, schema))
+            yield SchemaFault((*location, key), f"the key {key!r} is missing", what, stand_in=_example(rule, schema))
 
 
 def _explain_union(error: ValidationError, schema: Rule) -> Iterator[SchemaFault]:
@@ -143,13 +143,13 @@ def _explain_union(error: ValidationError, schema: Rule) -> Iterator[SchemaFault
         for inner in branches[candidates[0]]:
             yield from _explain(inner, schema)
         return
-    words = [_kind_of_value(rules[index]) for index in real]
-    if "a number" in words:
-        words = [word for word in words if word != "a whole number"]
+    forms = [_kind_of_value(rules[index]) for index in real]
+    if "a number" in forms:
+        forms = [word for word in forms if word != "a whole number"]
     stand_in = next((example for rule in rules if (example := _example(rule, schema)) is not ...), ...)
-    message = f"expected {_either(list(dict.fromkeys(words)))}, found {_shown_value(error)}"
+    message = f"expected {_either(list(dict.fromkeys(forms)))}, found {_shown_value(error)}"
     hint = next((hint for branch in branches for inner in branch if (hint := _fix(inner))), None)
-    if error.instance is None and "one line of text" in words:
+    if error.instance is None and "one line of text" in forms:
         hint = 'write "" for an empty text'
     yield SchemaFault(tuple(error.absolute_path), message, hint, stand_in=stand_in)
 
@@ -232,8 +232,8 @@ def _mapping(error: ValidationError) -> dict[str, Any]:
     return error.instance
 
 
-def _either(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+def _either(forms: list[str]) -> str:
+    return forms[0] if len(forms) == 1 else f"{', '.join(forms[:-1])} or {forms[-1]}"
 
 
 def _phrase(sentence: str) -> str:

@@ -20,5 +20,5 @@ def kinds() -> dict[str, Workload]:
 
 def operators() -> dict[str, Operator]:
     """Return the operators that workloads need, by the name that `mlpack operator` takes."""
-    known = [kind.operator for kind in kinds().values() if kind.operator]
-    return {operator.short: operator for operator in known}
+    needed = [kind.operator for kind in kinds().values() if kind.operator]
+    return {operator.short: operator for operator in needed}

@@ -25,27 +25,27 @@ def structures() -> dict[str, Structure]:
 
 def structure_of(manifest: Manifest) -> Structure | None:
     """Return the Structure of a manifest's kind; None when the kind is of another group or has no folder."""
-    known = structures().get(manifest.kind)
-    return known if known and (not manifest.api or known.is_of(manifest)) else None
+    structure = structures().get(manifest.kind)
+    return structure if structure and (not manifest.api or structure.is_of(manifest)) else None
 
 
 def pods(manifest: Manifest) -> tuple[Pods, ...]:
     """Return the pods of each template of a manifest; none for a kind that makes none, or that is not known."""
-    known = structures().get(manifest.kind)
-    return tuple(known.pods(manifest) if known else of_kubernetes(manifest))
+    structure = structures().get(manifest.kind)
+    return tuple(structure.pods(manifest) if structure else of_kubernetes(manifest))
 
 
 def is_workload(manifest: Manifest) -> bool:
     """Whether a manifest is of a kind that has a folder, and not another group's of that name."""
-    known = structures().get(manifest.kind)
-    return known is not None and known.is_of(manifest)
+    structure = structures().get(manifest.kind)
+    return structure is not None and structure.is_of(manifest)
 
 
 def faults(manifest: Manifest) -> Iterator[Fault]:
     """Yield errors in a manifest that its kind's folder finds; nothing if the kind has no folder."""
-    known = structure_of(manifest)
-    if known:
-        yield from known.faults(manifest)
+    structure = structure_of(manifest)
+    if structure:
+        yield from structure.faults(manifest)
 
 
 def companions(manifest: Manifest, others: Iterable[Manifest]) -> tuple[Manifest, ...]:
@@ -63,14 +63,14 @@ def companion_faults(manifest: Manifest, others: Iterable[Manifest]) -> Iterator
 
 def reserved(manifest: Manifest, key: str) -> str | None:
     """Return why `key` must not be set for the pods of a manifest, according to its kind; None if it may be."""
-    known = structure_of(manifest)
-    return known.reserved(manifest, key) if known else None
+    structure = structure_of(manifest)
+    return structure.reserved(manifest, key) if structure else None
 
 
 def added_variables(manifest: Manifest) -> tuple[str, ...]:
     """Return the environment variables that Kubernetes adds to the containers of a manifest of this kind."""
-    known = structure_of(manifest)
-    return known.added_variables(manifest) if known else ()
+    structure = structure_of(manifest)
+    return structure.added_variables(manifest) if structure else ()
 
 
 def is_known(manifest: Manifest) -> bool:

@@ -279,7 +279,7 @@ def starting(*events: tuple[str, str], last: str = "FailedMount") -> list[Findin
     pod = deepcopy(recorded("pod-image").workload)
     for container in [*pod["status"]["initContainerStatuses"], *pod["status"]["containerStatuses"]]:
         container["state"] = {"waiting": {"reason": "ContainerCreating"}}
-    told = [
+    events_of_pod = [
         {
             "metadata": {"name": "e", "creationTimestamp": time},
             "involvedObject": {"uid": pod["metadata"]["uid"]},
@@ -289,8 +289,8 @@ def starting(*events: tuple[str, str], last: str = "FailedMount") -> list[Findin
         }
         for time, message in events
     ]
-    told[-1]["reason"] = last
-    return list(verdict(Snapshot(pod, pods=(pod,), events=tuple(told))).findings)
+    events_of_pod[-1]["reason"] = last
+    return list(verdict(Snapshot(pod, pods=(pod,), events=tuple(events_of_pod))).findings)
 
 
 @pytest.mark.parametrize(

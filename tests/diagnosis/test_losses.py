@@ -95,9 +95,9 @@ def test_pod_that_ended_before_its_deletion_has_succeeded(deleted: str, grace: i
 def test_pod_without_killing_event_was_not_stopped() -> None:
     snapshot = recorded("pod-deleted")
     snapshot.workload["metadata"] |= {"deletionTimestamp": "2026-11-22T16:06:19Z", "deletionGracePeriodSeconds": 0}
-    told = tuple(event for event in snapshot.events if event["reason"] != "Killing")
+    events = tuple(event for event in snapshot.events if event["reason"] != "Killing")
     pod = snapshot.workload
-    assert verdict(type(snapshot)(pod, pods=(pod,), events=told)).phase is Phase.SUCCEEDED
+    assert verdict(type(snapshot)(pod, pods=(pod,), events=events)).phase is Phase.SUCCEEDED
     assert verdict(type(snapshot)(pod, pods=(pod,), events=snapshot.events)).phase is Phase.FAILED
 
 

@@ -68,11 +68,11 @@ def test_load_refuses_other_arrays(tmp_path: Path) -> None:
 
 
 def test_weights_of_another_model_are_refused() -> None:
-    own = example().weights
-    checkpoint.require_same_layout(example().weights, own)
-    for other in (own[:-1], [own[0].T, *own[1:]], [own[0].astype(np.float64), *own[1:]]):
+    weights = example().weights
+    checkpoint.require_same_layout(example().weights, weights)
+    for other in (weights[:-1], [weights[0].T, *weights[1:]], [weights[0].astype(np.float64), *weights[1:]]):
         with pytest.raises(checkpoint.CheckpointError, match="is of another model"):
-            checkpoint.require_same_layout(other, own)
+            checkpoint.require_same_layout(other, weights)
 
 
 def test_digest_depends_on_every_bit() -> None:

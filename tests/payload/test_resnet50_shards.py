@@ -59,6 +59,6 @@ def test_every_record_goes_to_one_rank(files: int, size: int) -> None:
     dealt = []
     for rank in range(size):
         share = shards.share_of([f"file{file}" for file in range(files)], rank, size)
-        own = sorted(record for record in records if record[0] in share.files)
-        dealt += own[share.offset :: share.stride]
+        records_of_rank = sorted(record for record in records if record[0] in share.files)
+        dealt += records_of_rank[share.offset :: share.stride]
     assert sorted(dealt) == sorted(records)

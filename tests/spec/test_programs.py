@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(("key", "column"), [("command", 28), ("args", 28)])
 def test_command_and_args_have_a_total_limit(tmp_path: Path, key: str, column: int) -> None:
-    words = json.dumps(["a" * 20_000] * 4)
-    overlay = f"{{kind: Pod}} => {{kind: Pod, {key}: {words}}}"
+    arguments = json.dumps(["a" * 20_000] * 4)
+    overlay = f"{{kind: Pod}} => {{kind: Pod, {key}: {arguments}}}"
     path = demo.write(tmp_path, demo.changed(", script: train.sh => , overlays: [single-node]", overlay))
     assert demo.problems(path) == [
         f"spec.yaml:7:{column}: the words take 78 KiB; at most 64 KiB fit (put them into a file)"

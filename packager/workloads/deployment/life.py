@@ -157,9 +157,9 @@ def _is_ready(pod: Object) -> bool:
 def _unready(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield the last failed probe of a running pod."""
     for pod in snapshot.pods:
-        told = snapshot.about(pod, "Unhealthy")
-        if told and is_running(pod) and not _is_ready(pod) and not is_being_deleted(pod):
-            yield Finding("Unhealthy", shown(pod), f"it is not ready: {sentence(told[-1])}", blocks=False)
+        events = snapshot.about(pod, "Unhealthy")
+        if events and is_running(pod) and not _is_ready(pod) and not is_being_deleted(pod):
+            yield Finding("Unhealthy", shown(pod), f"it is not ready: {sentence(events[-1])}", blocks=False)
 
 
 def _earlier(snapshot: Snapshot) -> Iterator[Finding]:

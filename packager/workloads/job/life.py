@@ -152,7 +152,7 @@ def _is_suspended(job: Object) -> bool:
 def _reason(snapshot: Snapshot, failed: Object) -> str:
     """Return why a Job has failed, in a sentence (k8s.io/api/batch/v1: JobReason)."""
     job = snapshot.workload
-    spec, reason, words = job["spec"], failed.get("reason", ""), sentence(failed)
+    spec, reason, message = job["spec"], failed.get("reason", ""), sentence(failed)
     indexes = status(job).get("failedIndexes", "")
     retries = _attempts(job) - 1
     sentences = {
@@ -160,13 +160,13 @@ def _reason(snapshot: Snapshot, failed: Object) -> str:
             array.failed(snapshot.pods, retries) if array.indexes(job) else attempts_message(_POD, 1 + retries)
         ),
         "DeadlineExceeded": f"it took longer than its activeDeadlineSeconds of {spec.get('activeDeadlineSeconds')}",
-        "PodFailurePolicy": f"its podFailurePolicy has ended it: {words}",
+        "PodFailurePolicy": f"its podFailurePolicy has ended it: {message}",
         "FailedIndexes": f"pods of these indexes have failed: {indexes}",
         "MaxFailedIndexesExceeded": (
             f"pods of more than {spec.get('maxFailedIndexes')} indexes (maxFailedIndexes) have failed: {indexes}"
         ),
     }
-    return sentences.get(reason) or words or "the job has failed"
+    return sentences.get(reason) or message or "the job has failed"
 
 
 def _array_findings(snapshot: Snapshot) -> Iterator[Finding]:

@@ -72,8 +72,8 @@ class Job(Structure):
             hint = "with OnFailure the pod is deleted when its last attempt has failed, and its log with it"
             yield Fault(_RESTARTS, "expected Never, found 'OnFailure'", hint)
         elif policy in (None, "Always"):
-            words = "nothing, which means Always" if policy is None else show(policy)
-            yield Fault(_RESTARTS, f"expected Never, found {words}", "the API server refuses a Job that never ends")
+            value = "nothing, which means Always" if policy is None else show(policy)
+            yield Fault(_RESTARTS, f"expected Never, found {value}", "the API server refuses a Job that never ends")
         yield from _completions(manifest)
 
 

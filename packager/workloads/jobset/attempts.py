@@ -126,8 +126,8 @@ def failures(snapshot: Snapshot) -> list[tuple[Object, Finding]]:
 
     if failed and all(_has_lost_another(finding) for _, finding in failed):
         ended = {uid(pod) for pod, _ in failed}
-        others = current([*pods, *_gone(snapshot, pods)])
-        failed += [(pod, raised) for pod in others if uid(pod) not in ended and (raised := _raised(snapshot, pod))]
+        candidates = current([*pods, *_gone(snapshot, pods)])
+        failed += [(pod, raised) for pod in candidates if uid(pod) not in ended and (raised := _raised(snapshot, pod))]
         return sorted(failed, key=lambda entry: (uid(entry[0]) in ended, order(entry)))
     return sorted(failed, key=order)
 

@@ -75,11 +75,11 @@ def faults(jobset: Manifest) -> Iterator[Fault]:
     )
     counts = {name: _pods_of_job(job) for name, job in zip(names, jobs, strict=True)}
     for index, job in enumerate(jobs):
-        here: Location = (*_JOBS, index)
+        location: Location = (*_JOBS, index)
         if names[index] in names[:index]:
-            yield Fault((*here, "name"), f"duplicate role {names[index]!r}", "rename it")
+            yield Fault((*location, "name"), f"duplicate role {names[index]!r}", "rename it")
         for fault in (*_pods(job), *_dependencies(jobset, job, names[:index]), *_counts(job, counts)):
-            yield fault.below(here)
+            yield fault.below(location)
     yield from _coordinator(jobset, names)
 
 
@@ -116,18 +116,18 @@ def _rules(jobset: Manifest, names: Sequence[str]) -> Iterator[Fault]:
     rules = [mapping(entry) for entry in listing(at(jobset.data, _RULES))]
     rule_names = [text(rule.get("name")) for rule in rules]
     for index, rule in enumerate(rules):
-        here: Location = (*_RULES, index)
+        location: Location = (*_RULES, index)
         name = rule_names[index]
         if name in rule_names[:index] and name:
-            yield Fault((*here, "name"), f"duplicate rule {show(name)}", "rename it")
+            yield Fault((*location, "name"), f"duplicate rule {show(name)}", "rename it")
         elif name and not _RULE_NAME.fullmatch(name):
             message = "expected at most 128 letters, digits and _ , : that start with a letter and end with none of , :"
-            yield Fault((*here, "name"), f"{message}, found {show(name)}")
-        choices: dict[Location, tuple[str, ...]] = {(*here, "action"): _ACTIONS}
+            yield Fault((*location, "name"), f"{message}, found {show(name)}")
+        choices: dict[Location, tuple[str, ...]] = {(*location, "action"): _ACTIONS}
         for number in range(len(listing(rule.get("onJobFailureReasons")))):
-            choices[*here, "onJobFailureReasons", number] = _REASONS
+            choices[*location, "onJobFailureReasons", number] = _REASONS
         yield from invalid_choices(jobset, choices)
-        yield from _roles_of((*here, "targetReplicatedJobs"), rule.get("targetReplicatedJobs"), names)
+        yield from _roles_of((*location, "targetReplicatedJobs"), rule.get("targetReplicatedJobs"), names)
 
 
 def _network(jobset: Manifest, jobs: Sequence[dict[str, Any]]) -> Iterator[Fault]:
@@ -161,15 +161,15 @@ def _pods(job: dict[str, Any]) -> Iterator[Fault]:
         hint = "only pods with an index have names by which others find them"
         yield Fault((*job_spec, "completionMode"), f"expected Indexed, found {show(mode)}", hint)
     elif (completions := integer(spec.get("completions"))) != _pods_of_job(job):
-        words = "nothing" if completions is None else str(completions)
-        message = f"expected as many as parallelism, {_pods_of_job(job)}, found {words}"
+        value = "nothing" if completions is None else str(completions)
+        message = f"expected as many as parallelism, {_pods_of_job(job)}, found {value}"
         place = (*job_spec, "completions") if completions is not None else job_spec
         yield Fault(place, message, "all pods of a role run at once, and each once")
     policy = at(job, (*_POD, "restartPolicy"))
     if policy != "Never":
-        words = "nothing, for which JobSet writes OnFailure" if policy is None else show(policy)
+        value = "nothing, for which JobSet writes OnFailure" if policy is None else show(policy)
         hint = "else a pod that has failed is deleted, and its log with it"
-        yield Fault((*_POD, "restartPolicy"), f"expected Never, found {words}", hint)
+        yield Fault((*_POD, "restartPolicy"), f"expected Never, found {value}", hint)
     yield from _exit_codes(job)
 
 

@@ -233,8 +233,8 @@ def _when(snapshot: Snapshot) -> str:
     number, attempt = _attempts(jobset), _attempt(jobset)
     if attempt >= number:
         return f", in the last of {number} attempts" if number > 1 else ""
-    words = [sentence(end) for end in _ends(_failing(snapshot)) if end.get("reason") == "PodFailurePolicy"]
-    code = next((match[1] for text in words if (match := _PERMANENT.search(text))), None)
+    messages = [sentence(end) for end in _ends(_failing(snapshot)) if end.get("reason") == "PodFailurePolicy"]
+    code = next((match[1] for text in messages if (match := _PERMANENT.search(text))), None)
     why = f"exit code {code} is permanent" if code else "a rule of its failurePolicy ends it"
     return f", in attempt {attempt} of {number}: {why}"
 
@@ -293,8 +293,8 @@ def _last_lines(snapshot: Snapshot) -> Iterator[Finding]:
     restarts = int(status(snapshot.workload).get("restarts") or 0)
     pods = attempts.current([log.pod for log in snapshot.logs if attempts.attempt(log.pod) == restarts])
     ended_well = {name(pod) for pod in snapshot.pods if status(pod).get("phase") == "Succeeded"}
-    others = [pod for pod in pods if shown(pod) not in failed and name(pod) not in ended_well]
-    stopped = [pod for pod in others if attempts.kept_lines(snapshot, pod)]
+    unexplained = [pod for pod in pods if shown(pod) not in failed and name(pod) not in ended_well]
+    stopped = [pod for pod in unexplained if attempts.kept_lines(snapshot, pod)]
     for pod in stopped[:_MOST_STOPPED]:
         message = f"{attempts.who(pod)} was stopped; its last lines:"
         lines = attempts.without_torchrun(attempts.kept_lines(snapshot, pod))[-LAST_LINES:]

@@ -215,8 +215,8 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
     def environment_of(self, role: str) -> Sequence[PodVariable]:
         """Return the variables that address the pods of other roles, and the role's own variables."""
         counts = {name: entry.replicas for name, entry in self.roles.items()}
-        own = self.roles[role].environment
-        values = {key: entry.value if isinstance(entry, Parameter) else entry for key, entry in own.items()}
+        variables = self.roles[role].environment
+        values = {key: entry.value if isinstance(entry, Parameter) else entry for key, entry in variables.items()}
         return (
             *self.way.environment(role, self.listens, counts),
             *(PodVariable(key, text(value)) for key, value in values.items()),
@@ -235,18 +235,18 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
 
     def run_of(self, role: str, run: Run) -> Run:
         """Return the Run of a role's pods, if the overlay has `run`."""
-        own = self.roles[role]
-        scripts = () if own.command is not None else (own.script,) if own.script else run.scripts
-        has_own_args = own.args is not None or own.command is not None
-        args = tuple(own.args or ()) if has_own_args else run.args
-        return Run(scripts, args, own.workdir or run.workdir, run.init)
+        entry = self.roles[role]
+        scripts = () if entry.command is not None else (entry.script,) if entry.script else run.scripts
+        has_own_args = entry.args is not None or entry.command is not None
+        args = tuple(entry.args or ()) if has_own_args else run.args
+        return Run(scripts, args, entry.workdir or run.workdir, run.init)
 
     def program_of(self, role: str, run: Run) -> Program:
         """Return the program of a role's pods, if the overlay has `run`."""
-        own, of_role = self.roles[role], self.run_of(role, run)
+        entry, of_role = self.roles[role], self.run_of(role, run)
         if not of_role.scripts:
-            alone = own.command is not None or own.args is not None
-            command = own.command if alone else self.command
+            alone = entry.command is not None or entry.args is not None
+            command = entry.command if alone else self.command
             return Program(tuple(command or ()), of_role.args, directory(of_role.workdir))
         if self.rendezvous != "torch":
             return of_script(of_role)

@@ -153,8 +153,8 @@ def test_full_quota_is_reported() -> None:
 
 def test_refused_replica_set_is_reported() -> None:
     """The controller says so, and does not count the spec as seen."""
-    words = 'replicasets.apps "a" is forbidden: exceeded quota: mine, requested: count/replicasets.apps=1, '
-    message = f'Failed to create new replica set "a": {words}used: count/replicasets.apps=1, limited: '
+    refusal = 'replicasets.apps "a" is forbidden: exceeded quota: mine, requested: count/replicasets.apps=1, '
+    message = f'Failed to create new replica set "a": {refusal}used: count/replicasets.apps=1, limited: '
     refused = {"type": "Progressing", "status": "False", "reason": "ReplicaSetCreateError"}
     workload = deployment({**refused, "message": f"{message}count/replicasets.apps=1"}, **ALL)
     workload["metadata"]["generation"] = 2
@@ -193,8 +193,8 @@ def test_unnoticed_change_is_reported_after_eight_seconds() -> None:
 
 
 def test_controller_with_an_event_is_not_reported_as_missing() -> None:
-    told = unhealthy(deployment(), "Scaled up replica set a to 2")
-    assert "ControllerSilent" not in [one.reason for one in judged(deployment(seen=0), events=(told,), age=9).findings]
+    event = unhealthy(deployment(), "Scaled up replica set a to 2")
+    assert "ControllerSilent" not in [one.reason for one in judged(deployment(seen=0), events=(event,), age=9).findings]
 
 
 def test_main_pod_is_not_being_deleted() -> None:

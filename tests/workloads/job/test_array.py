@@ -152,14 +152,14 @@ def test_failed_array_shows_log_of_the_failed_pod() -> None:
 
 def test_array_reports_refused_pod_while_others_run() -> None:
     about = {"kind": "Job", "name": JOB, "uid": f"Job-{JOB}"}
-    words = (
+    message = (
         'Error creating: pods "a" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1'
     )
     metadata = {"name": "event", "creationTimestamp": "2026-11-21T00:00:05Z"}
     event = {
         "type": "Warning",
         "reason": "FailedCreate",
-        "message": words,
+        "message": message,
         "involvedObject": about,
         "metadata": metadata,
     }

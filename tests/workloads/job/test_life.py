@@ -27,7 +27,8 @@ def at(seconds: float) -> str:
 def job(*conditions: str, spec: Object | None = None, **status: Any) -> Object:
     """Return the Job; a condition is its type, or type and reason, or these and a message."""
     condition_list = [
-        dict(zip(("type", "reason", "message"), words.split(":", 2), strict=False)) for words in conditions
+        dict(zip(("type", "reason", "message"), descriptions.split(":", 2), strict=False))
+        for descriptions in conditions
     ]
     job_status = (
         {"conditions": [{"status": "True", **condition} for condition in condition_list], **status}

@@ -30,9 +30,9 @@ spec:
 
 def built(folder: Path, *settings: str) -> dict[str, Any]:
     """Return the manifest that is written for the demo as a Job."""
-    given = [parse_setting(setting) for setting in (*kinds.SET, *settings)]
+    parsed = [parse_setting(setting) for setting in (*kinds.SET, *settings)]
     files = {"train.py": "#!/usr/bin/env python3\n"}
-    loaded = load(demo.write(folder, demo.changed("files: [train.sh] => files: [train.sh, train.py]"), files), given)
+    loaded = load(demo.write(folder, demo.changed("files: [train.sh] => files: [train.sh, train.py]"), files), parsed)
     entries = {entry.path: entry.content for entry in render(plan(loaded, loaded.spec.variants[0], Options())).entries}
     content = entries["quickstart/k8s/mlops/one-job/job.yaml"]
     assert isinstance(content, bytes)

@@ -122,9 +122,9 @@ def test_doctor_tries_admission_of_the_pod(mlpack: Mlpack, cluster: Life, monkey
     trials: list[dict[str, Any]] = []
     create = cluster._create  # noqa: SLF001 - what a dry run is given, and leaves nowhere
 
-    def keep(given: dict[str, Any]) -> Any:
-        trials.append(given)
-        return create(given)
+    def keep(manifest: dict[str, Any]) -> Any:
+        trials.append(manifest)
+        return create(manifest)
 
     monkeypatch.setattr(cluster, "_create", keep)
     answer = mlpack("doctor", *WHERE, "--allow", "label:team", "-o", "json").json

@@ -26,27 +26,29 @@ def at(seconds: float) -> str:
     return (BEGIN + timedelta(seconds=seconds)).isoformat()
 
 
-def conditions(*words: str) -> list[Object]:
+def conditions(*descriptions: str) -> list[Object]:
     """Return conditions that hold: type, type and reason, or these and a message."""
-    condition_list = [dict(zip(("type", "reason", "message"), word.split(":", 2), strict=False)) for word in words]
+    condition_list = [
+        dict(zip(("type", "reason", "message"), word.split(":", 2), strict=False)) for word in descriptions
+    ]
     return [{"status": "True", "lastTransitionTime": at(20), **condition} for condition in condition_list]
 
 
-def jobset(*words: str, retries: int = 0, **status: Any) -> Object:
+def jobset(*descriptions: str, retries: int = 0, **status: Any) -> Object:
     spec: Object = {"successPolicy": {"targetReplicatedJobs": ["node"]}, "replicatedJobs": [{"name": "node"}]}
     spec |= {"failurePolicy": {"maxRestarts": retries}} if retries else {}
-    jobset_status = {"conditions": conditions(*words), **status} if words or status else {}
+    jobset_status = {"conditions": conditions(*descriptions), **status} if descriptions or status else {}
     return item("JobSet", NAME, metadata={"creationTimestamp": at(0)}, spec=spec, status=jobset_status)
 
 
-def job(*words: str, role: str = "node", attempt: int = 0, **status: Any) -> Object:
+def job(*descriptions: str, role: str = "node", attempt: int = 0, **status: Any) -> Object:
     labels = {f"{LABEL}/replicatedjob-name": role, f"{LABEL}/restart-attempt": str(attempt)}
     return item(
         "Job",
         f"{NAME}-{role}-0",
         metadata={"labels": labels, "creationTimestamp": at(1)},
         spec={"activeDeadlineSeconds": 60},
-        status={"conditions": conditions(*words), "active": 2, **status},
+        status={"conditions": conditions(*descriptions), "active": 2, **status},
     )
 
 

@@ -103,8 +103,8 @@ def test_launcher_reports_workers_with_killed_processes(job: Job, version: int) 
         job.count(worker, 0, version=version)
     job.begin(0, 1)
     job.count(1, 2, version=version)
-    told = f"{SENTENCE} job-worker-1\n"
-    assert job.end() == (0, f"mpi-launcher.sh: {told}", told)
+    report = f"{SENTENCE} job-worker-1\n"
+    assert job.end() == (0, f"mpi-launcher.sh: {report}", report)
 
 
 def test_launcher_ignores_processes_killed_in_an_earlier_attempt(job: Job) -> None:
