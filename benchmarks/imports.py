@@ -56,7 +56,7 @@ def measure(folder: Path) -> Iterator[Result]:
 
 
 def _builds(folder: Path, models: Path) -> Iterator[Result]:
-    """Yield what each package takes of a `build --all`, with the start of the program."""
+    """Yield the time per package of a `build --all`, including the start of the program."""
     packages = folder / "packages"
     build = [*MLPACK, "build", "--all", "--specs", str(models), "--destination", str(packages)]
     rounds = []

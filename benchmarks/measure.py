@@ -25,7 +25,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one run took.
+    """The resources that one run used.
 
     Attributes:
         wall: Seconds from start to end.
@@ -44,10 +44,10 @@ class Result:
     """A row of the table.
 
     Attributes:
-        what: What was measured.
+        what: The measured quantity.
         values: Each measurement.
-        unit: Of the values; empty for a ratio.
-        limit: The goal: at most this much; None for a number that only stands beside the others.
+        unit: The unit of the values; empty for a ratio.
+        limit: The goal: at most this much; None for a number without a goal.
     """
 
     what: str
@@ -57,7 +57,7 @@ class Result:
 
     @property
     def median(self) -> float:
-        """What counts: neither one slow run nor one lucky run."""
+        """The value that counts: neither one slow run nor one lucky run."""
         return statistics.median(self.values)
 
     @property
@@ -71,7 +71,7 @@ def run(argv: list[str], caches: Path, *, quiet: bool = True, **variables: str) 
 
     Args:
         argv: The program and its arguments.
-        caches: Where it may keep what a second run finds again.
+        caches: The folder for caches, which a second run finds again.
         quiet: Whether stderr is shown only if it fails; stdout never is.
         variables: More for its environment.
     """
@@ -116,13 +116,13 @@ def in_turn(commands: list[list[str]], caches: Path, rounds: int, *, warm_up: bo
     """Run each of `commands`, then each again, so that the machine's changing speed meets all of them alike.
 
     Args:
-        commands: What to run.
+        commands: The commands to run.
         caches: See `run`.
         rounds: How often each is run.
         warm_up: Whether a round that does not count goes before, which fills the caches.
 
     Returns:
-        For each round, what each command took.
+        The usage of each command, for each round.
     """
     if warm_up:
         in_turn(commands, caches, 1, warm_up=False)

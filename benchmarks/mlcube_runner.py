@@ -37,17 +37,17 @@ tasks:
 """The image has no entrypoint: it runs /bin/true and /bin/false, which take no notice of arguments."""
 
 NODE = "/var/tmp"  # noqa: S108 - the node's
-"""Where the folders of claims are on the node."""
+"""The folder on the node with the folders of claims."""
 
 BEGIN, END = "<!-- mlcube: begin -->\n", "<!-- mlcube: end -->\n"
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is tried.
+    """A case of the comparison.
 
     Attributes:
-        words: What it is.
+        words: The description for the table.
         tasks: The tasks, in order.
         name: The cube's name.
         level: The Pod Security level of the namespace.
@@ -73,7 +73,7 @@ CASES = (
 
 
 def kubectl(*arguments: str, stdin: str | None = None) -> str:
-    """Return what kubectl prints."""
+    """Return the output of kubectl."""
     done = subprocess.run(["kubectl", *arguments], input=stdin, capture_output=True, text=True, check=True)
     return done.stdout
 

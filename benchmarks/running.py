@@ -196,7 +196,7 @@ def measure(folder: Path) -> Iterator[Result]:
 
 
 def _ends(cluster: _Cluster, releases: list[str], seen: dict[tuple[str, str], float]) -> list[float]:
-    """Return after how many seconds the end of each job is told."""
+    """Return the seconds after which the end of each job is reported."""
     begun = {}
     for release in releases:
         begun[release] = time.monotonic()

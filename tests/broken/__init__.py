@@ -55,7 +55,7 @@ def make(fault: Fault, good: Path, folder: Path) -> Path:
 
 
 def seal(package: Package) -> None:
-    """Write the inventory anew, for the files that are there."""
+    """Write the inventory again, for the current files."""
     read = tree.read(package.folder)
     work = package.folder.with_name(f".{package.folder.name}")
     work.mkdir()

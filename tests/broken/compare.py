@@ -46,7 +46,7 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What is asked."""
+    """The tools, and the files that they need."""
 
     kubectl: Path
     helm: Path
@@ -57,7 +57,7 @@ class Tools:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What each tool made of one package."""
+    """The result of each tool for one package."""
 
     fault: Fault
     verify: str | None
@@ -114,7 +114,7 @@ def _row(fault: Fault, folder: Path, tools: Tools, work: Path) -> Row:
 
 
 def _place(fault: Fault, folder: Path, problems: tuple[Problem, ...]) -> str | None:
-    """Return where the finding points that points best; None when there is none."""
+    """Return the place of the most precise finding; None without findings."""
     at = [problem for problem in problems if problem.file == str(folder / fault.file)] or list(problems)
     if not at:
         return None

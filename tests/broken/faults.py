@@ -24,10 +24,10 @@ class Fault:
 
     Attributes:
         name: A few words, which name the package too.
-        happens: What it would do to somebody who runs the package.
+        happens: The effect on a person who runs the package.
         put_in: Puts it into the package's folder.
         file: The file that a finding has to point at.
-        line: What stands in the line that it has to point at; empty where the file as a whole is meant.
+        line: The text of the line that it has to point at; empty for the file as a whole.
         sealed: Whether the package is sealed with the fault in it.
         model: The model whose package it is put into.
     """
@@ -42,7 +42,7 @@ class Fault:
 
 
 def edit(file: str, old: str, new: str) -> Callable[[Path], object]:
-    """Return what replaces the only `old` (the first, when there are more) in `file`."""
+    """Return a function that replaces the only `old` (the first of several) in `file`."""
 
     def put_in(package: Path) -> None:
         replace(package / file, old, new)
@@ -51,7 +51,7 @@ def edit(file: str, old: str, new: str) -> Callable[[Path], object]:
 
 
 def append(file: str, text: str) -> Callable[[Path], object]:
-    """Return what adds `text` at the end of `file`."""
+    """Return a function that adds `text` at the end of `file`."""
 
     def put_in(package: Path) -> None:
         with (package / file).open("a", encoding="utf-8") as stream:

@@ -1,4 +1,4 @@
-"""What a verb answered, and whether what it says of the cluster's parts holds."""
+"""Answers of verbs, and whether their claims about parts of the cluster are true."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _EXCUSES = (
     # A kubelet tells the API server late of the pods that it has started.
     (" is not running yet", _API | {"kubelet"}),
 )
-"""What a verb that ends with 7 may say when it was kept from its work, and what has to have been away."""
+"""The outcomes of a verb that ends with 7 because of the cluster, and the parts one of which must have been away."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a verb answered.
+    """The answer of a verb.
 
     Attributes:
-        verb: Which.
-        code: Its exit code.
-        outcome_line: What it said of its outcome, without names of this trial.
-        begin: When it was started, in seconds of the monotonic clock.
-        end: When it ended.
-        stderr: All that it wrote there; of `status`, its JSON.
-        wrong: What was wrong with the answer; None for the truth.
+        verb: The verb.
+        code: The exit code.
+        outcome_line: The line about the outcome, without names of this trial.
+        begin: The time of its start, in seconds of the monotonic clock.
+        end: The time of its end.
+        stderr: The whole stderr; of `status`, the JSON.
+        wrong: The error in the answer; None for a true one.
         is_last: Whether it did what it was asked for.
         claims: Whether it says that a part of the cluster kept it from that.
     """
@@ -57,11 +57,11 @@ class Answer:
     claims: bool = False
 
     def wrong_if(self, is_wrong: bool, why: str) -> Answer:  # noqa: FBT001 - it is the condition
-        """Return it judged; what was wrong first stays."""
+        """Return the answer with `why` as its error if `is_wrong`; an earlier error is kept."""
         return replace(self, wrong=why) if is_wrong and not self.wrong else self
 
     def judged_by(self, faults: Iterable[Fault]) -> Answer:
-        """Return it judged by what was away meanwhile, when it says that something was."""
+        """Return the answer with an error if it blames a part of the cluster that was up."""
         if not self.claims or self.code != 7:
             return self
         away = next((parts for excuse, parts in _EXCUSES if excuse in self.outcome_line), None)
@@ -80,7 +80,7 @@ def outcome_line(text: str, names: Mapping[str, str]) -> str:
 
     Args:
         text: A verb's stderr.
-        names: What is replaced by what, in this order.
+        names: The replacements, in this order.
     """
     lines = [line for line in text.splitlines() if line.startswith("error:")] or [
         line

@@ -1,4 +1,4 @@
-"""What the cluster knows, asked for until it can say: the truth that answers are held against."""
+"""The state of the cluster, requested until the API server can answer: the truth for the comparison with answers."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def has_lost_pods(package: Faulty) -> bool:
 
 
 def release(package: Faulty) -> None:
-    """Let the ranks that wait for it end; one that was told may have ended before its answer came."""
+    """Let the ranks that wait for it end; a rank may end before the answer to the request arrives."""
     for pod in pods(package):
         touch = f"kubectl exec {pod} -- sh -c 'touch \"$OUTPUT_DIR/enough\" && echo told'"
 
@@ -125,7 +125,7 @@ def put_foreign_objects(site: Site) -> None:
 
 
 def names(site: Site) -> list[str]:
-    """Return what is in the namespace, once the cluster says so."""
+    """Return the names of the objects in the namespace, once the cluster reports them."""
 
     def left() -> list[str] | None:
         try:

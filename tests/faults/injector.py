@@ -1,4 +1,4 @@
-"""What goes wrong: parts of the cluster that go away together, at a moment and in a way that the seed decides."""
+"""Faults: parts of the cluster fail together, at a moment and in a way that the seed decides."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Fault:
     """One component that was away.
 
     Attributes:
-        component: Which.
-        how: In which way.
-        begin: When it went, in seconds of the monotonic clock.
-        end: When all of the cluster was up again.
+        component: The component.
+        how: The kind of failure.
+        begin: The time of the failure, in seconds of the monotonic clock.
+        end: The time at which all of the cluster was up again.
     """
 
     component: str
@@ -104,7 +104,7 @@ def repair(component: str = COMPONENTS[0]) -> None:
     """Start `component`, and all that has ended for want of it.
 
     Raises:
-        ClusterError: It does not come up.
+        ClusterError: The component does not start.
     """
     for attempt in range(_TRIES):
         try:

@@ -1,4 +1,4 @@
-"""What was said while what was away: the page that a run writes."""
+"""The page of a run: the answers of verbs, and the parts that were away at the time."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Run:
     """A run that is over.
 
     Attributes:
-        seed: What decided all that was random.
-        faults: Everything that went wrong.
+        seed: The seed of everything random.
+        faults: All faults.
         trials: The answers of each trial.
     """
 
@@ -72,12 +72,12 @@ class Run:
         return [answer for answer in self.answers if answer.wrong]
 
     def away_during(self, answer: Answer) -> set[str]:
-        """Return what was away while a verb came to its answer."""
+        """Return the components that were away before a verb ended."""
         return {fault.component for fault in self.faults if answer.overlaps_with(fault)}
 
 
 def transcript(answers: Sequence[Answer]) -> str:
-    """Return all that was said in a trial, for somebody who looks for the reason of a wrong answer."""
+    """Return all answers of a trial, to find the reason of a wrong one."""
     begin = answers[0].begin
     parts = []
     for answer in answers:
@@ -91,8 +91,8 @@ def page(run: Run, date: str) -> str:
     """Return docs/faults.md.
 
     Args:
-        run: What to tell of.
-        date: When it was, as people read it.
+        run: The run to describe.
+        date: The date, as people read it.
     """
     lasted = sorted(fault.end - fault.begin for fault in run.faults) or [0.0]
     return _PAGE.format(

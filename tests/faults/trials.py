@@ -36,10 +36,10 @@ _COPIES = 2
 """How often the results of a package are copied."""
 
 _FILES, _SIZE = 20, 2_000_000
-"""Of a rank's results; see the fault spec."""
+"""The number and size of a rank's results; see the fault spec."""
 
 _NEVER_STARTED = " could not be started"
-"""What mlpack says of a container whose kubelet went away while it started it."""
+"""The message of mlpack about a container whose kubelet failed while it started the container."""
 
 _RESULTS = "many-results-until-told"
 
@@ -49,9 +49,9 @@ class Scenario:
     """A package whose end is known.
 
     Attributes:
-        fault: What its script does; see the fault spec.
-        overlay: Of which kind.
-        ends: How it ends.
+        fault: The name of its script's behaviour; see the fault spec.
+        overlay: The name of the overlay.
+        ends: The expected end.
     """
 
     fault: str

@@ -37,10 +37,10 @@ class Scenario:
     """A command that is killed.
 
     Attributes:
-        name: What it shows.
-        killed: Its arguments.
-        again: Those of the next command there: after it, nothing is left of the one that was killed.
-        before: Those of the commands that run to their ends first.
+        name: The name in the table.
+        killed: The arguments of the command that is killed.
+        again: The arguments of the next command, after which no files of the killed one are left.
+        before: The arguments of the commands that run to their ends first.
         each_file: Whether each file is an output, rather than each entry of the folder.
     """
 
@@ -176,7 +176,7 @@ class Trial:
         return wrong
 
     def _judge(self) -> str | None:
-        """Say what is neither old nor new after the kill; work folders may be there."""
+        """Return the outputs that are neither old nor new after the kill; work folders may exist."""
         contents = _state(self._out)
         ours = {name for name in _tops(contents) | _tops(_state(self._temporary)) if _is_work_folder(name)}
         self.count.left += bool(ours) or any(_is_work_folder(part) for path in contents for part in path.split("/"))

@@ -1,8 +1,8 @@
-"""Kills a task service with SIGKILL while twenty jobs are created, again and again, and says what became of them.
+"""Kills a task service with SIGKILL while twenty jobs are created, repeatedly, and reports the states of the jobs.
 
 `python -m tests.kill.service -n 50` kills it fifty times: no job may be there twice or be lost, each job's end must be
 told to its endpoint, and the database must be sound. With `--replicas`, there are two replicas on PostgreSQL, and each
-time the one is killed that leads.
+time the leading one is killed.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ class _Hook(BaseHTTPRequestHandler):
 
 
 class ServiceTrial:
-    """One service in a folder, that is killed while jobs are created.
+    """A service in a folder; it is killed while jobs are created.
 
     Args:
-        folder: Where its files are.
-        random: Says when it is killed.
-        database: Its database. On PostgreSQL, there are two replicas.
+        folder: The folder with its files.
+        random: The source of the time of the kill.
+        database: The database. On PostgreSQL, there are two replicas.
     """
 
     def __init__(self, folder: Path, random: Random, database: str = "s.db") -> None:
@@ -217,7 +217,7 @@ class ServiceTrial:
             connection.close()
 
     def _wrong(self, api: ApiServer, hooks: _Hooks) -> list[str]:
-        """Return what is not as it should be."""
+        """Return the errors after the kill: missing or duplicate jobs, callbacks, logs and objects."""
         wrong = []
         listed = self._call("GET", "/v1/jobs?limit=200")[1]["items"]
         releases = sorted(self.released.values())
@@ -243,7 +243,7 @@ class ServiceTrial:
         return wrong
 
     def _wrongly_told(self, hooks: _Hooks) -> list[str]:
-        """Return what is wrong with what the endpoint got: each callback, in order, and hardly one twice."""
+        """Return the errors in the callbacks that the endpoint received: each in order, and hardly one twice."""
         wrong = []
         for release in self.released.values():
             told = [(sequence, status) for _, known, sequence, status in hooks.got if known == release]
