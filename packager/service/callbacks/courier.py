@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager import __version__
 from packager.service.callbacks.signature import sign
+from packager.service.store.outbox import Busy
 from packager.service.times import as_text
 
 if TYPE_CHECKING:
@@ -25,11 +26,10 @@ if TYPE_CHECKING:
 SCHEDULE = (5.0, 30.0, 120.0, 600.0, 1_800.0, 7_200.0, 21_600.0, 43_200.0)
 """The longest that each further attempt waits, in seconds; a random part of it is waited ("full jitter")."""
 
-AT_ONCE = 20
-"""How many requests are made at a time."""
-
+AT_ONCE = 100
+AT_ONCE_OF_A_PROJECT = 20
 AT_ONCE_TO_A_HOST = 2
-"""How many of them to one host."""
+"""How many requests are made at a time: in all, of one project, and to one host."""
 
 _LONGEST_WISH = 3_600.0
 """How long an endpoint can ask to wait."""
@@ -80,7 +80,7 @@ class Courier:
         self._part = part
         self._attempted = attempted
         self._wake = asyncio.Event()
-        self._under_way: dict[tuple[str, int], str] = {}
+        self._under_way: dict[tuple[str, int], Row] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
@@ -116,17 +116,14 @@ class Courier:
         """Begin to send all that is due and within the limits; return whether there was anything."""
         has_begun = False
         while free := AT_ONCE - len(self._under_way):
-            counts = Counter(self._under_way.values())
-            busy = [host for host, count in counts.items() if count >= AT_ONCE_TO_A_HOST]
-            time, under_way = as_text(self._clock()), list(self._under_way)
-            rows = await asyncio.to_thread(self._outbox.due, time, busy, under_way, free)
+            rows = await asyncio.to_thread(self._outbox.due, as_text(self._clock()), self._busy(), free)
             chosen = []
             for row in rows:
-                if counts[row["host"]] < AT_ONCE_TO_A_HOST:
-                    counts[row["host"]] += 1
+                busy = self._busy()
+                if row["host"] not in busy.hosts and row["project"] not in busy.projects:
+                    self._under_way[row["release"], row["endpoint"]] = row
                     chosen.append(row)
             for row in chosen:
-                self._under_way[row["release"], row["endpoint"]] = row["host"]
                 task = asyncio.create_task(self._deliver(row))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
@@ -134,6 +131,16 @@ class Courier:
                 break
             has_begun = True
         return has_begun
+
+    def _busy(self) -> Busy:
+        """Return to whom nothing more is sent now."""
+        rows = self._under_way.values()
+        hosts, projects = Counter(row["host"] for row in rows), Counter(row["project"] for row in rows)
+        return Busy(
+            tuple(host for host, count in hosts.items() if count >= AT_ONCE_TO_A_HOST),
+            tuple(project for project, count in projects.items() if count >= AT_ONCE_OF_A_PROJECT),
+            tuple(self._under_way),
+        )
 
     async def deliver_due(self) -> None:
         """Send all that is due now, and what becomes due by that, and wait until it was answered."""

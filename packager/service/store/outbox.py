@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, delete, func, insert, or_, select, tuple_, update
 
+from packager.base.values import Value
 from packager.service.store.tables import deliveries, jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection
@@ -106,6 +107,20 @@ def _body(word: str, job: Mapping[str, Any], event: Mapping[str, Any]) -> str:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
 
+class Busy(Value, frozen=True):
+    """To whom nothing is sent now.
+
+    Attributes:
+        hosts: Hosts that take no more.
+        projects: Projects for which as much is sent as may be.
+        endpoints: Releases and endpoints that something is being sent to.
+    """
+
+    hosts: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+    endpoints: tuple[tuple[str, int], ...] = ()
+
+
 class Outbox:
     """The callbacks of a server's jobs.
 
@@ -122,21 +137,28 @@ class Outbox:
         self._writing = writing
         self._reading = reading
 
-    def due(self, time: str, busy: Collection[str], under_way: Collection[tuple[str, int]], limit: int) -> list[Row]:
+    def due(self, time: str, busy: Busy, limit: int) -> list[Row]:
         """Return callbacks that are to be sent now: for each endpoint of a job, the first one that waits.
+
+        Projects take turns, and so do the hosts of a project.
 
         Args:
             time: The time.
-            busy: Hosts that take no more.
-            under_way: Releases and endpoints that something is being sent to.
+            busy: To whom nothing is sent now.
             limit: How many at most.
         """
-        statement = self._heads().where(deliveries.c.next_try <= time).order_by(deliveries.c.next_try).limit(limit)
-        if busy:
-            statement = statement.where(deliveries.c.host.not_in(list(busy)))
-        if under_way:
-            place = tuple_(deliveries.c.release, deliveries.c.endpoint)
-            statement = statement.where(place.not_in(list(under_way)))
+        heads = self._heads().where(
+            deliveries.c.next_try <= time,
+            deliveries.c.host.not_in(busy.hosts),
+            deliveries.c.project.not_in(busy.projects),
+            tuple_(deliveries.c.release, deliveries.c.endpoint).not_in(busy.endpoints),
+        )
+        row = heads.subquery().c
+        of_host = func.row_number().over(partition_by=(row.project, row.host), order_by=row.next_try).label("of_host")
+        ranked = select(*row, of_host).subquery().c
+        turn = func.row_number().over(partition_by=ranked.project, order_by=(ranked.of_host, ranked.next_try))
+        columns = [ranked[column.name] for column in deliveries.c]
+        statement = select(*columns).order_by(turn, ranked.next_try).limit(limit)
         with self._reading() as connection:
             return [dict(row) for row in connection.execute(statement).mappings()]
 

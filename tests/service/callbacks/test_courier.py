@@ -10,7 +10,7 @@ import pytest
 
 from packager import __version__
 from packager.service.callbacks import courier
-from packager.service.callbacks.courier import SCHEDULE, Courier
+from packager.service.callbacks.courier import AT_ONCE_OF_A_PROJECT, SCHEDULE, Courier
 from packager.service.callbacks.signature import SigningSecrets, sign
 from packager.service.callbacks.transport import Reply
 from packager.service.sealing import Sealer
@@ -291,7 +291,33 @@ def test_what_happens_after_an_endpoint_was_gone_is_not_sent(post: Post) -> None
 
 
 @BOTH
-def test_one_is_under_way_for_an_endpoint_two_for_a_host_and_twenty_in_all(post: Post) -> None:
+def test_slow_endpoints_of_a_project_do_not_delay_those_of_another(post: Post) -> None:
+    for number in range(60):
+        hooks = [{"endpoint": f"https://h{number}-{index}.example/cb", "type": "event"} for index in range(9)]
+        post.job(f"slow-{number}", *hooks, {"endpoint": "https://shared.example/slow", "type": "event"}, project="red")
+    for number in range(2):
+        quick = [{"endpoint": f"https://{host}.example/{number}", "type": "event"} for host in ("own", "shared")]
+        post.job(f"quick-{number}", *quick, project="blue")
+
+    async def run() -> None:
+        post.endpoints.gate = asyncio.Event()
+        courier = post.courier()
+        await courier.start_due()
+        await asyncio.sleep(0)
+        urls = [url for url, _, _ in post.endpoints.got]
+        assert len([url for url in urls if "https://h" in url or "slow" in url]) == AT_ONCE_OF_A_PROJECT
+        assert {"https://own.example/0", "https://own.example/1", "https://shared.example/0"} <= {*urls}
+        post.endpoints.gate.set()
+        await courier.deliver_due()
+
+    asyncio.run(run())
+    assert len(post.endpoints.got) == 604
+    urls = [url for url, _, _ in post.endpoints.got]
+    assert urls.index("https://shared.example/1") < 100
+
+
+@BOTH
+def test_one_is_under_way_for_an_endpoint_two_for_a_host_and_twenty_of_a_project(post: Post) -> None:
     for number in range(30):
         post.job(f"demo-{number}", {"endpoint": f"https://h{number // 3}.example/cb", "type": "event"})
         post.becomes("failed", f"demo-{number}")
