@@ -50,6 +50,7 @@ DnsLabel = Annotated[
 ]
 Limit = Annotated[int, Meta(ge=0, le=1_000_000)]
 Allowed = Annotated[list[str], Meta(max_length=1_000)]
+AtLeastOne = Annotated[int, Meta(ge=1, le=1_000_000)]
 NotEmpty = Annotated[str, Meta(min_length=1, max_length=255, title="a text that is not empty (at most 255)")]
 
 
@@ -147,6 +148,22 @@ class PackagesConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = {}
 
 
+class LimitsConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much of each server callers, projects and addresses may have.
+
+    Attributes:
+        caller_requests_per_second: Requests of a caller, and
+        project_requests_per_second: of all callers with the same projects; three seconds' worth may come at once.
+        requests_at_once: Requests of a caller that are not answered yet.
+        streams: Streams of events and logs that a caller follows.
+    """
+
+    caller_requests_per_second: AtLeastOne = 100
+    project_requests_per_second: AtLeastOne = 200
+    requests_at_once: AtLeastOne = 32
+    streams: AtLeastOne = 20
+
+
 class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The configuration of a server."""
 
@@ -167,6 +184,7 @@ class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     node_selectors: dict[str, dict[str, str]] = {}
     callbacks: CallbacksConfig = CallbacksConfig()
     retention: RetentionConfig = RetentionConfig()
+    limits: LimitsConfig = LimitsConfig()
     oidc: OidcConfig | None = None
     packages: PackagesConfig = PackagesConfig()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from packager.service import config
 from packager.service.access import projects
@@ -17,7 +18,7 @@ from packager.service.callbacks.addresses import read_allowed
 from packager.service.callbacks.courier import Courier
 from packager.service.callbacks.signature import SigningSecrets
 from packager.service.callbacks.transport import Transport
-from packager.service.failures import Failure
+from packager.service.fair import FairPool
 from packager.service.jobs.follower import Follower
 from packager.service.jobs.keeper import Keeper
 from packager.service.jobs.pulse import Pulse
@@ -52,17 +53,18 @@ if TYPE_CHECKING:
     from packager.service.access.tokens import Caller
     from packager.service.config import ServerConfig
     from packager.service.jobs.kube import Cluster
-    from packager.service.registry.bodies import DefinitionBody
     from packager.service.sealing import Sealer
     from packager.service.store.store import Row
 
 _RESTART_SECONDS = 5.0
 
-_READERS = 2
-_MOST_READINGS = 8
-"""How many packages are read at once, and how many are read or wait."""
+_THREADS = 16
+"""How many threads wait for the database, at most: as many as it has connections."""
 
-Checked = TypeVar("Checked")
+_RENDERING = 4
+_READING = 3
+_MOST_WAITING = 8
+"""In how many threads templates are filled in and packages read, and how many requests of a caller wait for either."""
 
 
 class Server:
@@ -80,6 +82,7 @@ class Server:
         client: The page, as the issuer knows it; None if people sign in with tokens only.
         sessions: The sessions of the page.
         root: The path below which it is reached from outside; empty for none.
+        limits: How much of it callers, projects and addresses may have.
         origin: What browsers call it, in lower case; empty if it is not configured where it is reached.
     """
 
@@ -106,6 +109,7 @@ class Server:
         self.client = client
         self.sessions = Sessions(sealer, store, client)
         self.root = settings.root
+        self.limits = settings.limits
         self.origin = (settings.url or "").rstrip("/").removesuffix(settings.root).lower()
         self.projects = projects.of_settings(settings, cluster.namespace)
         self.pulse = Pulse()
@@ -114,8 +118,9 @@ class Server:
         self.figures = Figures()
         self._renderer = Renderer(self.figures.rendered)
         self.catalog = Catalog(store, self._renderer, site, self.projects, _package_reader(settings))
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="package")
-        self._readings = 0
+        share = max(1, len(os.sched_getaffinity(0)) // 2)
+        self._rendering = FairPool("rendering", threads=_RENDERING, share=share, most=_MOST_WAITING)
+        self._reading = FairPool("package", threads=_READING, share=1, most=_MOST_WAITING)
         self.recorder = Recorder(cluster, store, settings.name, self.log, self._pods)
         self._keeper = Keeper(cluster, store.logs, settings.name, self._look_at, self.log, self.recorder.record)
         self.follower = Follower(
@@ -124,7 +129,9 @@ class Server:
         self._sweeper = Sweeper(store, settings.retention, self.follower.created, self.log)
         allowed, _ = read_allowed(settings.callbacks.allow, settings.callbacks.ports)
         references = References(cluster, store, settings.name, self.projects)
-        self.tasks = Tasks(self.catalog, cluster, references, self.follower, sealer, self.projects, allowed)
+        self.tasks = Tasks(
+            self.catalog, cluster, references, self.follower, sealer, self.projects, allowed, self._rendering
+        )
         self.courier = Courier(
             store.outbox,
             sealer,
@@ -138,8 +145,8 @@ class Server:
         self.jobs = Jobs(store, self.tasks, sealer, self.recorder, self.courier)
         self.logs = Logs(store, cluster, settings.name)
         self.events = JobEvents(store, self.pulse, sealer)
-        self.templates = TaskTemplates(self.catalog)
-        self.definitions = TaskDefinitions(self.catalog, self.tasks, self.projects, self.check)
+        self.templates = TaskTemplates(self.catalog, self._rendering)
+        self.definitions = TaskDefinitions(self.catalog, self.tasks, self.projects, self._rendering, self._reading)
         self.tokens = Tokens(store, self.projects)
         self.project_use = Projects(store, self.projects)
         self.readiness = Readiness(store, cluster, projects.namespaces(self.projects)[0], self.log)
@@ -147,6 +154,7 @@ class Server:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Follow the jobs for as long as the block runs."""
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="database"))
         await asyncio.to_thread(self.catalog.add_bundled)
         loops = [asyncio.create_task(self._kept_up(self._lead))]
         if isinstance(self.store.database, Postgres):
@@ -165,33 +173,11 @@ class Server:
             self.close()
 
     def close(self) -> None:
-        """End the child process that fills in templates, and close the database."""
-        self._readers.shutdown(wait=False, cancel_futures=True)
+        """End the child processes that fill in templates, and close the database."""
+        self._reading.close()
+        self._rendering.close()
         self._renderer.close()
         self.store.close()
-
-    async def check(self, body: DefinitionBody, work: Callable[[], Checked]) -> Checked:
-        """Return what `work` returns, which checks a definition in a thread.
-
-        A package is read for seconds, and its registry may be slow. So packages have threads of their own, and do not
-        keep other requests waiting.
-
-        Args:
-            body: The definition.
-            work: Checks it, and may store it.
-
-        Raises:
-            Failure: As `work`, or too many packages are being read.
-        """
-        if body.package is None:
-            return await asyncio.to_thread(work)
-        if self._readings >= _MOST_READINGS:
-            raise Failure("too-many-requests", f"{self._readings} packages are being read")
-        self._readings += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._readers, work)
-        finally:
-            self._readings -= 1
 
     def _look_at(self, release: str) -> None:
         self.follower.look_at(release)

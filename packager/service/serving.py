@@ -8,7 +8,7 @@ import os
 import socket
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from packager.service.access.oidc import Issuer
-    from packager.service.config import ServerConfig
+    from packager.service.config import LimitsConfig, ServerConfig
 
 _STOP_SECONDS = 10
 _MOST_SCRAPES = 32
@@ -190,6 +190,17 @@ def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None],
         _serve(settings, listeners, for_figures, is_open=is_open, emit=emit, tell=tell)
 
 
+def serving_options(_limits: LimitsConfig) -> dict[str, Any]:
+    """Return how uvicorn serves the application."""
+    return {
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "lifespan": "on",
+        "timeout_graceful_shutdown": _STOP_SECONDS,
+    }
+
+
 def _serve(  # noqa: PLR0913 - as `start`
     settings: ServerConfig,
     listeners: list[socket.socket],
@@ -244,14 +255,7 @@ def _serve(  # noqa: PLR0913 - as `start`
                 tell("no token exists yet: `mlpack serve token NAME --role admin` creates one")
 
         runner = _Main(
-            uvicorn.Config(
-                app.make(server),
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                lifespan="on",
-                timeout_graceful_shutdown=_STOP_SECONDS,
-            ),
+            uvicorn.Config(app.make(server), **serving_options(server.limits)),
             on_started,
         )
         async with _figures_served(server, for_figures, tell):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from litestar.handlers import BaseRouteHandler
 
     from packager.service.access.tokens import Caller
+    from packager.service.api.door import Door
     from packager.service.server import Server
     from packager.service.store.store import Row
 
@@ -45,14 +46,22 @@ def server_of(state: State) -> Server:
     return server
 
 
+def door_of(state: State) -> Door:
+    """Return the door of this application."""
+    door: Door = state.door
+    return door
+
+
 ANONYMOUS = "anonymous"
 """The option of a route that anyone may call."""
 
 
 async def require_caller(request: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """Refuse a request of someone who is not known, before its body is read. Raises Failure."""
+    """Let a request in that someone makes who is known, before its body is read; see `Door`. Raises Failure."""
     if not handler.opt.get(ANONYMOUS):
+        assert isinstance(request, Request)
         request.state.caller = await _identified(request)
+        await door_of(request.app.state).enter(request, request.state.caller)
 
 
 async def caller_of(request: AnyRequest, role: str = "viewer") -> Caller:

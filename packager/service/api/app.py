@@ -29,8 +29,9 @@ from packager.service.api import (
     requestlog,
     system,
 )
-from packager.service.api.access import AnyRequest, require_caller, server_of
+from packager.service.api.access import AnyRequest, door_of, require_caller, server_of
 from packager.service.api.document import PROBLEM, OpenApiDocument
+from packager.service.api.door import Door
 from packager.service.complaints import Complaint, pointer
 from packager.service.failures import TITLES, Failure
 from packager.service.jobs.kube import RefusedError
@@ -153,7 +154,7 @@ def make(
         route_handlers=[api, _openapi, *pages],
         request_class=incoming.IncomingRequest,
         guards=[incoming.check_head],
-        state=State({"server": server, "document": OpenApiDocument()}),
+        state=State({"server": server, "document": OpenApiDocument(), "door": Door(server.limits)}),
         lifespan=[lifespan],
         before_request=_require_json,
         response_headers=[ResponseHeader(name="X-Content-Type-Options", value="nosniff")],
@@ -181,20 +182,24 @@ class _Application(Litestar):
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
             return
-        server, begun = server_of(self.state), time.perf_counter()
+        server, door, begun = server_of(self.state), door_of(self.state), time.perf_counter()
         scope = prefix.without(incoming.without_nul(scope), server.root)
         requestlog.begin(scope)
 
         async def measured(message: Any) -> None:
             if message["type"] == "http.response.start":
+                door.answered(scope)
                 seconds = time.perf_counter() - begun
                 server.figures.answered(scope["method"], scope.get("path_template"), message["status"], seconds)
                 requestlog.write(server, scope, message)
                 message = prefix.below(message, server.root)
             await send(message)
 
-        with server.figures.request():
-            await super().__call__(scope, patience.bounded(receive), measured)
+        try:
+            with server.figures.request():
+                await super().__call__(scope, patience.bounded(receive), measured)
+        finally:
+            door.left(scope)
 
 
 @get("/openapi.json", include_in_schema=False)

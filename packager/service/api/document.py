@@ -128,11 +128,11 @@ def _statuses(path: str, method: str) -> list[str]:
     """Return the statuses of the problems that an operation may answer with."""
     if path in _OPEN:
         return ["400", "500"]
-    statuses = ["400", "401", "403", "500", "503"]
+    statuses = ["400", "401", "403", "429", "500", "503"]
     if "{" in path:
         statuses.append("404")
     if method in ("post", "put"):
-        statuses += ["408", "409", "413", "415", "422", "429"]
+        statuses += ["408", "409", "413", "415", "422"]
     if method == "put":
         statuses.append("412")
     if method == "delete" or path.endswith("/logs"):

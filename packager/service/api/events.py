@@ -11,7 +11,7 @@ from litestar.response import Stream
 
 from packager.base.values import as_plain
 from packager.service.api import document
-from packager.service.api.access import AnyRequest, caller_of, server_of
+from packager.service.api.access import AnyRequest, caller_of, door_of, server_of
 from packager.service.store.store import as_json
 from packager.service.use.answers import EventList, JobEvent
 
@@ -43,6 +43,7 @@ async def _listed(request: AnyRequest, release: str | None, after: str | None) -
     events = server_of(request.app.state).events
     if "text/event-stream" not in request.headers.get("accept", ""):
         return Response(await events.read(await caller_of(request), release, after))
+    door_of(request.app.state).begin_stream(request)
     followed = await events.follow(
         partial(caller_of, request), release, request.headers.get("last-event-id", "")[:_LONGEST_ID] or after
     )

@@ -11,7 +11,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
 
 from packager.service.api import document
-from packager.service.api.access import AnyRequest, caller_of, server_of
+from packager.service.api.access import AnyRequest, caller_of, door_of, server_of
 from packager.service.use.logs import LogQuery
 
 
@@ -38,6 +38,8 @@ async def job_logs(  # noqa: PLR0913, PLR0917 - the parameters of the query
     begins with its time. The end of the log is kept when the pods are gone; the answer then has the header
     `X-Mlpack-Log: archived`.
     """
+    if follow:
+        door_of(state).begin_stream(request)
     query = LogQuery(pod, container, tail, since, previous, follow, timestamps)
     log = await server_of(state).logs.open(partial(caller_of, request), release, query)
     headers = {"X-Mlpack-Log": "archived"} if log.is_archived else {}

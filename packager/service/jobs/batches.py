@@ -3,57 +3,78 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from packager.service.fair import FairQueue, Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+_MOST_WAITING = 256
+"""How many items of one caller may wait."""
 
 
 class Batches(Generic[Item, Result]):
     """Work that costs less if it is done for several requests at once: they share a thread's start, and what it reads.
 
+    Projects and callers take turns; see `FairQueue`.
+
     Args:
         work: Is called in a thread with what waits. It returns for each item its result, or the error that is raised
             for it; there may be fewer than there are items, but not none, and those left over are next.
         most: How many items there are at most in a batch.
+        run: Calls a function in a thread, and returns what it returns.
     """
 
-    def __init__(self, work: Callable[[Sequence[Item]], Sequence[Result | Exception]], most: int) -> None:
+    def __init__(
+        self,
+        work: Callable[[Sequence[Item]], Sequence[Result | Exception]],
+        most: int,
+        run: Callable[[Callable[[], Any]], Awaitable[Any]] = asyncio.to_thread,
+    ) -> None:
         self._do = work
         self._most = most
-        self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
+        self._run = run
+        self._waiting: FairQueue[tuple[Item, asyncio.Future[Result]]] = FairQueue(_MOST_WAITING)
         self._task: asyncio.Task[None] | None = None
 
-    async def add(self, item: Item) -> Result:
-        """Return the result of an item, or raise its error."""
+    async def add(self, owner: Owner, item: Item) -> Result:
+        """Return the result of an item, or raise its error; or Failure if too many of its caller wait."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, future))
+        self._waiting.add(owner, (item, future))
         if self._task is None:
             self._task = asyncio.create_task(self._work())
         return await future
 
     async def _work(self) -> None:
         try:
-            while self._waiting:
-                self._waiting = [entry for entry in self._waiting if not entry[1].cancelled()]
-                batch = self._waiting[: self._most]
-                del self._waiting[: self._most]
-                if batch:
-                    self._waiting[:0] = await self._done(batch)
+            while batch := self._batch():
+                for owner, entry in reversed(await self._done(batch)):
+                    self._waiting.put_back(owner, entry)
         finally:
             self._task = None
 
+    def _batch(self) -> list[tuple[Owner, tuple[Item, asyncio.Future[Result]]]]:
+        """Return the next items; those of cancelled requests are dropped."""
+        batch: list[tuple[Owner, tuple[Item, asyncio.Future[Result]]]] = []
+        while len(batch) < self._most and (following := self._waiting.take()):
+            if not following[1][1].cancelled():
+                batch.append(following)
+        return batch
+
     async def _done(
-        self, batch: list[tuple[Item, asyncio.Future[Result]]]
-    ) -> list[tuple[Item, asyncio.Future[Result]]]:
+        self, batch: list[tuple[Owner, tuple[Item, asyncio.Future[Result]]]]
+    ) -> list[tuple[Owner, tuple[Item, asyncio.Future[Result]]]]:
         """Do a batch; return what is left of it."""
+        futures = [future for _, (_, future) in batch]
         try:
-            outcomes = await asyncio.to_thread(self._do, [item for item, _ in batch])
+            outcomes = await self._run(partial(self._do, [item for _, (item, _) in batch]))
         except BaseException as error:
-            for _, future in batch:
+            for future in futures:
                 if isinstance(error, Exception) and not future.done():
                     future.set_exception(error)
                 else:  # the server ends
@@ -61,7 +82,7 @@ class Batches(Generic[Item, Result]):
             if isinstance(error, Exception):
                 return []
             raise
-        for (_, future), outcome in zip(batch, outcomes, strict=False):
+        for future, outcome in zip(futures, outcomes, strict=False):
             if future.done():  # the request was cancelled
                 continue
             if isinstance(outcome, Exception):

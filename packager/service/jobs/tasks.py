@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, UnreachableError
@@ -10,6 +11,7 @@ from packager.kubernetes.manifest import mapping
 from packager.service.access import permissions
 from packager.service.complaints import Complaint
 from packager.service.failures import Failure
+from packager.service.fair import FairPool, Owner
 from packager.service.jobs import applying
 from packager.service.jobs.batches import Batches
 from packager.service.jobs.kube import RefusedError
@@ -49,6 +51,7 @@ class Tasks:
         sealer: Encrypts their headers and secrets.
         projects: The projects of the server, by name.
         allowed: Where callbacks may go.
+        rendering: The threads in which objects are made.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what it connects
@@ -60,11 +63,13 @@ class Tasks:
         sealer: Sealer,
         projects: Mapping[str, Project],
         allowed: Allowed,
+        rendering: FairPool,
     ) -> None:
         self._store = catalog.store
-        preparation = Preparation(catalog, sealer, allowed)
-        self._preparing = Batches(preparation.jobs, _MOST_PREPARED)
-        self._storing = Batches(catalog.store.add_jobs, _MOST_STORED)
+        self._preparation = Preparation(catalog, sealer, allowed)
+        self._rendering = rendering
+        self._preparing: dict[str, Batches[Filled, Prepared]] = {}
+        self._storing: Batches[NewJob, Row] = Batches(catalog.store.add_jobs, _MOST_STORED)
         self._cluster = cluster
         self._references = references
         self._follower = follower
@@ -80,7 +85,7 @@ class Tasks:
         Raises:
             Failure: The values, the template, the policy or the cluster are against it, or the cluster is away.
         """
-        prepared = await self._preparing.add(filled)
+        prepared = await self._made(filled)
         project = filled.project
         try:
             refused, missing = await self._references.check(prepared.objects, project)
@@ -97,6 +102,14 @@ class Tasks:
         except UnreachableError as error:
             raise Failure("cluster-unreachable", str(error)) from None
         return Prepared(prepared.row, prepared.objects, tuple(warnings))
+
+    async def _made(self, filled: Filled) -> Prepared:
+        """Return the job that is made of filled values, in a batch with others of its project. Raises Failure."""
+        name = filled.project.name
+        if name not in self._preparing:
+            run = partial(self._rendering.run, Owner(name, "jobs"))
+            self._preparing[name] = Batches(self._preparation.jobs, _MOST_PREPARED, run)
+        return await self._preparing[name].add(Owner(name, filled.caller.key), filled)
 
     def project(self, name: object, caller: Caller) -> Project:
         """Return the project of a new job, from the name in its body, if it has one. Raises Failure."""
@@ -151,7 +164,7 @@ class Tasks:
             prepared = await self.prepare(filled, dry_run=False)
             new = NewJob(prepared.row, filled.caller.name, answer, filled.project.own_limits)
             try:
-                row = await self._storing.add(new)
+                row = await self._storing.add(Owner(filled.project.name, filled.caller.key), new)
             except SameNameError:  # of a hundred thousand jobs of a definition, each new one has it once in 170 times
                 continue
             except QueueFullError as error:

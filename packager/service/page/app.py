@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from litestar import Litestar, Response, Router
 
 from packager.service.api import app, requestlog
-from packager.service.api.access import AnyRequest, require_origin, server_of
+from packager.service.api.access import AnyRequest, require_caller, require_origin, server_of
 from packager.service.failures import TITLES, Failure
 from packager.service.page import jobs, new, projects, registry, sign_in, static, tokens
 from packager.service.page.html import failed, redirect
@@ -61,17 +61,16 @@ def _not_found(request: AnyRequest, error: HTTPException) -> Response[Any]:
 def make(server: Server) -> Litestar:
     """Return the application of a server with its page, which it starts and stops."""
     handlers = [
-        *static.HANDLERS,
-        *sign_in.HANDLERS,
         *jobs.HANDLERS,
         *new.HANDLERS,
         *registry.HANDLERS,
         *projects.HANDLERS,
         *tokens.HANDLERS,
     ]
+    known = Router("/", route_handlers=handlers, guards=[require_caller])
     pages = Router(
         "/",
-        route_handlers=handlers,
+        route_handlers=[known, *static.HANDLERS, *sign_in.HANDLERS],
         before_request=_require_own_origin,
         exception_handlers={Exception: _failed},
     )

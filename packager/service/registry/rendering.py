@@ -12,7 +12,9 @@ import json
 import re
 import secrets
 import sys
+import threading
 import time
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,7 @@ from packager.base.process import Helper
 from packager.base.values import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 MAX_TEMPLATE = 64 << 10
 MAX_VALUES = 64 << 10
@@ -53,7 +55,7 @@ class FilledTemplate(Value, frozen=True):
 
 
 class Renderer:
-    """Fills in templates; one at a time, whichever thread asks.
+    """Fills in templates: in as many child processes as there are threads that ask at a time.
 
     Args:
         rendered: Is told how many seconds each took, with the wait for others.
@@ -61,11 +63,28 @@ class Renderer:
 
     def __init__(self, rendered: Callable[[float], None] = lambda _seconds: None) -> None:
         self._rendered = rendered
-        self._helper = Helper((sys.executable, "-I", "-m", "packager.service.registry.sandbox"))
+        self._helpers: list[Helper] = []
+        self._free: list[Helper] = []
+        self._lock = threading.Lock()
 
     def close(self) -> None:
-        """End the child process."""
-        self._helper.close()
+        """End the child processes."""
+        with self._lock:
+            for helper in self._helpers:
+                helper.close()
+
+    @contextmanager
+    def _helper(self) -> Iterator[Helper]:
+        """Give the child process that was last free, or else a new one."""
+        with self._lock:
+            if not self._free:
+                self._helpers.append(Helper((sys.executable, "-I", "-m", "packager.service.registry.sandbox")))
+                self._free.append(self._helpers[-1])
+            helper = self._free.pop()
+        try:
+            yield helper
+        finally:
+            self._free.append(helper)
 
     def check(self, template: str) -> list[Problem]:
         """Return what is wrong with a template as it is written: each problem with its line."""
@@ -93,7 +112,8 @@ class Renderer:
         line = json.dumps(request).encode()
         begun = time.monotonic()
         try:
-            return json.loads(self._helper.ask(line, timeout=_SECONDS, max_bytes=_ANSWER_BYTES)), None
+            with self._helper() as helper:
+                return json.loads(helper.ask(line, timeout=_SECONDS, max_bytes=_ANSWER_BYTES)), None
         except HungError:
             return None, Problem("template", 0, 0, f"the template takes more than {_SECONDS:g} seconds")
         except ToolError:

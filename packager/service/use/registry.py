@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from packager.base.values import replace
 from packager.service.access import permissions
 from packager.service.complaints import Complaint
 from packager.service.failures import Failure
+from packager.service.fair import ALL, Owner
 from packager.service.jobs import records
 from packager.service.registry.catalog import read_definition
 from packager.service.use import answers
@@ -22,15 +23,18 @@ from packager.service.use.answers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
     from packager.service.access.projects import Project
     from packager.service.access.tokens import Caller
+    from packager.service.fair import FairPool
     from packager.service.jobs.tasks import Tasks
     from packager.service.registry.bodies import DefinitionBody, TemplateBody
     from packager.service.registry.catalog import Catalog
     from packager.service.registry.definitions import Definition
     from packager.service.store.store import Row
+
+Checked = TypeVar("Checked")
 
 
 class TaskTemplates:
@@ -40,10 +44,12 @@ class TaskTemplates:
 
     Args:
         catalog: The templates of the server.
+        rendering: The threads in which templates are checked.
     """
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, rendering: FairPool) -> None:
         self._catalog = catalog
+        self._rendering = rendering
 
     async def read(self, caller: Caller) -> TemplateList:
         """Return the current revision of each template."""
@@ -67,25 +73,29 @@ class TaskTemplates:
     async def add(self, caller: Caller, body: TemplateBody) -> RegisteredTemplate:
         """Register a template."""
         permissions.check_admin(caller, None)
-        return answers.template(await asyncio.to_thread(self._catalog.add_template, body, caller.name))
+        return answers.template(await self._checked(caller, lambda: self._catalog.add_template(body, caller.name)))
 
     async def trial(self, caller: Caller, body: TemplateBody) -> TemplateTrial:
         """Return what registering a template would do."""
         permissions.check_admin(caller, None)
-        tried = await asyncio.to_thread(self._catalog.try_template, body)
+        tried = await self._checked(caller, lambda: self._catalog.try_template(body))
         return TemplateTrial(outcome=tried.outcome, definitions=tried.problems)
 
     async def change(self, caller: Caller, name: str, body: TemplateBody, expected: int | None) -> RegisteredTemplate:
         """Register the next revision of a template, whose current one is `expected`; None for any."""
         permissions.check_admin(caller, None)
         change = self._catalog.change_template
-        row, warnings = await asyncio.to_thread(change, name, body, caller.name, expected)
+        row, warnings = await self._checked(caller, lambda: change(name, body, caller.name, expected))
         return answers.template(row, warnings)
 
     async def remove(self, caller: Caller, name: str) -> None:
         """Remove a template that no definition uses."""
         permissions.check_admin(caller, None)
         await asyncio.to_thread(self._catalog.remove_template, name)
+
+    async def _checked(self, caller: Caller, work: Callable[[], Checked]) -> Checked:
+        """Return what `work` returns, which checks a template where it keeps no other request waiting."""
+        return await self._rendering.run(Owner(ALL, caller.key), work)
 
 
 class TaskDefinitions:
@@ -97,7 +107,8 @@ class TaskDefinitions:
         catalog: The definitions of the server.
         tasks: Compares them with the cluster.
         projects: The projects of the server, by name.
-        checked: Runs the check of a body where it keeps no other request waiting.
+        rendering: The threads in which examples are filled in.
+        reading: Those in which packages are read, whose registries may be slow.
     """
 
     def __init__(
@@ -105,12 +116,14 @@ class TaskDefinitions:
         catalog: Catalog,
         tasks: Tasks,
         projects: Mapping[str, Project],
-        checked: Callable[[DefinitionBody, Callable[[], Any]], Awaitable[Any]],
+        rendering: FairPool,
+        reading: FairPool,
     ) -> None:
         self._catalog = catalog
         self._tasks = tasks
         self._projects = projects
-        self._checked = checked
+        self._rendering = rendering
+        self._reading = reading
 
     async def read(self, caller: Caller) -> DefinitionList:
         """Return the current revision of each definition that the caller may know of."""
@@ -140,7 +153,7 @@ class TaskDefinitions:
         permissions.check_role(caller, "developer")
         body = self._placed(caller, body, body.project)
         add = self._catalog.add_definition
-        row, trial = await self._checked(body, lambda: add(body, caller.name))
+        row, trial = await self._checked(caller, body, lambda: add(body, caller.name))
         return answers.definition(row, await self._tasks.warnings(trial))
 
     async def trial(self, caller: Caller, body: DefinitionBody) -> DefinitionTrial:
@@ -153,7 +166,7 @@ class TaskDefinitions:
         body = self._placed(caller, body, asked)
         if before is not None:
             permissions.check_changes_definition(caller, before)
-        tried = await self._checked(body, lambda: self._catalog.try_definition(body, caller.name))
+        tried = await self._checked(caller, body, lambda: self._catalog.try_definition(body, caller.name))
         return DefinitionTrial(
             outcome=tried.outcome,
             manifests=records.redacted(tried.trial.objects),
@@ -167,13 +180,18 @@ class TaskDefinitions:
         before = await self._changeable(caller, name)
         body = self._placed(caller, body, body.project or permissions.definition_project(before))
         change = self._catalog.change_definition
-        row, trial = await self._checked(body, lambda: change(name, body, caller.name, expected))
+        row, trial = await self._checked(caller, body, lambda: change(name, body, caller.name, expected))
         return answers.definition(row, await self._tasks.warnings(trial))
 
     async def remove(self, caller: Caller, name: str) -> None:
         """Remove a definition; jobs that were made with it stay."""
         await self._changeable(caller, name)
         await asyncio.to_thread(self._catalog.remove_definition, name)
+
+    async def _checked(self, caller: Caller, body: DefinitionBody, work: Callable[[], Checked]) -> Checked:
+        """Return what `work` returns, which checks a definition where it keeps no other request waiting."""
+        pool = self._rendering if body.package is None else self._reading
+        return await pool.run(Owner(body.project or ALL, caller.key), work)
 
     def _placed(self, caller: Caller, body: DefinitionBody, project: str | None) -> DefinitionBody:
         """Return a definition with the project that it belongs to, whose name begins its own.

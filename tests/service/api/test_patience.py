@@ -68,3 +68,24 @@ def test_a_stream_outlasts_the_time_for_a_body(address: tuple[Service, str]) -> 
             time.sleep(2 * patience.SECONDS)
             assert client.post("/v1/jobs", json=FILLED).status_code == 201
             assert any(line.startswith("data:") and '"status":"pending"' in line for line in answer.iter_lines())
+
+
+def test_a_caller_follows_a_limited_number_of_streams(address: tuple[Service, str]) -> None:
+    service, url = address
+    most = service.server.limits.streams
+    headers = {"Authorization": f"Bearer {service.tokens['admin']}", "Host": "testserver.local"}
+    follow = {"Accept": "text/event-stream"}
+    with httpx2.Client(base_url=url, headers=headers, timeout=60) as client:
+        with ExitStack() as stack:
+            for _ in range(most):
+                assert stack.enter_context(client.stream("GET", "/v1/events", headers=follow)).status_code == 200
+            refused = client.get("/v1/events", headers=follow)
+            assert refused.status_code == 429
+            assert refused.json()["detail"].startswith(f"{most} streams of the caller are open (limits.streams in")
+            assert client.get("/v1/events").status_code == 200
+        service.until(lambda: _is_followed(client, follow), "a place for a stream")
+
+
+def _is_followed(client: httpx2.Client, follow: dict[str, str]) -> bool:
+    with client.stream("GET", "/v1/events", headers=follow) as answer:
+        return answer.status_code == 200

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
 
+from packager.service.fair import Owner
 from packager.service.jobs.batches import Batches
 from packager.service.store.quota import Quota
 from packager.service.store.store import NewJob, QueueFullError
+
+ADA = Owner("research", "ada")
 
 
 class _Store:
@@ -35,9 +39,9 @@ def test_jobs_that_come_while_others_are_stored_are_stored_together() -> None:
     async def run() -> None:
         store: Any = _Store()
         intake: Batches[NewJob, Any] = Batches(store.add_jobs, 64)
-        first = asyncio.create_task(intake.add(_job("a")))
+        first = asyncio.create_task(intake.add(ADA, _job("a")))
         assert await asyncio.to_thread(store.begun.wait, 30)
-        others = [asyncio.create_task(intake.add(_job(*names))) for names in (("b",), ("c", "full"), ("d",))]
+        others = [asyncio.create_task(intake.add(ADA, _job(*names))) for names in (("b",), ("c", "full"), ("d",))]
         await asyncio.sleep(0)
         others[2].cancel()  # and is not stored
         store.go_on.set()
@@ -46,7 +50,7 @@ def test_jobs_that_come_while_others_are_stored_are_stored_together() -> None:
         with pytest.raises(QueueFullError):
             await others[1]
         assert store.stored == [["a"], ["b", "c"]]
-        assert (await intake.add(_job("e")))["release"] == "e"
+        assert (await intake.add(ADA, _job("e")))["release"] == "e"
 
     asyncio.run(run())
 
@@ -55,7 +59,7 @@ def test_who_waits_hears_when_the_server_ends() -> None:
     async def run() -> None:
         store: Any = _Store()
         intake: Batches[NewJob, Any] = Batches(store.add_jobs, 64)
-        waits = asyncio.create_task(intake.add(_job("a")))
+        waits = asyncio.create_task(intake.add(ADA, _job("a")))
         assert await asyncio.to_thread(store.begun.wait, 30)
         assert intake._task is not None  # noqa: SLF001 - as the event loop does when it ends
         intake._task.cancel()  # noqa: SLF001
@@ -77,9 +81,9 @@ def test_what_a_batch_leaves_over_is_done_next_and_a_failure_is_told_to_all_of_i
 
     async def run() -> list[str]:
         numbers: Batches[int, int] = Batches(work, 3)
-        outcomes = await asyncio.gather(*map(numbers.add, (2, 3, 4, 6)), return_exceptions=True)
-        outcomes += await asyncio.gather(*map(numbers.add, (0, 8)), return_exceptions=True)
-        return [*map(str, outcomes), str(await numbers.add(10))]
+        outcomes = await asyncio.gather(*map(partial(numbers.add, ADA), (2, 3, 4, 6)), return_exceptions=True)
+        outcomes += await asyncio.gather(*map(partial(numbers.add, ADA), (0, 8)), return_exceptions=True)
+        return [*map(str, outcomes), str(await numbers.add(ADA, 10))]
 
     assert asyncio.run(run()) == ["2", "odd", "4", "6", "zero", "zero", "10"]
     assert batches == [[2, 3, 4], [4, 6], [0, 8], [10]]

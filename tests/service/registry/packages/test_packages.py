@@ -116,7 +116,7 @@ def test_a_package_of_a_registry_is_pulled_when_it_is_registered(tmp_path: Path,
     assert (again.status_code, again.json()["errors"][0]["detail"]) == (422, f"{fake.host}/team/demo: 1.0 not found")
 
 
-def test_a_few_packages_are_read_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_callers_packages_are_read_one_after_the_other(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Further ones wait, or are refused; other requests are answered."""
     begun: list[str] = []
     may_go_on = threading.Event()
@@ -128,7 +128,6 @@ def test_a_few_packages_are_read_at_once(site: Site, monkeypatch: pytest.MonkeyP
         return read(reader, body)
 
     monkeypatch.setattr(PackageReader, "read", slow)
-    monkeypatch.setattr("packager.service.server._MOST_READINGS", 3)
     statuses: list[int] = []
 
     def register(name: str) -> None:
@@ -138,12 +137,14 @@ def test_a_few_packages_are_read_at_once(site: Site, monkeypatch: pytest.MonkeyP
     registering = [threading.Thread(target=register, args=(f"slow-{number}",)) for number in range(3)]
     for thread in registering:
         thread.start()
-    site.until(lambda: site.server._readings == 3 and len(begun) == 2, "two of three to be read")  # noqa: SLF001
+    waiting = site.server._reading._turns._waiting  # noqa: SLF001
+    site.until(lambda: len(begun) == 1 and len(waiting) == 2, "one of three to be read")
+    monkeypatch.setattr(waiting, "_most", 2)
     more = site.post("/v1/definitions", {"name": "more", "package": {"source": "file:demo"}}, "developer")
-    assert (more.status_code, more.headers["retry-after"]) == (429, "60")
-    assert more.json()["detail"] == "3 packages are being read"
+    assert (more.status_code, more.headers["retry-after"]) == (429, "1")
+    assert more.json()["detail"].startswith("2 requests of this kind wait")
     assert site.post("/v1/definitions?dry_run=true", {**COUNTDOWN, "name": "quick"}, "developer").status_code == 200
-    assert len(begun) == 2
+    assert len(begun) == 1
     may_go_on.set()
     for thread in registering:
         thread.join(120)

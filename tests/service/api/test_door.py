@@ -1,0 +1,125 @@
+"""How many requests a caller may make, a second and at a time; those of other projects do not wait for them."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.service.access.tokens import create
+from packager.service.api import door
+from packager.service.api.door import Rates
+from packager.service.config import LimitsConfig, ProjectConfig
+from packager.service.registry.rendering import Renderer
+from tests.service.api.conftest import COUNTDOWN, FILLED, Service
+from tests.service.conftest import BOTH
+from tests.service.fake import FakeCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def crowded(database: str) -> Iterator[Service]:
+    """A service of two projects, each with a developer of its name."""
+    projects = {name: ProjectConfig(namespace=f"ns-{name}") for name in ("red", "blue")}
+    cluster = FakeCluster()
+    cluster.namespaces = {"ns-red", "ns-blue"}
+    service = Service(database, cluster=cluster, projects=projects, limits=LimitsConfig(requests_at_once=6, streams=2))
+    for name in projects:
+        service.tokens[name] = create(service.server.store, name, "developer", None, name)[1]
+    with service.client:
+        assert service.post("/v1/definitions", COUNTDOWN).status_code == 201
+        yield service
+    assert [line for line in service.log if "Traceback" in line] == []
+
+
+@contextmanager
+def ending(event: threading.Event) -> Iterator[None]:
+    """Set an event when the block ends, also if it fails."""
+    try:
+        yield
+    finally:
+        event.set()
+
+
+def test_requests_come_evenly_and_some_at_once_after_a_silence() -> None:
+    time = 0.0
+    rates = Rates(8, lambda: time)
+    assert [rates.pause("ada") for _ in range(33)] == [number / 8 - 3 for number in range(33)]
+    assert rates.pause("ada") == 1.125  # which is refused, and not counted
+    assert rates.pause("bob") == -3
+    time = 0.5
+    assert rates.pause("ada") == 0.625
+    time = 60.0
+    assert rates.pause("ada") < 0
+
+
+@BOTH
+def test_slow_templates_of_a_project_do_not_delay_jobs_of_another(
+    crowded: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end, render = threading.Event(), Renderer.render
+
+    def slow(renderer: Renderer, template: str, values: Any) -> Any:
+        if values["global"]["creator"] == "red":
+            assert may_end.wait(60)
+        return render(renderer, template, values)
+
+    monkeypatch.setattr(Renderer, "render", slow)
+    body = {**COUNTDOWN, "name": "red.slow", "creator": "red", "project": "red"}
+    calls = [
+        lambda: crowded.post("/v1/definitions?dry_run=true", body, "red"),
+        lambda: crowded.post("/v1/jobs", FILLED, "red"),
+    ]
+    with ThreadPoolExecutor(5) as clients, ending(may_end):
+        pending = [clients.submit(calls[number % 2]) for number in range(5)]
+        for _ in range(3):
+            assert crowded.post("/v1/jobs", FILLED, "blue").status_code == 201
+            assert crowded.get("/v1/jobs", "blue").status_code == 200
+            assert crowded.get("/v1/jobs", "red").status_code == 200  # reads do not wait for it either
+        assert not any(call.done() for call in pending)
+        may_end.set()
+        assert {call.result().status_code for call in pending} == {200, 201}
+
+
+def test_a_caller_with_too_many_requests_at_a_time_is_refused(
+    crowded: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "_LONGEST_PAUSE", 0.01)
+    may_end, render = threading.Event(), Renderer.render
+
+    def slow(renderer: Renderer, template: str, values: Any) -> Any:
+        assert may_end.wait(60)
+        return render(renderer, template, values)
+
+    monkeypatch.setattr(Renderer, "render", slow)
+    with ThreadPoolExecutor(6) as clients, ending(may_end):
+        pending = [clients.submit(crowded.post, "/v1/jobs", FILLED, "red") for _ in range(6)]
+        crowded.until(lambda: sum(crowded.client.app.state.door._at_once.values()) == 6, "six requests at work")  # noqa: SLF001
+        answer = crowded.get("/v1/jobs", "red")
+        may_end.set()
+        assert {call.result().status_code for call in pending} == {201}
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
+    assert answer.json()["detail"] == (
+        "6 requests of red are at work (limits.requests_at_once in the configuration of the server)"
+    )
+    assert crowded.get("/v1/jobs", "red").status_code == 200
+
+
+def test_a_caller_who_makes_too_many_requests_a_second_is_refused(
+    crowded: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "_LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(door, "_BURST_SECONDS", 0.5)
+    monkeypatch.setattr(crowded.client.app.state.door._of_callers, "a_second", 5)  # noqa: SLF001
+    answers = [crowded.get("/v1/whoami", "red") for _ in range(20)]
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert refused
+    assert refused[0].json()["detail"] == (
+        "red makes more than 5 requests a second (limits.caller_requests_per_second in the configuration of the server)"
+    )
+    assert "retry-after" in refused[0].headers

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.service.failures import Failure
+from packager.service.fair import FairPool, FairQueue, Owner, Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+ADA, BOB, EVE = Owner("research", "ada"), Owner("research", "bob"), Owner("vision", "eve")
+
+
+def test_projects_take_turns_and_so_do_the_callers_of_a_project() -> None:
+    queue: FairQueue[int] = FairQueue(10)
+    for number in range(4):
+        queue.add(ADA, number)
+    for number in range(10, 12):
+        queue.add(BOB, number)
+        queue.add(EVE, 10 * number)
+    taken = [following[1] for _ in range(8) if (following := queue.take())]
+    assert taken == [0, 100, 10, 110, 1, 11, 2, 3]
+    assert not queue
+    assert queue.take() is None
+
+
+def test_a_caller_whose_requests_wait_is_refused_and_others_are_not() -> None:
+    queue: FairQueue[int] = FairQueue(2)
+    queue.add(ADA, 1)
+    queue.add(ADA, 2)
+    with pytest.raises(Failure) as refused:
+        queue.add(ADA, 3)
+    assert (refused.value.status, refused.value.retry_after) == (429, 1)
+    queue.add(BOB, 3)
+
+
+def test_an_item_that_is_put_back_is_next() -> None:
+    queue: FairQueue[int] = FairQueue(10)
+    queue.add(ADA, 1)
+    queue.add(EVE, 2)
+    first = queue.take()
+    assert first is not None
+    queue.put_back(*first)
+    assert [queue.take(), queue.take()] == [(ADA, 1), (EVE, 2)]
+
+
+def test_an_owner_who_may_not_begin_keeps_nobody_else_waiting() -> None:
+    queue: FairQueue[int] = FairQueue(10)
+    queue.add(ADA, 1)
+    queue.add(BOB, 2)
+    queue.add(EVE, 3)
+    assert queue.take(lambda owner: owner != ADA) == (BOB, 2)
+    assert queue.take(lambda owner: owner.project != "research") == (EVE, 3)
+    assert queue.take(lambda owner: owner != ADA) is None
+    assert queue.take() == (ADA, 1)
+
+
+async def _begun(awaitables: list[Awaitable[None]]) -> list[asyncio.Future[None]]:
+    futures: list[asyncio.Future[None]] = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    return futures
+
+
+def test_a_project_has_its_share_of_the_places_and_a_caller_theirs() -> None:
+    async def run() -> None:
+        turns = Turns(4, 3, 2, most=10)
+        ada = await _begun([turns.begin(ADA) for _ in range(4)])
+        bob = await _begun([turns.begin(BOB) for _ in range(2)])
+        eve = await _begun([turns.begin(EVE) for _ in range(2)])
+        assert [future.done() for future in (*ada, *bob, *eve)] == [True, True, False, False, True, False, True, False]
+        turns.end(ADA)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert [future.done() for future in (*ada[2:], bob[1], eve[1])].count(True) == 1
+        for future in (*ada, *bob, *eve):
+            future.cancel()
+
+    asyncio.run(run())
+
+
+def test_a_place_returns_from_a_caller_who_has_gone() -> None:
+    async def run() -> None:
+        turns = Turns(1, 1, 1, most=10)
+        await turns.begin(ADA)
+        waiting = await _begun([turns.begin(BOB), turns.begin(EVE), turns.begin(EVE)])
+        waiting[0].cancel()
+        turns.end(ADA)  # EVE's turn, who goes before she hears of it
+        waiting[1].cancel()
+        await asyncio.wait(waiting, timeout=5)
+        assert [future.cancelled() for future in waiting] == [True, True, False]
+
+    asyncio.run(run())
+
+
+def test_the_threads_of_a_pool_are_shared_by_projects() -> None:
+    may_end = threading.Event()
+
+    def slow() -> str:
+        assert may_end.wait(60)
+        return "slow"
+
+    async def run() -> None:
+        pool = FairPool("test", threads=2, share=1, most=3)
+        slow_ones = [asyncio.ensure_future(pool.run(ADA, slow)) for _ in range(4)]
+        assert await asyncio.wait_for(pool.run(EVE, lambda: "quick"), 60) == "quick"
+        with pytest.raises(Failure):
+            await pool.run(ADA, slow)
+        slow_ones[0].cancel()  # its thread goes on, and keeps its place
+        await asyncio.sleep(0)
+        assert await asyncio.wait_for(pool.run(EVE, lambda: "again"), 60) == "again"
+        may_end.set()
+        assert await asyncio.gather(*slow_ones[1:]) == ["slow"] * 3
+        pool.close()
+
+    asyncio.run(run())
+
+
+def test_the_error_of_a_thread_is_raised_and_its_place_is_free_again() -> None:
+    def fail() -> None:
+        raise ValueError("no")
+
+    async def run() -> None:
+        pool = FairPool("test", threads=1, share=1, most=3)
+        work: Callable[[], None] = fail
+        for _ in range(3):
+            with pytest.raises(ValueError, match="no"):
+                await pool.run(ADA, work)
+        pool.close()
+
+    asyncio.run(run())
