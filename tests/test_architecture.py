@@ -60,7 +60,7 @@ OWNERS = {
     "threading": {"base/process.py", "service/store/databases.py"},  # SQLite is written by one thread at a time
     "typer": {"cli/"},
     "urllib": {"base/fetch.py", "base/rest.py", "service/api/incoming.py"},
-    "uvicorn": {"service/serving.py"},
+    "uvicorn": {"service/connections.py", "service/serving.py"},
     "yaml": {"base/yamlio.py"},
     "zlib": {"package/archive.py", "service/jobs/keeper.py"},  # archives; logs in a database
 }

@@ -156,12 +156,16 @@ class LimitsConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
         project_requests_per_second: of all callers with the same projects; three seconds' worth may come at once.
         requests_at_once: Requests of a caller that are not answered yet.
         streams: Streams of events and logs that a caller follows.
+        connections: Connections in all, and
+        address_connections: from one address, which may be that of a proxy.
     """
 
     caller_requests_per_second: AtLeastOne = 100
     project_requests_per_second: AtLeastOne = 200
     requests_at_once: AtLeastOne = 32
     streams: AtLeastOne = 20
+    connections: AtLeastOne = 1_000
+    address_connections: AtLeastOne = 500
 
 
 class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):

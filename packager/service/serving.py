@@ -1,4 +1,4 @@
-"""Runs a server until the process is asked to stop: the only importer of uvicorn."""
+"""Runs a server until the process is asked to stop: uvicorn is configured here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from packager.base.errors import ClusterError, ToolError, UsageError, missing_extra, reason
-from packager.service import config, prometheus, sealing, variables
+from packager.service import config, connections, prometheus, sealing, variables
 from packager.service.access import projects, sign_in
 from packager.service.access.sign_in import Client
 from packager.service.access.tokens import EVERY, Caller
@@ -190,9 +190,12 @@ def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None],
         _serve(settings, listeners, for_figures, is_open=is_open, emit=emit, tell=tell)
 
 
-def serving_options(_limits: LimitsConfig) -> dict[str, Any]:
+def serving_options(limits: LimitsConfig) -> dict[str, Any]:
     """Return how uvicorn serves the application."""
     return {
+        "http": connections.limited(limits),
+        "ws": "none",
+        "log_level": "error",  # each request that is not HTTP would be a warning
         "log_config": None,
         "access_log": False,
         "server_header": False,

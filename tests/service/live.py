@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from packager.service.api import app
+from packager.service.serving import serving_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def listening(service: Service) -> Iterator[str]:
     """Serve until the end of the block, and give the address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(app.make(service.server), log_config=None, lifespan="on"))
+        server = uvicorn.Server(uvicorn.Config(app.make(service.server), **serving_options(service.server.limits)))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

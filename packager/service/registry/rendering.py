@@ -12,7 +12,6 @@ import json
 import re
 import secrets
 import sys
-import threading
 import time
 from contextlib import contextmanager
 from functools import lru_cache
@@ -65,22 +64,20 @@ class Renderer:
         self._rendered = rendered
         self._helpers: list[Helper] = []
         self._free: list[Helper] = []
-        self._lock = threading.Lock()
 
     def close(self) -> None:
         """End the child processes."""
-        with self._lock:
-            for helper in self._helpers:
-                helper.close()
+        for helper in self._helpers:
+            helper.close()
 
     @contextmanager
     def _helper(self) -> Iterator[Helper]:
         """Give the child process that was last free, or else a new one."""
-        with self._lock:
-            if not self._free:
-                self._helpers.append(Helper((sys.executable, "-I", "-m", "packager.service.registry.sandbox")))
-                self._free.append(self._helpers[-1])
-            helper = self._free.pop()
+        try:
+            helper = self._free.pop()  # no two threads get the same
+        except IndexError:
+            helper = Helper((sys.executable, "-I", "-m", "packager.service.registry.sandbox"))
+            self._helpers.append(helper)
         try:
             yield helper
         finally:

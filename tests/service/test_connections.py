@@ -1,0 +1,120 @@
+"""Connections: as many as the limits allow, and none for a client that sends or reads nothing."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from packager.service import connections
+from packager.service.config import LimitsConfig
+from tests.service.api.conftest import Service
+from tests.service.live import listening
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: testserver.local\r\n\r\n"
+
+
+@contextmanager
+def served(folder: Path, **limits: int) -> Iterator[str]:
+    with listening(Service(folder / "server.db", limits=LimitsConfig(**limits))) as url:
+        yield url
+
+
+def connected(stack: ExitStack, url: str) -> socket.socket:
+    parts = urlsplit(url)
+    return stack.enter_context(socket.create_connection((parts.hostname or "", parts.port or 0), timeout=60))
+
+
+def received(client: socket.socket) -> bytes:
+    """Return what a client receives until the server ends the connection."""
+    content = b""
+    try:
+        while part := client.recv(1 << 16):
+            content += part
+    except ConnectionResetError:
+        pass
+    return content
+
+
+def test_connections_without_a_request_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
+    with served(tmp_path) as url, ExitStack() as stack:
+        silent, slow, second = (connected(stack, url) for _ in range(3))
+        slow.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
+        second.sendall(HEALTH + b"GET /healthz HTTP/1.1\r\n")
+        assert received(silent) == b""
+        assert received(slow).startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+        assert received(second).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def test_a_client_that_drips_its_headers_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 1.0)
+    with served(tmp_path) as url, ExitStack() as stack:
+        client = connected(stack, url)
+        client.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
+        client.settimeout(0.1)
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            try:
+                assert client.recv(100) in (b"", connections._SLOW)  # noqa: SLF001
+                return
+            except TimeoutError:
+                client.sendall(b"x")
+        raise AssertionError("it goes on")
+
+
+@pytest.mark.parametrize("limits", [{"address_connections": 3}, {"connections": 3}])
+def test_a_connection_over_a_limit_is_refused(tmp_path: Path, limits: dict[str, int]) -> None:
+    with served(tmp_path, **limits) as url, ExitStack() as stack:
+        clients = [connected(stack, url) for _ in range(3)]
+        for client in clients:
+            client.sendall(HEALTH)
+            assert client.recv(12) == b"HTTP/1.1 200"
+        answer = received(connected(stack, url))
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"\r\nRetry-After: 5\r\n" in answer
+        clients[0].close()
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            try:
+                if httpx2.get(f"{url}/healthz", timeout=60).status_code == 200:
+                    return
+            except httpx2.TransportError:
+                pass
+        raise AssertionError("no place is free again")
+
+
+def test_a_client_that_does_not_read_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "READ_SECONDS", 0.5)
+    request = HEALTH.replace(b"/healthz", b"/openapi.json")
+    with served(tmp_path) as url, ExitStack() as stack:
+        size = len(httpx2.get(f"{url}/openapi.json", timeout=60).content)
+        client = connected(stack, url)
+        client.sendall(request * 200)
+        time.sleep(3)
+        assert len(received(client)) < 200 * size
+
+
+def test_a_body_without_a_token_is_not_waited_for(tmp_path: Path) -> None:
+    head = b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 500000\r\n\r\n"
+    with served(tmp_path) as url, ExitStack() as stack:
+        clients = [connected(stack, url) for _ in range(50)]
+        for client in clients:
+            client.sendall(head + b"{" * 1000)
+        for client in clients:
+            assert client.recv(12) == b"HTTP/1.1 401"
+
+
+def test_networks_of_ipv6_are_counted_as_one_address() -> None:
+    networks = [connections._network((text, 1)) for text in ("2001:db8::1", "2001:db8::ffff:1", "::ffff:192.0.2.1")]  # noqa: SLF001
+    assert networks == ["2001:db8::/64", "2001:db8::/64", "192.0.2.1"]
+    assert connections._network(None) == ""  # noqa: SLF001
