@@ -171,7 +171,7 @@ async def _calm(client: Client, times: dict[str, list[float]], seconds: float) -
 
 def _attack(address: str, secrets: dict[str, str], go: Any, stop: Any) -> None:
     """Send the worst requests for as long as `go` is set, until `stop` is."""
-    os.nice(5)  # what it costs to send them is not measured
+    os.nice(10)  # what it costs to send them is not measured
     asyncio.run(_attacked(address, secrets, go, stop))
 
 
