@@ -25,17 +25,17 @@ REQUEST_TIMEOUT = 20.0
 """Seconds after which a single request counts as unanswered."""
 
 HANGING_SECONDS = 3 * REQUEST_TIMEOUT
-"""Seconds after which a kubectl that asks for something is stopped: what it starts to log in may hang for ever."""
+"""Seconds after which a kubectl that sends a request is stopped: a login program that it starts may hang forever."""
 
 
 _RETRY_SECONDS = 2.0
-"""Seconds between two questions for a kind that is not served: an API server that starts learns of them one by one."""
+"""Seconds between two requests for a kind that is not served: a starting API server adds kinds one by one."""
 
 _ENVIRONMENT = {"KUBERNETES_MASTER": sentences.NO_SERVER}
 """Without a kubeconfig, kubectl asks whatever listens on localhost:8080, unless this variable names another server
 (client-go, tools/clientcmd/client_config.go, `getDefaultServer`). In a pod, it still asks the cluster of that pod."""
 
-# The files that are passed to kubectl are temporary, and gone when the message is read.
+# Files that are passed to kubectl are temporary, and deleted before the user reads the message.
 _FILE = re.compile("(--filename=)(.+)")
 
 
@@ -53,13 +53,13 @@ class Kubectl:
 
     Attributes:
         program: A name on PATH, or a path.
-        namespace: `-n`; None for that of the kubeconfig's context.
+        namespace: `-n`; None for the namespace of the kubeconfig's context.
         context: `--context`; None for the current one.
         kubeconfig: `--kubeconfig`; None for kubectl's own choice.
-        show: Told each command before it runs.
-        deadline: The time, by the clock of `runner`, at which every command is stopped; None for never.
-        runner: What starts it.
-        connection: The cluster that the options stood for at first; None for what they stand for at each command.
+        show: Receives each command before it runs.
+        deadline: The time, by the clock of `runner`, at which every command is stopped; None for no limit.
+        runner: Starts kubectl.
+        connection: The cluster of the first command, for all commands; None to read the kubeconfig at each command.
     """
 
     program: str = "kubectl"
@@ -72,7 +72,7 @@ class Kubectl:
     connection: Connection | None = None
 
     def within(self, timeout: float | None) -> Kubectl:
-        """Return the same kubectl, whose commands all end in `timeout` seconds from now, if not before."""
+        """Return the same client with a deadline in `timeout` seconds, or its earlier deadline."""
         if timeout is None:
             return self
         deadline = self.runner.clock() + timeout
@@ -80,13 +80,13 @@ class Kubectl:
 
     @property
     def cluster(self) -> list[str]:
-        """The options of mlpack that reach the same cluster."""
+        """The options of mlpack that select the same cluster."""
         where = {"--kubeconfig": self.kubeconfig, "--context": self.context}
         options = [part for flag, value in where.items() if value for part in (flag, value)]
         return options if self.program == "kubectl" else [*options, "--kubectl", self.program]
 
     def argv(self, *arguments: str) -> list[str]:
-        """Return the command for `arguments` as the user would give it, for this cluster and namespace."""
+        """Return the command for `arguments` as the user would type it, for this cluster and namespace."""
         where = {"--kubeconfig": self.kubeconfig, "--context": self.context, "--namespace": self.namespace}
         return [self.program, *(f"{flag}={value}" for flag, value in where.items() if value), *arguments]
 
@@ -94,7 +94,7 @@ class Kubectl:
         return self.connection.pinned(replace(self, connection=None).run) if self.connection else None
 
     def _command(self, *arguments: str) -> list[str]:
-        """Return the command that is run; it reaches the cluster of the connection. Raises as `Connection.pinned`."""
+        """Return the command with the options of the connection. Raises the errors of `Connection.pinned`."""
         pinned = self._pinned()
         if pinned is None:
             return self.argv(*arguments)
@@ -102,16 +102,16 @@ class Kubectl:
         return [self.program, *pinned.flags, *namespace, *arguments]
 
     def run(self, *arguments: str, timeout: float | None = None, stdin: bytes | None = None) -> process.Finished:
-        """Run kubectl to its end, and return what it wrote; its exit code is for the caller to judge.
+        """Run kubectl to its end, and return its exit code, which the caller has to check, and its output.
 
         Args:
             arguments: The command.
-            timeout: Seconds after which it is stopped.
-            stdin: What it reads, which is shown nowhere.
+            timeout: Seconds after which kubectl is stopped.
+            stdin: The standard input, which no message shows.
 
         Raises:
             ToolError: kubectl is missing.
-            HungError: It did not end in time.
+            HungError: kubectl did not end within the timeout.
             ClusterError: The kubeconfig cannot be read.
             UsageError: There is no such context.
         """
@@ -121,32 +121,32 @@ class Kubectl:
         return replace(done, stderr=self._without_files(done.stderr, arguments))
 
     def _without_files(self, stderr: str, arguments: Sequence[str]) -> str:
-        """Return messages of kubectl that name no temporary file."""
+        """Return the messages of kubectl without the names of temporary files."""
         for file in (match[2] for word in arguments if (match := _FILE.fullmatch(word))):
             stderr = stderr.replace(f'"{file}"', "the manifests").replace(file, "the manifests")
         pinned = self._pinned()
         return stderr.replace(pinned.file, "the kubeconfig") if pinned and pinned.file else stderr
 
     def run_in_terminal(self, *arguments: str) -> int:
-        """Run kubectl on the user's own terminal, and return its exit code. Raises as `run`."""
+        """Run kubectl on the user's terminal, and return its exit code. Raises the errors of `run`."""
         command = self._command(*arguments)
         self.show(self.argv(*arguments))
         return self.runner.run_in_terminal(command, variables=_ENVIRONMENT)
 
     def remaining(self, timeout: float | None) -> float | None:
-        """Return `timeout`, or what is left until the deadline when that is less."""
+        """Return `timeout`, or the seconds until the deadline if these are fewer."""
         if self.deadline is None:
             return timeout
         left = max(0.0, self.deadline - self.runner.clock())
         return left if timeout is None else min(timeout, left)
 
     def json(self, *arguments: str) -> Any:
-        """Return what `kubectl … --output=json` prints; None when it prints nothing.
+        """Return the value that `kubectl … --output=json` prints; None when it prints nothing.
 
         Raises:
             UnreachableError: The cluster did not answer.
-            NotServedError: It does not serve objects of this kind.
-            ClusterError: It said no.
+            NotServedError: The cluster does not serve objects of this kind.
+            ClusterError: The cluster refused.
         """
         done = self._request_with_retry(*arguments, "--output=json")
         if done.returncode != 0:
@@ -156,7 +156,7 @@ class Kubectl:
         return _object(done.stdout)
 
     def _request_with_retry(self, *arguments: str) -> process.Finished:
-        """Ask, and once more when the cluster serves a kind that it has just said it does not know."""
+        """Send a request; repeat it once if the cluster has denied a kind that it serves."""
         done = self.request(*arguments)
         unknown = sentences.NO_RESOURCE.search(done.stderr) if done.returncode != 0 else None
         if unknown is None:
@@ -171,13 +171,13 @@ class Kubectl:
         return done
 
     def serves(self, resource: str) -> bool:
-        """Whether the cluster serves a resource, such as `mpijobs.kubeflow.org`, or a kind, `MPIJob.kubeflow.org`.
+        """Return whether the cluster serves a resource (`mpijobs.kubeflow.org`) or a kind (`MPIJob.kubeflow.org`).
 
-        That it does not is believed when it says so twice, some time apart, and calls itself ready both times.
+        The result is False only if two requests, some time apart, say so while the server is ready.
 
         Raises:
-            UnreachableError: It is not ready, or does not answer.
-            ClusterError: It cannot say.
+            UnreachableError: The server is not ready, or does not answer.
+            ClusterError: The server refuses to answer.
         """
         name, _, group = resource.partition(".")
         for attempt in range(2):
@@ -189,7 +189,7 @@ class Kubectl:
         return False
 
     def _lists(self, name: str, group: str) -> bool:
-        """Whether one of the group's versions lists the resource: by its plural, its singular, or its kind."""
+        """Return whether a version of the group lists the resource: by its plural, its singular, or its kind."""
         versions = (self.raw(f"/apis/{group}") or {}).get("versions") or () if group else ()
         paths = [f"/apis/{group}/{version['version']}" for version in versions] if group else ["/api/v1"]
         return any(
@@ -205,7 +205,7 @@ class Kubectl:
             raise UnreachableError(f"{NO_ANSWER}it is not ready yet", hint="kubectl get --raw '/readyz?verbose'")
 
     def unready_or(self, error: MlpackError) -> MlpackError:
-        """Return the error, or that the cluster is not ready: an API server that starts forbids what its users may."""
+        """Return `error`, or an UnreachableError if the server is not ready and forbids even permitted requests."""
         if is_forbidden(error):
             try:
                 self._require_ready()
@@ -214,12 +214,12 @@ class Kubectl:
         return error
 
     def get(self, what: str) -> dict[str, Any] | None:
-        """Return the object `resource/name`; None when there is none. Raises as `json` does."""
+        """Return the object `resource/name`; None if it does not exist. Raises the errors of `json`."""
         answer = self.json("get", what, "--ignore-not-found")
         return dict(answer) if answer else None
 
     def items(self, *what: str) -> list[dict[str, Any]]:
-        """Return the objects that `kubectl get` finds: any number of `resource/name`, or a resource and selectors."""
+        """Return the objects that `kubectl get` lists for several `resource/name`, or for a resource and selectors."""
         answer = self.json("get", *what, "--ignore-not-found")
         if not answer:
             return []
@@ -228,7 +228,7 @@ class Kubectl:
         return [dict(item) for item in answer.get("items") or () if isinstance(item, dict)]
 
     def raw(self, path: str) -> dict[str, Any] | None:
-        """Return what the API says at `path`, such as `/apis/apps/v1`; None for nothing. Raises as `json`."""
+        """Return the API's response for `path`, such as `/apis/apps/v1`; None if it is missing. Raises as `json`."""
         done = self.request("get", "--raw", path)
         if done.returncode != 0:
             if sentences.NO_OBJECT.search(done.stderr):
@@ -237,11 +237,11 @@ class Kubectl:
         return _object(done.stdout)
 
     def request(self, *arguments: str) -> process.Finished:
-        """Run kubectl for a single request to the cluster; its exit code is for the caller to judge.
+        """Run kubectl for a single request to the cluster, and return its exit code, which the caller has to check.
 
         Raises:
-            UnreachableError: It had no answer in time.
-            ClusterError: It was killed.
+            UnreachableError: The cluster did not answer in time.
+            ClusterError: kubectl was killed.
         """
         try:
             done = self.run(*arguments, f"--request-timeout={REQUEST_TIMEOUT:g}s", timeout=HANGING_SECONDS)
@@ -254,17 +254,17 @@ class Kubectl:
     def start(
         self, *arguments: str, idle: Callable[[float], object] = _keep_waiting, keep_stdin_open: bool = False
     ) -> AbstractContextManager[process.Running]:
-        """Start kubectl; its output is read while it runs. The rest is as `process.stream` has it."""
+        """Start kubectl, whose output is read while it runs; see `process.stream` for the arguments."""
         command = self._command(*arguments)
         self.show(self.argv(*arguments))
         return self.runner.stream(command, idle=idle, keep_stdin_open=keep_stdin_open, variables=_ENVIRONMENT)
 
     def meaning(self, stderr: str) -> str:
-        """Return the meaning of kubectl's messages on stderr, in a sentence."""
+        """Return a sentence that explains kubectl's messages on stderr."""
         return str(error_from(stderr))
 
     def default_namespace(self) -> str:
-        """Return the effective namespace: the one given, else the context's, else `default`.
+        """Return the effective namespace: that of `-n`, else the context's, else `default`.
 
         Raises:
             ClusterError: The kubeconfig cannot be read, or there is none and this process does not run in a pod.

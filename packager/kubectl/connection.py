@@ -1,9 +1,9 @@
-"""Connection: the cluster of one command, read from the user's kubeconfig once.
+"""Reads the cluster of a command from the user's kubeconfig once.
 
 A kubeconfig may change while a command runs: `kubectl config use-context` in another terminal is enough. So `kubectl
 config view` reads server, user and namespace before the first request. They are written to a private kubeconfig, which
-each kubectl of the command reads instead. Certificates, keys and tokens in files of their own stay there, because they
-may be renewed meanwhile, and kubectl starts the user's login program as before.
+each kubectl of the command reads instead. The private kubeconfig refers to files with certificates, keys and tokens,
+because these may be renewed during the command, and to the user's login program.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from packager.base.process import Finished
 
 _SECONDS = 60.0
-"""Far above what it takes to read a few files, also through a network."""
+"""The timeout in seconds for reading kubeconfigs, also from a network file system."""
 
 _VIEW = ("config", "view", "--raw", "--output=json")
 
@@ -38,23 +38,23 @@ _CONFIG = {"kind": "Config", "apiVersion": "v1"}
 _FILE_KEYS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 
 _POD_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod finds its token and its namespace."""
+"""The folder with the token and the namespace of a pod."""
 
 
 class RunsKubectl(Protocol):
-    """Runs kubectl with the user's own options and kubeconfig."""
+    """Runs kubectl with the user's options and kubeconfig."""
 
     def __call__(self, *arguments: str, timeout: float | None = None) -> Finished:
-        """Run it to its end, and return what it wrote."""
+        """Run kubectl to its end, and return its exit code and output."""
 
 
 class Pinned(Value, frozen=True):
-    """A cluster as it was read.
+    """The options that select a cluster, as read from the kubeconfig.
 
     Attributes:
-        flags: The options by which kubectl reaches it.
+        flags: The options of kubectl.
         namespace: The namespace of the context, or of the pod that kubectl runs in; None if there is no cluster.
-        file: The private kubeconfig, which no message names; None if the user's own has to be used.
+        file: The private kubeconfig, which no message names; None if kubectl must use the user's kubeconfig.
     """
 
     flags: tuple[str, ...]
@@ -67,8 +67,8 @@ class PodAccount:
     """The service account of the pod that kubectl runs in.
 
     Attributes:
-        server: The cluster of the pod.
-        namespace: What kubectl takes if a kubeconfig names none.
+        server: The address of the pod's cluster.
+        namespace: The namespace that kubectl uses if the kubeconfig names none.
     """
 
     server: str
@@ -76,7 +76,7 @@ class PodAccount:
 
     @property
     def config(self) -> dict[str, Any]:
-        """A kubeconfig. kubectl needs none in a pod, but forgets the pod's cluster because of `--request-timeout`."""
+        """A kubeconfig for the pod's cluster, because kubectl ignores this cluster if `--request-timeout` is set."""
         authority = _POD_ACCOUNT / "ca.crt"
         cluster = {"server": self.server, **({"certificate-authority": str(authority)} if authority.is_file() else {})}
         return {
@@ -94,7 +94,7 @@ def pod_account(environment: Mapping[str, str]) -> PodAccount | None:
     kubectl finds it in the same way (client-go, tools/clientcmd/client_config.go, inClusterClientConfig).
 
     Args:
-        environment: The variables that kubectl gets.
+        environment: The environment of kubectl.
     """
     host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
     if not (host and port and (_POD_ACCOUNT / "token").is_file()):
@@ -107,11 +107,11 @@ def pod_account(environment: Mapping[str, str]) -> PodAccount | None:
 
 
 class Connection:
-    """A cluster that stays the same until the block ends; it is read when it is first needed.
+    """A cluster that stays the same until the block ends; its options are read when they are first needed.
 
     Args:
-        files: Where kubectl looks for a kubeconfig; it merges several.
-        is_explicit: Whether the user has named the only one with `--kubeconfig`.
+        files: The paths of kubeconfigs, which kubectl merges.
+        is_explicit: Whether the user has named a single kubeconfig with `--kubeconfig`.
         pod: The account of the pod that kubectl runs in; None outside of pods.
     """
 
@@ -129,12 +129,12 @@ class Connection:
         self._stack.close()
 
     def pinned(self, run: RunsKubectl) -> Pinned:
-        """Return the cluster, as it was when this was first called.
+        """Return the options that select the cluster, as read in the first call.
 
         Raises:
             UsageError: There is no such context.
             ClusterError: The kubeconfig cannot be read.
-            ToolError: kubectl is missing, or there is no place for temporary files.
+            ToolError: kubectl is missing, or temporary files cannot be written.
         """
         if self._pinned is None:
             self._pinned = self._read(run)
@@ -175,7 +175,7 @@ class Connection:
     def _folders(self, run: RunsKubectl) -> dict[tuple[str, ...], Path]:
         """Return the folder of the first kubeconfig that has a relative path, by the path's origin.
 
-        A single kubeconfig has them all: then there is nothing to read.
+        A single kubeconfig contains all paths, so no file is read for it.
         """
         folders: dict[tuple[str, ...], Path] = {}
         for file in self._files if len(self._files) > 1 else ():
@@ -191,8 +191,8 @@ class _Reference:
 
     Attributes:
         kind: `cluster` or `user`.
-        name: Of the cluster or user.
-        values: The mapping that the path is in, and under which key.
+        name: The name of the cluster or user.
+        values: The mapping that contains the path.
     """
 
     kind: str
@@ -207,7 +207,7 @@ class _Reference:
 
     @property
     def origin(self) -> tuple[str, ...]:
-        """What makes two references the same."""
+        """The key by which equal references are recognized."""
         return (self.kind, self.name, self.key, self.value)
 
 
@@ -216,7 +216,7 @@ def _references(config: dict[str, Any]) -> Iterator[_Reference]:
         for name, entry in _entries(config, kind):
             login = mapping(entry.get("exec"))
             places = [(entry, key) for key in _FILE_KEYS if text(entry.get(key))]
-            # Without a slash it is a name on PATH.
+            # A name without a slash is looked up on PATH.
             places += [(login, "command")] if "/" in text(login.get("command")) else []
             yield from (_Reference(kind, name, *place) for place in places if not place[0][place[1]].startswith("/"))
 

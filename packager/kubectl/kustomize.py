@@ -18,8 +18,8 @@ class Rendered:
     """The output of `kubectl kustomize` for an overlay.
 
     Attributes:
-        manifests: A YAML stream.
-        warnings: What it wrote to stderr, line by line.
+        manifests: The YAML stream on stdout.
+        warnings: The lines on stderr.
     """
 
     manifests: str
@@ -27,19 +27,19 @@ class Rendered:
 
 
 _SECONDS = 120.0
-"""Far above what any overlay takes."""
+"""The timeout in seconds, which no valid overlay comes near."""
 
 MAX_BYTES = 16 << 20
-"""How much an overlay may render to: it contains the code of the whole package."""
+"""The most bytes that an overlay may render to; the output contains the code of the package."""
 
 
 def kustomize(folder: Path, *, program: str = "kubectl", runner: Runner = SYSTEM) -> Rendered:
     """Render the kustomization in `folder`, without a network as far as this system allows it.
 
-    `folder` contains only what `packager.rendering.kustomization` has read: kubectl must not be given anything else.
+    `folder` must contain only the files that `packager.rendering.kustomization` has read.
 
     Raises:
-        ToolError: There is no such kubectl, or it came to no end.
+        ToolError: There is no such kubectl, or it did not end.
         RenderError: kubectl refused the kustomization, or printed nothing.
     """
     done = runner.run([program, "kustomize", str(folder)], timeout=_SECONDS, max_bytes=MAX_BYTES, offline=True)

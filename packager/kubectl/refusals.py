@@ -11,58 +11,58 @@ from packager.kubectl import sentences
 from packager.kubernetes.verdict import Finding
 
 NO_ANSWER = "the cluster does not answer: "
-"""How the message of an UnreachableError begins."""
+"""The beginning of the message of an UnreachableError."""
 
 
 def error_from(stderr: str) -> MlpackError:
     """Return the error for kubectl's messages on stderr: a UsageError when they are about the requested context."""
     lines = [line for line in stderr.split("\n") if not sentences.KLOG.match(line)]
-    # Of several objects, kubectl says it once for each.
-    words = " ".join(" ".join(dict.fromkeys(lines)).split()) or " ".join(stderr.split())
-    words = sentences.NO_VALIDATION.sub("", words).removeprefix("error: ")
-    if context := sentences.NO_CONTEXT.search(words):
+    # kubectl repeats the message for each of several objects.
+    message = " ".join(" ".join(dict.fromkeys(lines)).split()) or " ".join(stderr.split())
+    message = sentences.NO_VALIDATION.sub("", message).removeprefix("error: ")
+    if context := sentences.NO_CONTEXT.search(message):
         name = context[context.lastindex or 0]
         return UsageError(f"context {name!r} not found in the kubeconfig", hint="kubectl config get-contexts")
-    if sentences.NO_CLUSTER.search(words):
+    if sentences.NO_CLUSTER.search(message):
         return no_cluster_error()
     for trouble in sentences.TROUBLES:
-        if trouble.words.search(words):
-            return ClusterError(f"{trouble.meaning}: {_without_prefix(words)}", hint=trouble.hint)
-    if sentences.UNREACHABLE.search(words) and not sentences.ANSWERED.match(words):
-        return UnreachableError(NO_ANSWER + words, hint="kubectl cluster-info")
-    return ClusterError(_without_prefix(words) or "kubectl failed without a message")
+        if trouble.pattern.search(message):
+            return ClusterError(f"{trouble.meaning}: {_without_prefix(message)}", hint=trouble.hint)
+    if sentences.UNREACHABLE.search(message) and not sentences.ANSWERED.match(message):
+        return UnreachableError(NO_ANSWER + message, hint="kubectl cluster-info")
+    return ClusterError(_without_prefix(message) or "kubectl failed without a message")
 
 
 def no_cluster_error() -> ClusterError:
-    """Return the error that kubectl knows no cluster."""
+    """Return the error for a kubectl without a configured cluster."""
     return ClusterError("no cluster is configured: --kubeconfig or --context", hint="kubectl config get-contexts")
 
 
 def is_forbidden(error: MlpackError) -> bool:
-    """Whether the message says that the user lacks a permission; admission also calls its refusals "forbidden"."""
+    """Return whether the user lacks a permission; refusals of admission, also called "forbidden", do not count."""
     return bool(sentences.NO_RIGHT.search(str(error)))
 
 
 def was_evaluated(error: MlpackError) -> bool:
-    """Whether the message is a decision of the cluster on the request, and not that the request was never evaluated."""
+    """Return whether the cluster has evaluated the request; it has not if the message is about another failure."""
     not_evaluated = tuple(f"{trouble.meaning}: " for trouble in sentences.TROUBLES if not trouble.was_evaluated)
     return not (isinstance(error, UnreachableError) or str(error).startswith(not_evaluated))
 
 
 def could_not_evaluate(line: str) -> bool:
-    """Whether a line from kubectl says that the cluster could not evaluate a manifest, and why."""
+    """Return whether a line of kubectl says why the cluster could not evaluate a manifest."""
     error = error_from(line)
     if isinstance(error, UnreachableError | UsageError) or sentences.NO_CLUSTER.search(line):
         return True
-    words = (sentences.CANNOT_EVALUATE, *(trouble.words for trouble in sentences.TROUBLES))
-    return any(pattern.search(line) for pattern in words)
+    patterns = (sentences.CANNOT_EVALUATE, *(trouble.pattern for trouble in sentences.TROUBLES))
+    return any(pattern.search(line) for pattern in patterns)
 
 
 def refusal(subject: str, message: str) -> Finding | None:
     """Return an explanation of the API server's message for the user; None when it is not a refusal.
 
     Args:
-        subject: On whose behalf the refused object was to be made.
+        subject: The object for which the refused object was created.
         message: The message of an event, or of an error.
     """
     message = " ".join(message.split())
@@ -71,9 +71,9 @@ def refusal(subject: str, message: str) -> Finding | None:
         return _quota(subject, quota)
     for kind in sentences.REFUSALS:
         if match := kind.pattern.search(message):
-            words = {name: value or "no reason given" for name, value in match.groupdict().items()}
-            sentence = kind.message.format(**words) if kind.message else core
-            hint = kind.hint.format(**{name: quote(value) for name, value in words.items()})
+            groups = {name: value or "no reason given" for name, value in match.groupdict().items()}
+            sentence = kind.message.format(**groups) if kind.message else core
+            hint = kind.hint.format(**{name: quote(value) for name, value in groups.items()})
             return Finding(kind.reason, subject, sentence, hint, final_after=kind.final_after)
     return None
 
@@ -91,7 +91,7 @@ def explained_error(stderr: str) -> MlpackError:
             hint="--force-conflicts sets these fields as the package says",
         )
     if isinstance(error := error_from(stderr), UnreachableError):
-        return error  # an API server that starts refuses everything
+        return error  # a starting API server refuses everything
     if finding := refusal("", message):
         return ClusterError(f"the cluster rejects it: {finding.message}", hint=finding.hint)
     if kind := sentences.NO_KIND.search(message):
@@ -111,7 +111,7 @@ def _quota(subject: str, quota: re.Match[str]) -> Finding:
 
 
 def _never_fits(asked: str, limit: str) -> bool:
-    """Whether one pod asks for more than the quota would give if nothing else were there."""
+    """Return whether one pod requests more than the quota allows in total."""
     limits = dict(pair.split("=", 1) for pair in limit.split(",") if "=" in pair)
     for pair in asked.split(","):
         key, _, value = pair.partition("=")
@@ -123,5 +123,5 @@ def _never_fits(asked: str, limit: str) -> bool:
     return False
 
 
-def _without_prefix(words: str) -> str:
-    return sentences.SERVER.sub("", words)
+def _without_prefix(message: str) -> str:
+    return sentences.SERVER.sub("", message)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from packager.kubernetes.verdict import NEVER
 
 CONTROLLER_PATIENCE = 15.0
-"""A role, or what an object refers to, may be about to change; controllers try again in the meantime."""
+"""Seconds for which controllers repeat a refused request: a role or a missing object may still be created."""
 
 KLOG = re.compile(r'^[EWI]\d{4} (?:[\d:.]+ +\d+ [^]]+\] )?(?:"command failed" err=)?', re.MULTILINE)
-"""A level, a time, a process id and a line of kubectl's source, which klog puts before what it says."""
+"""The prefix of klog before a message: a level, a time, a process id and a line of kubectl's source."""
 
 UNREACHABLE = re.compile(
     r"connection refused|unable to connect|i/o timeout|no route to host|network is unreachable|no such host"
@@ -25,13 +25,13 @@ UNREACHABLE = re.compile(
     r"|not yet ready to handle request",
     re.IGNORECASE,
 )
-"""There was no answer, or none from the API server."""
+"""Messages about a missing response of the API server."""
 
 ANSWERED = re.compile(
     r"Error from server \((?!InternalError|ServiceUnavailable|Timeout|ServerTimeout|TooManyRequests)"
     r"(?!.*not yet ready to handle request)"
 )
-"""The server has answered; its message may quote the connection errors of another component."""
+"""Messages of the API server, which may quote connection errors of another component."""
 
 NO_SERVER = "no/cluster"
 """The server that kubectl uses when no kubeconfig names one. It is not an address, so kubectl sends nothing."""
@@ -47,10 +47,10 @@ NO_CURRENT_CONTEXT = re.compile(r"current-context must exist in order to minify"
 NO_CONTEXT = re.compile(
     r"not found for specified context: (\S+)|context \"(\S+)\" does not exist|cannot locate context (\S+)"
 )
-"""Each verb of kubectl says it in words of its own."""
+"""Messages about a missing context, which differ between the verbs of kubectl."""
 
 NO_VALIDATION = re.compile(r"; if you choose to ignore these errors, turn validation off with --validate=false")
-"""What kubectl advises when it cannot ask for the schemas: a flag that mlpack does not have."""
+"""kubectl's advice if it cannot read the schemas: a flag that mlpack does not have."""
 
 NO_RESOURCE = re.compile(r"the server doesn't have a resource type \"([^\"]+)\"")
 
@@ -69,32 +69,32 @@ ALREADY_EXISTS = re.compile(r"\(AlreadyExists\)")
 UID_CHANGED = re.compile("UID in the precondition")
 
 NO_RIGHT = re.compile(r'is forbidden: User ".+" cannot ')
-"""The user lacks a right: what admission refuses is called forbidden too."""
+"""Messages about a missing permission, to distinguish them from refusals of admission, also called forbidden."""
 
 FORBIDDEN = re.compile(r"forbidden", re.IGNORECASE)
 
 NO_RIGHT_TO_CREATE = re.compile(r"cannot create resource")
 
 PREREQUISITE_MISSING = re.compile(r"\A(?=.*(namespaces|serviceaccount)).*not found", re.DOTALL)
-"""The namespace or the service account of a pod is not there."""
+"""Messages about a missing namespace or service account of a pod."""
 
 TRIAL_POD_PREFIX = re.compile(r'error when creating "[^"]+": |pods "mlpack-doctor-[^"]*" is (forbidden|invalid): ')
 """The text before the reason why a pod that doctor tried was refused."""
 
 HIDDEN_FROM_USER = re.compile(r"\((Forbidden|NotFound)\)|is forbidden")
-"""The server does not show its own state to this user."""
+"""Messages to a user who may not read the state of the server."""
 
 CANNOT_EVALUATE = re.compile(
     r'is forbidden: user|namespaces? "[^"]*" not found|no matches for kind|no such file or directory'
     r"|invalid configuration|ensure crds are installed",
     re.IGNORECASE,
 )
-"""The server has answered but could not judge a manifest; in addition to UNREACHABLE and TROUBLES."""
+"""Messages of a server that could not evaluate a manifest, in addition to UNREACHABLE and TROUBLES."""
 
 CONFLICT = re.compile(r'conflicts? with "([^"]+)"[^:]*:((?:\s+(?:-\s*)?\.\S+)+)')
 
 SERVER = re.compile(r"^(Error from server( \(\w+\))?|Unable to connect to the server): ")
-"""What kubectl puts before a server's words."""
+"""The prefix of kubectl before a server's message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +102,13 @@ class Trouble:
     """An error whose message resembles that of an unreachable cluster, but has another cause.
 
     Attributes:
-        words: By which it is known.
-        meaning: What it is.
-        hint: What mends it.
-        was_evaluated: Whether the cluster has looked at what was asked all the same.
+        pattern: The pattern of the message.
+        meaning: The explanation of the error.
+        hint: The fix.
+        was_evaluated: Whether the cluster has evaluated the request despite the error.
     """
 
-    words: re.Pattern[str]
+    pattern: re.Pattern[str]
     meaning: str
     hint: str
     was_evaluated: bool = False
@@ -154,11 +154,11 @@ class Refusal:
     """A kind of refusal.
 
     Attributes:
-        reason: One word.
-        pattern: The server's words, lines made one.
-        hint: What mends it; takes the pattern's groups.
-        message: What to say in their place; None for the server's own words.
-        final_after: Seconds after which it can be expected to stay.
+        reason: The reason in one word.
+        pattern: The pattern of the server's message, joined to one line.
+        hint: The fix, with placeholders for the pattern's groups.
+        message: The message that replaces the server's; None for the server's message.
+        final_after: Seconds after which the refusal counts as permanent.
     """
 
     reason: str
@@ -168,7 +168,7 @@ class Refusal:
     final_after: float = 0
 
 
-# The first that fits counts. Sources: k8s.io/pod-security-admission, and k8s.io/apiserver and
+# The first match counts. Sources: k8s.io/pod-security-admission, and k8s.io/apiserver and
 # k8s.io/kubernetes/plugin/pkg/admission: policy/validating, webhook/errors, limitranger, resourcequota, priority,
 # serviceaccount, runtimeclass, namespace/lifecycle.
 REFUSALS = (
