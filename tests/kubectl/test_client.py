@@ -1,4 +1,4 @@
-"""The kubeconfig and its contexts, as a real kubectl sees them: no cluster is needed to get these wrong."""
+"""Tests of the client of a cluster: contexts, kubeconfigs, timeouts, and the errors of kubectl."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ VERBS = (
 
 
 class Rendering(Runner):
-    """Runs kubectl, but for what every kubectl makes of an overlay: to render it takes 1.22 a second."""
+    """Runs kubectl, except for rendering, which takes kubectl 1.22 a second: it returns a rendered overlay."""
 
     def run(self, argv: Sequence[str], **options: Any) -> process.Finished:
         if argv[1] != "kustomize":
@@ -60,7 +60,7 @@ class Rendering(Runner):
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
 @pytest.mark.parametrize("version", [kubectls.VERSIONS[0], kubectls.VERSIONS[-1]])
-def test_a_context_that_does_not_exist(
+def test_verb_refuses_missing_context(
     mlpack: Mlpack,
     tmp_path: Path,
     verb: tuple[str, ...],
@@ -90,11 +90,11 @@ NO_SCHEMA = 'error validating "STDIN": error validating data: Get "https://h:1/o
         ),
     ],
 )
-def test_what_kubectl_says_is_shown_once_and_without_flags_that_mlpack_lacks(stderr: str, message: str) -> None:
+def test_error_from_prints_message_once_without_flags_of_kubectl(stderr: str, message: str) -> None:
     assert str(error_from(stderr)) == message
 
 
-def test_a_kubeconfig_that_does_not_exist(mlpack: Mlpack) -> None:
+def test_status_refuses_missing_kubeconfig(mlpack: Mlpack) -> None:
     done = mlpack("status", "hello-mpi", "--kubeconfig", "nowhere")
     assert done.code == 2
     assert "'--kubeconfig': File 'nowhere' does not exist" in done.stderr
@@ -125,7 +125,7 @@ def test_a_kubeconfig_that_does_not_exist(mlpack: Mlpack) -> None:
         ('W1121 1:2 a warning\nerror: context "x" does not exist', UsageError, "context 'x' not found"),
     ],
 )
-def test_what_kubectl_says_is_understood(stderr: str, kind: type[Exception], message: str) -> None:
+def test_error_from_classifies_messages_of_kubectl(stderr: str, kind: type[Exception], message: str) -> None:
     error = error_from(stderr)
     assert type(error) is kind
     assert str(error).startswith(message)
@@ -182,7 +182,7 @@ REFUSED = 'Post "https://10.0.0.1/v": dial tcp 10.0.0.1:443: connect: connection
         ("Error from server (Forbidden): ", "no such host", None, None),
     ],
 )
-def test_errors_that_sound_like_an_unreachable_server_are_told_apart(
+def test_error_from_distinguishes_errors_that_resemble_unreachable_server(
     before: str, stderr: str, meaning: str | None, hint: str | None
 ) -> None:
     error = error_from(before + stderr)
@@ -190,7 +190,7 @@ def test_errors_that_sound_like_an_unreachable_server_are_told_apart(
 
 
 @pytest.mark.parametrize("ask", [lambda kubectl: kubectl.json("get", "pods"), lambda kubectl: kubectl.raw("/apis")])
-def test_a_kubectl_that_hangs_is_stopped_at_the_deadline(ask: Callable[[Kubectl], object], tmp_path: Path) -> None:
+def test_client_stops_hanging_kubectl_at_deadline(ask: Callable[[Kubectl], object], tmp_path: Path) -> None:
     (tmp_path / "kubectl").write_text("#!/bin/sh\nexec sleep 600\n")
     (tmp_path / "kubectl").chmod(0o755)
     with pytest.raises(UnreachableError) as silent:
@@ -199,7 +199,7 @@ def test_a_kubectl_that_hangs_is_stopped_at_the_deadline(ask: Callable[[Kubectl]
 
 
 class Scripted(Runner):
-    """Answers each command alike, except for the kubeconfig if it has one, at one moment that does not pass."""
+    """Answers each command with `answer`, and `config view` with a kubeconfig if it has one; its clock stands still."""
 
     def __init__(self, answer: process.Finished, *, has_kubeconfig: bool = True) -> None:
         self.answer = answer
@@ -216,7 +216,7 @@ class Scripted(Runner):
         return 100.0
 
 
-def test_a_deadline_shortens_what_a_command_may_take() -> None:
+def test_client_limits_timeout_to_deadline() -> None:
     runner = Scripted(process.Finished(0, "", ""))
     for client in (Kubectl(runner=runner), Kubectl(runner=runner).within(5)):
         for timeout in (None, 2, 30):
@@ -225,20 +225,20 @@ def test_a_deadline_shortens_what_a_command_may_take() -> None:
 
 
 @pytest.mark.parametrize("ask", [lambda kubectl: kubectl.json("get", "pods"), lambda kubectl: kubectl.raw("/apis")])
-def test_a_truncated_answer_is_an_error(ask: Callable[[Kubectl], object]) -> None:
+def test_client_reports_truncated_response(ask: Callable[[Kubectl], object]) -> None:
     runner = Scripted(process.Finished(0, '{"items": [', ""))
     with pytest.raises(UnreachableError, match="the cluster's response was cut off"):
         ask(Kubectl(runner=runner))
 
 
 @pytest.mark.parametrize("ask", [lambda kubectl: kubectl.json("get", "pods"), lambda kubectl: kubectl.raw("/apis")])
-def test_a_kubectl_that_is_killed(ask: Callable[[Kubectl], object]) -> None:
+def test_client_reports_killed_kubectl(ask: Callable[[Kubectl], object]) -> None:
     runner = Scripted(process.Finished(-9, "", ""))
     with pytest.raises(ClusterError, match=r"^kubectl was ended by signal 9 before it had a response$"):
         ask(Kubectl(runner=runner))
 
 
-def test_a_namespace_that_cannot_be_found_out() -> None:
+def test_default_namespace_reports_unreadable_kubeconfig() -> None:
     stderr = "error: the kubeconfig is a folder"
     runner = Scripted(process.Finished(1, "", stderr), has_kubeconfig=False)
     with (
@@ -259,7 +259,7 @@ WITHOUT_CLUSTER = (
 
 @pytest.fixture
 def _listener_on_port_8080() -> Iterator[None]:
-    """Something answers on port 8080: a server of this test, or else whatever has the port already."""
+    """A server that listens on port 8080, unless another program uses the port."""
     try:
         server = HTTPServer(("127.0.0.1", 8080), BaseHTTPRequestHandler)
     except OSError as error:
@@ -276,7 +276,7 @@ def _listener_on_port_8080() -> Iterator[None]:
 @pytest.mark.usefixtures("_listener_on_port_8080")
 @pytest.mark.parametrize("version", [kubectls.VERSIONS[0], kubectls.DEFAULT])
 @pytest.mark.parametrize("verb", WITHOUT_CLUSTER)
-def test_no_verb_asks_localhost_when_no_cluster_is_configured(
+def test_verb_refuses_missing_cluster_without_asking_localhost(
     mlpack: Mlpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, version: str
 ) -> None:
     mlpack.host = Host(Rendering())
@@ -292,7 +292,7 @@ def test_no_verb_asks_localhost_when_no_cluster_is_configured(
 
 
 @pytest.mark.parametrize("answer", ["5", "[1]", '"x"', "true", "[" * 100_000])
-def test_an_answer_that_is_not_an_object_is_an_error(mlpack: Mlpack, hello_mpi: Path, answer: str) -> None:
+def test_history_reports_response_that_is_not_an_object(mlpack: Mlpack, hello_mpi: Path, answer: str) -> None:
     mlpack.host = Host(Scripted(process.Finished(0, answer, "")))
     done = mlpack("history", hello_mpi)
     assert (done.code, done.stdout) == (7, "")

@@ -1,4 +1,4 @@
-"""One command works with one cluster, whatever happens to the kubeconfig while it runs."""
+"""Tests that a command uses one cluster, even if the kubeconfig changes while it runs."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def kubeconfig(**users: Any) -> str:
 
 
 class Watched(Runner):
-    """A cluster that is made up, and what happens to the user's kubeconfig before each command.
+    """A fake cluster that changes the user's kubeconfig before each command.
 
     Attributes:
-        reached: The server that each command asks, its user's token, and its namespace.
+        reached: For each command the server, the user's token and the namespace.
     """
 
-    def __init__(self, life: Life, meanwhile: Callable[[], object]) -> None:
+    def __init__(self, life: Life, change: Callable[[], object]) -> None:
         self._life = life
-        self._meanwhile = meanwhile
+        self._change = change
         self.reached = list[tuple[str, str, str]]()
 
     def run(self, argv: Sequence[str], **options: Any) -> Finished:
@@ -80,8 +80,8 @@ class Watched(Runner):
         self._life.sleep(seconds)
 
     def _watch(self, argv: Sequence[str]) -> None:
-        self._meanwhile()
-        flags = dict(word.removeprefix("--").partition("=")[::2] for word in argv)
+        self._change()
+        flags = dict(argument.removeprefix("--").partition("=")[::2] for argument in argv)
         config = yaml.safe_load(Path(flags.get("kubeconfig", os.environ["KUBECONFIG"])).read_text(encoding="utf-8"))
         name = flags.get("context", config["current-context"])
         context = next(entry["context"] for entry in config["contexts"] if entry["name"] == name)
@@ -92,7 +92,7 @@ class Watched(Runner):
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's kubeconfig, which has the contexts a and b."""
+    """The path of the user's kubeconfig, which has the contexts a and b."""
     path = tmp_path / "kubeconfig"
     path.write_text(kubeconfig(a={"token": "of a"}, b={"token": "of b"}), encoding="utf-8")
     monkeypatch.setenv("KUBECONFIG", str(path))
@@ -130,7 +130,7 @@ CASES += [(VERBS[0], change) for change in CHANGES if change not in ("use-contex
 @pytest.mark.parametrize(
     ("verb", "change"), CASES, ids=[f"{' '.join(verb)}, {change}".replace("/", "-") for verb, change in CASES]
 )
-def test_a_command_stays_with_the_cluster_that_it_began_with(
+def test_command_keeps_its_cluster_when_kubeconfig_changes(
     mlpack: Mlpack, life: Life, config: Path, verb: tuple[str, ...], change: str
 ) -> None:
     if verb[0] not in ("deploy", "run"):
@@ -147,10 +147,10 @@ def test_a_command_stays_with_the_cluster_that_it_began_with(
     assert set(watched.reached) == {("https://a", "of a", "team-a")}
 
 
-def test_a_context_that_is_chosen_while_the_user_is_asked_does_not_count(
+def test_deploy_keeps_its_cluster_when_context_changes_during_question(
     mlpack: Mlpack, life: Life, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise, the pod in the first cluster is deleted, and deployed in the second one."""
+    """Otherwise, the pod would be deleted in the first cluster and deployed in the second one."""
     life.deploy("single-node")
     life.end_pod()
     life.moments = [lambda: None, lambda: None, life.end_pod]
@@ -163,7 +163,7 @@ def test_a_context_that_is_chosen_while_the_user_is_asked_does_not_count(
     assert set(watched.reached) == {("https://a", "of a", "team-a")}
 
 
-def test_all_options_are_shown_as_the_user_would_give_them(mlpack: Mlpack, life: Life, config: Path) -> None:
+def test_verbose_commands_contain_cluster_options_of_user(mlpack: Mlpack, life: Life, config: Path) -> None:
     mlpack.host = Host(Watched(life, lambda: None))
     done = mlpack("history", "hello-mpi", "-v", "--context", "b", "--kubeconfig", config, "-n", "mine")
     where = f"--kubeconfig={config} --context=b --namespace=mine"
@@ -175,13 +175,13 @@ def test_all_options_are_shown_as_the_user_would_give_them(mlpack: Mlpack, life:
 
 @pytest.fixture(params=VERSIONS)
 def program(request: pytest.FixtureRequest) -> str:
-    """The oldest and the newest kubectl."""
+    """The path of the oldest, then of the newest kubectl."""
     return str(kubectls.kubectl(request.param))
 
 
 @pytest.fixture
 def pinned(program: str) -> Iterator[Callable[..., Any]]:
-    """Reads kubeconfigs, and returns the options and the private kubeconfig."""
+    """A function that reads kubeconfigs, and returns kubectl's options and the private kubeconfig."""
     with ExitStack() as stack:
 
         def read(*files: Path, **options: Any) -> tuple[list[str], Any]:
@@ -193,7 +193,7 @@ def pinned(program: str) -> Iterator[Callable[..., Any]]:
         yield read
 
 
-def test_the_private_kubeconfig_is_the_users_alone_and_goes_with_the_command(program: str, config: Path) -> None:
+def test_private_kubeconfig_is_readable_only_by_user_and_deleted_at_end(program: str, config: Path) -> None:
     with Connection([config], is_explicit=False) as connection:
         kubectl = Kubectl(program, connection=connection)
         assert kubectl.default_namespace() == "team-a"
@@ -210,10 +210,10 @@ def test_the_private_kubeconfig_is_the_users_alone_and_goes_with_the_command(pro
 LOGIN = {"apiVersion": "client.authentication.k8s.io/v1", "command": "bin/login", "interactiveMode": "Never"}
 
 
-def test_files_that_are_renewed_stay_files_wherever_the_command_runs(
+def test_private_kubeconfig_refers_to_credential_files_by_absolute_path(
     pinned: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Relative paths are relative to the kubeconfig that has them, of several merged ones as well."""
+    """A relative path is relative to the kubeconfig that contains it, also if several are merged."""
     first, second = tmp_path / "one/config", tmp_path / "two/config"
     first.parent.mkdir()
     second.parent.mkdir()
@@ -234,7 +234,7 @@ def test_files_that_are_renewed_stay_files_wherever_the_command_runs(
     assert config["users"] == [{"name": "a", "user": {"tokenFile": f"{first.parent}/other"}}]
 
 
-def test_a_login_program_on_the_path_is_still_looked_up_there(
+def test_private_kubeconfig_keeps_name_of_login_program_on_path(
     pinned: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "config").write_text(kubeconfig(a={"exec": {**LOGIN, "command": "login"}}), encoding="utf-8")
@@ -243,7 +243,7 @@ def test_a_login_program_on_the_path_is_still_looked_up_there(
     assert config["users"][0]["user"]["exec"]["command"] == "login"
 
 
-def test_tokens_that_kubectl_renews_itself_go_to_the_users_own_kubeconfig(program: str, tmp_path: Path) -> None:
+def test_connection_uses_kubeconfig_of_user_for_refreshed_tokens(program: str, tmp_path: Path) -> None:
     path = tmp_path / "config"
     user = {"auth-provider": {"name": "oidc", "config": {"refresh-token": "used once"}}}
     path.write_text(kubeconfig(a=user, b={}), encoding="utf-8")
@@ -254,8 +254,10 @@ def test_tokens_that_kubectl_renews_itself_go_to_the_users_own_kubeconfig(progra
     assert pinned.file is None
 
 
-def test_in_a_pod_no_kubeconfig_is_needed(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kubeconfig that appears later does not count."""
+def test_connection_uses_service_account_in_pod_without_kubeconfig(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kubeconfig that is created later is ignored."""
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
     with Connection([tmp_path / "absent"], is_explicit=False, pod=PodAccount("https://pod", "pods")) as connection:
         kubectl = Kubectl(program, connection=connection)
@@ -265,7 +267,7 @@ def test_in_a_pod_no_kubeconfig_is_needed(program: str, tmp_path: Path, monkeypa
         assert kubectl.run("config", "view", "-o", "jsonpath={..server}").stdout == "https://pod"
 
 
-def test_a_context_without_a_namespace_means_that_of_the_pod(program: str, tmp_path: Path) -> None:
+def test_connection_uses_namespace_of_pod_for_context_without_namespace(program: str, tmp_path: Path) -> None:
     config = json.loads(kubeconfig(a={}))
     del config["contexts"][0]["context"]["namespace"]
     (tmp_path / "config").write_text(json.dumps(config), encoding="utf-8")
@@ -286,7 +288,7 @@ def test_a_context_without_a_namespace_means_that_of_the_pod(program: str, tmp_p
         ({"KUBERNETES_SERVICE_HOST": ""}, {"token": "x", "namespace": "pods"}, None),
     ],
 )
-def test_the_account_of_the_pod_is_found_as_kubectl_finds_it(
+def test_pod_account_reads_variables_and_files_of_pod(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     variables: dict[str, str],
@@ -300,7 +302,7 @@ def test_the_account_of_the_pod_is_found_as_kubectl_finds_it(
     assert module.pod_account({**pod, **variables}) == (PodAccount(*account) if account else None)
 
 
-def test_messages_do_not_name_the_private_kubeconfig(config: Path) -> None:
+def test_messages_omit_path_of_private_kubeconfig(config: Path) -> None:
     with Connection([config], is_explicit=False) as connection:
         kubectl = Kubectl(str(kubectls.kubectl()), connection=connection)
         (flag,) = connection.pinned(kubectl.run).flags
@@ -312,7 +314,7 @@ def test_messages_do_not_name_the_private_kubeconfig(config: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["{", "current-context: x", "- a"])
-def test_a_kubeconfig_that_cannot_be_read_is_named(mlpack: Mlpack, life: Life, config: Path, content: str) -> None:
+def test_history_names_invalid_kubeconfig(mlpack: Mlpack, life: Life, config: Path, content: str) -> None:
     config.write_text(content, encoding="utf-8")
     mlpack.host = Host(Watched(life, lambda: None))
     done = mlpack("history", "hello-mpi")

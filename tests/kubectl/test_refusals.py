@@ -1,4 +1,4 @@
-"""What a cluster says when it refuses something, as servers have said it, and what mends it."""
+"""Tests of the explanation of a cluster's refusals, with messages of real servers."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ FORBIDDEN = 'pods "x" is forbidden: '
     ],
     ids=lambda value: value if isinstance(value, str) and value.isalpha() else "",
 )
-def test_every_refusal_has_a_reason_and_a_hint(
+def test_refusal_has_reason_message_and_hint(
     response: str, reason: str, message: str, hint: str, final_after: float
 ) -> None:
     finding = refusal("job/x", f"Error creating: {response}")
