@@ -1,4 +1,4 @@
-"""What a build makes, `verify` takes: the bounds of a package are the same on both sides."""
+"""Tests that build and verify apply the same limits to packages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def spec(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_maximum_number_of_files_is_accepted_and_one_more_refused(
+def test_build_and_verify_accept_largest_number_of_files_and_refuse_one_more(
     form: str, spec: Path, mlpack: Run, kubectl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert mlpack("build", spec, "--format", "dir", "-d", tmp_path / "first").code == 0
@@ -56,7 +56,7 @@ def test_the_maximum_number_of_files_is_accepted_and_one_more_refused(
     )
 
 
-def test_uniform_content_is_stored_uncompressed(
+def test_build_stores_uniform_content_uncompressed(
     spec: Path, mlpack: Run, kubectl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("packager.package.archive.DEFAULT", Limits(ratio=100))
@@ -67,7 +67,7 @@ def test_uniform_content_is_stored_uncompressed(
     assert (done.code, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_an_archive_that_begins_with_zeros_is_accepted(spec: Path, mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
+def test_verify_accepts_archive_that_begins_with_zeros(spec: Path, mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
     (spec / "data/a").write_bytes(bytes(32 << 20))
     (spec / "data/b").write_bytes(random.Random(1).randbytes(1 << 20))
     assert mlpack("build", spec).code == 0
@@ -75,7 +75,7 @@ def test_an_archive_that_begins_with_zeros_is_accepted(spec: Path, mlpack: Run, 
     assert mlpack("verify", "demo-fp32-training.tar.gz", "--kubectl", kubectl).code == 0
 
 
-def test_names_too_long_for_the_inventory_are_refused(
+def test_build_refuses_names_too_long_for_inventory(
     spec: Path, mlpack: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inventory, "MAX_BYTES", 1 << 10)

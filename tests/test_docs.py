@@ -28,13 +28,13 @@ DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md")])
     ("document", "reference"),
     [("docs/spec.md", spec_reference.reference), ("docs/commands.md", command_reference.reference)],
 )
-def test_the_references_are_made_of_the_code(document: str, reference: Callable[[], str]) -> None:
+def test_references_match_code(document: str, reference: Callable[[], str]) -> None:
     written = (CHECKOUT / document).read_text(encoding="utf-8")
     assert written == reference(), f"{document} is not what the code says: run `make docs`"
 
 
-def test_no_index_is_asked_for_mlpack() -> None:
-    """The distribution is in no package index, so anyone could register its name there."""
+def test_documents_name_no_package_index_for_mlpack() -> None:
+    """The distribution is not in a package index, so anyone could register its name there."""
     files = [*DOCUMENTS, *CHECKOUT.glob("packager/**/*.py"), *CHECKOUT.glob("packager/**/*.md")]
     assert [path for path in files if "mlpack-kubernetes" in path.read_text(encoding="utf-8")] == []
 
@@ -58,7 +58,7 @@ def test_missing_extra_is_installed_from_a_checkout(extras: tuple[str, ...], hin
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_links_lead_somewhere(document: Path) -> None:
+def test_links_of_document_exist(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     headings = {_anchor(heading) for heading in re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)}
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -73,7 +73,7 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def test_the_readme_lists_every_verb() -> None:
+def test_readme_lists_every_verb() -> None:
     text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
     section = text.partition("## Commands")[2].partition("\n## ")[0]
     verbs = set(vars(get_command(cli.app))["commands"])
@@ -81,7 +81,7 @@ def test_the_readme_lists_every_verb() -> None:
     assert verbs <= listed, verbs - listed
 
 
-def test_the_readme_lists_every_exit_code() -> None:
+def test_readme_lists_every_exit_code() -> None:
     text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
     listed = {int(code) for code in re.findall(r"^\| (\d+) \|", text, flags=re.MULTILINE)}
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
@@ -89,13 +89,13 @@ def test_the_readme_lists_every_exit_code() -> None:
     assert listed == {0, *raised, 130}
 
 
-def test_the_architecture_has_a_row_for_each_folder() -> None:
+def test_architecture_has_row_for_each_folder() -> None:
     text = (CHECKOUT / "docs/architecture.md").read_text(encoding="utf-8")
     packager = CHECKOUT / "packager"
     folders = {f"{path.parent.relative_to(packager)}/" for path in packager.rglob("*.py")} - {"./"}
     alone = {path.name for path in packager.glob("*.py") if not path.name.startswith("_")}
     named = set(re.findall(r"`([a-z_/]+(?:/|\.py))`", text.partition("## The folders")[2].partition("## The rules")[0]))
-    # A folder of a kind or of a foreign format is named in the row of the folder around it.
+    # The folder of a kind or of a foreign format is named in the row of its parent.
     shown = named | {f"{parent}{name}" for parent in ("importers/", "workloads/") for name in named}
     hidden = {name for name in folders if re.match(r"(service/store/migrations|.*/templates)/", name)}
     assert (folders | alone) - hidden - shown == set()
@@ -103,12 +103,12 @@ def test_the_architecture_has_a_row_for_each_folder() -> None:
     assert {name for name in named if not any((parent / name).exists() for parent in parents)} == set()
 
 
-def test_the_readme_shows_what_its_commands_print(
+def test_readme_shows_output_of_its_commands(
     mlpack: Callable[..., Outcome], kubectl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Runs the README's examples from an empty folder. A line may come from stdout or stderr: their order is not held.
+    """The test runs the README's examples in an empty folder, and compares stdout and stderr without their order.
 
-    Where only the digest is another, a package has changed: write the one that the test prints into the README.
+    If only a digest differs, a package has changed: copy the digest from the test's failure into the README.
     """
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/kubectl").symlink_to(kubectl)

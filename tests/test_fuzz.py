@@ -1,4 +1,4 @@
-"""The fuzzer itself: a few inputs of it in every run, and that it notices what it is there for."""
+"""Tests of the fuzzer: it detects planted faults; and a few of its inputs."""
 
 from __future__ import annotations
 
@@ -40,52 +40,52 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
-def test_inputs_of_every_run_break_no_demand(subject: str, tmp_path: Path) -> None:
-    """A hundred of each; `make fuzz` tries ten thousand."""
+def test_fuzz_subject_meets_demands_for_100_inputs(subject: str, tmp_path: Path) -> None:
+    """The test tries a hundred inputs of each subject; `make fuzz` tries ten thousand."""
     outcome = run(SUBJECTS[subject], 100, "every run", tmp_path, workers=1)
     assert (outcome.tried, outcome.finds) == (100, {})
 
 
 @pytest.mark.parametrize("number", range(30))
-def test_an_input_ends_well_or_with_an_error_of_ours(number: int, seeds: Seeds, places: tuple[Path, Path]) -> None:
+def test_generated_input_meets_demands(number: int, seeds: Seeds, places: tuple[Path, Path]) -> None:
     tried = make(Random(f"every run:{number}"), seeds, places[0])
     assert broken(tried, *places)[0] is None
 
 
-def test_the_same_seed_makes_the_same_input(seeds: Seeds, tmp_path: Path) -> None:
+def test_generated_input_depends_only_on_seed(seeds: Seeds, tmp_path: Path) -> None:
     made = []
     for name in ("one", "two"):
         folder = tmp_path / name / "input"
         folder.mkdir(parents=True)
         argv = make(Random("a:1"), seeds, folder).argv
         content = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-        made.append(([word.replace(str(folder), "") for word in argv], content))
+        made.append(([argument.replace(str(folder), "") for argument in argv], content))
     assert made[0] == made[1]
 
 
 @pytest.mark.parametrize("content", [b"!!bool x", b"!!timestamp x", b"!!int x", b"a: 2001-99-99", b"{", b"[" * 5000])
 @pytest.mark.parametrize("name", ["a.yaml", "a.json", "a.env"])
-def test_any_content_can_be_mutated_again(name: str, content: bytes) -> None:
+def test_mutation_accepts_any_content(name: str, content: bytes) -> None:
     for number in range(20):
         files = {name: (content, 0o644)}
         _mutate_files(Random(number), files)
         assert isinstance(files[name][0], bytes)
 
 
-def test_a_traceback_is_noticed(places: tuple[Path, Path]) -> None:
+def test_demands_detect_traceback(places: tuple[Path, Path]) -> None:
     with mock.patch("packager.app.verify.opened", side_effect=KeyError("planted")):
         demand, _ = broken(Input(["verify", str(places[0])], None), *places)
     assert demand is not None
     assert "planted" in demand
 
 
-def test_a_file_outside_the_destination_is_noticed(places: tuple[Path, Path]) -> None:
+def test_demands_detect_file_outside_of_destination(places: tuple[Path, Path]) -> None:
     tried = Input(["init", "model", "-d", str(places[0])], places[0] / "elsewhere")
     (places[0] / "elsewhere").mkdir()
     assert broken(tried, *places)[0] == "something was written outside of the destination"
 
 
-def test_a_package_by_half_is_noticed(places: tuple[Path, Path]) -> None:
+def test_demands_detect_incomplete_package(places: tuple[Path, Path]) -> None:
     folder = places[0]
     (folder / "hello-mpi.tar.gz").write_bytes(b"half")
     demand, _ = broken(Input(["list"], folder), *places)
@@ -93,13 +93,13 @@ def test_a_package_by_half_is_noticed(places: tuple[Path, Path]) -> None:
     assert demand.startswith("hello-mpi.tar.gz was written, and cannot be opened")
 
 
-def test_a_temporary_file_that_stays_is_noticed(places: tuple[Path, Path]) -> None:
+def test_demands_detect_leftover_temporary_file(places: tuple[Path, Path]) -> None:
     (places[1] / "left").touch()
     assert broken(Input(["version"], None), *places)[0] == "temporary files were left: ['left']"
 
 
 def odd(work: Path, bad: Callable[[int, Path], str | None]) -> Judge:
-    """Return a judge that counts its inputs in a file, and has `bad` at every tenth."""
+    """Return a judge that counts its inputs in a file, and calls `bad` for the tenth."""
     count = [0]
 
     def judge(random: Random) -> str | None:
@@ -146,7 +146,7 @@ def write_elsewhere(_number: int, work: Path) -> None:
     (work.parent / "elsewhere").unlink()
 
 
-def write_here(_number: int, _work: Path) -> None:
+def write_to_current_folder(_number: int, _work: Path) -> None:
     Path("here").touch()
 
 
@@ -171,12 +171,12 @@ def link_by_descriptor(_number: int, work: Path) -> None:
         (hang_in_c, "the process ended with status -9, or did not end"),
         (take_memory, "MiB of memory"),
         (write_elsewhere, "it wrote elsewhere: ['open WORK/elsewhere', 'os.remove WORK/elsewhere']"),
-        (write_here, "it wrote elsewhere: ['here']"),
+        (write_to_current_folder, "it wrote elsewhere: ['here']"),
         (rename_out, "it wrote elsewhere: ['os.rename WORK/last']"),
         (link_by_descriptor, "it wrote elsewhere: ['os.symlink WORK/link']"),
     ],
 )
-def test_what_is_wrong_is_found_and_the_rest_is_tried(
+def test_runner_reports_bad_inputs_and_tries_the_rest(
     bad: Callable[[int, Path], str | None], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if bad in (hang, compute, hang_in_c):
@@ -184,14 +184,14 @@ def test_what_is_wrong_is_found_and_the_rest_is_tried(
         monkeypatch.setattr("tests.fuzz.runner._WAIT_SECONDS", 3)
         monkeypatch.setattr("tests.fuzz.runner._PATIENCE", 10)
     outcome = run(lambda work: odd(work, bad), 24, "a", tmp_path, workers=2)
-    # Of a worker's twelve inputs the tenth is bad; the next worker has two.
+    # The tenth of a worker's twelve inputs is bad; the worker that replaces it tries the last two.
     assert sorted(outcome.finds) == [18, 19]
     assert outcome.tried == 24
     for wrong in outcome.finds.values():
         assert message in re.sub(rf"{re.escape(str(tmp_path))}(/\d)?", "WORK", wrong)
 
 
-def test_a_subject_that_cannot_begin_is_no_success(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_runner_fails_when_subject_cannot_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def subject(_work: Path) -> Judge:
         raise KeyError("planted")
 

@@ -1,4 +1,4 @@
-"""Archives and folders that were made to do harm: one clear line, nothing outside, memory bounded."""
+"""Tests of hostile archives and folders: refused with one line, with bounded memory, and no file written outside."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _tar(*members: Member, form: int = tarfile.PAX_FORMAT) -> bytes:
 
 
 def _refused(path: Path, folder: Path, limits: Limits | None = None) -> str:
-    """Unpack `path` below `folder`, and return the one line that it is refused with."""
+    """Unpack the archive `path` below `folder`, and return the message of the refusal without the path."""
     inside = folder / "inside"
     inside.mkdir(parents=True)
     with pytest.raises(VerificationError) as caught:
@@ -95,7 +95,7 @@ OUTSIDE = [
 @pytest.mark.parametrize(
     ("member", "reason"), OUTSIDE, ids=[f"{index}-{case[1]}" for index, case in enumerate(OUTSIDE)]
 )
-def test_a_member_that_no_package_holds(member: Member, reason: str, tmp_path: Path) -> None:
+def test_extract_refuses_unsafe_member(member: Member, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "hostile.tar.gz"
     path.write_bytes(gzip.compress(_tar(_file("p/first", b"fine"), member)))
     assert reason in _refused(path, tmp_path / "work")
@@ -115,26 +115,26 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("names", "reason"), NAMES, ids=lambda value: str(value).encode("ascii", "replace").decode())
-def test_names_that_mean_the_same_file_are_refused(names: list[str], reason: str, tmp_path: Path) -> None:
+def test_extract_refuses_names_of_same_file(names: list[str], reason: str, tmp_path: Path) -> None:
     path = tmp_path / "hostile.tar.gz"
     path.write_bytes(gzip.compress(_tar(*(_file(name) for name in names), form=tarfile.USTAR_FORMAT)))
     assert reason in _refused(path, tmp_path / "work")
 
 
-def test_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
+def test_extract_refuses_name_that_is_not_utf_8(tmp_path: Path) -> None:
     path = tmp_path / "hostile.tar.gz"
     path.write_bytes(gzip.compress(archive_of(Item(b"p/\xff"))))
     assert "the name is not UTF-8" in _refused(path, tmp_path / "work")
 
 
-def test_a_name_that_bsdtar_puts_together(tmp_path: Path) -> None:
+def test_extract_refuses_name_in_other_unicode_form(tmp_path: Path) -> None:
     path = tmp_path / "hostile.tar.gz"
     path.write_bytes(gzip.compress(_tar(_file("p/e\u0301"), form=tarfile.USTAR_FORMAT)))
     expected = ": 'p/e\\u0301': the name is not in Unicode form NFC, to which some readers convert it"
     assert _refused(path, tmp_path / "work") == expected
 
 
-def test_every_way_to_cut_an_archive_short_is_told(tmp_path: Path) -> None:
+def test_extract_refuses_archive_cut_at_any_byte(tmp_path: Path) -> None:
     whole = gzip.compress(_tar(_file("p/a", b"a" * 3000), _file("p/b", b"b" * 3000)), mtime=0)
     path = tmp_path / "cut.tar.gz"
     for length in range(len(whole)):
@@ -143,8 +143,8 @@ def test_every_way_to_cut_an_archive_short_is_told(tmp_path: Path) -> None:
         assert re.search("ends too early|not a gzip archive|not a tar archive|is damaged", message), message
 
 
-def test_every_block_that_a_tar_may_lack_is_told(tmp_path: Path) -> None:
-    """Python's reader takes a bad header for the end; another reader would go on, and see more files."""
+def test_extract_refuses_tar_with_missing_or_damaged_block(tmp_path: Path) -> None:
+    """Python's reader takes a bad header for the end; another reader would continue and see more files."""
     whole = _tar(_file("p/a", b"a" * 3000), _file("p/b", b"b" * 3000))
     used = whole.rstrip(b"\0")
     path = tmp_path / "cut.tar.gz"
@@ -157,7 +157,7 @@ def test_every_block_that_a_tar_may_lack_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [512 + 1000, 512 + 3000], ids=["in a file", "behind its last byte"])
-def test_a_tar_that_breaks_off_in_a_whole_gzip(length: int, tmp_path: Path) -> None:
+def test_extract_refuses_truncated_tar_in_complete_gzip(length: int, tmp_path: Path) -> None:
     path = tmp_path / "cut.tar.gz"
     path.write_bytes(gzip.compress(_tar(_file("p/a", b"a" * 3000))[:length]))
     assert _refused(path, tmp_path / "work") == ": the archive ends too early"
@@ -168,7 +168,7 @@ def test_a_tar_that_breaks_off_in_a_whole_gzip(length: int, tmp_path: Path) -> N
     [("/proc/self", "is a directory"), ("/proc/self/mem", "input/output error")],
     ids=["when it is opened", "later"],
 )
-def test_an_archive_that_cannot_be_read_is_not_called_damaged(path: str, message: str, tmp_path: Path) -> None:
+def test_extract_reports_unreadable_archive_as_tool_error(path: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ToolError) as refused:
         archive.extract(Path(path), tmp_path)
     assert str(refused.value) == f"{path} cannot be read: {message}"
@@ -179,14 +179,14 @@ def test_an_archive_that_cannot_be_read_is_not_called_damaged(path: str, message
     ("tail", "reason"),
     [(_tar(_file("p/late")), "unexpected data after the end"), (b"\0" * 511 + b"x", "unexpected data after the end")],
 )
-def test_a_second_archive_behind_the_end(tail: bytes, reason: str, tmp_path: Path) -> None:
+def test_extract_refuses_data_after_end_of_archive(tail: bytes, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "hostile.tar.gz"
     path.write_bytes(gzip.compress(_tar(_file("p/a")) + tail))
     assert reason in _refused(path, tmp_path / "work")
 
 
-def test_a_changed_byte_anywhere_is_told_or_harmless(tmp_path: Path) -> None:
-    """gzip's own checksum covers the content; many a run of zeros can be written in more than one way."""
+def test_extract_detects_changed_bytes(tmp_path: Path) -> None:
+    """gzip's checksum covers the content only: some compressed bytes can change without changing the content."""
     content = _tar(_file("p/a", b"content"))
     whole = bytearray(gzip.compress(content, mtime=0))
     path = tmp_path / "changed.tar.gz"
@@ -223,13 +223,13 @@ BOMBS = [
 
 
 @pytest.mark.parametrize(("content", "limits", "reason"), BOMBS, ids=[case[2] for case in BOMBS])
-def test_a_bomb(content: bytes, limits: Limits, reason: str, tmp_path: Path) -> None:
+def test_extract_refuses_bomb(content: bytes, limits: Limits, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "bomb.tar.gz"
     path.write_bytes(gzip.compress(content, 9))
     assert reason in _refused(path, tmp_path / "work", limits)
 
 
-def test_an_enormous_claimed_size_is_refused(tmp_path: Path) -> None:
+def test_extract_refuses_enormous_claimed_size(tmp_path: Path) -> None:
     path = tmp_path / "hostile.tar.gz"
     claimed = record(b"size", b"%d" % (1 << 50))
     size = b"\x80" + (1 << 50).to_bytes(11, "big")
@@ -237,27 +237,27 @@ def test_an_enormous_claimed_size_is_refused(tmp_path: Path) -> None:
     assert _refused(path, tmp_path / "work") == ": the files are larger than 68,719,476,736 bytes in total"
 
 
-def test_a_header_without_end(tmp_path: Path) -> None:
+def test_extract_refuses_huge_extended_header(tmp_path: Path) -> None:
     path = tmp_path / "hostile.tar.gz"
     path.write_bytes(gzip.compress(archive_of(Item(b"p/x", b"x", b"9" * (4 << 20)))))
     assert _refused(path, tmp_path / "work") == ": p/x is an extended header of 4,194,304 bytes, not 1 to 4,096"
 
 
-def test_a_header_full_of_digits_takes_no_time(tmp_path: Path) -> None:
-    """Python 3.11's own reader looks at them again from each of them (CVE-2024-6232)."""
+def test_extract_refuses_header_full_of_digits(tmp_path: Path) -> None:
+    """Python 3.11's reader needs quadratic time for such a header (CVE-2024-6232)."""
     path = tmp_path / "hostile.tar.gz"
     path.write_bytes(gzip.compress(archive_of(Item(b"p/x", b"x", b"1" * 4096), Item(b"p/y"))))
     assert _refused(path, tmp_path / "work") == f": p/x: expected LENGTH KEY=VALUE, found {'1' * 40!r}"
 
 
-def test_extended_headers_in_a_row_are_refused(tmp_path: Path) -> None:
+def test_extract_refuses_consecutive_extended_headers(tmp_path: Path) -> None:
     path = tmp_path / "hostile.tar.gz"
     path.write_bytes(gzip.compress(archive_of(*[extended(record(b"path", b"p/x"))] * 20_000)))
     assert _refused(path, tmp_path / "work") == ": p/x has two extended headers in a row"
 
 
-def test_folders_that_are_only_in_paths_count(tmp_path: Path) -> None:
-    """33 KB of an archive once became 56,761 folders."""
+def test_extract_counts_folders_implied_by_paths(tmp_path: Path) -> None:
+    """An archive of 33 KB once created 56,761 folders."""
     names = ["/".join(["p", *(f"{file}" for _ in range(60)), "x"]) for file in range(900)]
     path = tmp_path / "hostile.tar.gz"
     path.write_bytes(gzip.compress(_tar(*(_file(name) for name in names)), 9))
@@ -270,14 +270,14 @@ def test_folders_that_are_only_in_paths_count(tmp_path: Path) -> None:
     [b"", b"not gzip", gzip.compress(b""), gzip.compress(b"not tar" * 1000), b"\x1f\x8b"],
     ids=["nothing", "no gzip", "nothing in gzip", "no tar in gzip", "gzip's first bytes"],
 )
-def test_what_is_no_archive_at_all(content: bytes, tmp_path: Path) -> None:
+def test_extract_refuses_file_that_is_not_an_archive(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "none.tar.gz"
     path.write_bytes(content)
     _refused(path, tmp_path / "work")
 
 
-def test_memory_stays_bounded(tmp_path: Path) -> None:
-    """A gigabyte of zeros, with all limits lifted, is unpacked in 64 MiB more than Python itself takes."""
+def test_extract_uses_bounded_memory(tmp_path: Path) -> None:
+    """256 MiB of zeros are unpacked with less than 64 MiB of additional memory."""
     info = tarfile.TarInfo("p/zeros")
     info.size = 256 << 20
     path = tmp_path / "large.tar.gz"
@@ -316,13 +316,14 @@ def _pipe(folder: Path) -> None:
 
 def _socket(folder: Path) -> None:
     with socket.socket(socket.AF_UNIX) as bound:
-        here = os.open(folder, os.O_RDONLY)
-        bound.bind(f"/proc/self/fd/{here}/socket")
-        os.close(here)
+        descriptor = os.open(folder, os.O_RDONLY)
+        bound.bind(f"/proc/self/fd/{descriptor}/socket")
+        os.close(descriptor)
 
 
 def _device(folder: Path) -> None:
-    os.mknod(folder / "device", stat.S_IFCHR, os.makedev(0, 0))  # the one that Linux lets anybody make
+    # The device 0, 0 is the only one that Linux lets an unprivileged user create.
+    os.mknod(folder / "device", stat.S_IFCHR, os.makedev(0, 0))
 
 
 def _not_utf_8(folder: Path) -> None:
@@ -351,14 +352,14 @@ def _unicode(folder: Path) -> None:
         (_unicode, "the same name where case is ignored"),
     ],
 )
-def test_a_folder_that_is_no_plain_package(harm: Callable[[Path], None], reason: str, tmp_path: Path) -> None:
+def test_tree_refuses_folder_with_irregular_file(harm: Callable[[Path], None], reason: str, tmp_path: Path) -> None:
     folder = build(tmp_path / "package")
     harm(folder)
     with pytest.raises(VerificationError, match=re.escape(reason)), opened(folder) as package:
         tree.read(package.folder)
 
 
-def test_a_folder_beyond_the_limits_is_refused(tmp_path: Path) -> None:
+def test_tree_refuses_folder_beyond_limits(tmp_path: Path) -> None:
     folder = build(tmp_path / "package")
     with pytest.raises(VerificationError, match="more than 5 files"):
         tree.read(folder, Limits(files=5))
@@ -399,14 +400,14 @@ INVENTORIES = [
 
 
 @pytest.mark.parametrize(("content", "reason"), INVENTORIES, ids=range(len(INVENTORIES)))
-def test_an_invalid_inventory_is_refused(content: bytes, reason: str, tmp_path: Path) -> None:
+def test_opened_refuses_invalid_inventory(content: bytes, reason: str, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_bytes(content)
     with pytest.raises(VerificationError, match=re.escape(reason)) as caught, opened(tmp_path):
         pass
     assert "\n" not in str(caught.value)
 
 
-def test_an_inventory_that_cannot_be_read(tmp_path: Path) -> None:
+def test_tree_reports_unreadable_inventory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ToolError) as refused:
         tree.read(tmp_path / "file")
@@ -415,13 +416,13 @@ def test_an_inventory_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing", "pipe", "/dev/null"])
-def test_what_is_neither_file_nor_folder(name: str, tmp_path: Path) -> None:
+def test_opened_refuses_path_that_is_neither_file_nor_folder(name: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UsageError), opened(tmp_path / name):
         pass
 
 
-def test_no_room_to_unpack(tmp_path: Path) -> None:
+def test_opened_reports_full_disk(tmp_path: Path) -> None:
     path = tmp_path / "large.tar.gz"
     path.write_bytes(gzip.compress(_tar(_file("p/a", os.urandom(4 << 20)))))
     program = (
@@ -439,7 +440,7 @@ def test_no_room_to_unpack(tmp_path: Path) -> None:
     assert done.stdout == f"{path} cannot be unpacked: file too large\n"
 
 
-def test_every_refusal_has_a_code_of_the_table(tmp_path: Path) -> None:
+def test_verify_refusal_exits_with_documented_code(tmp_path: Path) -> None:
     path = tmp_path / "hostile.tar.gz"
     path.write_bytes(gzip.compress(_tar(_file("../evil"))))
     done = subprocess.run(

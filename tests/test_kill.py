@@ -1,4 +1,4 @@
-"""Builds that cannot end as they meant to: killed, interrupted, no room, no permission, nobody who listens."""
+"""Tests of commands that are killed or interrupted, cannot write, have a closed stdout, or run at the same time."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def _mlpack(*arguments: str | Path, **options: object) -> subprocess.CompletedPr
 
 
 def assert_sealed(package: Package) -> None:
-    """Assert that the files of a package are all there, as they were sealed."""
+    """Assert that a package has all its sealed files, unchanged."""
     checked = integrity.check(package, DEFAULT)
     assert (checked.problems, checked.edits, checked.unread) == ([], [], [])
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_what_is_killed_at_a_random_moment_leaves_the_old_or_the_new(scenario: Scenario, tmp_path: Path) -> None:
-    """A few moments of each; `python -m tests.kill` tries a thousand."""
+def test_output_is_old_or_new_after_kill_at_random_moment(scenario: Scenario, tmp_path: Path) -> None:
+    """The test tries three moments of each scenario; `python -m tests.kill` tries a thousand."""
     trial = Trial(scenario, tmp_path / "trial")
     random = Random(scenario.name)
     assert [trial.kill(random) for _ in range(3)] == [None] * 3
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_what_is_killed_at_any_step_leaves_the_old_or_the_new(scenario: Scenario, tmp_path: Path) -> None:
+def test_output_is_old_or_new_after_kill_before_any_step(scenario: Scenario, tmp_path: Path) -> None:
     trial = Trial(scenario, tmp_path / "trial")
     step = 0
     while trial.count.killed == step:
@@ -52,8 +52,8 @@ def test_what_is_killed_at_any_step_leaves_the_old_or_the_new(scenario: Scenario
     assert trial.count.left > 2
 
 
-def test_work_in_progress_of_a_living_build_is_left_alone(tmp_path: Path) -> None:
-    """Two builds into one folder: neither sweeps away what the other one is at."""
+def test_build_keeps_work_folders_of_concurrent_builds(tmp_path: Path) -> None:
+    """A build that sweeps leftovers of killed builds keeps the work folders of running ones."""
     argv = [*MLPACK, "build", "--all", "--force", "-d", str(tmp_path)]
     builds = [subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     assert [(build.communicate()[1], build.returncode) for build in builds] == [("", 0)] * 3
@@ -64,7 +64,7 @@ def test_work_in_progress_of_a_living_build_is_left_alone(tmp_path: Path) -> Non
 
 
 def _copies(specs: Path, count: int) -> None:
-    """Write as many models."""
+    """Write `count` copies of hello-mpi, each with another name."""
     for index in range(count):
         shutil.copytree("model_specs/hello-mpi", specs / f"m{index}", symlinks=True)
         spec = specs / f"m{index}/spec.yaml"
@@ -72,7 +72,7 @@ def _copies(specs: Path, count: int) -> None:
 
 
 @pytest.mark.parametrize("packages", [0, 1, 7, 30])
-def test_a_build_in_several_processes_that_is_killed_leaves_whole_packages(packages: int, tmp_path: Path) -> None:
+def test_killed_parallel_build_leaves_complete_packages(packages: int, tmp_path: Path) -> None:
     specs, out = tmp_path / "specs", tmp_path / "out"
     _copies(specs, 40)
     argv = [*MLPACK, "build", "--all", "--specs", str(specs), "-d", str(out)]
@@ -81,7 +81,7 @@ def test_a_build_in_several_processes_that_is_killed_leaves_whole_packages(packa
         assert build.poll() is None
         time.sleep(0.001)
     build.kill()
-    build.communicate()  # all its processes have ended when none can print any more
+    build.communicate()  # stdout is closed only when all its processes have ended
     for path in out.glob("*.tar.gz"):
         with opened(path) as package:
             assert_sealed(package)
@@ -90,7 +90,7 @@ def test_a_build_in_several_processes_that_is_killed_leaves_whole_packages(packa
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_build_says_one_line_and_leaves_nothing_half_done(
+def test_interrupted_build_prints_one_line_and_leaves_complete_packages(
     number: signal.Signals, code: int, tmp_path: Path
 ) -> None:
     specs, out = tmp_path / "specs", tmp_path / "out"
@@ -129,7 +129,7 @@ cli.main([])
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_signal_does_not_interrupt_the_cleaning_up(first: signal.Signals, second: signal.Signals) -> None:
+def test_second_signal_does_not_interrupt_cleanup(first: signal.Signals, second: signal.Signals) -> None:
     argv = [sys.executable, "-c", CLEANING, str(int(first)), str(int(second))]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("cleaned up\n", f"mlpack: stopped by {first.name}\n")
@@ -137,7 +137,7 @@ def test_a_second_signal_does_not_interrupt_the_cleaning_up(first: signal.Signal
 
 
 def _inside_mount(mount: str, script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run `script` where `folder` is a file system of its own, which nobody else sees."""
+    """Run `script` with a private file system mounted at `folder`."""
     folder.mkdir()
     unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
     if subprocess.run([*unshare, "mount -t tmpfs none /mnt"], capture_output=True, check=False).returncode:
@@ -147,7 +147,7 @@ def _inside_mount(mount: str, script: str, folder: Path) -> subprocess.Completed
 
 
 @pytest.mark.parametrize("form", ["tar.gz", "dir"])
-def test_a_full_disk(form: str, tmp_path: Path) -> None:
+def test_build_on_full_disk_reports_it_and_leaves_nothing(form: str, tmp_path: Path) -> None:
     folder = tmp_path / "small"
     command = f"{sys.executable} -m packager build hello-mpi -d '{folder}' --format {form}"
     done = _inside_mount("-o size=8k", f"{command}; code=$?; ls -A '{folder}'; exit $code", folder)
@@ -158,7 +158,7 @@ def test_a_full_disk(form: str, tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_a_full_disk_keeps_the_old_package(tmp_path: Path) -> None:
+def test_build_on_full_disk_keeps_old_package(tmp_path: Path) -> None:
     folder = tmp_path / "small"
     build = f"{sys.executable} -m packager build hello-mpi -d '{folder}'"
     script = (
@@ -171,7 +171,7 @@ def test_a_full_disk_keeps_the_old_package(tmp_path: Path) -> None:
     assert "cannot be written: no space left on device" in done.stderr
 
 
-def test_a_read_only_folder(tmp_path: Path) -> None:
+def test_build_reports_read_only_folder(tmp_path: Path) -> None:
     folder = tmp_path / "fixed"
     done = _inside_mount("-o ro", f"{sys.executable} -m packager build hello-mpi -d '{folder}'", folder)
     assert (done.returncode, done.stdout) == (6, "")
@@ -179,9 +179,9 @@ def test_a_read_only_folder(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
+def test_build_reports_folder_without_permission(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
-    # Without these two even root has to respect the mode.
+    # Without these two capabilities, root must respect the mode, too.
     humble = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--"] if os.geteuid() == 0 else []
     command = [*humble, *MLPACK, "build", "hello-mpi", "-d", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -191,8 +191,8 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("list",), ("schema",), ("show", "resnet50"), ("version",)])
-def test_a_closed_stderr_is_ignored(arguments: tuple[str, ...]) -> None:
-    """`mlpack schema | head -1`, at the moment when head is gone."""
+def test_command_with_closed_stdout_exits_quietly(arguments: tuple[str, ...]) -> None:
+    """This happens in `mlpack schema | head -1` after head has ended."""
     reading, writing = os.pipe()
     os.close(reading)
     done = _mlpack(*arguments, stdout=writing)
@@ -200,7 +200,7 @@ def test_a_closed_stderr_is_ignored(arguments: tuple[str, ...]) -> None:
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
-def test_stdout_on_a_full_disk() -> None:
+def test_list_reports_full_disk_for_stdout() -> None:
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         done = _mlpack("list", stdout=full)
     assert done.returncode == 6
@@ -208,7 +208,7 @@ def test_stdout_on_a_full_disk() -> None:
 
 
 def _twenty(argvs: list[list[str]], folder: Path) -> list[tuple[int, str]]:
-    """Run twenty commands at once, and return how each ended and the last line that it said."""
+    """Run twenty commands at once, and return the exit code and the last line of stderr of each, sorted."""
     running = [
         subprocess.Popen([*MLPACK, *argv], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for argv in argvs
@@ -218,7 +218,7 @@ def _twenty(argvs: list[list[str]], folder: Path) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("form", ["tar.gz", "dir"])
-def test_of_twenty_builds_at_once_one_makes_the_package(form: str, tmp_path: Path) -> None:
+def test_concurrent_builds_create_one_package(form: str, tmp_path: Path) -> None:
     argv = ["build", "hello-mpi", "--format", form]
     done = _twenty([[*argv, "--registry", f"r{number}.example"] for number in range(20)], tmp_path)
     assert done == [(0, ""), *[(2, "hint: --force replaces it")] * 19]
@@ -227,7 +227,7 @@ def test_of_twenty_builds_at_once_one_makes_the_package(form: str, tmp_path: Pat
         assert_sealed(package)
 
 
-def test_of_twenty_configurations_at_once_one_is_written(tmp_path: Path) -> None:
+def test_concurrent_configurations_write_one_archive(tmp_path: Path) -> None:
     assert _mlpack("build", "hello-mpi", "-d", tmp_path).returncode == 0
     argv = ["configure", "hello-mpi.tar.gz", "-d", "mine.tar.gz", "--registry"]
     done = _twenty([[*argv, f"r{number}.example"] for number in range(20)], tmp_path)
@@ -235,7 +235,7 @@ def test_of_twenty_configurations_at_once_one_is_written(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["hello-mpi.tar.gz", "mine.tar.gz"]
 
 
-def test_of_twenty_that_begin_a_model_one_does(tmp_path: Path) -> None:
+def test_concurrent_inits_create_one_model(tmp_path: Path) -> None:
     done = _twenty([["init", "trial"]] * 20, tmp_path)
     assert done == [(0, ""), *[(2, "hint: choose another name")] * 19]
     assert [path.name for path in tmp_path.iterdir()] == ["trial"]

@@ -1,4 +1,4 @@
-"""The promise of compatibility: every kubectl renders every overlay to the same bytes, and without a word."""
+"""Tests of compatibility: every kubectl renders every overlay to the same bytes, without a warning."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.matrix
 
 
 def overlays() -> Iterator[tuple[str, str]]:
-    """Yield every overlay of every bundled package: the names of both."""
+    """Yield the name of each bundled package with the name of each of its overlays."""
     for path in catalog.specs([catalog.bundled()]):
         spec = load.load(path).spec
         for variant in spec.variants:
@@ -45,7 +45,7 @@ def overlays() -> Iterator[tuple[str, str]]:
 
 OVERLAYS = list(overlays())
 
-# The options of a site, by the name of a package with them: each, every two that go together, and for each storage all.
+# The tested combinations of site options: each option, every compatible pair, and all options for each storage.
 SHORT = {"output": "o", "dataset": "d", "checkpoint": "c", "model": "m", "host-path": "hp"}
 
 
@@ -69,10 +69,10 @@ ALL = {
 NAMES = [*SITES, *ALL]
 BATCHES = [NAMES[start : start + 17] for start in range(0, len(NAMES), 17)]
 RENDERED_AT_ONCE = 6
-"""Fewer, and starting each kubectl takes longest; more, and resolving the names of all their objects does."""
+"""With fewer, starting the kubectls takes longest; with more, resolving the names of all objects does."""
 
 EXAMPLES = {name: key.example for name, key in KEYS.items()}
-# What a path in a kustomization is most easily torn apart by: dots.
+# Dots in values, which are separators in the paths of a kustomization.
 DOTTED = {"GPU_VENDOR": "amd.com", "GPU_RESOURCE": "gpu.large", "GPU_COUNT": "4"}
 
 
@@ -86,9 +86,9 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def assert_alike(kustomization: Path, versions: Sequence[str] = kubectls.VERSIONS, inputs: Sequence[Path] = ()) -> str:
-    """Render with the kubectl of every version, and return what all of them make of it.
+    """Render with the kubectl of every version, assert that the outputs are equal, and return the output.
 
-    If `inputs` tells the folders of all files that are read, beside that of the kustomization, the result is kept.
+    If `inputs` lists the folders of all other files that are read, the result is cached.
     """
     digest = renders.digest(kustomization, inputs, versions) if inputs else ""
     expected = renders.kept(digest) if digest else None
@@ -126,18 +126,18 @@ def _rendered_alike(kustomization: Path, versions: Sequence[str]) -> str:
 
 
 def write(folder: Path, *resources: str, prefix: str = "", namespace: str = "") -> None:
-    """Write a kustomization over others."""
+    """Write a kustomization that includes other overlays."""
     content = {"namePrefix": prefix, "namespace": namespace, "resources": resources}
     (folder / "kustomization.yaml").write_text(json.dumps({key: value for key, value in content.items() if value}))
 
 
-def test_there_is_something_to_render() -> None:
+def test_bundled_overlays_are_listed() -> None:
     assert ("resnet50v1-5-fp32-training", "multi-node") in OVERLAYS
     assert ("hello-mpi", "single-node") in OVERLAYS
 
 
 def below(folder: Path, packages: Path) -> list[str]:
-    """Return where the overlays are, seen from `folder`."""
+    """Return the paths of the overlays relative to `folder`."""
     return [os.path.relpath(packages / package / FOLDER / overlay, folder) for package, overlay in OVERLAYS]
 
 
@@ -145,18 +145,18 @@ def documents(rendered: str) -> list[str]:
     return rendered.removesuffix("\n").split("\n---\n")
 
 
-def test_versions_that_render_with_the_same_kustomize() -> None:
-    """So that one of them is enough for what takes long: the many combinations of options."""
+def test_same_kustomize_table_matches_kubectls() -> None:
+    """Therefore the many combinations of options are rendered with one version for each kustomize."""
     versions = {}
-    for version in kubectls.VERSIONS[2:]:  # before 1.24, kubectl did not tell
+    for version in kubectls.VERSIONS[2:]:  # kubectl before 1.24 does not print the version of kustomize
         argv = [str(kubectls.kubectl(version)), "version", "--client", "-o", "json"]
         versions[version] = json.loads(subprocess.check_output(argv, stderr=subprocess.DEVNULL))["kustomizeVersion"]
     for version, earlier in kubectls.SAME_KUSTOMIZE.items():
         assert versions[version] == versions[earlier]
 
 
-def test_every_overlay(packages: Path) -> None:
-    """One kustomization over all of them, which renders what they do one by one: a start of each kubectl, not many."""
+def test_kubectls_render_every_overlay_alike(packages: Path) -> None:
+    """One kustomization includes all overlays, so that each kubectl starts once; the result equals single renders."""
     folder = packages / "every-overlay"
     folder.mkdir()
     folders = below(folder, packages)
@@ -174,7 +174,7 @@ def test_every_overlay(packages: Path) -> None:
         )
 
 
-def test_an_overlay_of_ones_own_over_all(packages: Path) -> None:
+def test_kubectls_render_overlay_over_all_overlays_alike(packages: Path) -> None:
     folder = packages / "ones-own"
     folder.mkdir()
     write(folder, *below(folder, packages), prefix="alice-", namespace="team")
@@ -185,14 +185,14 @@ def test_an_overlay_of_ones_own_over_all(packages: Path) -> None:
 
 
 @pytest.mark.parametrize("names", BATCHES, ids=lambda names: f"{names[0]}...{names[-1]}")
-def test_the_options_of_a_site(tmp_path: Path, names: list[str]) -> None:
-    """Each option, every two that go together, and all that do, in every overlay of a package, by every kustomize."""
+def test_kubectls_render_site_options_alike(tmp_path: Path, names: list[str]) -> None:
+    """Each option, every compatible pair and all options, in every kind of overlay, with every kustomize."""
     model = catalog.find("hello-mpi", [catalog.bundled()])
     for name in names:
         options, values = (ALL[name], EXAMPLES | DOTTED) if name in ALL else (SITES[name], EXAMPLES)
         # Two packages below one kustomization must not create the same claim.
-        given = values | {"OUTPUT_CLAIM": f"{name}-results"}
-        site = Options(root="/srv", site=select(options, [f"{key}={value}" for key, value in given.items()]))
+        site_values = values | {"OUTPUT_CLAIM": f"{name}-results"}
+        site = Options(root="/srv", site=select(options, [f"{key}={value}" for key, value in site_values.items()]))
         secrets = ["secrets.HF_TOKEN.description=A token.", "secrets.no.description=x"] if name in ALL else []
         settings = [parse_setting(setting) for setting in (f"name={name}", *secrets, *kinds.FOLDERS)]
         loaded = load.load(model, [*settings, *kinds.SETTINGS])
@@ -205,7 +205,7 @@ def test_the_options_of_a_site(tmp_path: Path, names: list[str]) -> None:
 
 
 def assert_options_are_rendered(folder: Path, names: list[str]) -> None:
-    """Render the packages beside `folder` together, by a kustomization in `folder`."""
+    """Render the packages beside `folder` together, with a kustomization in `folder`."""
     overlays = [(name, overlay) for name in names for overlay in kinds.OVERLAYS]
     write(folder, *(f"../{name}/{FOLDER}/{overlay}" for name, overlay in overlays), prefix="alice-")
     rendered = assert_alike(folder, kubectls.KUSTOMIZES, [folder.parent / name for name in names])
@@ -220,30 +220,30 @@ def assert_options_are_rendered(folder: Path, names: list[str]) -> None:
             assert workload.count(f"name: {EXAMPLES['SECRET']}\n") >= 2
 
 
-WORDS = [
+ARGUMENTS = [
     *("trailing space \nline\n\n  indented\ttab\n", "", " ", "yes", "1e3", "0o17", "a: b", "- x", "#no", "~", "null"),
     *("$(MODEL_DIR)", "$$(X)", "é \U0001f600", "'\"\\", "x\n", "\n", "\tx", "{a}", "[b]", "*c", "&d", "!e", "%f", "@g"),
     *("`h`", "=", "<<", "2020-01-01", "12:30:45", "a line that a YAML library might fold: " + "word 'and' # " * 20),
 ]
 
 
-def test_the_words_of_a_command(tmp_path: Path) -> None:
-    words = json.dumps(WORDS, ensure_ascii=False)
-    job = f"{{kind: Pod}} => {{kind: Job, completions: 6, parallelism: 2, command: [a], args: {words}}}"
+def test_kubectls_render_unusual_arguments_alike(tmp_path: Path) -> None:
+    arguments = json.dumps(ARGUMENTS, ensure_ascii=False)
+    job = f"{{kind: Pod}} => {{kind: Job, completions: 6, parallelism: 2, command: [a], args: {arguments}}}"
     path = demo.write(tmp_path, demo.changed(", script: train.sh => , overlays: [single-node]", job))
     loaded = load.load(path)
     package = tmp_path / "package"
     package.mkdir()
     tree.write(render.render(plan(loaded, loaded.spec.variants[0], Options())), package)
     rendered = assert_alike(package / FOLDER / "single-node")
-    # PyYAML alone does not read a plain `=`, which kustomize writes.
+    # PyYAML's loader does not read a plain `=`, which kustomize writes.
     manifests = [document.data for document in yamlio.load_all(rendered.encode(), "")[0]]
     [manifest] = [item for item in manifests if item["kind"] == "Job"]
-    assert manifest["spec"]["template"]["spec"]["containers"][0]["args"] == WORDS
+    assert manifest["spec"]["template"]["spec"]["containers"][0]["args"] == ARGUMENTS
 
 
-def test_every_key_for_code(tmp_path: Path) -> None:
-    """Code in three ConfigMaps, scripts to choose from, a folder to start in, init: in an overlay of every kind."""
+def test_kubectls_render_every_key_for_code_alike(tmp_path: Path) -> None:
+    """Code in three ConfigMaps, several scripts, a working directory and init, in an overlay of every kind."""
     loaded = load.load(everything.write(tmp_path / "model"))
     site = Options(root="/srv", site=select(["nfs"], ["NFS_SERVER=nfs.example.com"]))
     package = tmp_path / "package"

@@ -1,4 +1,4 @@
-"""The site options: what each changes, that they combine, and what keeps them from working."""
+"""Tests of the site options: their changes, combinations, values, and levels."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ REST = [option.name for option in offered(()) if not option.places and not optio
 
 @pytest.fixture
 def build(mlpack: Callable[..., Outcome], tmp_path: Path) -> Callable[..., Path]:
-    """Builds hello-mpi of every kind with options on, and examples of the values that they read; returns its folder."""
+    """A function that builds hello-mpi in every kind with options and example values, and returns its folder."""
 
     def run(*names: str, root: str = "/srv") -> Path:
-        switched = [word for name in names for word in ("--with", name)]
+        switched = [argument for name in names for argument in ("--with", name)]
         examples = [f"{key.name}={key.example}" for name in names if name in BY_NAME for key in BY_NAME[name].keys]
-        values = [word for example in examples for word in ("--site", example)]
+        values = [argument for example in examples for argument in ("--site", example)]
         switched += [f"--set={argument}" for argument in SET]
         done = mlpack("build", "hello-mpi", "--format", "dir", "--force", "--root", root, *switched, *values)
         notes = [line for line in done.stderr.splitlines() if "do not see its assets" not in line]
@@ -65,7 +65,7 @@ def overlays(package: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def without(tmp_path_factory: pytest.TempPathFactory, kubectl: Path) -> dict[str, str]:
-    """What the overlays are rendered to when all options are off."""
+    """The manifests of each overlay without options."""
     loaded = load(bundled() / "hello-mpi" / "spec.yaml", [parse_setting(argument) for argument in SET])
     folder = tmp_path_factory.mktemp("without")
     tree.write(render(plan(loaded, loaded.spec.variants[0], Options(root="/srv"))), folder)
@@ -73,7 +73,7 @@ def without(tmp_path_factory: pytest.TempPathFactory, kubectl: Path) -> dict[str
 
 
 @pytest.mark.golden_test("golden/components/*.yml")
-def test_what_an_option_changes(
+def test_option_changes_manifests_as_in_golden(
     golden: GoldenTestFixture, build: Callable[..., Path], without: dict[str, str], kubectl: Path
 ) -> None:
     after = {folder.name: rendered(folder, kubectl) for folder in overlays(build(*golden["with"]))}
@@ -89,13 +89,13 @@ def difference(before: str, after: str) -> str:
     return "".join(f"{'@@' if line.startswith('@@') else line}\n" for line in lines)
 
 
-def test_each_option_has_a_golden() -> None:
+def test_option_has_golden() -> None:
     goldens = (Path(__file__).parent / "golden/components").iterdir()
     assert {golden.stem for golden in goldens} == set(BY_NAME)
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_an_option_is_sound_and_reaches_its_level(build: Callable[..., Path], kubectl: Path, name: str) -> None:
+def test_option_passes_verification_and_meets_its_level(build: Callable[..., Path], kubectl: Path, name: str) -> None:
     with opened(build(*BY_NAME[name].needs[:1], name)) as package:
         report = verify(package, Checks(kubectls=(str(kubectl),)))
     assert report.problems == ()
@@ -115,7 +115,7 @@ def test_queue_and_suspend_cannot_be_combined(
     assert f"{package}/{job}:{line}:5: {why}\n" in done.stdout
 
 
-def test_a_level_that_is_asked_for_is_kept_or_the_line_is_named(
+def test_verify_reports_line_that_violates_requested_level(
     build: Callable[..., Path], mlpack: Callable[..., Outcome], kubectl: Path
 ) -> None:
     package = build("host-path")
@@ -135,7 +135,7 @@ def test_a_level_that_is_asked_for_is_kept_or_the_line_is_named(
     )
 
 
-def test_gpus_have_the_name_that_the_site_gives_them(
+def test_gpu_option_uses_resource_name_of_site(
     build: Callable[..., Path], mlpack: Callable[..., Outcome], kubectl: Path
 ) -> None:
     package = build("gpu")
@@ -147,7 +147,7 @@ def test_gpus_have_the_name_that_the_site_gives_them(
         assert "nvidia" not in manifests
 
 
-def test_an_option_says_what_it_reads(build: Callable[..., Path]) -> None:
+def test_option_comment_lists_its_keys(build: Callable[..., Path]) -> None:
     common = build() / "quickstart/common/mpi/k8s/mlops"
     assert {path.name for path in common.iterdir()} == {"base", SITE, *BY_NAME}
     for option in OPTIONS:
@@ -162,9 +162,7 @@ def test_an_option_says_what_it_reads(build: Callable[..., Path]) -> None:
 
 
 @pytest.mark.parametrize("names", [(name,) for name in REST] + [("pvc", "pvc-create"), ("nfs", "gpu", "queue")])
-def test_un_commenting_a_line_is_as_good_as_building_with_it(
-    build: Callable[..., Path], names: tuple[str, ...]
-) -> None:
+def test_uncommented_line_equals_build_with_option(build: Callable[..., Path], names: tuple[str, ...]) -> None:
     files = [overlay / "kustomization.yaml" for overlay in overlays(build())]
     edited = []
     for file in files:
@@ -177,10 +175,10 @@ def test_un_commenting_a_line_is_as_good_as_building_with_it(
     assert [file.read_text() for file in files] == edited
 
 
-def test_the_dataset_and_results_have_places_of_their_own(
+def test_options_for_single_folders_mount_their_volumes(
     build: Callable[..., Path], mlpack: Callable[..., Outcome], kubectl: Path
 ) -> None:
-    """The mount's path is that of mlops.env, whatever the path is where the files are."""
+    """The mount path is the one in mlops.env, independent of the path on the storage."""
     package = build("output-nfs", "dataset-host-path", "checkpoint-pvc")
     values = ("OUTPUT_NFS_PATH=/export/a b", "DATASET_HOST_PATH=/disk/imagenet", "DATASET_DIR=/data", "OUTPUT_DIR=/out")
     assert mlpack("configure", package, *(f"--set={value}" for value in values)).code == 0
@@ -208,7 +206,9 @@ def test_the_dataset_and_results_have_places_of_their_own(
             assert not {"model", "mlpack-package"} & set(mounts)
 
 
-def test_without_a_dataset_no_claim_is_asked_for(mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path) -> None:
+def test_pvc_option_needs_no_claim_for_absent_dataset(
+    mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path
+) -> None:
     options = ("--with", "pvc", "--site", "OUTPUT_CLAIM=results")
     done = mlpack("build", "hello-mpi", "--format", "dir", "--set", "dataset=false", *options)
     assert (done.code, done.stderr) == (0, "")
@@ -225,7 +225,7 @@ def test_without_a_dataset_no_claim_is_asked_for(mlpack: Callable[..., Outcome],
     ("folder", "expected"),
     [("/out/checkpoints", False), ("/out", False), ("/out-of-this", True), ("/checkpoints", True)],
 )
-def test_checkpoints_in_the_results_have_no_volume(
+def test_checkpoints_inside_results_have_no_volume(
     mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path, folder: str, *, expected: bool
 ) -> None:
     settings = ("--set", f"environment.CHECKPOINT_DIR={folder}", "--set", "environment.OUTPUT_DIR=/out")
@@ -237,7 +237,7 @@ def test_checkpoints_in_the_results_have_no_volume(
 
 
 @pytest.mark.parametrize("version", BOTH_ENDS)
-def test_two_storages_do_not_render(build: Callable[..., Path], version: str) -> None:
+def test_two_storage_options_do_not_render(build: Callable[..., Path], version: str) -> None:
     package = build("nfs")
     for overlay in overlays(package):
         file = overlay / "kustomization.yaml"
@@ -249,11 +249,11 @@ def test_two_storages_do_not_render(build: Callable[..., Path], version: str) ->
 @pytest.mark.parametrize(
     "key", [key for option in OPTIONS for key in option.keys if not key.usual], ids=lambda key: str(key.name)
 )
-def test_a_value_that_only_the_site_knows_is_asked_for(
+def test_option_without_site_value_is_reported_and_does_not_render(
     mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path, key: Key
 ) -> None:
     option = next(option for option in OPTIONS if key in option.keys)
-    needed = [word for other in option.needs[:1] for word in ("--with", other)]
+    needed = [argument for other in option.needs[:1] for argument in ("--with", other)]
     needed += [f"--set={argument}" for argument in kinds.FOLDERS]
     values = [f"--site={name}={other.example}" for name, other in KEYS.items() if other != key]
     done = mlpack("build", "hello-mpi", "--format", "dir", *needed, "--with", option.name, *values)
@@ -267,7 +267,7 @@ def test_a_value_that_only_the_site_knows_is_asked_for(
     assert f"{option.name} needs {key.name}, such as {key.example}" in verified.stdout + verified.stderr
 
 
-def test_options_that_cannot_be_combined() -> None:
+def test_conflicts_list_options_that_exclude_each_other() -> None:
     assert [conflict.needs for conflict in conflicts(["pvc", "nfs", "gpu"])] == [(("nfs",), ("pvc",))]
     assert [conflict.needs for conflict in conflicts(["pvc-create"])] == [(("pvc-create",),)]
     assert [conflict.needs for conflict in conflicts(["pvc-create", "nfs"])] == [(("pvc-create",),)]
@@ -275,7 +275,7 @@ def test_options_that_cannot_be_combined() -> None:
     assert conflicts(["no", "option"]) == []
 
 
-def test_the_level_is_the_lowest_of_all() -> None:
+def test_level_is_the_lowest_of_all_options() -> None:
     assert level([]) == "restricted"
     assert level(["gpu", "root"]) == "baseline"
     assert level(["host-network", "root"]) == "privileged"
@@ -284,7 +284,7 @@ def test_the_level_is_the_lowest_of_all() -> None:
 WAYS = ("host-path", "nfs", "pvc")
 
 
-def test_every_two_options_are_tried_once() -> None:
+def test_possible_combinations_contain_every_pair_once() -> None:
     combinations = list(possible_combinations())
     assert len(combinations) == len(set(combinations))
     assert {name for names in combinations for name in names} == set(BY_NAME)
@@ -345,14 +345,14 @@ PATHS = {"MODEL_DIR": "/srv/m", "OUTPUT_DIR": "/srv/m/output", "DATASET_DIR": "/
         ([], {"GPU_COUNT": "none"}, {"MODEL_DIR": "ROOT/m"}, []),
     ],
 )
-def test_values_that_options_cannot_work_with(
+def test_faults_list_values_that_options_cannot_use(
     names: list[str], site: dict[str, str], environment: dict[str, str], expected: list[tuple[str, str]]
 ) -> None:
     assert [(*fault.location, fault.message) for _, fault in faults(names, site, PATHS | environment)] == expected
 
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=lambda key: str(key.name))
-def test_the_example_values_are_valid(key: Key) -> None:
+def test_example_value_is_valid(key: Key) -> None:
     assert key.complaint(key.example) is None
     assert key.complaint("") is not None
     assert key.complaint(f"{key.example}\nOTHER=1") is not None
@@ -394,7 +394,7 @@ def test_the_example_values_are_valid(key: Key) -> None:
         (["--with", "./ours", "--with", "./more/ours"], "two folders have the name ours"),
     ],
 )
-def test_options_that_a_build_refuses(
+def test_build_refuses_invalid_options(
     mlpack: Callable[..., Outcome], tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     for name in ("gpu", "Ours", "empty", "linked", "large", "overlay", "broken", "ours", "more/ours"):
@@ -411,7 +411,7 @@ def test_options_that_a_build_refuses(
     assert not list(tmp_path.glob("*.tar.gz"))
 
 
-OWN = """
+COMPONENT = """
 apiVersion: kustomize.config.k8s.io/v1alpha1
 kind: Component
 configMapGenerator:
@@ -426,10 +426,10 @@ replacements:
 """
 
 
-def test_a_component_of_ones_own(build: Callable[..., Path], tmp_path: Path) -> None:
+def test_build_includes_local_component(build: Callable[..., Path], tmp_path: Path) -> None:
     ours = tmp_path / "site" / "ours"
     ours.mkdir(parents=True)
-    ours.joinpath("kustomization.yaml").write_text(OWN)
+    ours.joinpath("kustomization.yaml").write_text(COMPONENT)
     ours.joinpath("ours.env").write_text("NUMBER=n4711\n")
     package = build("gpu", "./site/ours")
     shutil.rmtree(ours)

@@ -1,7 +1,7 @@
-"""No value that validation lets through changes the structure of anything that is written.
+"""Tests that no valid value changes the structure of a written file.
 
-A package is built with hostile values wherever a spec or the command line takes one, and compared with a package of
-plain values: the same files, of the same structure to every YAML, with the values where the plain ones were.
+A package is built with hostile values for every field of the spec and of the command line, and compared with a package
+of plain values: it must have the same files and the same YAML structure, with the values in the same places.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from packager.package.tree import Tree
 
-# What people, templates, shells and YAML trip over.
+# Values that templates, shells or YAML interpret.
 NASTY = [
     *("yes", "no", "~", "null", "1.10", "010", "0x1f", "1e3", "12:30", "2020-01-01", ".inf", "=", "<<", "true"),
     *(
@@ -61,7 +61,7 @@ NASTY = [
 
 
 def valid(kind: Any, values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Return those of `values` that the type lets through."""
+    """Return a strategy for the `values` that are valid for the type."""
 
     def accepts(value: str) -> bool:
         try:
@@ -99,7 +99,7 @@ PLAIN = {
 
 
 def built(folder: Path, values: dict[str, str]) -> Tree | None:
-    """Return the package with these values; None when the command line refuses the root."""
+    """Return the package with these values; None if the root is invalid."""
     spec: dict[str, Any] = yaml.safe_load(demo.SPEC)
     spec |= {"title": values["title"], "description": values["description"]}
     spec["environment"] = {"KEY": {"value": values["value"], "description": values["about"]}, "OTHER": values["value"]}
@@ -121,7 +121,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Tree:
 
 
 def texts(package: Tree) -> dict[str, str]:
-    """Return the YAML files that are written out of templates."""
+    """Return the YAML files that are rendered from templates, by path."""
     return {
         entry.path: entry.content.decode()
         for entry in package.entries
@@ -131,14 +131,14 @@ def texts(package: Tree) -> dict[str, str]:
 
 @cache
 def documents(text: str) -> list[Any]:
-    """Return the documents of a YAML file, which YAML 1.1 and 1.2 have to read as the same."""
+    """Return the documents of a YAML file, which must be equal in YAML 1.1 and 1.2."""
     old = list(yaml.load_all(text, Loader=yaml.SafeLoader))
     assert old == list(ruamel.yaml.YAML(typ="safe", pure=True).load_all(io.StringIO(text)))
     return old
 
 
 def env(text: str) -> dict[str, str]:
-    """Read an env file by kustomize's rules (api/kv): only what leads is trimmed, and the value is what it is."""
+    """Read an env file by kustomize's rules (api/kv): only leading spaces are trimmed."""
     values = {}
     for line in text.split("\n"):
         stripped = line.removesuffix("\r").lstrip()
@@ -150,7 +150,7 @@ def env(text: str) -> dict[str, str]:
     return values
 
 
-def test_every_yaml_reads_a_package_alike(plain: Tree) -> None:
+def test_yaml_readers_read_package_alike(plain: Tree) -> None:
     for path, text in texts(plain).items():
         assert documents(text), path
 
@@ -188,7 +188,7 @@ def _rooted(value: str, root: str) -> str:
 
 
 def _without(node: Any, quantity: str) -> Any:
-    """Return `node` with a mark in place of the quantity, which has to be this text to every YAML."""
+    """Return `node` with a mark in the place of `quantity`, which every YAML must read as this text."""
     if isinstance(node, list):
         return [_without(item, quantity) for item in node]
     if not isinstance(node, dict):
@@ -216,7 +216,7 @@ def test_hostile_values_reach_the_cluster_as_they_are(tmp_path: Path, kubectl: P
 
 
 @pytest.mark.parametrize("word", ["on", "yes", "y", "null", "true"])
-def test_names_that_are_words_of_yaml_stay_names(tmp_path: Path, kubectl: Path, word: str) -> None:
+def test_names_that_are_yaml_keywords_stay_strings(tmp_path: Path, kubectl: Path, word: str) -> None:
     spec = demo.changed(
         f"name: demo => name: '{word}'",
         f"framework: mpi => framework: '{word}'",

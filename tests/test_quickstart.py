@@ -1,4 +1,4 @@
-"""quickstart/ is the package of resnet50 fp32 training as built: from a clone, kubectl alone runs it."""
+"""Tests that quickstart/ equals the built package of resnet50 fp32 training, and renders from a clone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGE = "resnet50v1-5-fp32-training"
 
 
 def files(folder: Path) -> dict[str, tuple[bytes, bool]]:
-    """Return the content of every file below `folder`, and whether it is executable: what git keeps of it."""
+    """Return the content of every file below `folder`, and whether it is executable, which git stores."""
     return {
         path.relative_to(folder).as_posix(): (path.read_bytes(), bool(path.stat().st_mode & 0o100))
         for path in sorted(folder.rglob("*"))
@@ -24,7 +24,7 @@ def files(folder: Path) -> dict[str, tuple[bytes, bool]]:
     }
 
 
-def test_it_is_what_the_templates_make_today(tmp_path: Path) -> None:
+def test_quickstart_matches_templates(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "packager", "build", "resnet50", "--precision", "fp32", "--mode", "training"]
     subprocess.run([*build, "--format", "dir", "-d", str(tmp_path)], check=True, stdout=subprocess.DEVNULL)
     built, committed = files(tmp_path / PACKAGE / "quickstart"), files(QUICKSTART)
@@ -32,7 +32,7 @@ def test_it_is_what_the_templates_make_today(tmp_path: Path) -> None:
     assert not drifted, f"run `make quickstart` and commit what it changes: {', '.join(drifted)}"
 
 
-def test_it_renders_from_a_clone() -> None:
+def test_quickstart_renders_from_clone() -> None:
     kustomize = [str(kubectls.kubectl()), "kustomize", str(QUICKSTART / "k8s/mlops/multi-node")]
     done = subprocess.run(kustomize, capture_output=True, text=True, check=True)
     assert done.stderr == ""

@@ -1,4 +1,4 @@
-"""What several kubectls agreed on is kept by all that decides it."""
+"""Tests of the cache of rendered output, and of the digests of its entries."""
 
 from __future__ import annotations
 
@@ -48,23 +48,21 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_other_files_have_another_digest(files: Path, change: Callable[[Path], object]) -> None:
+def test_digest_changes_with_files(files: Path, change: Callable[[Path], object]) -> None:
     before = _digest(files)
     assert _digest(files) == before
     change(files)
     assert _digest(files) != before
 
 
-def test_other_kubectls_and_another_kustomization_have_another_digest(
-    files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_digest_changes_with_kubectl_and_kustomization(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     digests = [_digest(files), _digest(files, "1.36"), _digest(files, kustomization="package")]
     monkeypatch.setitem(kubectls.WHEELS, "1.36", kubectls.Wheel("2.0.2", "0" * 64))
     digests += [_digest(files), _digest(files, "1.36")]
     assert len(set(digests)) == len(digests)
 
 
-def test_what_was_kept_is_returned_until_it_was_not_used_for_a_month(cache: Path) -> None:
+def test_cache_returns_renders_until_unused_for_a_month(cache: Path) -> None:
     first, second, third = ("0" * 64, "1" * 64, "2" * 64)
     assert renders.kept(first) is None
     for name in (first, second):
@@ -79,7 +77,7 @@ def test_what_was_kept_is_returned_until_it_was_not_used_for_a_month(cache: Path
 
 
 class Counted:
-    """A Runner whose `run` counts, and answers what it is told to."""
+    """A Runner that counts its runs, and returns prepared output."""
 
     def __init__(self, *, stderr: str = "", code: int = 0) -> None:
         self.count = 0
@@ -94,7 +92,7 @@ MULTI, SINGLE = "quickstart/k8s/mlops/multi-node", "quickstart/k8s/mlops/single-
 
 
 def _rendered_twice(first: Path, second: Path, versions: tuple[str, str] = ("1.35", "1.35"), **outcome: Any) -> bool:
-    """Return whether kubectl is started again for the second of two folders."""
+    """Render two folders, and return whether kubectl was started for both."""
     counted = Counted(**outcome)
     run = renders.remembering(Counted.run)
     for folder, version in zip((first, second), versions, strict=True):
@@ -103,12 +101,12 @@ def _rendered_twice(first: Path, second: Path, versions: tuple[str, str] = ("1.3
     return counted.count == 2
 
 
-def test_a_package_is_rendered_once_wherever_it_is(package: Path, tmp_path: Path) -> None:
+def test_package_is_rendered_once_in_any_folder(package: Path, tmp_path: Path) -> None:
     other = shutil.copytree(package, tmp_path / "other")
     assert not _rendered_twice(package / MULTI, other / MULTI)
 
 
-def test_another_overlay_another_kubectl_and_another_byte_are_rendered(package: Path, tmp_path: Path) -> None:
+def test_kubectl_renders_again_after_change_of_overlay_kubectl_or_file(package: Path, tmp_path: Path) -> None:
     other = shutil.copytree(package, tmp_path / "other")
     assert _rendered_twice(package / MULTI, package / SINGLE)
     shutil.rmtree(renders.CACHE)
@@ -120,23 +118,23 @@ def test_another_overlay_another_kubectl_and_another_byte_are_rendered(package: 
 
 
 @pytest.mark.parametrize("outcome", [{"code": 1}, {"stderr": "# Warning: 'x' is deprecated"}])
-def test_what_fails_or_warns_is_not_kept(package: Path, outcome: dict[str, Any]) -> None:
+def test_render_with_error_or_warning_is_not_cached(package: Path, outcome: dict[str, Any]) -> None:
     assert _rendered_twice(package / MULTI, package / MULTI, **outcome)
 
 
-def test_what_may_read_other_files_is_not_kept(package: Path, tmp_path: Path) -> None:
+def test_render_that_may_read_other_files_is_not_cached(package: Path, tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     assert _rendered_twice(tmp_path / "own", tmp_path / "own")
     replace(package / MULTI / "kustomization.yaml", "resources:\n", "resources:\n  - ../../../x/../../own\n")
     assert _rendered_twice(package / MULTI, package / MULTI)
 
 
-def test_a_folder_behind_a_link_is_not_kept(package: Path, tmp_path: Path) -> None:
+def test_render_with_symlink_is_not_cached(package: Path, tmp_path: Path) -> None:
     (package / "quickstart/link").symlink_to(tmp_path)
     assert _rendered_twice(package / MULTI, package / MULTI)
 
 
-def test_other_commands_and_kubectls_are_always_run(package: Path, tmp_path: Path) -> None:
+def test_other_commands_and_kubectls_are_not_cached(package: Path, tmp_path: Path) -> None:
     counted = Counted()
     run = renders.remembering(Counted.run)
     own = shutil.copy(kubectls.kubectl(), tmp_path / "kubectl")

@@ -1,4 +1,4 @@
-"""Tests whose programs are missing are left out and counted; root installs the packages that can be installed."""
+"""Tests of missing programs: their tests are skipped and counted, and root can install them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL_READERS = "tests/package/test_tarheader.py::test_every_tar_reads_a_size_abov
 
 @pytest.fixture
 def bare_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """PATH is a folder without the programs of the list."""
+    """A folder without the programs of the list, which is the only one on PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in ("sh", "tar", "env"):
@@ -35,7 +35,7 @@ def bare_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])
-def test_run_without_programs_passes_and_ends_with_what_was_left_out(bare_path: Path, processes: str) -> None:
+def test_run_without_programs_passes_and_lists_skipped_tests(bare_path: Path, processes: str) -> None:
     assert bare_path.is_dir()
     argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--numprocesses", processes, ALL_READERS]
     done = subprocess.run(argv, cwd=CHECKOUT, capture_output=True, text=True, check=False)
@@ -62,12 +62,12 @@ def test_program_outside_the_list_keeps_its_name(bare_path: Path) -> None:
 
 
 class AptGet:
-    """Takes the place of apt-get.
+    """A fake apt-get.
 
     Attributes:
         calls: The arguments of each call, without options.
-        uninstallable: Packages that it cannot install.
-        has_lists: Whether it knows any package.
+        uninstallable: The names of packages that it cannot install.
+        has_lists: Whether it has package lists.
     """
 
     def __init__(self, *uninstallable: str, has_lists: bool = True) -> None:
@@ -87,7 +87,7 @@ class AptGet:
 
 @pytest.fixture
 def apt_get(bare_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AptGet:
-    """Stands for apt-get on a machine of root without any program of the list."""
+    """A fake apt-get on a machine without any program of the list, where the tests run as root."""
     (bare_path / "apt-get").symlink_to(bare_path / "tar")
     apt_get = AptGet()
     monkeypatch.setattr(packages, "run", apt_get.run)
@@ -100,7 +100,7 @@ def apt_get(bare_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 NEEDED = ["libarchive-tools", "busybox", "chromium", "fonts-dejavu-core", "libatomic1", "curl"]
 
 
-def test_root_installs_what_is_missing_and_reports_it(apt_get: AptGet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_root_installs_missing_packages_and_reports_it(apt_get: AptGet, capsys: pytest.CaptureFixture[str]) -> None:
     tools.install()
     assert apt_get.calls == [["install", *NEEDED]]
     assert capsys.readouterr().err.startswith(f"the tests need more programs: apt-get install {' '.join(NEEDED)}\n")
@@ -112,7 +112,7 @@ def test_root_updates_package_lists_only_when_needed(apt_get: AptGet) -> None:
     assert apt_get.calls == [["install", *NEEDED], ["update"], ["install", *NEEDED]]
 
 
-def test_uninstallable_package_does_not_keep_others_from_being_installed(
+def test_root_installs_other_packages_despite_uninstallable_one(
     apt_get: AptGet, capsys: pytest.CaptureFixture[str]
 ) -> None:
     apt_get.uninstallable = {"chromium"}
@@ -121,7 +121,7 @@ def test_uninstallable_package_does_not_keep_others_from_being_installed(
     assert capsys.readouterr().err.endswith("cannot install chromium\n")
 
 
-def test_nothing_is_installed_for_an_ordinary_user(
+def test_ordinary_user_installs_nothing(
     apt_get: AptGet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)

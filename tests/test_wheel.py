@@ -1,4 +1,4 @@
-"""The wheel, installed into an empty environment, does what the checkout does."""
+"""Tests of the wheel: its content, and that it builds the same packages as the checkout."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet")
-# With the hatchling that is pinned for the tests, instead of the newest one in an environment of its own.
+# Build with the pinned hatchling of this environment, not with the newest one in an isolated environment.
 BUILD = ("wheel", "--no-deps", "--no-build-isolation")
-# What is imported is compiled then; the rest of the dependencies need not be.
+# Modules are compiled when they are imported; most modules of the dependencies never are.
 INSTALL = ("install", "--no-compile")
 
 
@@ -30,7 +30,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheel
 
 
-def test_it_holds_what_the_command_needs_and_no_more(wheel: Path) -> None:
+def test_wheel_contains_only_files_of_package_and_models(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     files = [
@@ -47,7 +47,7 @@ def test_it_holds_what_the_command_needs_and_no_more(wheel: Path) -> None:
     assert {name.partition("/")[0] for name in names} == {"packager"}
 
 
-def test_it_builds_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
+def test_wheel_builds_same_bytes_as_checkout(wheel: Path, tmp_path: Path) -> None:
     environment = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     subprocess.run([sys.executable, *PIP, "--python", environment, *INSTALL, wheel], check=True)
