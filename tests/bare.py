@@ -38,11 +38,11 @@ _RECIPE = hashlib.sha256(repr([_DEBOOTSTRAP, _USER]).encode()).hexdigest()[:8]
 
 _DOWNLOADS = ("kubectl", "wheels")
 _RENDERS = "renders"
-"""The folders of the cache that an ordinary user gets; root gets the cache itself."""
+"""The folder of the cache that an ordinary user gets; root gets the whole cache."""
 
 _SETTINGS = ("etc/resolv.conf", "etc/hosts", "etc/pip.conf", "etc/ssl/certs/ca-certificates.crt")
 _VARIABLES = re.compile("PIP_.*|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|(HTTP|HTTPS|NO|ALL)_PROXY", re.IGNORECASE)
-"""The files and environment variables that say how this machine reaches the network."""
+"""The files and environment variables with the network settings of this machine."""
 
 _ENTER = """
 mount --bind "$1" "$1"
@@ -92,7 +92,7 @@ def run_bare(person: Person, command: list[str]) -> int:
     """Run a command on a bare system, and return its exit code.
 
     Raises:
-        ToolError: The system cannot be made.
+        ToolError: The system cannot be created.
     """
     if os.geteuid() != 0:
         raise ToolError("only root can run a command on another system")
@@ -118,7 +118,7 @@ def run_bare(person: Person, command: list[str]) -> int:
 
 
 def _system() -> Path:
-    """Return the folder of the bare system, from the cache or made now."""
+    """Return the folder of the bare system; create it if the cache lacks it."""
     packages.install({name: packages.IMAGES[name] for name in ("debootstrap", "debian-archive-keyring")})
     entry = _SYSTEMS / _RECIPE
     with only_one(_SYSTEMS):
@@ -140,10 +140,10 @@ def _write_settings(system: Path) -> None:
 
 
 def _copy_checkout(target: Path) -> None:
-    """Copy the files that git knows or would add."""
+    """Copy the files that git tracks or would add."""
     listed = run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=CHECKOUT)
     for name in filter(None, listed.split("\0")):
-        if (CHECKOUT / name).exists():  # else it is deleted, and that is not committed yet
+        if (CHECKOUT / name).exists():  # a deleted file is listed until the deletion is committed
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(CHECKOUT / name, target / name, follow_symlinks=False)
 
@@ -155,7 +155,7 @@ def _share_cache(target: Path, person: Person) -> None:
         if (_CACHE / name).is_dir():
             run(["cp", "--recursive", "--link", _CACHE / name, target])
     run(["find", target, "-type", "d", "-exec", "chown", owner, "{}", "+"])
-    if (_CACHE / _RENDERS).is_dir():  # only their owner can read them
+    if (_CACHE / _RENDERS).is_dir():  # only root can read these files
         run(["cp", "--recursive", _CACHE / _RENDERS, target])
         run(["chown", "--recursive", owner, target / _RENDERS])
 

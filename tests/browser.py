@@ -1,4 +1,4 @@
-"""A real browser for tests: the system's chromium, driven by Playwright, and axe-core, which checks what it shows."""
+"""A real browser for tests: the system's chromium, driven by Playwright, and axe-core, which checks its pages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs/pictures"
-"""The pictures of docs/service.md."""
+"""The folder with the pictures of docs/service.md."""
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def axe() -> str:
 
 
 def barriers(page: Page, program: str) -> list[str]:
-    """Return what axe-core finds wrong with a view.
+    """Return the problems of a view that axe-core reports.
 
     Args:
         page: The view. Its Content-Security-Policy keeps scripts out, so axe-core is started by the debugger.
@@ -56,7 +56,7 @@ def barriers(page: Page, program: str) -> list[str]:
 
 
 def picture(page: Page, name: str) -> None:
-    """Write a picture for the documentation, where that is asked for (`make pictures`)."""
+    """Write a picture for the documentation if `make pictures` asks for it."""
     if os.environ.get("MLPACK_PICTURES"):
         PICTURES.mkdir(parents=True, exist_ok=True)
         page.screenshot(path=PICTURES / f"{name}.png")

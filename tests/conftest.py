@@ -1,4 +1,4 @@
-"""What many tests use: the command in this process, a kubectl, and expected outputs that read well in a diff."""
+"""Fixtures of many tests: the command in this process, a kubectl, packages and a fake cluster; and skipped tests."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tests.life import Life
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-# The same examples in every run: a test that fails for one change fails for it again.
+# The same examples in every run, so that failures are reproducible.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("repeatable")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let no plugin hear of assertions that hold, but when goldens are written: only then does one do anything with it.
+    """Remove the hooks for passed assertions, which only the plugin for goldens needs, when it writes them.
 
-    For a plugin that listens, pytest spells out each of them with all its values: half of the tests' own time.
+    For these hooks, pytest formats each passed assertion with all its values, which takes half of the tests' time.
     """
     if not config.getoption("--update-goldens"):
         config.hook.pytest_assertion_pass._remove_plugin(golden)  # noqa: SLF001 - no public way to drop a single hook
@@ -42,14 +42,14 @@ _MISSING = "missing tool"
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
-    """Skips a test whose fixtures need a program that is missing."""
+    """Skip a test whose fixtures need a missing program."""
     with _skipping(item):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """Skips a test that needs a program that is missing."""
+    """Skip a test that needs a missing program."""
     with _skipping(item):
         return (yield)
 
@@ -59,16 +59,16 @@ def _skipping(item: pytest.Item) -> Iterator[None]:
     try:
         yield
     except tools.MissingToolError as error:
-        item.user_properties.append((_MISSING, error.tool.name))  # reaches the report of another process
+        item.user_properties.append((_MISSING, error.tool.name))  # the process that prints the report reads it
         pytest.skip(str(error))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
-    """Ends the output of a run with what was left out, and how to install what it needs."""
+    """Print at the end of a run which tests were skipped, and the command that installs their programs."""
     yield
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
-    if terminal is None:  # one of several processes that run tests
+    if terminal is None:  # a worker process
         return
     skipped = terminal.stats.get("skipped", [])
     for line in tools.left_out(
@@ -79,7 +79,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run of the command ended."""
+    """The exit code and the output of a run of the command."""
 
     code: int
     stdout: str
@@ -90,7 +90,7 @@ class Outcome:
         return json.loads(self.stdout)
 
 
-# What the command, kubectl and typer would take from whoever runs the tests.
+# Variables of the developer that would change the behaviour of the command, kubectl and typer.
 _USERS = (
     *("KUBECTL", "MLPACK_SPECS", "SOURCE_DATE_EPOCH", "NO_COLOR", "FORCE_COLOR"),
     *("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"),
@@ -98,22 +98,22 @@ _USERS = (
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _nobodys_environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Takes cluster and settings of whoever runs the tests away from all that need no cluster."""
+def _hidden_environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Hide the developer's cluster and settings from tests that need no cluster."""
     if "e2e" in request.path.parts:
         yield
         return
     with pytest.MonkeyPatch.context() as environment:
         for name in _USERS:
             environment.delenv(name, raising=False)
-        # Without it, kubectl reads ~/.kube/config.
+        # Without this variable, kubectl reads ~/.kube/config.
         environment.setenv("KUBECONFIG", str(tmp_path_factory.getbasetemp() / "no-kubeconfig"))
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _rendered_once() -> Iterator[None]:
-    """Keeps what the tests' kubectls have rendered the same packages to."""
+    """Cache the output of the tests' kubectls for each package."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Runner, "run", renders.remembering(Runner.run))
         yield
@@ -121,10 +121,10 @@ def _rendered_once() -> Iterator[None]:
 
 
 class Mlpack:
-    """The command in this process.
+    """Runs the command in this process.
 
     Attributes:
-        host: Where it runs: this machine, unless a test puts another in its place.
+        host: The machine that the command runs on: this one, unless a test replaces it.
     """
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,7 +143,7 @@ class Mlpack:
 
 @pytest.fixture
 def mlpack(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Mlpack]:
-    """Runs the command in this process, in an empty folder."""
+    """The command in this process; the current folder is empty."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -154,7 +154,7 @@ def mlpack(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.fixture
 def specs(tmp_path: Path) -> Path:
-    """A folder of specs: one good, one wrong."""
+    """A folder with a valid and an invalid spec."""
     demo.write(tmp_path / "specs" / "demo", demo.changed("aliases: [trial]"))
     demo.write(tmp_path / "specs" / "wrong", demo.changed("name: demo => name: wrong", "kind: Pod => kind: Pood"))
     return tmp_path / "specs"
@@ -162,9 +162,9 @@ def specs(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def kubectl() -> Path:
-    """The kubectl that overlays are rendered with: the tests' own, or where there is none for this machine, the user's.
+    """The kubectl that renders overlays: the tests' own, or, on a machine without one, the developer's.
 
-    Rendering is what these tests are about: without any kubectl they fail.
+    Without any kubectl, tests that use this fixture fail.
     """
     try:
         return kubectls.kubectl()
@@ -177,7 +177,7 @@ def kubectl() -> Path:
 
 @pytest.fixture(scope="session")
 def hello_mpi(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """hello-mpi as delivered, for all tests to copy."""
+    """The package hello-mpi as built; tests must not change it."""
     from tests.broken import build
 
     return build(tmp_path_factory.mktemp("package") / "hello-mpi")
@@ -185,15 +185,15 @@ def hello_mpi(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def package(hello_mpi: Path, tmp_path: Path) -> Path:
-    """hello-mpi as delivered, in a folder of the test's own."""
+    """A copy of the package hello-mpi as built, which the test may change."""
     return shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
 
 
 @pytest.fixture
 def life(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path) -> Life:
-    """A cluster that is made up, in the place of every program; hello-mpi is in the current folder.
+    """A fake cluster that replaces every program; the package hello-mpi is in the current folder.
 
-    Waits take no time.
+    Waiting takes no time.
     """
     shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
     life = Life()

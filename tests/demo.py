@@ -1,4 +1,4 @@
-"""A small model that is valid: what tests change to see what happens."""
+"""A small valid model, which tests change."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ VARIANTS = (
     "  - {precision: bf16, mode: training, script: train.sh}",
     "  - {precision: fp32, mode: inference, script: train.sh, overlays: [single-node]}",
 )
-"""Lines that give it two more variants."""
+"""Changes that add two variants to the spec."""
 
 SCRIPT = "#!/bin/sh\necho trained\n"
 
 
 def write(folder: Path, spec: str = SPEC, files: Mapping[str, str | bytes] | None = None) -> Path:
-    """Write a model into `folder` and return its spec file; `files` come in place of the one script, or beside it."""
+    """Write a model into `folder`, and return the path of its spec; `files` replace the script or are added to it."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in {"train.sh": SCRIPT, "spec.yaml": spec, **(files or {})}.items():
         path = folder / name
@@ -45,7 +45,7 @@ def write(folder: Path, spec: str = SPEC, files: Mapping[str, str | bytes] | Non
 
 
 def problems(spec: Path) -> list[str]:
-    """Return what is wrong with a spec, each with its place; nothing if it is valid."""
+    """Return the problems of a spec, each with its place; an empty list for a valid one."""
     try:
         load(spec)
     except SpecError as error:
@@ -54,7 +54,7 @@ def problems(spec: Path) -> list[str]:
 
 
 def changed(*changes: str) -> str:
-    """Return the spec with `old => new` replaced in it; a change without `=>` is lines to add at its end."""
+    """Return the spec after changes: `old => new` replaces text, and a change without `=>` is appended."""
     spec = SPEC
     for change in changes:
         old, arrow, new = change.partition(" => ")

@@ -1,7 +1,7 @@
-"""Kustomizations that would have kustomize fetch, or run, what is no file of the package; and a server that counts.
+"""Kustomizations that would let kustomize fetch or run something outside of the package; and a counting server.
 
-Each case is what stands in files of a good hello-mpi. `URL` is the server's address. `^` stands before what a finding
-has to point at, and is taken out.
+Each case replaces files of a valid hello-mpi. `URL` is the server's address. `^` marks the position that the problem
+must have, and is removed.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Case:
     """A hostile kustomization.
 
     Attributes:
-        name: What it tries.
-        content: What stands in the overlay's kustomization.
-        message: What is said of it, with the hint.
+        name: A short description of the attack.
+        content: The overlay's kustomization.
+        message: The expected problem with its hint.
         others: More files, by path.
-        fetches: Whether the default kubectl alone asks the server for something.
+        fetches: Whether the default kubectl without mlpack sends a request to the server.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Case:
     fetches: bool = False
 
     def put_in(self, package: Path, address: str) -> str:
-        """Write the case into a package, and return where a finding has to point: `path:line:column`."""
+        """Write the case into a package, and return the position that the problem must have: `path:line:column`."""
         place = ""
         for path, text in {KUSTOMIZATION: self.content, **self.others}.items():
             before, mark, after = text.replace("URL", address).partition("^")

@@ -1,4 +1,4 @@
-"""A cluster that answers kubectl out of a list of objects, for what no real one can be brought to quickly."""
+"""A fake cluster that answers kubectl from a list of objects, for states that a real one reaches too slowly."""
 
 from __future__ import annotations
 
@@ -60,35 +60,35 @@ KUBECONFIG: Object = {
     "clusters": [{"name": "here", "cluster": {"server": "https://127.0.0.1:1"}}],
     "users": [{"name": "me", "user": {}}],
 }
-"""What `kubectl config view --minify` prints."""
+"""The output of `kubectl config view --minify`."""
 
 _LOCK = threading.Lock()
 """Objects are deleted side by side."""
 
 
 def kind_of(resource: str) -> str:
-    """Return the kind that a command line calls `mpijobs.kubeflow.org`, `mpijobs` or `mpijob`."""
+    """Return the kind of a resource on a command line: `mpijobs.kubeflow.org`, `mpijobs` or `mpijob`."""
     plain = resource.partition(".")[0]
     return _KINDS.get(plain) or _KINDS.get(f"{plain}s") or _KINDS[f"{plain}es"]
 
 
 @dataclass
 class FakeCluster(Runner):
-    """What answers in the place of kubectl. To wait takes no time, but the clock goes on.
+    """A runner that answers instead of kubectl. Waiting takes no time, but the clock advances.
 
     Attributes:
-        objects: What is there.
-        served: Kinds, by group and version.
-        denied: Verb and resource of what the user may not do, such as `list nodes`.
-        refused: What the server says to pods (`create`), and to what is applied; empty when it takes them.
-        version: Minor versions of kubectl and of the server; a server of None does not answer.
-        unready: What the server says when it is asked whether it is ready; empty when it is.
-        calls: What it was asked, without the flags that say where.
-        first: Takes each command before the cluster does; what it returns, if anything, is the answer.
-        wait: What happens while somebody waits.
-        seconds: What the clock shows.
-        given: What the last command that reads its stdin has read there.
-        admit: What a webhook makes of a pod that is created.
+        objects: The objects in the cluster.
+        served: The served kinds, by group and version.
+        denied: The denied permissions, each a verb and a resource, such as `list nodes`.
+        refused: The server's refusal of commands by their first words, such as `apply` or `create secret`.
+        version: The minor versions of kubectl and of the server; a server of None does not answer.
+        unready: The server's response to a request for its readiness; empty if it is ready.
+        calls: The commands, without the flags that select the cluster.
+        first: Receives each command before the cluster; its result, unless None, is the response.
+        wait: Called at each wait, with the seconds.
+        seconds: The time on the clock.
+        given: The stdin of the last command that reads it.
+        admit: Changes a pod that is created, as a webhook does.
     """
 
     objects: list[Object] = field(default_factory=list)
@@ -125,7 +125,7 @@ class FakeCluster(Runner):
         return self.seconds
 
     def wait_out(self, seconds: float) -> None:
-        """Let the clock go on."""
+        """Advance the clock."""
         self.seconds += seconds
 
     def sleep(self, seconds: float) -> None:
@@ -133,7 +133,7 @@ class FakeCluster(Runner):
         self.wait(seconds)
 
     def carry_out(self, argv: Sequence[str]) -> Finished:  # noqa: PLR0911 - a return a verb
-        """Return what the cluster says to a command."""
+        """Run a command, and return its exit code and output."""
         words = [word for word in argv[1:] if not re.match("--(namespace|context|request-timeout|output)=", word)]
         self.calls.append(" ".join(words))
         flags = dict(word.removeprefix("--").partition("=")[::2] for word in words if word.startswith("--"))
@@ -167,13 +167,13 @@ class FakeCluster(Runner):
         return Finished(0, json.dumps(answer), "")
 
     def _applied(self, argv: Sequence[str]) -> str:
-        """Return what kubectl prints of what it is given: in full as JSON, else that it was applied."""
+        """Return the output of `kubectl apply`: the objects as JSON, or a line about each."""
         if "--output=json" not in argv:
             return "apply\n"
         return json.dumps({"kind": "List", "items": [self.merged(item) for item in manifest_given(argv)["items"]]})
 
     def merged(self, manifest: Object) -> Object:
-        """Return what comes of a manifest that mlpack applies: what is there, and what the manifest says of it."""
+        """Return the stored object after a server-side apply of `manifest`."""
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         new: Object = {"metadata": {"uid": f"{kind}-{name}", "creationTimestamp": datetime.now(UTC).isoformat()}}
         old = next((item for item in self.objects if is_called(item, kind, name)), new)
@@ -244,7 +244,7 @@ class FakeCluster(Runner):
         return Finished(0, json.dumps({"kind": "List", "items": items}), "")
 
     def _take(self, argv: Sequence[str], manifest: Object) -> Finished:
-        """Return what comes of a command that reads a manifest on its stdin, as `kubectl create` does of a Secret."""
+        """Run a command that reads a manifest from stdin, such as `kubectl create` of a Secret."""
         self.calls.append(" ".join(argv[1:]))
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         verb = next(word for word in argv[1:] if not word.startswith("-"))
@@ -273,23 +273,23 @@ class FakeCluster(Runner):
 
 
 def without_kubeconfig(argv: Sequence[str]) -> list[str]:
-    """Return a command without the kubeconfig that mlpack has written for it."""
+    """Return a command without the option for mlpack's private kubeconfig."""
     return [word for word in argv if not word.startswith("--kubeconfig=")]
 
 
 def manifest_given(argv: Sequence[str]) -> Object:
-    """Return what a command is given in a file."""
+    """Return the manifest in the file that a command names."""
     file = next(word for word in argv if word.startswith("--filename=")).partition("=")[2]
     return dict(json.loads(Path(file).read_text(encoding="utf-8")))
 
 
 def is_called(item: Object, kind: str, name: str) -> bool:
-    """Whether an object is of this kind and name."""
+    """Return whether an object has this kind and name."""
     return (item["kind"], item["metadata"]["name"]) == (kind, name)
 
 
 def is_collected(item: Object, uid: str) -> bool:
-    """Whether an object goes with its owner of this uid: nothing holds it back, such as a finalizer."""
+    """Return whether an object is deleted with its owner of this uid, that is, has no finalizer."""
     metadata = item["metadata"]
     return not metadata.get("finalizers") and any(owner["uid"] == uid for owner in metadata.get("ownerReferences", ()))
 
@@ -304,13 +304,13 @@ def managed(manager: str, item: Object) -> Object:
 
 
 def item(kind: str, name: str, **fields: Any) -> Object:
-    """Return an object; `metadata` adds to its name."""
+    """Return an object with a name; the field `metadata` is merged with the name."""
     metadata = {"name": name, "namespace": "team", "uid": f"{kind}-{name}", **fields.pop("metadata", {})}
     return {"apiVersion": "v1", "kind": kind, "metadata": metadata, **fields}
 
 
 def node(name: str = "node-1", cpu: str = "4", memory: str = "8Gi", **spec: Any) -> Object:
-    """Return a node that is ready."""
+    """Return a ready node."""
     status = {
         "allocatable": {"cpu": cpu, "memory": memory, "pods": "110"},
         "conditions": [{"type": "Ready", "status": "True"}],
@@ -319,14 +319,14 @@ def node(name: str = "node-1", cpu: str = "4", memory: str = "8Gi", **spec: Any)
 
 
 def lease(renewed: datetime | None = None) -> Object:
-    """Return the lease of an mpi-operator that is at work."""
+    """Return the lease of a running mpi-operator."""
     time = (renewed or datetime.now(UTC)).isoformat()
-    # Nobody renews it while a test runs, which may take longer than the 15 seconds of a real one.
+    # No operator renews the lease during a test, which may take longer than the 15 seconds of a real lease.
     spec = {"holderIdentity": "operator-1", "leaseDurationSeconds": 15 if renewed else 3600, "renewTime": time}
     return item("Lease", "mpi-operator", metadata={"namespace": "mpi-operator"}, spec=spec)
 
 
 def healthy() -> FakeCluster:
-    """Return a cluster in which a package would run."""
+    """Return a cluster in which hello-mpi would run."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     return FakeCluster([item("Namespace", "team", metadata={"labels": labels}, status={}), node(), lease()])

@@ -1,4 +1,4 @@
-"""Edits of files, as a person makes them."""
+"""Edits files, as a user of a package does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def replace(path: Path, old: str, new: str) -> None:
-    """Replace the first `old` in the file; there is one."""
+    """Replace the first `old` in the file, which must contain it."""
     text = path.read_text(encoding="utf-8")
     assert old in text, f"{path} holds no {old!r}"
     path.write_text(text.replace(old, new, 1), encoding="utf-8")

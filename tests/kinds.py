@@ -1,4 +1,4 @@
-"""hello-mpi with an overlay of every kind; as it is bundled, it has a Pod and an MPIJob."""
+"""Settings that give hello-mpi an overlay of every kind; the bundled model has a Pod and an MPIJob."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SET = (
     "overlays.servers.roles.server.replicas=1",
     "overlays.servers.roles.worker.replicas=2",
 )
-"""What `--set` takes for it."""
+"""The values of `--set` that add the overlays."""
 
 FOLDERS = ("environment.CHECKPOINT_DIR=/checkpoints", "assets.0=hello.sh")
-"""What `--set` takes for it to have all folders that options give a place."""
+"""The values of `--set` that add every folder that an option can mount."""
 
 SETTINGS = tuple(parse_setting(argument) for argument in SET)
 
 OVERLAYS = ("single-node", "one-job", "servers", "multi-node", "server")
-"""The overlays that it has then."""
+"""The names of all overlays."""

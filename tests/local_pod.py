@@ -1,4 +1,4 @@
-"""A pod that is a folder of this machine, behind a kubectl that runs here what it is told to run there."""
+"""A fake pod, which is a folder of this machine, and a fake kubectl that runs the pod's commands on this machine."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     from packager.app.target import Target
 
-# As root, which may write everything, commands run as somebody else.
+# For root, who may write everything, commands run as another user.
 _SOMEBODY = f"{shutil.which('setpriv')} --reuid=54321 --clear-groups" if os.geteuid() == 0 else ""
 
 RESET = "error: error reading from error stream: read tcp 10.0.0.1:443: connection reset by peer"
 
-# The first line of `cuts` says what becomes of the next command: `in 100` and `out 100` let so many bytes through, `no`
-# refuses it. After `stuck 100`, so many bytes are passed on, and then kubectl waits for ever.
+# The first line of `cuts` applies to the next command: `in 100` and `out 100` cut its input or output after 100 bytes,
+# `no` refuses it, and after `stuck 100` kubectl hangs once it has passed 100 bytes on.
 _KUBECTL = f"""#!/bin/bash
 state=${{0%/*}}
 case " $* " in
@@ -59,17 +59,17 @@ esac
 
 @dataclass(frozen=True)
 class LocalPod:
-    """The pod.
+    """A fake pod.
 
     Attributes:
-        home: A folder that others may enter, as they may not into pytest's.
+        home: A folder that other users may enter, unlike pytest's folders.
     """
 
     home: Path
 
     @property
     def claim(self) -> Path:
-        """What the pod mounts."""
+        """The folder that the pod mounts as its claim."""
         return self.home / "claim"
 
     @property
@@ -94,11 +94,11 @@ class LocalPod:
         return ContainerShell(self.kubectl, "p", "files", 30, tell)
 
     def cut(self, *how: str) -> None:
-        """Let the next commands be cut off: `in 100`, `out 100`, `stuck 100`, `no`; `-` lets one pass."""
+        """Cut off the next commands, one for each value: `in 100`, `out 100`, `stuck 100` or `no`; `-` cuts nothing."""
         (self.home / "cuts").write_text("".join(f"{line}\n" for line in how), encoding="utf-8")
 
     def use_busybox(self) -> None:
-        """Let the pod have the programs of busybox alone."""
+        """Replace the pod's programs by those of busybox."""
         busybox = tools.require("busybox")
         (self.home / "tools").mkdir()
         for name in (
@@ -125,16 +125,16 @@ class LocalPod:
         write(Path(self.data), files)
 
     def files(self) -> dict[str, bytes]:
-        """Return everything on the claim."""
+        """Return the content of all files on the claim, by path."""
         return read(self.claim)
 
     def created(self) -> list[dict[str, Any]]:
-        """Return the manifests that kubectl was given."""
+        """Return the manifests that kubectl has created."""
         lines = (self.home / "created").read_text(encoding="utf-8").splitlines()
         return [json.loads(line) for line in lines if line]
 
     def deleted(self) -> list[str]:
-        """Return the commands that delete something."""
+        """Return the commands that delete objects."""
         path = self.home / "deleted"
         return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
@@ -154,7 +154,7 @@ class LocalPod:
 
 @contextmanager
 def local_pod() -> Iterator[LocalPod]:
-    """Give a pod with an empty claim that everybody may write to."""
+    """Give a pod with an empty claim, to which every user may write."""
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         home.chmod(0o755)
@@ -179,5 +179,5 @@ def write(folder: Path, files: dict[str, bytes]) -> Path:
 
 
 def read(folder: Path) -> dict[str, bytes]:
-    """Return the files in a folder."""
+    """Return the content of all files in a folder, by path."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

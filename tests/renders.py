@@ -1,8 +1,7 @@
-"""Keeps what the tests' kubectls have rendered, so that they need not render the same files in every run.
+"""Caches the output of the tests' kubectls, so that they render the same files only once.
 
-kubectl's rendering reads files and nothing else. So a result is kept by a digest of the files, of the kubectls and of
-what is rendered, in the user's cache, beside the kubectls: another kubectl or another byte is another digest. To render
-all again, delete that folder.
+kubectl's rendering depends only on files. So a result is stored under a digest of the files, the kubectls and the
+rendered folder, in the user's cache, beside the kubectls. To render everything again, delete the folder.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ _UPWARDS = re.compile(rb"[^\s\"'\[\],]*\.\.[^\s\"'\[\],]*")
 
 
 def digest(kustomization: Path, inputs: Sequence[Path], versions: Sequence[str], overlay: str = "") -> str:
-    """Return a digest of all that decides what a kustomization is rendered to.
+    """Return a digest of everything that determines the output for a kustomization.
 
     Args:
-        kustomization: Its folder.
+        kustomization: The folder of the kustomization.
         inputs: The folders with every file that may be read for it; all have the same parent.
-        versions: Those of the kubectls.
-        overlay: The overlay that is rendered, if `kustomization` is a package's `quickstart`.
+        versions: The versions of the kubectls.
+        overlay: The rendered overlay, if `kustomization` is a package's `quickstart`.
     """
     parts = [kustomization.name.encode(), overlay.encode()]
     parts += [f"kubectl {version} {kubectls.WHEELS[version].sha256}".encode() for version in versions]
@@ -54,7 +53,7 @@ def digest(kustomization: Path, inputs: Sequence[Path], versions: Sequence[str],
 
 
 def kept(name: str) -> str | None:
-    """Return what was kept under a digest; None when nothing was."""
+    """Return the cached output for a digest; None if there is none."""
     path = CACHE / name
     try:
         os.utime(path)
@@ -64,7 +63,7 @@ def kept(name: str) -> str | None:
 
 
 def keep(name: str, rendered: str) -> None:
-    """Keep what was rendered under a digest."""
+    """Store rendered output under a digest."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=CACHE, prefix=".unfinished-", delete=False) as file:
         file.write(rendered.encode())
@@ -72,7 +71,7 @@ def keep(name: str, rendered: str) -> None:
 
 
 def prune() -> None:
-    """Delete what was not used for a month."""
+    """Delete outputs that were not used for a month."""
     for path in CACHE.iterdir() if CACHE.is_dir() else ():
         if re.fullmatch(r"[0-9a-f]{64}", path.name) and path.stat().st_mtime < time.time() - _UNUSED_DAYS * 86400:
             path.unlink(missing_ok=True)
@@ -81,7 +80,8 @@ def prune() -> None:
 def remembering(run: Callable[..., Finished]) -> Callable[..., Finished]:
     """Return `Runner.run`, which starts one of the tests' kubectls only if it has not yet rendered the same package.
 
-    What fails or warns is not kept, nor what is not an overlay of a package, nor what refers to files outside of it.
+    Output is not cached if kubectl fails or warns, for folders that are not overlays of a package, and for overlays
+    that refer to files outside of the package.
     """
 
     @functools.wraps(run)
@@ -99,7 +99,7 @@ def remembering(run: Callable[..., Finished]) -> Callable[..., Finished]:
 
 
 def _package_digest(argv: Sequence[str]) -> str | None:
-    """Return the digest of `kubectl kustomize FOLDER`; None when it is another command, or may read other files."""
+    """Return the digest for `kubectl kustomize FOLDER`; None for another command or if it may read other files."""
     match argv:
         case [program, "kustomize", folder]:
             overlay = Path(folder).absolute()
@@ -122,7 +122,7 @@ def _package_digest(argv: Sequence[str]) -> str | None:
 
 @functools.cache
 def _version(program: str) -> str | None:
-    """Return which of the tests' kubectls a program is."""
+    """Return the version of a program that is one of the tests' kubectls; None for another program."""
     folder = Path(shutil.which(program) or program).resolve().parent
     version = folder.name.partition("-")[0]
     return version if folder.parent == kubectls.CACHE.resolve() and version in kubectls.WHEELS else None

@@ -1,4 +1,4 @@
-"""A terminal's screen: what is seen of what a program writes, and how rich moves the cursor in it."""
+"""A terminal's screen, which interprets the escape sequences by which rich moves the cursor."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _PARTS = re.compile(r"\x1b\[\??([0-9;]*)([A-Za-z])|[\s\S]")
 
 @dataclass
 class Screen:
-    """A screen, wide enough for `width` characters, and as long as it has to be."""
+    """A screen that is `width` characters wide and has as many lines as needed."""
 
     width: int = 100
     _lines: list[str] = field(default_factory=lambda: [""])
     _row: int = 0
     _column: int = 0
-    # A picture is drawn by a thread of its own too.
+    # A picture is drawn by another thread.
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def write(self, text: str) -> None:
-        """Show what a program has written."""
+        """Show the output of a program."""
         with self._lock:
             for part in _PARTS.finditer(text):
                 self._act(part[0], part[1], part[2])
 
     @property
     def text(self) -> str:
-        """What is seen. Blank lines are left out."""
+        """The visible text without blank lines."""
         with self._lock:
             return "\n".join(line.rstrip() for line in self._lines if line.strip())
 
@@ -41,7 +41,7 @@ class Screen:
             assert number == "2", "only whole lines are deleted"
             self._lines[self._row] = ""
         elif action:
-            assert action in "mhl", f"nobody has thought of {part!r}"  # colours, and whether the cursor is seen
+            assert action in "mhl", f"nobody has thought of {part!r}"  # colours, and visibility of the cursor
         elif part == "\n":
             self._go_down()
         elif part == "\r":
@@ -72,7 +72,7 @@ class _Bytes(io.RawIOBase):
 
 
 class Written(io.StringIO):
-    """A standard stream that leads to a screen."""
+    """A standard output stream that writes to a screen."""
 
     def __init__(self, screen: Screen) -> None:
         super().__init__()
@@ -80,28 +80,28 @@ class Written(io.StringIO):
 
     @property
     def buffer(self) -> BinaryIO:
-        """What takes bytes."""
+        """The stream for bytes, which writes to the same screen."""
         return cast("BinaryIO", _Bytes(self.screen))
 
     def isatty(self) -> bool:
-        """It is a terminal's."""
+        """Return True, because the stream is a terminal."""
         return True
 
     def write(self, text: str) -> int:
-        """Show the text."""
+        """Show the text on the screen."""
         self.screen.write(text)
         return len(text)
 
 
 class Typed(io.StringIO):
-    """What somebody types, line by line, as the terminal shows it."""
+    """A standard input with typed lines, which the screen shows."""
 
     def __init__(self, screen: Screen, text: str) -> None:
         super().__init__(text)
         self.screen = screen
 
     def isatty(self) -> bool:
-        """It is a terminal's."""
+        """Return True, because the stream is a terminal."""
         return True
 
     def readline(self, size: int | None = -1) -> str:  # type: ignore[override]

@@ -1,4 +1,4 @@
-"""A workload that serves in the made-up cluster: a Deployment, its ReplicaSets and their pods."""
+"""A Deployment in the fake cluster, with its ReplicaSets and their pods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LABELS = {"app.kubernetes.io/instance": SERVER}
 
 
 def manifest(replicas: int = 2) -> Object:
-    """Return what the overlay applies: a Deployment in the place of the MPIJob."""
+    """Return the manifest of the Deployment that replaces the MPIJob in the overlay."""
     template = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "server", "image": "a:1"}]}}
     spec = {"replicas": replicas, "selector": {"matchLabels": LABELS}, "template": template}
     labels = {"app.kubernetes.io/managed-by": "mlpack", "app.kubernetes.io/name": "hello-mpi"}
@@ -30,7 +30,7 @@ def replica_set(generation: str = "a", owner: str = f"Deployment-{SERVER}") -> O
 
 
 def replica(index: int, generation: str = "a", state: Object | None = None) -> Object:
-    """Return a pod of a ReplicaSet; its container runs when no other state is given."""
+    """Return a pod of a ReplicaSet; its container has the state `state`, by default running."""
     owner = {"uid": f"ReplicaSet-{SERVER}-{generation}"}
     metadata = {"ownerReferences": [owner], "labels": LABELS, "creationTimestamp": f"2026-11-21T00:00:0{index}Z"}
     phase = "Pending" if state else "Running"
@@ -41,5 +41,5 @@ def replica(index: int, generation: str = "a", state: Object | None = None) -> O
 
 
 def report(life: Life, available: int, **more: Any) -> None:
-    """Let the Deployment say how many of its replicas serve."""
+    """Set the number of available replicas in the Deployment's status."""
     life.find("Deployment", SERVER)["status"] = {"updatedReplicas": 2, "availableReplicas": available, **more}

@@ -1,9 +1,10 @@
-"""The programs that tests need beside Python and what every Debian has: the one list of them.
+"""The list of programs that tests need beside Python and the base system of Debian.
 
-    python -m tests.tools             lists them
-    python -m tests.tools install     as root on Debian, installs the packages of those that are missing
+    python -m tests.tools             lists the programs
+    python -m tests.tools install     as root on Debian, installs the packages of missing programs
 
-A test calls `require`. Without the program it is skipped, and the last lines of the run say so (`tests/conftest.py`).
+A test calls `require`. Without the program, the test is skipped, and the run reports it at its end
+(`tests/conftest.py`).
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ class Tool:
     """A program.
 
     Attributes:
-        name: Its name on PATH.
-        packages: The Debian packages that contain it and what it needs.
-        purpose: What tests do with it.
-        other_names: Names that it has on other systems.
-        folders: Where Debian has its versions, none of which is on PATH, as a pattern below `/`.
+        name: The name of the program on PATH.
+        packages: The Debian packages of the program and of its dependencies.
+        purpose: The purpose of the program in tests.
+        other_names: The names of the program on other systems.
+        folders: A pattern below `/` for the folders of a program whose versions Debian installs outside of PATH.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Tool:
     folders: str | None = None
 
     def find(self) -> str | None:
-        """Return its path, of several versions that of the newest; None if it is missing."""
+        """Return the path of the program, in its newest version; None if it is missing."""
         if self.folders is not None:
             versions = sorted(Path("/").glob(f"{self.folders}/{self.name}"), key=lambda path: (len(str(path)), path))
             if versions:
@@ -75,7 +76,7 @@ class MissingToolError(Exception):
 
 
 def require(program: str) -> str:
-    """Return the path of a program of the list; the name of any other program is returned as it is.
+    """Return the path of a program in the list; for another program, return its name unchanged.
 
     Raises:
         MissingToolError: The program is missing.
@@ -89,7 +90,7 @@ def require(program: str) -> str:
 
 
 def command(words: str) -> list[str]:
-    """Return the words of a command line whose program is required.
+    """Return the arguments of a command line, whose program is required.
 
     Raises:
         MissingToolError: The program is missing.
@@ -113,10 +114,10 @@ def missing() -> list[Tool]:
 
 
 def left_out(names: Iterable[str]) -> list[str]:
-    """Return the lines that report which tests were left out, and the command that installs what they need.
+    """Return the lines that report the number of skipped tests, and the command that installs their programs.
 
     Args:
-        names: For each test, the program that is missing.
+        names: The missing program of each skipped test.
     """
     counts = Counter(names)
     if not counts:
@@ -140,7 +141,7 @@ def install() -> None:
         return
     sys.stderr.write(f"the tests need more programs: {install_command(tools)}\n")
     try:
-        with only_one(CACHE):  # apt-get does not wait for another one
+        with only_one(CACHE):  # apt-get does not wait for another apt-get
             packages.install_missing(_packages(tools))
     except ToolError as error:
         sys.stderr.write(f"{error}\n")

@@ -1,4 +1,4 @@
-"""An overlay whose manifests stand in one file, `file.yaml`: as if kubectl had rendered just that."""
+"""An overlay whose manifests are in one file, `file.yaml`, as if kubectl had rendered this file."""
 
 from __future__ import annotations
 
