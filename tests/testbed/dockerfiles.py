@@ -1,4 +1,4 @@
-"""Images of real Dockerfiles, built by buildah and cached by what went into them."""
+"""Builds images from Dockerfiles with buildah, and caches them under a digest of their inputs."""
 
 import hashlib
 import os
@@ -18,25 +18,25 @@ from tests.testbed.progress import step
 _IMAGES = CACHE / "images"
 
 _UNSEALED = "sealing memfd"
-"""Buildah starts itself anew from a copy in memory, and a kernel that is moving just those pages does not let it seal
-the copy (EBUSY, memfd_wait_for_pins in mm/memfd.c). It is so rare that a second time does it."""
+"""The message of a rare failure after which a build is repeated once. Buildah executes a copy of itself in memory, and
+cannot seal the copy while the kernel moves its pages (EBUSY, memfd_wait_for_pins in mm/memfd.c)."""
 
 _PIP_CONFIGURATION = "/etc/pip.conf"
 _CERTIFICATES = "/run/certificates-of-the-machine.crt"
-"""Not below /etc/ssl/certs, where the package ca-certificates would trip over it."""
+"""The path of the certificates in a build; /etc/ssl/certs would conflict with the package ca-certificates."""
 
 
 def build(folder: Path) -> Path:
-    """Builds a folder's Dockerfile and returns the archive, which the cache may hold already.
+    """Build a folder's Dockerfile, and return the archive of the image.
 
-    The cache knows by a folder's digest which image came of it, and an archive by its image: who changes a file that no
-    instruction copies waits for a look at the layers, and neither for a build nor for an archive.
+    The cache maps the digest of a folder to its image, and an image to its archive: after a change of a file that no
+    instruction copies, only buildah's cached layers are read.
     """
     dockerfile = folder / "Dockerfile"
     if not dockerfile.is_file():
         raise ToolError(f"there is no {dockerfile}")
-    known = _IMAGES / "known" / f"{_digest(folder)}.tar"
-    if not known.exists():
+    pointer = _IMAGES / "known" / f"{_digest(folder)}.tar"
+    if not pointer.exists():
         packages.install(packages.IMAGES)
         with only_one(_IMAGES):
             _forget_interrupted_builds()
@@ -45,8 +45,8 @@ def build(folder: Path) -> Path:
                 _buildah("pull", "--quiet", f"docker-archive:{base}")
             with step(f"image of {folder}", duration="minutes"):
                 archive = _archive(_bud(folder))
-            _point(known, archive)
-    return known.resolve()
+            _point(pointer, archive)
+    return pointer.resolve()
 
 
 def _digest(folder: Path) -> str:
@@ -59,13 +59,13 @@ def _digest(folder: Path) -> str:
 
 
 def _forget_interrupted_builds() -> None:
-    """Removes the containers of builds that were killed, and the notes of what they had mounted."""
+    """Remove the containers and the records of mounts of killed builds."""
     shutil.rmtree(_IMAGES / "storage-run", ignore_errors=True)
     _buildah("rm", "--all")
 
 
 def _buildah(*arguments: str | Path) -> str:
-    # A storage of its own. Its mounts, which buildah leaves behind, are bound to the command.
+    # A separate storage. The mounts that buildah leaves behind end with the command.
     storage = [f"--root={_IMAGES / 'storage'}", f"--runroot={_IMAGES / 'storage-run'}", "--storage-driver=overlay"]
     command = bound("buildah", *storage, *arguments)
     for _ in range(2):
@@ -78,7 +78,7 @@ def _buildah(*arguments: str | Path) -> str:
 
 
 def _bud(folder: Path) -> str:
-    """Builds, and returns the image's id."""
+    """Build the image, and return its id."""
     with _way_to_packages() as volumes:
         # With layers kept, a change at a Dockerfile's end does not wait for its beginning again. Isolation by
         # chroot asks for nothing that a root without all privileges may lack.
@@ -87,7 +87,7 @@ def _bud(folder: Path) -> str:
 
 
 def _archive(image: str) -> Path:
-    """Writes an image as an OCI archive, without the empty files on which a build's volumes were mounted."""
+    """Write an image as an OCI archive, without the empty files on which a build's volumes were mounted."""
     archive = _IMAGES / "archives" / f"{image[:24]}.tar"
     if not archive.exists():
         archive.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def _archive(image: str) -> Path:
         delete = ["find", "/etc", "/run", "-maxdepth", "1", *mounted, "-empty", "-delete"]
         _buildah("run", "--isolation=chroot", "--user=0:0", container, "--", *delete)
         _buildah("commit", "--quiet", "--rm", container, tag)
-        # Half of gzip's work, for the same size.
+        # Takes half the time of gzip's default level, for the same size.
         compression = ["--compression-format=zstd", "--compression-level=1"]
         _buildah("push", "--quiet", *compression, tag, f"oci-archive:{unfinished}:{archive.stem}")
         unfinished.rename(archive)
@@ -115,9 +115,9 @@ def _point(known: Path, archive: Path) -> None:
 
 @contextmanager
 def _way_to_packages() -> Iterator[list[str]]:
-    """Lends `pip` in a build what this machine's has: certificates, and where the package index is.
+    """Give buildah arguments that pass this machine's certificates and package index to `pip` in a build.
 
-    It is mounted, so none of it gets into an image.
+    The files are mounted, so no image contains them.
     """
     configuration = _IMAGES / "pip.conf"
     configuration.touch(mode=0o600)
@@ -135,7 +135,7 @@ def _way_to_packages() -> Iterator[list[str]]:
 
 
 def _pip_settings() -> Iterator[str]:
-    with suppress(ToolError):  # an environment without pip has no settings for it
+    with suppress(ToolError):  # an environment without pip has no settings of pip
         for line in run([sys.executable, "-m", "pip", "config", "list"]).splitlines():
             key, _, value = line.partition("=")
             name = key.rpartition(".")[2]

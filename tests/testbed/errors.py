@@ -1,8 +1,8 @@
-"""What can go wrong in the words that a person sees."""
+"""The errors of the test cluster, whose messages are printed."""
 
 
 class ClusterError(Exception):
-    """Something kept the cluster from doing as it was told; `exit_code` is what the command ends with."""
+    """A command failed; `exit_code` is the exit code of the process."""
 
     exit_code = 7
 

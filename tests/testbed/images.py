@@ -1,4 +1,4 @@
-"""Images on their way into the cluster, without a registry."""
+"""Loads images into the cluster without a registry."""
 
 import hashlib
 import io
@@ -21,21 +21,21 @@ whether the cluster has an image, whatever somebody calls it."""
 
 
 def load(running: Node, archive: Path, name: str) -> None:
-    """Gives the cluster an image.
+    """Load an image into the cluster.
 
     Args:
-        running: the cluster's node.
-        archive: an OCI archive with one image, tagged as the archive is called.
-        name: what pods call it.
+        running: The cluster's node.
+        archive: An OCI archive with one image, whose tag is the name of the archive.
+        name: The name of the image for pods.
     """
-    own = f"{BUILT}:{archive.stem}"
-    if own not in _names(running):
+    tagged = f"{BUILT}:{archive.stem}"
+    if tagged not in _names(running):
         _import(running, archive, f"--base-name={BUILT}")
-    run(_ctr(running, "tag", "--force", own, name))
+    run(_ctr(running, "tag", "--force", tagged, name))
 
 
 def load_pause(running: Node) -> None:
-    """Gives the cluster the image of the pods' sandboxes."""
+    """Load the image of the pods' sandboxes into the cluster."""
     if PAUSE_NAME in _names(running):
         return
     layer, archive = RUN / "pause-layer.tar", RUN / "pause.tar"
@@ -48,7 +48,7 @@ def load_pause(running: Node) -> None:
 
 
 def write_archive(archive: Path, name: str, layer: Path, config: dict[str, list[str]]) -> None:
-    """Writes an image of a single layer, in the form of `docker save`."""
+    """Write an image with a single layer, in the format of `docker save`."""
     with layer.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     image = {

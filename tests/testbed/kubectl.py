@@ -1,4 +1,4 @@
-"""kubectl on this cluster, whichever kubectl the environment names."""
+"""Runs kubectl on the test cluster."""
 
 import os
 
@@ -7,6 +7,6 @@ from tests.testbed.process import run
 
 
 def kubectl(*arguments: str, text: str | None = None) -> str:
-    """Runs kubectl as the cluster's administrator and returns what it prints."""
+    """Run kubectl as the cluster's administrator, and return its stdout."""
     program = os.environ.get("KUBECTL", "kubectl")
     return run([program, f"--kubeconfig={KUBECONFIG}", *arguments], text=text)

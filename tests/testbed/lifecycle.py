@@ -1,4 +1,4 @@
-"""The verbs: up, down, start, stop, status, and images for the cluster."""
+"""Brings the cluster up and down, starts and stops its components, and builds images for it."""
 
 import hashlib
 import os
@@ -31,11 +31,11 @@ from tests.testbed.places import KUBECONFIG, RUN, SOURCES, only_one
 from tests.testbed.progress import say, step
 
 _DEFINITION_FILE = RUN / "made-of"
-"""What the cluster that runs was made of. Written last, so that a node without it is half a node."""
+"""The file with the definition of the running cluster; it is written last, so a node without it is incomplete."""
 
 
 def check_machine() -> None:
-    """Raises a ToolError where no cluster can run."""
+    """Raise ToolError if this machine cannot run a cluster."""
     if platform.system() != "Linux" or os.geteuid() != 0:
         raise ToolError(
             "the test cluster is made of Linux namespaces, which takes Linux and root; "
@@ -44,7 +44,7 @@ def check_machine() -> None:
 
 
 def up() -> Path:
-    """Brings the cluster up, or repairs it, and returns its kubeconfig."""
+    """Bring the cluster up, or repair it, and return the path of its kubeconfig."""
     check_machine()
     with only_one(SOURCES):
         packages.install(packages.NODE)
@@ -57,7 +57,7 @@ def up() -> Path:
 
 
 def down() -> None:
-    """Takes everything away but the cache, whatever state it is in."""
+    """Remove everything except the cache, in whatever state it is."""
     check_machine()
     with only_one(SOURCES), step("cluster taken down"):
         _clean()
@@ -65,7 +65,7 @@ def down() -> None:
 
 
 def start(name: str) -> None:
-    """Starts a component, and those that have ended for want of it: an operator that lost its lease, say."""
+    """Start a component, and those that have ended without it, such as an operator that lost its lease."""
     with only_one(SOURCES):
         running = _running_node()
         _component(name).stopped.unlink(missing_ok=True)
@@ -73,15 +73,15 @@ def start(name: str) -> None:
 
 
 def stop(name: str) -> None:
-    """Ends a component as a crash would, and keeps it down."""
+    """Kill a component, and keep it stopped."""
     with only_one(SOURCES):
         _component(name).stop(_running_node())
 
 
 def build_image(folder: Path, name: str) -> None:
-    """Builds the image of a folder's Dockerfile and gives it to the cluster as `name`, such as docker.io/foo/bar:1.
+    """Build the image of a folder's Dockerfile, and load it into the cluster as `name`, such as docker.io/foo/bar:1.
 
-    An image that the cache or the cluster has is not built or given again.
+    A cached image is not built again, and an image of the cluster is not loaded again.
     """
     check_machine()
     archive = dockerfiles.build(folder)
@@ -90,7 +90,7 @@ def build_image(folder: Path, name: str) -> None:
 
 
 def status() -> dict[str, int | None]:
-    """Each component's process id, as the machine counts, or None if it does not run."""
+    """Return the process id of each component on the machine; None for a component that does not run."""
     running = node.find()
     return {component.name: component.pid(running) if running else None for component in COMPONENTS}
 
@@ -110,7 +110,7 @@ def _running_node() -> Node:
 
 
 def _node_as_defined() -> Node:
-    """The node, made anew unless it runs and is made of what the sources say today."""
+    """Return the running node; create it again if its definition differs from the sources."""
     definition = _definition()
     running = node.find()
     if running and _DEFINITION_FILE.exists():
@@ -140,7 +140,7 @@ def _definition() -> str:
 
 
 def _start_all(running: Node) -> None:
-    """Starts all that nobody stopped, in the order in which one needs the other."""
+    """Start all components except those that were stopped, in the order of their dependencies."""
     _wait(running, _start(running, ETCD, CONTAINERD, NFS_SERVER))
     images.load_pause(running)
     _wait(running, _start(running, API_SERVER))
@@ -148,7 +148,7 @@ def _start_all(running: Node) -> None:
     if API_SERVER.stopped.exists():
         return
     if not operators.are_installed():
-        with step("CRDs, webhooks"):  # while the others start
+        with step("CRDs, webhooks"):  # runs while the other components start
             operators.install()
     for component in (MPI_OPERATOR, JOBSET):
         if not component.pid(running):
@@ -157,7 +157,7 @@ def _start_all(running: Node) -> None:
 
 
 def _start(running: Node, *components: Component) -> list[Component]:
-    """Starts those that do not run and returns those that are not up yet."""
+    """Start the components that do not run, and return those that are not up yet."""
     to_start = [component for component in components if not component.stopped.exists()]
     waiting = [component for component in to_start if not component.is_up(running)]
     for component in waiting:

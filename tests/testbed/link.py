@@ -1,4 +1,4 @@
-"""The network link between the machine and the node: a pair of interfaces, one on each side."""
+"""Creates the network link between the machine and the node: a pair of interfaces, one on each side."""
 
 import ipaddress
 import json
@@ -12,20 +12,20 @@ from tests.testbed.places import NAME
 from tests.testbed.process import run
 
 _RANGE = ipaddress.IPv4Network("198.18.0.0/15")
-"""Set aside for tests of networks (RFC 2544), so that no office and no provider has them."""
+"""Addresses that are reserved for tests of networks (RFC 2544), which no office and no provider uses."""
 
 
 def exists() -> bool:
-    """Whether the machine's end is there."""
+    """Return whether the machine's end of the link exists."""
     return Path("/sys/class/net", NAME).exists()
 
 
 def create(pid: int, enter: Callable[..., list[str]]) -> str:
-    """Lays the link and returns the node's address on it.
+    """Create the link, and return the node's address on it.
 
     Args:
-        pid: a process in the node's network namespace.
-        enter: turns a command into one that runs on the node.
+        pid: A process in the node's network namespace.
+        enter: Returns the command that runs a command on the node.
     """
     network = _free_network()
     machine, node = network.hosts()
@@ -38,7 +38,7 @@ def create(pid: int, enter: Callable[..., list[str]]) -> str:
 
 
 def remove() -> None:
-    """Takes the link away; the kernel does too, some time after the node's end."""
+    """Remove the link, which the kernel would do only some time after the node's end."""
     while exists():
         with suppress(ToolError):
             run(["ip", "link", "delete", NAME])
@@ -46,7 +46,7 @@ def remove() -> None:
 
 
 def _free_network() -> ipaddress.IPv4Network:
-    """The first small network that no route of the machine leads into, but for the default route."""
+    """Return the first small network that overlaps no route of the machine except the default route."""
     routes = json.loads(run(["ip", "-json", "-4", "route", "show", "table", "all"]))
     taken = [ipaddress.IPv4Network(route["dst"]) for route in routes if route["dst"] != "default"]
     for network in _RANGE.subnets(new_prefix=30):

@@ -1,10 +1,9 @@
-"""The node: mount, network, PID, UTS and IPC namespaces of its own, as if it were a machine beside this one.
+"""The node of the cluster: separate mount, network, PID, UTS and IPC namespaces, like a second machine.
 
-This is what keeps the machine clean. All that the cluster is (processes, mounts, bridge, pods' network
-namespaces, sockets) lives in these namespaces, and the kernel takes all of it away when their process 1 dies,
-however that happens. The machine itself has only: one process `unshare`, whose id and start time the run folder
-holds; one network link; one control group; and files in the run folder. `config/node.sh` lays the node out from
-the inside.
+All parts of the cluster (processes, mounts, bridge, pods' network namespaces, sockets) are in these namespaces, and
+the kernel removes all of them when process 1 of the node ends for any reason. The machine itself has only one process
+`unshare`, whose id and start time are in the run folder; one network link; one control group; and files in the run
+folder. `config/node.sh` sets the node up from the inside.
 """
 
 import os
@@ -43,32 +42,32 @@ class Node:
     """A running node.
 
     Attributes:
-        pid: of its `unshare`, as the machine counts.
+        pid: The process id of its `unshare` on the machine.
     """
 
     pid: int
 
     @property
     def root(self) -> Path:
-        """The node's file system, as the machine reaches it."""
+        """The path of the node's file system on the machine."""
         return Path(f"/proc/{self.pid}/root")
 
     def enter(self, *argv: str) -> list[str]:
-        """The command that runs `argv` on the node."""
+        """Return the command that runs `argv` on the node."""
         pids = f"--pid=/proc/{self.pid}/ns/pid_for_children"  # unshare itself stays outside of the PID namespace
         nsenter = ["nsenter", f"--target={self.pid}", "--mount", "--net", "--uts", "--ipc", pids, "--"]
         return [*nsenter, "env", "--ignore-environment", *_ENVIRONMENT, *argv]
 
     def processes(self) -> Iterator[tuple[int, list[str]]]:
-        """All that run on the node, pods included: process id as the machine counts, and argument list."""
-        own = Path(f"/proc/{self.pid}/ns/pid_for_children").readlink()
+        """Yield all processes on the node, with those of pods: the process id on the machine, and the arguments."""
+        namespace = Path(f"/proc/{self.pid}/ns/pid_for_children").readlink()
         for entry in Path("/proc").iterdir():
             with suppress(OSError):
-                if entry.name.isdigit() and (entry / "ns" / "pid").readlink() == own:
+                if entry.name.isdigit() and (entry / "ns" / "pid").readlink() == namespace:
                     yield int(entry.name), (entry / "cmdline").read_text(errors="replace").rstrip("\0").split("\0")
 
     def listens(self, port: int) -> bool:
-        """Whether somebody on the node listens on a port (the tables of proc_net(5))."""
+        """Return whether a process on the node listens on a port (the tables of proc_net(5))."""
         for table, state in (("tcp", "0A"), ("tcp6", "0A"), ("udp", "07")):
             with suppress(OSError):
                 for line in Path(f"/proc/{self.pid}/net/{table}").read_text().splitlines()[1:]:
@@ -79,23 +78,23 @@ class Node:
 
 
 def find() -> Node | None:
-    """This checkout's node, if it runs and is complete."""
+    """Return this checkout's node, if it runs and is complete; else None."""
     pid = _recorded_pid()
     return Node(pid) if pid and _ADDRESSFILE.exists() and link.exists() else None
 
 
 def address() -> str:
-    """The node's address as the machine sees it."""
+    """Return the node's address for the machine."""
     return _ADDRESSFILE.read_text()
 
 
 def create() -> Node:
-    """Starts the node and links it to the machine."""
+    """Start the node, and link it to the machine."""
     for folder in ("credentials", "run", "var"):
         (RUN / folder).mkdir(parents=True)
-    shutil.copytree(SOURCES / "config", RUN / "config")  # what somebody edits there meanwhile is for the next node
+    shutil.copytree(SOURCES / "config", RUN / "config")  # edits during the start apply to the next node
     control_groups.create()
-    # The shell notes its id and start time and then becomes unshare: at no moment does a node run unrecorded.
+    # The shell records its id and start time, and then executes unshare, so that no node runs unrecorded.
     record = 'echo $$ $(cut -d " " -f 22 /proc/$$/stat) >"$0" && exec unshare "$@"'
     namespaces = ["--mount", "--net", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"]
     layout = [RUN / "config" / "node.sh", RUN, *(build.entry for build in BUILDS)]
@@ -106,7 +105,7 @@ def create() -> Node:
             stdout=log,
             stderr=log,
             cwd="/",
-            start_new_session=True,  # Ctrl-C is for us, not for the node
+            start_new_session=True,  # Ctrl-C must interrupt this process, not the node
         )
     node = Node(process.pid)
     while not (node.root / "run" / "ready").exists():
@@ -118,7 +117,7 @@ def create() -> Node:
 
 
 def destroy() -> None:
-    """Ends the node and takes away what it has on the machine; also what a crash left of one."""
+    """End the node, and remove its link, control group and files, also those of a crashed node."""
     pid = _recorded_pid()
     if pid:
         remaining = [pid, *(child for child, _ in Node(pid).processes())]
@@ -130,7 +129,7 @@ def destroy() -> None:
 
 
 def _recorded_pid() -> int | None:
-    """The process that the run folder speaks of: none if another one has got its id since."""
+    """Return the process recorded in the run folder; None if it has ended, even if another process has its id."""
     with suppress(OSError, ValueError):
         pid, started = map(int, _PIDFILE.read_text().split())
         if _started(pid) == started:
@@ -139,9 +138,9 @@ def _recorded_pid() -> int | None:
 
 
 def _started(pid: int) -> int | None:
-    """When a process started, in ticks since the machine did; None for one that has ended, reaped or not."""
+    """Return the start of a process in ticks since the machine's start; None if it has ended, reaped or not."""
     with suppress(OSError):
-        state, *others = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         if state not in "XZ":
-            return int(others[18])
+            return int(fields[18])
     return None

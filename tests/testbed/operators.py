@@ -1,4 +1,4 @@
-"""What mpi-operator, JobSet and Kueue need to find in the cluster, where they run beside it instead of in pods."""
+"""Installs the objects that mpi-operator, JobSet and Kueue need; the operators run on the node, not in pods."""
 
 import base64
 import time
@@ -14,21 +14,21 @@ from tests.testbed.kubectl import kubectl
 from tests.testbed.places import RUN
 
 QUEUES = "mlpack.test/queues"
-"""The label of namespaces in which Kueue has a say: everybody else's pods do not wait for its webhooks."""
+"""The label of namespaces that Kueue manages; pods in other namespaces do not wait for its webhooks."""
 
 LEASES = {"mpi-operator": ("mpi-operator", "mpi-operator"), "jobset": ("6d4f6a47.jobset.x-k8s.io", "jobset-system")}
 """The lease of each operator that has one, and its namespace."""
 
 _PATIENCE = 30.0
 _STAGING = "us-central1-docker.pkg.dev/k8s-staging-images"
-"""Where images are before a release, which the module's source still names."""
+"""The registry of images before a release, which the module's source still names."""
 
 _JOBSET = "https://127.0.0.1:9443"
 _KUEUE = "https://127.0.0.1:9444"
 
 
 def are_installed() -> bool:
-    """Whether `install` has been here."""
+    """Return whether `install` has completed."""
     crds = ("mpijobs.kubeflow.org", "jobsets.jobset.x-k8s.io", "clusterqueues.kueue.x-k8s.io")
     with suppress(ToolError):
         return bool(kubectl("get", "crd", *crds) and kubectl("get", "namespace", "mpi-operator", "kueue-system"))
@@ -36,9 +36,9 @@ def are_installed() -> bool:
 
 
 def install() -> None:
-    """Applies the CRDs and webhooks out of the operators' own modules."""
-    own = ("kubeflow.org_mpijobs.yaml", "config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml")
-    crds = [yaml.safe_load((OPERATORS.entry / crd).read_text()) for crd in own]
+    """Apply the CRDs and webhooks in the operators' modules."""
+    files = ("kubeflow.org_mpijobs.yaml", "config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml")
+    crds = [yaml.safe_load((OPERATORS.entry / crd).read_text()) for crd in files]
     for crd in _rendered(KUBERNETES.entry / "crd"):
         if conversion := crd["spec"].get("conversion"):
             _call(conversion["webhook"], _KUEUE)
@@ -61,13 +61,13 @@ def install() -> None:
 
 
 def jobset_release() -> bytes:
-    """JobSet's manifest to the byte as it was released: rendered from the module, with the image of the release."""
+    """Return the bytes of JobSet's released manifest: rendered from the module, with the image of the release."""
     rendered = kubectl("kustomize", str(OPERATORS.entry / "config/default"))
     return rendered.replace(_STAGING, "registry.k8s.io").encode()
 
 
 def remove_jobset() -> None:
-    """Takes away all that JobSet has in the cluster, whoever installed it; `install` puts it back."""
+    """Delete all objects of JobSet in the cluster; `install` creates them again."""
     objects = (
         "mutatingwebhookconfiguration/jobset-mutating-webhook-configuration",
         "validatingwebhookconfiguration/jobset-validating-webhook-configuration",
@@ -80,15 +80,15 @@ def remove_jobset() -> None:
 
 
 def release_lease(operator: str) -> None:
-    """Deletes the lease of an operator that is no more, which its successor would wait for to run out."""
+    """Delete the lease of an ended operator, whose expiry its successor would wait for."""
     name, namespace = LEASES[operator]
     kubectl("delete", "lease", name, f"--namespace={namespace}", "--ignore-not-found")
 
 
 def _webhooks(operator: str, kustomization: Path, address: str) -> list[dict[str, Any]]:
-    """An operator's webhooks, called at its process's address instead of through a Service.
+    """Return an operator's webhooks with the address of its process instead of a Service.
 
-    JobSet's kustomization is rendered, since patches in it keep the webhooks for pods away from everybody else's pods.
+    JobSet's kustomization is rendered, because its patches restrict the webhooks for pods to JobSet's pods.
     """
     configurations = []
     for document in _rendered(kustomization):
@@ -105,16 +105,16 @@ def _rendered(kustomization: Path) -> list[dict[str, Any]]:
 
 
 def _call(webhook: dict[str, Any], address: str) -> None:
-    """Changes whom a webhook calls."""
+    """Change the address that a webhook calls."""
     authority = base64.b64encode((RUN / "credentials" / "ca.crt").read_bytes()).decode()
     path = webhook["clientConfig"]["service"]["path"]
     webhook["clientConfig"] = {"url": f"{address}{path}", "caBundle": authority}
 
 
 def _wait_until_established(crds: list[str]) -> None:
-    """Waits until the CRDs are served: an operator that starts earlier exits.
+    """Wait until the CRDs are served, because an operator that starts earlier exits.
 
-    `kubectl wait` fails at once while a fresh CRD has no conditions yet, so it is asked again.
+    `kubectl wait` fails while a new CRD has no conditions, so it is repeated.
     """
     deadline = time.monotonic() + _PATIENCE
     while True:

@@ -1,4 +1,4 @@
-"""The Debian packages that the cluster is made of."""
+"""Installs the Debian packages that the cluster needs."""
 
 import shutil
 from collections.abc import Iterator
@@ -27,24 +27,24 @@ IMAGES = {
     "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
     "debootstrap": "debootstrap",
 }
-"""Package, and the program or file that shows it is there: how it came there is the machine's own business."""
+"""The packages, each with a program or file that shows that it is installed, in whatever way."""
 
 _POLICY = Path("/usr/sbin/policy-rc.d")
 _POLICY_TEXT = "#!/bin/sh\n# while tests/testbed installs packages\nexit 101\n"
 
 
 def install(packages: dict[str, str]) -> None:
-    """Installs those packages whose sign is missing. One process does: apt-get does not wait for another."""
+    """Install the packages whose program or file is missing, in one process: apt-get does not wait for another."""
     with only_one(CACHE):
         if missing := [package for package, sign in packages.items() if not _found(sign)]:
             install_missing(missing)
 
 
 def install_missing(missing: list[str]) -> None:
-    """Installs packages; if they cannot be installed together, those that can be.
+    """Install packages; if this fails, install them one by one.
 
     Raises:
-        ToolError: One cannot be installed.
+        ToolError: A package cannot be installed.
     """
     if not shutil.which("apt-get"):
         raise ToolError(f"this machine lacks {', '.join(missing)} (Debian's names) and has no apt-get to install them")
@@ -77,7 +77,7 @@ def _apt_get_install(missing: list[str]) -> None:
 
 def _apt_get(*arguments: str) -> None:
     env = {"DEBIAN_FRONTEND": "noninteractive"}
-    # Half an installation is nothing to leave behind.
+    # An interrupted installation must not be left behind.
     run(["apt-get", "--quiet", *arguments], env=env, outlives_us=True)
 
 
@@ -87,9 +87,9 @@ def _found(sign: str) -> bool:
 
 @contextmanager
 def _no_service_starts() -> Iterator[None]:
-    """Keeps packages from starting what they bring, etcd or an NFS server, as services of the machine.
+    """Prevent packages from starting their services, such as etcd or an NFS server, on the machine.
 
-    Debian's way to say so is a program `policy-rc.d` that answers 101 (invoke-rc.d(8)). One that is there stays.
+    For this, Debian uses a program `policy-rc.d` that exits with 101 (invoke-rc.d(8)). An existing program is kept.
     """
     if not _POLICY.exists():
         _POLICY.write_text(_POLICY_TEXT)
@@ -101,6 +101,6 @@ def _no_service_starts() -> Iterator[None]:
 
 
 def withdraw_policy() -> None:
-    """Removes our `policy-rc.d`; an installation that was killed may have left it."""
+    """Remove the program `policy-rc.d` that a killed installation may have left."""
     if _POLICY.exists() and _POLICY.read_text() == _POLICY_TEXT:
         _POLICY.unlink()

@@ -1,4 +1,4 @@
-"""Keeps the go.mod files below `go/` to what `versions` says."""
+"""Checks and writes the versions in the go.mod files below `go/`."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ _REQUIRED = {
 
 
 def check() -> None:
-    """Raises a ToolError where a go.mod requires another version."""
+    """Raise ToolError if a go.mod requires a version that differs from `versions`."""
     for name, modules in _REQUIRED.items():
         lines = [line.strip() for line in (SOURCES / "go" / name / "go.mod").read_text().splitlines()]
         for module, version in modules.items():
@@ -37,7 +37,7 @@ def check() -> None:
 
 
 def write(go: Path) -> None:
-    """Writes the versions into the go.mod files and lets Go work out what else they need."""
+    """Write the versions into the go.mod files, and let Go resolve the other requirements."""
     env = {"GOTOOLCHAIN": "local", "GOFLAGS": "-mod=mod"}
     for name, modules in _REQUIRED.items():
         folder = SOURCES / "go" / name
@@ -50,10 +50,10 @@ def write(go: Path) -> None:
 
 
 def _replace_staging(go: Path, folder: Path) -> None:
-    """Says from where the modules come that Kubernetes consists of.
+    """Replace the staging modules of Kubernetes by their published versions.
 
-    Its own go.mod takes them from its source tree, at version v0.0.0, which a module that requires it cannot do: here
-    each is replaced by what was published of it along with Kubernetes, v0.34.4 with v1.34.4.
+    The go.mod of Kubernetes takes them from its source tree, at version v0.0.0, which modules that require Kubernetes
+    cannot do. Kubernetes v1.34.4 is published with the modules v0.34.4.
     """
     download = run([go, "mod", "download", "-json", f"k8s.io/kubernetes@v{versions.KUBERNETES}"], cwd=folder)
     upstream = json.loads(run([go, "mod", "edit", "-json", json.loads(download)["GoMod"]], cwd=folder))

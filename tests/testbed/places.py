@@ -1,4 +1,4 @@
-"""Where things lie: a cache that all checkouts share, and a run folder and a name for each checkout's own cluster."""
+"""Defines the folders: a cache that all checkouts share, and a run folder and a name for each checkout's cluster."""
 
 import fcntl
 import hashlib
@@ -15,27 +15,27 @@ CHECKOUT = SOURCES.parents[1]
 _IDENTITY = hashlib.sha256(str(CHECKOUT).encode()).hexdigest()[:8]
 
 NAME = f"mlpack-{_IDENTITY}"
-"""The machine's end of the link and the control group are called so. An interface's name ends at 15 characters."""
+"""The name of the machine's network interface and of the control group; of at most 15 characters for the interface."""
 
 
 def _xdg(variable: str, default: str) -> Path:
-    """Return our folder below one of the user's; a relative path in the variable means nothing (XDG specification)."""
+    """Return mlpack's folder below a user's folder; a relative path in the variable is ignored (XDG specification)."""
     named = Path(os.environ.get(variable, ""))
     return (named if named.is_absolute() else Path.home() / default) / "mlpack" / "cluster"
 
 
 CACHE = _xdg("XDG_CACHE_HOME", ".cache")
-"""Programs and images, each under a name that says from what it was made."""
+"""The folder of programs and images, each under a digest of its sources."""
 
 RUN = _xdg("XDG_STATE_HOME", ".local/state") / f"{CHECKOUT.name}-{_IDENTITY}"
-"""Everything of the running cluster. Not in the checkout, where every search would meet the containers' files."""
+"""The folder of the running cluster; in the checkout, every search would include the containers' files."""
 
 KUBECONFIG = RUN / "kubeconfig"
 
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Holds a lock on a folder: the kernel lets go of it however the process ends, and no lock file stays behind."""
+    """Hold a lock on a folder, which the kernel releases when the process ends, and which leaves no lock file."""
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -47,9 +47,9 @@ def only_one(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def cache_entry(entry: Path) -> Iterator[Path]:
-    """Gives a folder to fill beside `entry` and puts it there once it is complete: nobody ever finds half an entry.
+    """Give a new folder beside `entry`, and rename it to `entry` at the end, so that an entry is always complete.
 
-    The caller holds a lock, so what an interrupted one left beside the entry is nobody's.
+    The caller holds a lock, so leftovers of interrupted processes can be deleted.
     """
     entry.parent.mkdir(parents=True, exist_ok=True)
     for stale in entry.parent.glob(f".{entry.name}.*"):

@@ -1,4 +1,4 @@
-"""Running programs: the one place that looks at their exit codes."""
+"""Runs programs, and checks their exit codes."""
 
 import os
 import shutil
@@ -10,10 +10,10 @@ from typing import IO
 from tests.testbed.errors import ToolError
 
 PATH = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"
-"""Not every root shell has the folders for administration on its PATH."""
+"""The PATH of programs; some root shells lack the folders for administration."""
 
 _LINES_SHOWN = 25
-"""How much of a failed program's output is worth showing: the reason stands at its end."""
+"""The number of last lines of a failed program's output that are shown; the reason is at the end."""
 
 
 def run(
@@ -25,18 +25,18 @@ def run(
     env: Mapping[str, str] | None = None,
     outlives_us: bool = False,
 ) -> str:
-    """Runs a program to its end and returns its standard output.
+    """Run a program to its end, and return its standard output.
 
     Args:
-        argv: the program and its arguments.
-        text: what the program reads on standard input, nothing by default.
-        source: a file that it reads there instead.
-        cwd: where it runs.
-        env: what it gets on top of this process's environment.
-        outlives_us: if this process is killed, the program still comes to its end.
+        argv: The program and its arguments.
+        text: The standard input of the program; None for an empty one.
+        source: A file that replaces the standard input.
+        cwd: The current folder of the program.
+        env: Variables that are added to this process's environment.
+        outlives_us: Whether the program continues if this process is killed.
 
     Raises:
-        ToolError: it is missing, or its exit code is not 0.
+        ToolError: The program is missing, or its exit code is not 0.
     """
     command = [str(part) for part in argv]
     if shutil.which(command[0], path=PATH) is None:
@@ -59,8 +59,8 @@ def run(
 
 
 def bound(*argv: str | Path) -> list[str | Path]:
-    """The command that runs `argv` so that nothing which it starts or mounts outlives it, even if it is killed.
+    """Return a command that runs `argv`, and ends its processes and mounts with it, even if it is killed.
 
-    A PID namespace ends with its process 1, and that one with `unshare`; the mounts go with the mount namespace.
+    A PID namespace ends with its process 1, and this process with `unshare`; mounts end with their mount namespace.
     """
     return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", *argv]

@@ -1,4 +1,4 @@
-"""One line a step on standard error, with the seconds that it took; a spinner meanwhile where somebody watches."""
+"""Prints a line for each step to standard error, with its seconds; on a terminal, a spinner during the step."""
 
 import itertools
 import sys
@@ -9,18 +9,18 @@ from contextlib import contextmanager
 
 
 def say(line: str) -> None:
-    """A line for the person who waits; standard output belongs to what other programs read."""
+    """Print a line to standard error; standard output is for other programs."""
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
 
 
 @contextmanager
 def step(what: str, *, duration: str = "") -> Iterator[None]:
-    """Times a step.
+    """Measure and print the time of a step.
 
     Args:
-        what: the step, as its line names it.
-        duration: how long it may take, or how much there is to load. Where no spinner turns, such a step is announced.
+        what: The name of the step in its line.
+        duration: The expected duration or amount of data; without a terminal, such a step is announced at its start.
     """
     begin = time.monotonic()
     watched = sys.stderr.isatty()
