@@ -134,13 +134,17 @@ class FakeCluster(Runner):
 
     def carry_out(self, argv: Sequence[str]) -> Finished:  # noqa: PLR0911 - a return a verb
         """Run a command, and return its exit code and output."""
-        words = [word for word in argv[1:] if not re.match("--(namespace|context|request-timeout|output)=", word)]
-        self.calls.append(" ".join(words))
-        flags = dict(word.removeprefix("--").partition("=")[::2] for word in words if word.startswith("--"))
-        words = [word for word in words if not word.startswith("--")]
-        if self.version[1] is None and words[0] != "version":
+        arguments = [
+            argument for argument in argv[1:] if not re.match("--(namespace|context|request-timeout|output)=", argument)
+        ]
+        self.calls.append(" ".join(arguments))
+        flags = dict(
+            argument.removeprefix("--").partition("=")[::2] for argument in arguments if argument.startswith("--")
+        )
+        arguments = [argument for argument in arguments if not argument.startswith("--")]
+        if self.version[1] is None and arguments[0] != "version":
             return Finished(1, "", "Unable to connect to the server: dial tcp 10.0.0.1:443: i/o timeout\n")
-        match words:
+        match arguments:
             case ["version"]:
                 return self._version()
             case ["get"]:
@@ -156,7 +160,7 @@ class FakeCluster(Runner):
                 return Finished(1, "", refusal) if refusal else Finished(0, self._applied(argv), "")
             case ["delete", *what]:
                 return self._delete_named(what) if what else self._delete(flags["raw"], manifest_given(argv))
-        raise AssertionError(f"nobody has thought of kubectl {' '.join(argv[1:])}")
+        raise AssertionError(f"the fake cluster does not support kubectl {' '.join(argv[1:])}")
 
     def _version(self) -> Finished:
         client, server = self.version
@@ -178,8 +182,8 @@ class FakeCluster(Runner):
         new: Object = {"metadata": {"uid": f"{kind}-{name}", "creationTimestamp": datetime.now(UTC).isoformat()}}
         old = next((item for item in self.objects if is_called(item, kind, name)), new)
         metadata = {"namespace": "team", **old["metadata"], "name": name}
-        others = [entry for entry in metadata.get("managedFields", ()) if entry["manager"] != "mlpack"]
-        metadata["managedFields"] = [*others, managed("mlpack", manifest)]
+        other_managers = [entry for entry in metadata.get("managedFields", ()) if entry["manager"] != "mlpack"]
+        metadata["managedFields"] = [*other_managers, managed("mlpack", manifest)]
         for part in ("labels", "annotations"):
             metadata[part] = {**metadata.get(part, {}), **manifest["metadata"].get(part, {})}
         data = {"data": {**old.get("data", {}), **manifest["data"]}} if "data" in manifest else {}

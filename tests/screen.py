@@ -41,7 +41,7 @@ class Screen:
             assert number == "2", "only whole lines are deleted"
             self._lines[self._row] = ""
         elif action:
-            assert action in "mhl", f"nobody has thought of {part!r}"  # colours, and visibility of the cursor
+            assert action in "mhl", f"the screen does not support {part!r}"  # colours, and visibility of the cursor
         elif part == "\n":
             self._go_down()
         elif part == "\r":

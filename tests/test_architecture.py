@@ -264,14 +264,14 @@ def test_command_line_alone_prints_and_exits() -> None:
 
 def test_server_messages_are_recognized_in_one_module() -> None:
     """Messages of kubelets about pods are recognized in `diagnosis/obstacles.py`."""
-    words = r"(?<!_)forbidden|NotFound|\" not found|a resource type|unable to connect|no matches for|precondition"
+    pattern = r"(?<!_)forbidden|NotFound|\" not found|a resource type|unable to connect|no matches for|precondition"
     users = {
         module
         for module in MODULES
         for node in ast.walk(parsed(module))
         if (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re."))
         or (isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn))
-        if re.search(words, ast.unparse(node), re.IGNORECASE)
+        if re.search(pattern, ast.unparse(node), re.IGNORECASE)
     }
     assert users == {"diagnosis/obstacles.py", "kubectl/sentences.py"}
 

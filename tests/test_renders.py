@@ -137,8 +137,8 @@ def test_render_with_symlink_is_not_cached(package: Path, tmp_path: Path) -> Non
 def test_other_commands_and_kubectls_are_not_cached(package: Path, tmp_path: Path) -> None:
     counted = Counted()
     run = renders.remembering(Counted.run)
-    own = shutil.copy(kubectls.kubectl(), tmp_path / "kubectl")
-    for argv in ([str(own), "kustomize", str(package / MULTI)], [str(kubectls.kubectl()), "apply", "-k"]):
+    copied = shutil.copy(kubectls.kubectl(), tmp_path / "kubectl")
+    for argv in ([str(copied), "kustomize", str(package / MULTI)], [str(kubectls.kubectl()), "apply", "-k"]):
         for _ in range(2):
             run(counted, argv)
     assert counted.count == 4
