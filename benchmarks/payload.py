@@ -62,8 +62,8 @@ def _write(model: Path) -> None:
     (model / "spec.yaml").write_text(SPEC, encoding="utf-8")
     (model / "run.sh").write_text("#!/bin/sh\necho rank 0\n", encoding="utf-8")
     source = random.Random(1)  # noqa: S311 - noise, not a secret
-    words = [f"{source.randrange(1 << 30):x}" for _ in range(5_000)]
+    numbers = [f"{source.randrange(1 << 30):x}" for _ in range(5_000)]
     for number in range(FILES):
         size = SIZE // FILES
-        content = (" ".join(source.choices(words, k=size // 6)).encode() * 2)[:size] if number % 2 else b""
+        content = (" ".join(source.choices(numbers, k=size // 6)).encode() * 2)[:size] if number % 2 else b""
         (assets / f"{number:04}.bin").write_bytes(content or source.randbytes(size))

@@ -23,10 +23,10 @@ def measure(folder: Path) -> Iterator[Result]:
     if chart := _helm(folder):
         commands.append(chart)
     rounds = [[usage.cpu for usage in usages] for usages in in_turn(commands, folder, ROUNDS)]
-    typer, *others = zip(*rounds, strict=True)
+    typer, *programs = zip(*rounds, strict=True)
     named = [("mlpack build resnet50", 2.5), ("mlpack --help", 1.5), ("python -c pass", None), ("helm package", None)]
     yield Result("import typer", tuple(1_000 * seconds for seconds in typer), "ms")
-    for (name, limit), values in zip(named, others, strict=False):
+    for (name, limit), values in zip(named, programs, strict=False):
         ratios = tuple(seconds / base for seconds, base in zip(values, typer, strict=True))
         yield Result(f"{name} / import typer", ratios, limit=limit)
 
