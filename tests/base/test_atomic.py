@@ -1,4 +1,4 @@
-"""An output is the old one or the new one, whole; what failed leaves nothing."""
+"""An output is the complete old or new one; a failed write leaves no files."""
 
 from __future__ import annotations
 

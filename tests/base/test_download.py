@@ -1,4 +1,4 @@
-"""A download from a server that may send anything: it is what was asked for, or the line says why not."""
+"""Downloads from a hostile server: the requested file, or an error with the reason."""
 
 from __future__ import annotations
 

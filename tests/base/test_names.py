@@ -1,4 +1,4 @@
-"""The forms of names, where they differ from what one may think."""
+"""The forms of names, where they are easily mistaken."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from packager.base.parallel import started, usable
 
 
 def started(text: str, *arguments: object) -> subprocess.Popen[str]:
-    """Start a program of its own: threads keep the process of the tests from being copied."""
+    """Start a separate program: threads keep the process of the tests from being copied."""
     argv = [sys.executable, "-c", HEAD + text, *map(str, arguments)]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 

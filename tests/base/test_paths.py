@@ -1,4 +1,4 @@
-"""Paths that a user names: what the system would not even look for is not there, and no traceback."""
+"""Paths that a user names: impossible ones are reported as missing, without a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that are started: what they say comes back, and one that cannot run is named."""
+"""Programs: their output is returned, and errors name a program that cannot run."""
 
 from __future__ import annotations
 

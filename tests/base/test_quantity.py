@@ -1,4 +1,4 @@
-"""Quantities mean what Kubernetes takes them for, and the spec accepts none that cannot be read."""
+"""Quantities have the values of Kubernetes, and those that a spec accepts can be parsed."""
 
 from __future__ import annotations
 

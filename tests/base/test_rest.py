@@ -1,4 +1,4 @@
-"""Requests to a server that may be anybody's: what is sent to whom, and what is believed of the answer."""
+"""Requests to a hostile server: their content and recipient, and the limits of the answer."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def serve(requests: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Serv
 
 
 def _request(connection: socket.socket) -> str:
-    """Return a request, with its body, which comes in a packet of its own."""
+    """Return a request, whose body comes in a separate packet."""
     request = b""
     while True:
         head, end, body = request.partition(b"\r\n\r\n")

@@ -1,6 +1,6 @@
 """The packages of the bundled models, whole: every file as it is written, every overlay as a real kubectl renders it.
 
-Where a file is a copy, the expected output names what it is a copy of. `make golden` writes all of it again.
+A copied file is represented by the path of its source. `make golden` writes all of it again.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def test_overlays_render_to_expected_manifests(golden: GoldenTestFixture, tmp_pa
 
 
 def shown(manifests: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return manifests by name, files in ConfigMaps by their size: what they hold stands among the package's files."""
+    """Return manifests by name, with only the names of files in ConfigMaps; the package's golden has the rest."""
     by_name = {}
     # A hash in a name says no more than the content does.
     for manifest in json.loads(re.sub(r'-[2456789bcdfghkmt]{10}"', '-HASH"', json.dumps(manifests))):
@@ -192,7 +192,7 @@ def test_patches_contain_no_lists(package: Path) -> None:
     for overlay in overlays(package):
         for path in overlay.glob("*-patch.yaml"):
             patch = yaml.safe_load(path.read_text())
-            # A JSON patch is itself a list: of operations, each of which sets a value.
+            # A JSON patch is a list of operations, each of which sets a value.
             values = [operation["value"] for operation in patch] if isinstance(patch, list) else [patch]
             assert [part for value in values for part in _lists(value)] == []
 

@@ -108,7 +108,7 @@ def test_only_scripts_are_executable(planned: Plan) -> None:
 
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The stage as a module of its own, with a template folder of its own: `scaffold/x` is all that is in it."""
+    """A copy of the module with a separate template folder, which contains only `scaffold/x`."""
     (tmp_path / "build/templates/scaffold").mkdir(parents=True)
     (tmp_path / "build/templates/scaffold/x").write_text("{{ name }}\n")
     path = shutil.copy(demo.CHECKOUT / "packager/build/render.py", tmp_path / "build")

@@ -1,4 +1,4 @@
-"""`configure --check`, `configure` and `verify` say the same of which options are on, however that is written."""
+"""`configure --check`, `configure` and `verify` agree on the options that are on, in every notation."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ AGAIN = "deploy it again with --replace"
 
 
 def changed(case: str, **fields: Any) -> Snapshot:
-    """Return a recording without events, whose one pod has these fields in its metadata."""
+    """Return a recording without events; its only pod has these fields in its metadata."""
     snapshot = recorded(case)
     pod = deepcopy(snapshot.workload)
     pod["metadata"] |= fields
@@ -80,8 +80,8 @@ def test_namespace_being_deleted_is_reported() -> None:
 @pytest.mark.parametrize(
     ("deleted", "grace", "phase"),
     [
-        ("2026-11-22T16:06:48Z", 30, Phase.FAILED),  # told at 18, ended at 18
-        ("2026-11-22T16:06:49Z", 30, Phase.SUCCEEDED),  # told at 19
+        ("2026-11-22T16:06:48Z", 30, Phase.FAILED),  # told to stop at 18, ended at 18
+        ("2026-11-22T16:06:49Z", 30, Phase.SUCCEEDED),  # told to stop at 19
         ("2026-11-22T17:06:17Z", 3600, Phase.FAILED),
         ("2026-11-22T16:06:19Z", 0, Phase.FAILED),  # as the kubelet confirms an end
         ("2026-11-22T16:06:24Z", 0, Phase.SUCCEEDED),

@@ -20,7 +20,7 @@ GOING = {"deletionTimestamp": "2026-11-21T00:00:00Z"}
 
 
 def pod(container: dict[str, Any] | None = None, *, phase: str = "Pending", **status: Any) -> dict[str, Any]:
-    """Return a pod with one container, of which `container` is the status."""
+    """Return a pod with one container that has this status."""
     statuses = [{"name": "main", "image": "r.example/a:1", "state": {}, **container}] if container else []
     pod_status = {"phase": phase, "containerStatuses": statuses, **status}
     return item("Pod", "p", metadata=MADE, spec={"containers": [{"name": "main"}]}, status=pod_status)

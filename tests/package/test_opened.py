@@ -1,4 +1,4 @@
-"""A package that somebody has: what opening it gives, from a folder and from every way to pack one."""
+"""Packages are opened from a folder, and from archives of every program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.broken import build
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# How people pack what they have unpacked: each of these is the same package.
+# Commands that pack an unpacked package again: each makes the same package.
 WAYS = {
     "ustar": ["tar", "--format=ustar", "-czf", "{out}", "hello-mpi"],
     "with ./": ["tar", "--format=ustar", "-czf", "{out}", "./hello-mpi"],
@@ -182,7 +182,7 @@ ACTIVE = (
 
 @pytest.mark.parametrize("name", ACTIVE)
 def test_name_that_programs_act_on_is_refused_in_an_archive(folder: Path, tmp_path: Path, name: str) -> None:
-    """Git, for example, runs what stands in a repository's configuration."""
+    """Git, for example, runs commands in a repository's configuration."""
     shutil.copytree(folder, tmp_path / "hello-mpi")
     file = tmp_path / "hello-mpi" / name
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -208,7 +208,7 @@ def test_name_that_programs_act_on_is_refused_if_it_is_sealed(folder: Path, tmp_
 
 
 def test_archive_with_top_folder_git_is_refused(folder: Path, tmp_path: Path) -> None:
-    """Unpacked in somebody's checkout, it would add to the repository."""
+    """Unpacked in a user's checkout, it would add to the repository."""
     shutil.copytree(folder, tmp_path / ".git")
     path = tmp_path / "p.tar.gz"
     subprocess.run(["tar", "--format=ustar", "-czf", path, ".git"], cwd=tmp_path, check=True)

@@ -1,4 +1,4 @@
-"""Folders in a package that its pods write to: what runs have left there is no damage, and nothing else gets in."""
+"""Folders in a package that its pods write to: files of runs are accepted there, and no others."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def change(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, str, str], None]:
             new = file.with_name("new")
             new.write_text(text)
             new.chmod(file.stat().st_mode)
-            new.replace(file)  # what is open stays what it is
+            new.replace(file)  # an open file keeps its content
         return stream
 
     monkeypatch.setattr(plain, "open_below", opening)
@@ -150,7 +150,7 @@ def test_verify_reports_file_changed_during_verification(
 def test_deploy_judges_the_rendered_bytes(
     file: str, old: str, new: str, mlpack: Run, package: Path, kubectl: Path, change: Callable[[Path, str, str], None]
 ) -> None:
-    """The first reading is the one that is rendered: what lies there before and after it does not count."""
+    """The bytes read first are rendered: the file's content before and after that does not count."""
     sealed = package.joinpath(file).read_text()
     replace(package / file, old, new)
     change(package / file, new, old)

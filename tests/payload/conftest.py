@@ -34,7 +34,7 @@ def fake_mpi(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 @pytest.fixture
 def on_ranks(fake_mpi: SimpleNamespace) -> Callable[..., list[Any]]:
-    """Runs a function of a Ranks on each of several threads, and returns what each returned or raised."""
+    """Runs a function of a Ranks on each of several threads, and returns their results or exceptions."""
     ranks = importlib.import_module("ranks")
 
     def run(size: int, function: Callable[[Any], Any]) -> list[Any]:

@@ -101,7 +101,7 @@ def test_resumed_run_ends_like_an_uninterrupted_one(tmp_path: Path, on_ranks: Ca
         return train(job(parts, own), Replica(), stop_at(5, stop) if own.rank == 1 else None, stop)
 
     uninterrupted = on_ranks(2, lambda own: train(job(whole, own), Replica()))
-    assert [outcome.step for outcome in on_ranks(2, interrupted)] == [5, 5]  # both, though only one was told to
+    assert [outcome.step for outcome in on_ranks(2, interrupted)] == [5, 5]  # both, though only one got the signal
     resumed = on_ranks(2, lambda own: train(job(parts, own), Replica(start=own.rank)))
     assert [outcome.digest for outcome in resumed] == [outcome.digest for outcome in uninterrupted]
 

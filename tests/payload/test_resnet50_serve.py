@@ -1,4 +1,4 @@
-"""serve.py, with a model that needs no TensorFlow: what it answers, and that it ends with the requests that it has."""
+"""serve.py, with a model that needs no TensorFlow: its answers, its limits, and its end on SIGTERM."""
 
 import http.client
 import importlib
@@ -145,7 +145,7 @@ def test_largest_request_with_all_digits_is_accepted(address: str) -> None:
 
 
 def send(address: str, request: bytes, *, timeout: float = 300) -> bytes:
-    """Send bytes as they are, and return what comes until the connection is closed."""
+    """Send bytes unchanged, and return the answer until the connection is closed."""
     host, _, port = address.partition(":")
     with socket.create_connection((host, int(port)), timeout=timeout) as connection:
         connection.sendall(request)
@@ -213,7 +213,7 @@ def test_slow_body_is_refused_after_its_time(monkeypatch: pytest.MonkeyPatch, ad
 
 
 def drip(address: str, begin: bytes) -> bytes:
-    """Send a byte from time to time until the connection is closed, and return what came back."""
+    """Send a byte from time to time until the connection is closed, and return the answer."""
     host, _, port = address.partition(":")
     with socket.create_connection((host, int(port)), timeout=0.05) as connection:
         connection.sendall(begin)

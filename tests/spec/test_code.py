@@ -177,7 +177,7 @@ def test_config_map_keys_are_unique_also_without_case() -> None:
     paths = ["a__b", "a/b", "a_/b", "a/_b", "A__b", "c++/x@1.h", "c__/x_1.h", ".a/b", "__init__.py", f"{'d/' * 150}x"]
     keys = configmap.keys(paths)
     assert list(keys) != []
-    assert len({key.lower() for key in keys.values()}) == len(paths) - 1  # two of the names are the same but for case
+    assert len({key.lower() for key in keys.values()}) == len(paths) - 1  # two of the names differ only in case
     assert all(configmap.KEY.fullmatch(key) for key in keys.values())
     assert {path: keys[path] for path in ("a__b", "a/b", "__init__.py", ".a/b", "c++/x@1.h")} == {
         "a__b": "a__b",
@@ -190,7 +190,7 @@ def test_config_map_keys_are_unique_also_without_case() -> None:
 
 
 def test_package_contains_files_of_its_variant_and_overlays_only(tmp_path: Path) -> None:
-    """A package has those of its variant and of its overlays, and no others."""
+    """A package contains the files of its variant and of its overlays, and no others."""
     spec = demo.changed(
         "{kind: MPIJob} => {kind: MPIJob, files: [mpi, train.sh]}",
         "script: train.sh => script: train.sh, files: ['v1/*']",

@@ -1,4 +1,4 @@
-"""The files that a spec names: what is missing, leaves the folder or is too much is said before anything is written."""
+"""The files that a spec names: missing, outside or too large files are reported before anything is written."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_unreadable_folder_of_assets_is_reported(tmp_path: Path, monkeypatch: py
     assert demo.problems(path) == [f"spec.yaml:11:10: {tmp_path}/data cannot be read: permission denied"]
 
 
-# What a folder of assets leaves out.
+# The files in a folder of assets, with the excluded ones.
 
 LEFT = (
     *(".git/config", ".env", "deep/.ENV.local", "deep/.ssh/id_rsa", "__pycache__/a.pyc", ".DS_Store", "id_ed25519"),

@@ -1,4 +1,4 @@
-"""Patterns among the files of a spec: what they match, in which order, and what no wildcard stands for."""
+"""Patterns among the files of a spec: their matches, in order, and the names that no wildcard matches."""
 
 from __future__ import annotations
 

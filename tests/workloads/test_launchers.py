@@ -1,6 +1,6 @@
 """Variables that the kind of an overlay keeps for itself: refused where a package is verified or configured.
 
-What people read about them in a spec is in golden/spec/reserved.yml.
+The messages about them in a spec are in golden/spec/reserved.yml.
 """
 
 from __future__ import annotations

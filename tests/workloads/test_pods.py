@@ -102,7 +102,7 @@ def test_pointer_and_field_path_escape_steps(steps: str) -> None:
         ("x", ""),
     ],
 )
-def test_main_container_is_chosen_by_name_or_position(template: str, container: str) -> None:
+def test_main_container_is_the_annotated_or_first_one(template: str, container: str) -> None:
     [group] = pods(f"kind: Job\nspec: {{template: {template}}}\n")
     assert group.container == container
 

@@ -317,7 +317,7 @@ def test_init_container_has_image_folders_and_variables_of_the_program(rendered:
         }
         assert "/srv/demo-fp32-training" in {mount["mountPath"] for mount in init["volumeMounts"]}
         assert (init["envFrom"], init["resources"]) == (main["envFrom"], main["resources"])
-        # What tells the pods of a JobSet from each other is for the program alone.
+        # The variables that distinguish the pods of a JobSet are for the program only.
         assert init["env"] == [entry for entry in main["env"] if entry["name"] != "JOBSET_NAME"]
         assert init["envFrom"] == [{"configMapRef": {"name": init["envFrom"][0]["configMapRef"]["name"]}}]
         assert f"ConfigMap/{init['envFrom'][0]['configMapRef']['name']}" in objects

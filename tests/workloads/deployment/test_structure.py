@@ -1,4 +1,4 @@
-"""The manifests of a Deployment: what a build writes, and what `verify` finds in what somebody has changed."""
+"""The manifests of a Deployment: as built, and the findings of `verify` in edited ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The manifest of a Job: what a build writes, and what `verify` finds in one that somebody has changed."""
+"""The manifest of a Job: as built, and the findings of `verify` in an edited one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The claims of a Job stay what they are, whatever they are called and whichever options are on."""
+"""Options do not change the claims of a Job, whatever their names."""
 
 from __future__ import annotations
 

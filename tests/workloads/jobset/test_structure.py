@@ -1,4 +1,4 @@
-"""The manifest of a JobSet: what a build writes, and what `verify` finds in one that somebody has changed."""
+"""The manifest of a JobSet: as built, and the findings of `verify` in an edited one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scripts of an MPIJob, run here: what a launcher says in the end of its workers, and its exit code.
+"""The scripts of an MPIJob, run without a cluster: the launcher's report about killed processes, and its exit code.
 
 They are the templates' own, with other folders in the place of /run/mlpack and the like.
 """
@@ -79,7 +79,7 @@ class Job:
             )
 
     def end(self, code: int = 0) -> tuple[int, str, str]:
-        """Let mpirun end; return the launcher's exit code, what it says on stderr, and what the pod's status keeps."""
+        """Let mpirun end; return the launcher's exit code, its stderr, and the message in the pod's status."""
         self.program("mpirun", f"exit {code}")
         environment = {**os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}"}
         done = subprocess.run(

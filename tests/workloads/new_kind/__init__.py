@@ -1,1 +1,1 @@
-"""A kind that only a test has: everything that one more kind brings, and what the verbs do with it."""
+"""A kind that only a test has: its folder, and the verbs' tests of it."""
