@@ -22,7 +22,7 @@ from packager.cli.console import Machine, emit, emit_json, say
 from packager.cli.option_groups import with_options
 
 if TYPE_CHECKING:
-    from packager.verify.report import Report
+    from packager.verify.report import Report, Security
 
 _MOST_FILES = 200 * DEFAULT.files
 """Python cannot count the entries of a folder beyond sys.maxsize."""
@@ -133,14 +133,24 @@ def _explain(report: Report, *, verbose: bool) -> None:
         say(f"{report.package} {report.received} as received, with the edits above")
     kubernetes = report.kubernetes
     span = f"{kubernetes[0]} to {kubernetes[-1]}" if len(kubernetes) > 2 else " and ".join(kubernetes)
-    say(f"rendered by {', '.join(report.kubectls)}; schemas of Kubernetes {span}")
+    say(f"rendered by {', '.join(report.kubectls)}; schemas and levels of Kubernetes {span}")
     for security in report.security:
         say(f"{security.overlay} creates {_made(report, security.overlay)}")
     for security in report.security:
-        say(f"{security.overlay}: Pod Security {security.level or 'unknown'}")
+        say(f"{security.overlay}: Pod Security {_levels(security)}")
         for field in security.exceeded:
             file, line, column = field.place
             say(f"  {file}:{line}:{column}: {field.manifest}: {field.field}: {field.reason}")
+
+
+def _levels(security: Security) -> str:
+    """Return the level of an overlay, or each of its levels with the versions of Kubernetes in which it has it."""
+    if len(security.levels) < 2:
+        return str(security.level or "unknown")
+    spans = {
+        level: f"{those[0]} to {those[-1]}" if len(those) > 1 else those[0] for level, those in security.levels.items()
+    }
+    return ", ".join(f"{level} in Kubernetes {span}" for level, span in spans.items())
 
 
 def _made(report: Report, overlay: str) -> str:

@@ -128,11 +128,12 @@ def verify(package: Package, checks: Checks) -> Report:
         notes += rights.notes(outcome.overlay)
         made += objects.made(outcome.overlay)
         unchecked += _without_schema(outcome.overlay)
-        exceeded = security.exceeded(outcome.overlay)
+        exceeded = security.exceeded(outcome.overlay, versions)
         unknown = [manifest for manifest in outcome.overlay.manifests if not structures.is_known(manifest)]
         is_known = not unknown and (outcome.overlay.pods or outcome.overlay.claim)
         level = security.level(exceeded) if is_known else None
-        levels_reached.append(Security(name, level, exceeded))
+        by_version = security.by_version(exceeded, versions) if is_known else {}
+        levels_reached.append(Security(name, level, exceeded, by_version))
         original = Original(edits, name, checks.kubectls[0], checks.runner)
         try:
             problems += _permission_problems(outcome.overlay, original, checks)
@@ -191,7 +192,7 @@ def trust(package: Package, overlay: RenderedOverlay, checks: Checks) -> list[Pr
     problems += _edit_problems(package, checked, edits, checks)
     original = Original(edits, overlay.name, checks.kubectls[0], checks.runner)
     problems += _permission_problems(overlay, original, checks)
-    problems += _field_problems(overlay, security.exceeded(overlay), original, checks)
+    problems += _field_problems(overlay, security.exceeded(overlay, checks.kubernetes), original, checks)
     if checked.unread and not problems:
         raise checked.unread[0]
     return ordered(problems)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from packager.base.problems import Problem
     from packager.kubernetes.podsecurity import Level
     from packager.verify.changes import EditedLine
@@ -18,11 +20,18 @@ class Security:
     """The Pod Security level of an overlay, and every field that keeps it from a stricter one.
 
     The level is None if the overlay has a workload whose pods were not checked, or no workload.
+
+    Attributes:
+        overlay: Its name.
+        level: The one that it keeps within in every version of Kubernetes that was asked for.
+        exceeded: Those fields.
+        levels: The level in each version: the versions of each level.
     """
 
     overlay: str
     level: Level | None
     exceeded: tuple[Exceeded, ...]
+    levels: Mapping[Level, list[str]]
 
 
 @dataclass(frozen=True, slots=True)

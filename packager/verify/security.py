@@ -1,6 +1,7 @@
-"""Determines the Pod Security level of an overlay, and which fields prevent a stricter one.
+"""Determines the Pod Security level of an overlay, and which fields prevent a stricter one, in each Kubernetes version.
 
-From the Pod Security Standards, and Kubernetes' pod-security-admission, policy/check_*.go (v1.37).
+From the Pod Security Standards, and Kubernetes' pod-security-admission, policy/check_*.go (v1.37), which says from
+which version on each rule holds.
 """
 
 from __future__ import annotations
@@ -9,16 +10,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from packager.base.problems import Problem
-from packager.kubernetes.manifest import dotted, listing, mapping, text
+from packager.kubernetes.manifest import at, dotted, listing, mapping, text
 from packager.kubernetes.podsecurity import Level
 from packager.rendering.origins import Position
+from packager.verify import schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from packager.base.yamlio import Location
     from packager.rendering.overlay import RenderedOverlay
     from packager.workloads.pods import Pods
+
+
+_NEWEST = 1_000
+"""No version of Kubernetes is newer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,7 @@ class Exceeded:
         field: Its path.
         reason: What it is, and what the level below wants.
         place: Where it is written.
+        versions: The minor versions of Kubernetes in which the level below forbids it, of those that were asked for.
     """
 
     level: Level
@@ -38,6 +45,7 @@ class Exceeded:
     field: str
     reason: str
     place: Position
+    versions: tuple[str, ...] = ()
 
 
 LEVEL = "level"
@@ -48,13 +56,29 @@ _ADDABLE = frozenset(
     AUDIT_WRITE CHOWN DAC_OVERRIDE FOWNER FSETID KILL MKNOD NET_BIND_SERVICE SETFCAP SETGID SETPCAP SETUID SYS_CHROOT
     """.split()  # noqa: SIM905 - a column of quoted words reads worse
 )
-_SYSCTLS = frozenset(
-    """
-    kernel.shm_rmid_forced net.ipv4.ip_local_port_range net.ipv4.ip_unprivileged_port_start net.ipv4.tcp_syncookies
-    net.ipv4.ping_group_range net.ipv4.ip_local_reserved_ports net.ipv4.tcp_keepalive_time
-    net.ipv4.tcp_fin_timeout net.ipv4.tcp_keepalive_intvl net.ipv4.tcp_keepalive_probes
-    """.split()  # noqa: SIM905
-)
+_SYSCTLS = {
+    **dict.fromkeys(
+        (
+            "kernel.shm_rmid_forced",
+            "net.ipv4.ip_local_port_range",
+            "net.ipv4.ip_unprivileged_port_start",
+            "net.ipv4.ping_group_range",
+            "net.ipv4.tcp_syncookies",
+        ),
+        0,
+    ),
+    "net.ipv4.ip_local_reserved_ports": 27,
+    "net.ipv4.tcp_fin_timeout": 29,
+    "net.ipv4.tcp_keepalive_intvl": 29,
+    "net.ipv4.tcp_keepalive_probes": 29,
+    "net.ipv4.tcp_keepalive_time": 29,
+    "net.ipv4.tcp_rmem": 32,
+    "net.ipv4.tcp_wmem": 32,
+    "net.ipv4.tcp_notsent_lowat": 37,
+    "net.ipv4.tcp_slow_start_after_idle": 37,
+}
+"""The sysctls that "baseline" allows, each with the minor version from which on it does."""
+
 _VOLUMES = frozenset(
     (
         "configMap",
@@ -68,24 +92,62 @@ _VOLUMES = frozenset(
         "secret",
     )
 )
-_SELINUX = (None, "", "container_t", "container_init_t", "container_kvm_t", "container_engine_t")
+_SELINUX = {None: 0, "": 0, "container_t": 0, "container_init_t": 0, "container_kvm_t": 0, "container_engine_t": 31}
+"""The types of SELinux that "baseline" allows, likewise."""
 
-_Reason = tuple["Location", str]
+_ENGINES = ("RuntimeDefault", "Localhost")
+"""The profiles of seccomp and AppArmor that "baseline" allows."""
+
+_HANDLERS = (
+    *(("livenessProbe",), ("readinessProbe",), ("startupProbe",)),
+    *(("lifecycle", "postStart"), ("lifecycle", "preStop")),
+)
+
+_HOSTS = 34
+"""The minor version from which on probes and hooks must not name a host."""
+
+_USER_NAMESPACES = 35
+"""The minor version from which on pods in a user namespace of their own (`hostUsers: false`) may be root there."""
 
 
-def exceeded(overlay: RenderedOverlay) -> tuple[Exceeded, ...]:
-    """Return every field that keeps the overlay from a stricter level, what needs most first."""
+@dataclass(frozen=True, slots=True)
+class _Reason:
+    """Why a field exceeds a level, and in which minor versions of Kubernetes."""
+
+    location: Location
+    text: str
+    since: int = 0
+    until: int = _NEWEST
+
+
+def exceeded(overlay: RenderedOverlay, versions: Sequence[str] = ()) -> tuple[Exceeded, ...]:
+    """Return every field that keeps the overlay from a stricter level in one of these versions, what needs most first.
+
+    Args:
+        overlay: The overlay.
+        versions: Minor versions of Kubernetes, such as 1.34; none means all that there are schemas for.
+    """
+    asked = tuple(versions) or schema.versions()
     fields = [
-        _exceeded(overlay, pods, needed, location, reason)
+        _exceeded(overlay, pods, needed, reason, asked)
         for pods in overlay.pods
         for needed, rules in ((Level.privileged, _beyond_baseline), (Level.baseline, _beyond_restricted))
-        for location, reason in rules(pods)
+        for reason in rules(pods)
     ]
-    return tuple(sorted(dict.fromkeys(fields), key=lambda field: (field.level != Level.privileged, field.place)))
+    counting = dict.fromkeys(field for field in fields if field.versions)
+    return tuple(sorted(counting, key=lambda field: (field.level != Level.privileged, field.place)))
 
 
-def level(fields: tuple[Exceeded, ...]) -> Level:
-    """Return the level that is reached when these fields exceed the stricter ones."""
+def by_version(fields: Sequence[Exceeded], versions: Sequence[str]) -> dict[Level, list[str]]:
+    """Return the levels that an overlay with these fields reaches, each with the versions in which it does."""
+    levels: dict[Level, list[str]] = {}
+    for version in versions:
+        levels.setdefault(level([field for field in fields if version in field.versions]), []).append(version)
+    return levels
+
+
+def level(fields: Sequence[Exceeded]) -> Level:
+    """Return the level that is reached in every version when these fields exceed the stricter ones."""
     return max((field.level for field in fields), key=list(Level).index, default=Level.restricted)
 
 
@@ -99,70 +161,110 @@ def breaches(fields: tuple[Exceeded, ...], allowed: Level) -> Iterator[Problem]:
             yield Problem(*field.place, message, hint).about(LEVEL)
 
 
-def _exceeded(overlay: RenderedOverlay, pods: Pods, needed: Level, location: Location, reason: str) -> Exceeded:
-    problem = overlay.problem(pods.manifest, location, reason)
+def _exceeded(
+    overlay: RenderedOverlay, pods: Pods, needed: Level, reason: _Reason, versions: Sequence[str]
+) -> Exceeded:
+    counting = tuple(version for version in versions if reason.since <= _minor(version) <= reason.until)
+    text = reason.text
+    if len(counting) < len(versions):
+        text += f" (from Kubernetes 1.{reason.since} on)" if reason.since else f" (up to Kubernetes 1.{reason.until})"
+    problem = overlay.problem(pods.manifest, reason.location, text)
     place = Position(problem.file, problem.line, problem.column)
-    return Exceeded(needed, str(pods.manifest), dotted(location), reason, place)
+    return Exceeded(needed, str(pods.manifest), dotted(reason.location), text, place, counting)
+
+
+def _minor(version: str) -> int:
+    return int(version.partition(".")[2])
 
 
 def _beyond_baseline(pods: Pods) -> Iterator[_Reason]:
     for field in ("hostNetwork", "hostPID", "hostIPC"):
         if pods.spec.get(field) is True:
-            yield (*pods.location, "spec", field), "shares the node's"
+            yield _Reason((*pods.location, "spec", field), "shares the node's")
     for location, volume in pods.volumes():
         if "hostPath" in volume:
-            yield (*location, "hostPath"), "a folder of the node"
+            yield _Reason((*location, "hostPath"), "a folder of the node")
     for location, context in _contexts(pods):
-        yield from _context_beyond_baseline(location, context)
+        yield from _context_beyond_baseline(pods, location, context)
     for location, container in pods.containers():
         for index, port in enumerate(listing(container.get("ports"))):
             if mapping(port).get("hostPort"):
-                yield (*location, "ports", index, "hostPort"), "a port of the node"
+                yield _Reason((*location, "ports", index, "hostPort"), "a port of the node")
+        yield from _hosts(location, container)
     yield from _old_annotations(pods)
+
+
+def _hosts(location: Location, container: dict[str, Any]) -> Iterator[_Reason]:
+    """Yield each host that a probe or a hook of a container names: the node asks it, from its own network."""
+    for handler in _HANDLERS:
+        for action in ("httpGet", "tcpSocket"):
+            place = (*handler, action, "host")
+            if at(container, place):
+                yield _Reason((*location, *place), "the node asks another host than the pod", since=_HOSTS)
 
 
 def _old_annotations(pods: Pods) -> Iterator[_Reason]:
     for key, value in mapping(pods.metadata.get("annotations")).items():
         confined = str(value) in ("", "runtime/default") or str(value).startswith("localhost/")
         if key.startswith("container.apparmor.security.beta.kubernetes.io/") and not confined:
-            yield (*pods.location, "metadata", "annotations", key), "AppArmor is off"
+            yield _Reason((*pods.location, "metadata", "annotations", key), "AppArmor is off")
 
 
-def _context_beyond_baseline(location: Location, context: dict[str, Any]) -> Iterator[_Reason]:
+def _context_beyond_baseline(pods: Pods, location: Location, context: dict[str, Any]) -> Iterator[_Reason]:
     if context.get("privileged") is True:
-        yield (*location, "privileged"), "has the node's own rights"
+        yield _Reason((*location, "privileged"), "has the node's own rights")
     if mapping(context.get("windowsOptions")).get("hostProcess") is True:
-        yield (*location, "windowsOptions", "hostProcess"), "a process of the node"
+        yield _Reason((*location, "windowsOptions", "hostProcess"), "a process of the node")
     for index, name in enumerate(listing(mapping(context.get("capabilities")).get("add"))):
         if text(name) not in _ADDABLE:
-            yield (*location, "capabilities", "add", index), f"the capability {name}"
+            yield _Reason((*location, "capabilities", "add", index), f"the capability {name}")
     for index, sysctl in enumerate(listing(context.get("sysctls"))):
-        if text(mapping(sysctl).get("name")) not in _SYSCTLS:
-            yield (*location, "sysctls", index), "not one of the safe sysctls"
-    yield from _unconfined(location, context)
+        allowed_from = _SYSCTLS.get(text(mapping(sysctl).get("name")), _NEWEST + 1)
+        if allowed_from:
+            yield _Reason((*location, "sysctls", index), "not one of the safe sysctls", until=allowed_from - 1)
+    yield from _unconfined(pods, location, context)
 
 
-def _unconfined(location: Location, context: dict[str, Any]) -> Iterator[_Reason]:
-    if mapping(context.get("seccompProfile")).get("type") == "Unconfined":
-        yield (*location, "seccompProfile", "type"), "seccomp is off"
-    if mapping(context.get("appArmorProfile")).get("type") == "Unconfined":
-        yield (*location, "appArmorProfile", "type"), "AppArmor is off"
+def _unconfined(pods: Pods, location: Location, context: dict[str, Any]) -> Iterator[_Reason]:
+    for field, noun in (("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")):
+        if isinstance(context.get(field), dict) and context[field].get("type") not in _ENGINES:
+            yield _Reason((*location, field, "type"), f"{noun} is off")
     if context.get("procMount") not in (None, "Default"):
-        yield (*location, "procMount"), "shows all of /proc"
+        last = _USER_NAMESPACES - 1 if _has_user_namespace(pods) else _NEWEST
+        yield _Reason((*location, "procMount"), "shows all of /proc", until=last)
     options = mapping(context.get("seLinuxOptions"))
-    if options.get("type") not in _SELINUX or options.get("user") or options.get("role"):
-        yield (*location, "seLinuxOptions"), "another SELinux label"
+    allowed_from = _SELINUX.get(options.get("type"), _NEWEST + 1)
+    if options.get("user") or options.get("role"):
+        allowed_from = _NEWEST + 1
+    if allowed_from:
+        yield _Reason((*location, "seLinuxOptions"), "another SELinux label", until=allowed_from - 1)
+
+
+def _has_user_namespace(pods: Pods) -> bool:
+    return pods.spec.get("hostUsers") is False
 
 
 def _beyond_restricted(pods: Pods) -> Iterator[_Reason]:
+    last_as_root = _USER_NAMESPACES - 1 if _has_user_namespace(pods) else _NEWEST
     for location, volume in pods.volumes():
         for kind in sorted(set(volume) - _VOLUMES - {"name", "hostPath"}):
-            yield (*location, kind), "a volume of this kind"
+            yield _Reason((*location, kind), "a volume of this kind")
     for location, container in pods.containers():
         yield from _container_beyond_restricted(pods, (*location, "securityContext"), container)
+        yield from _as_root(pods, (*location, "securityContext"), container, last_as_root)
     for location, context in _contexts(pods):
         if context.get("runAsUser") == 0 and context["runAsUser"] is not False:
-            yield (*location, "runAsUser"), "root"
+            yield _Reason((*location, "runAsUser"), "root", until=last_as_root)
+        if context.get("procMount") not in (None, "Default") and _has_user_namespace(pods):
+            yield _Reason((*location, "procMount"), "shows all of /proc", since=_USER_NAMESPACES)
+
+
+def _as_root(pods: Pods, here: Location, container: dict[str, Any], last: int) -> Iterator[_Reason]:
+    context, of_pod = mapping(container.get("securityContext")), mapping(pods.spec.get("securityContext"))
+    if context.get("runAsNonRoot", of_pod.get("runAsNonRoot")) is not True:
+        is_of_pod = "runAsNonRoot" in of_pod and "runAsNonRoot" not in context
+        place = (*pods.location, "spec", "securityContext") if is_of_pod else here
+        yield _Reason((*place, "runAsNonRoot"), "expected true", until=last)
 
 
 def _container_beyond_restricted(pods: Pods, here: Location, container: dict[str, Any]) -> Iterator[_Reason]:
@@ -171,18 +273,15 @@ def _container_beyond_restricted(pods: Pods, here: Location, container: dict[str
     capabilities = mapping(context.get("capabilities"))
     seccomp = context.get("seccompProfile", of_pod.get("seccompProfile"))
     if context.get("allowPrivilegeEscalation") is not False:
-        yield (*here, "allowPrivilegeEscalation"), "expected false"
+        yield _Reason((*here, "allowPrivilegeEscalation"), "expected false")
     if "ALL" not in listing(capabilities.get("drop")):
-        yield (*here, "capabilities", "drop"), "expected ALL"
+        yield _Reason((*here, "capabilities", "drop"), "expected ALL")
     for index, name in enumerate(listing(capabilities.get("add"))):
         if name != "NET_BIND_SERVICE" and text(name) in _ADDABLE:
-            yield (*here, "capabilities", "add", index), f"the capability {name}"
-    if context.get("runAsNonRoot", of_pod.get("runAsNonRoot")) is not True:
-        place = whole if "runAsNonRoot" in of_pod and "runAsNonRoot" not in context else here
-        yield (*place, "runAsNonRoot"), "expected true"
-    if mapping(seccomp).get("type") not in ("RuntimeDefault", "Localhost", "Unconfined"):
+            yield _Reason((*here, "capabilities", "add", index), f"the capability {name}")
+    if not isinstance(seccomp, dict):  # another type than the allowed ones exceeds "baseline", too
         place = whole if "seccompProfile" in of_pod and "seccompProfile" not in context else here
-        yield (*place, "seccompProfile"), "expected RuntimeDefault"
+        yield _Reason((*place, "seccompProfile"), "expected RuntimeDefault")
 
 
 def _contexts(pods: Pods) -> Iterator[tuple[Location, dict[str, Any]]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from packager.kubernetes.podsecurity import Level
-from packager.verify.security import breaches, exceeded, level
+from packager.verify import schema
+from packager.verify.security import breaches, by_version, exceeded, level
 from tests import written
 
 POD = """\
@@ -152,3 +153,66 @@ def test_fields_that_only_restricted_forbids(old: str, new: str, place: str, fie
 )
 def test_fields_that_every_level_allows(old: str, new: str) -> None:
     assert level_and_breaches(pod(old, new)) == ("restricted", [])
+
+
+HOST = "{host: 10.6.6.6, port: 80}"
+IN_NAMESPACE = ("spec:", "spec:\n  hostUsers: false")
+
+
+@pytest.mark.parametrize(
+    ("changes", "levels"),
+    [
+        *(
+            ([("", f"      {probe}: {{{action}: {HOST}}}")], {"restricted": 33, "privileged": 37})
+            for probe in ("livenessProbe", "readinessProbe", "startupProbe")
+            for action in ("httpGet", "tcpSocket")
+        ),
+        *(
+            ([("", f"      lifecycle: {{{hook}: {{{action}: {HOST}}}}}")], {"restricted": 33, "privileged": 37})
+            for hook in ("postStart", "preStop")
+            for action in ("httpGet", "tcpSocket")
+        ),
+        ([("", "      livenessProbe: {httpGet: {host: '', port: 80}}")], {"restricted": 37}),
+        *(
+            ([("spec:", f"spec:\n  securityContext: {{sysctls: [{{name: {name}}}]}}")], levels)
+            for name, levels in {
+                "net.ipv4.ip_local_reserved_ports": {"privileged": 26, "restricted": 37},
+                "net.ipv4.tcp_keepalive_time": {"privileged": 28, "restricted": 37},
+                "net.ipv4.tcp_rmem": {"privileged": 31, "restricted": 37},
+                "net.ipv4.tcp_notsent_lowat": {"privileged": 36, "restricted": 37},
+                "net.ipv4.tcp_syncookies": {"restricted": 37},
+                "net.core.somaxconn": {"privileged": 37},
+            }.items()
+        ),
+        ([("", "        seLinuxOptions: {type: container_engine_t}")], {"privileged": 30, "restricted": 37}),
+        ([("", "        seLinuxOptions: {type: container_engine_t, user: x}")], {"privileged": 37}),
+        ([("runAsNonRoot: true", "runAsUser: 0"), IN_NAMESPACE], {"baseline": 34, "restricted": 37}),
+        ([("runAsNonRoot: true", "runAsUser: 0")], {"baseline": 37}),
+        ([("", "        procMount: Unmasked"), IN_NAMESPACE], {"privileged": 34, "baseline": 37}),
+        ([("", "        procMount: Unmasked")], {"privileged": 37}),
+        ([("", "        appArmorProfile: {type: Unknown}")], {"privileged": 37}),
+        ([("{type: RuntimeDefault}", "{type: Unknown}")], {"privileged": 37}),
+    ],
+)
+def test_level_is_that_of_each_version(changes: list[tuple[str, str]], levels: dict[str, int]) -> None:
+    text = POD
+    for old, new in changes:
+        text = text.replace(old, new, 1) if old else f"{text}{new}\n"
+    versions = schema.versions()
+    found_levels = by_version(exceeded(written.overlay(text)), versions)
+    assert {str(name): int(those[-1].removeprefix("1.")) for name, those in found_levels.items()} == levels
+
+
+def test_host_of_a_probe_counts_in_the_versions_that_were_asked_for() -> None:
+    overlay = written.overlay(pod("", f"      livenessProbe: {{httpGet: {HOST}}}"))
+    assert exceeded(overlay, ("1.32", "1.33")) == ()
+    [old_and_new] = exceeded(overlay, ("1.33", "1.34"))
+    assert (old_and_new.reason, old_and_new.versions) == (
+        "the node asks another host than the pod (from Kubernetes 1.34 on)",
+        ("1.34",),
+    )
+    [new] = exceeded(overlay, ("1.34", "1.35"))
+    assert (new.field, new.reason) == (
+        f"{CONTAINER}.livenessProbe.httpGet.host",
+        "the node asks another host than the pod",
+    )

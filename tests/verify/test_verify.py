@@ -171,8 +171,8 @@ def test_json_says_all_there_is(mlpack: Run, package: Path, kubectl: Path) -> No
     assert good["valid"] is True
     assert good["kubernetes"][0] == "1.25"
     assert good["security"] == [
-        {"overlay": "multi-node", "level": "restricted", "exceeded": []},
-        {"overlay": "single-node", "level": "restricted", "exceeded": []},
+        {"overlay": name, "level": "restricted", "exceeded": [], "levels": {"restricted": good["kubernetes"]}}
+        for name in ("multi-node", "single-node")
     ]
     replace(package / SINGLE / "pod.yaml", "allowPrivilegeEscalation: false", "privileged: true")
     done = mlpack("verify", package, "--kubectl", kubectl, "-o", "json")
@@ -180,7 +180,7 @@ def test_json_says_all_there_is(mlpack: Run, package: Path, kubectl: Path) -> No
     assert done.json["valid"] is False
     assert [problem["file"] for problem in done.json["problems"]] == [f"{package}/{SINGLE}/pod.yaml"] * 2
     single = done.json["security"][1]
-    assert single["level"] == "privileged"
+    assert (single["level"], single["levels"]) == ("privileged", {"privileged": good["kubernetes"]})
     assert {field["field"].rpartition(".")[2] for field in single["exceeded"]} == {
         "privileged",
         "allowPrivilegeEscalation",
@@ -189,11 +189,21 @@ def test_json_says_all_there_is(mlpack: Run, package: Path, kubectl: Path) -> No
     assert single["exceeded"][0]["place"]["line"] == line
 
 
+def test_verbose_reports_each_level_with_its_versions(mlpack: Run, package: Path, kubectl: Path) -> None:
+    probe = "livenessProbe: {httpGet: {host: 10.6.6.6, port: 80}}"
+    replace(package / SINGLE / "pod.yaml", "    - name: main\n", f"    - name: main\n      {probe}\n")
+    done = mlpack("verify", package, "--kubectl", kubectl, "-v")
+    assert done.code == 5
+    levels = "Pod Security restricted in Kubernetes 1.25 to 1.33, privileged in Kubernetes 1.34 to 1.37"
+    assert f"single-node: {levels}\n" in done.stderr
+    assert "multi-node: Pod Security restricted\n" in done.stderr
+
+
 def test_verbose_says_what_was_checked_and_reached(mlpack: Run, package: Path, kubectl: Path) -> None:
     done = mlpack("verify", package, "--kubectl", kubectl, "-v", "--kubernetes-version", "v1.30.2")
     assert done.code == 0
     assert done.stdout == ""
-    assert f"rendered by {kubectl}; schemas of Kubernetes 1.30\n" in done.stderr
+    assert f"rendered by {kubectl}; schemas and levels of Kubernetes 1.30\n" in done.stderr
     assert done.stderr.endswith("multi-node: Pod Security restricted\nsingle-node: Pod Security restricted\n")
 
 
