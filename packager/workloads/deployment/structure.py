@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
 
+_INSTANCE = "app.kubernetes.io/instance"
+"""The label that an overlay's pods have to themselves: those of the package's other overlays have its other labels."""
+
 _SELECTOR: Location = ("spec", "selector", "matchLabels")
 _TEMPLATE: Location = ("spec", "template")
 _ROLLING: Location = ("spec", "strategy", "rollingUpdate")
@@ -85,6 +88,7 @@ def _unselected(manifest: Manifest) -> Iterator[Fault]:
     selector = mapping(at(manifest.data, _SELECTOR))
     if not selector and not listing(at(manifest.data, ("spec", "selector", "matchExpressions"))):
         yield Fault(("spec", "selector"), "expected labels of its pods, found nothing")
+    yield from _too_many(selector, _SELECTOR)
     labels = _labels(manifest)
     for key, value in selector.items():
         if key not in labels:
@@ -125,10 +129,17 @@ def _selected(manifest: Manifest, companion: Manifest, location: Location) -> It
     selector, labels = mapping(at(companion.data, location)), _labels(manifest)
     if not selector:
         yield Fault(location, f"expected labels of the pods of {manifest}, found nothing")
+    yield from _too_many(selector, location)
     for key, value in selector.items():
         if labels.get(key) != value:
             message = f"selects other pods than those of {manifest}"
             yield Fault((*location, key), message, f"there it is {show(labels.get(key))}")
+
+
+def _too_many(selector: dict[str, Any], location: Location) -> Iterator[Fault]:
+    if selector and _INSTANCE not in selector:
+        message = "selects the pods of other overlays, too"
+        yield Fault(location, message, f"add the label {_INSTANCE}", needs=((*location, _INSTANCE),))
 
 
 def _targets(manifest: Manifest, service: Manifest) -> Iterator[Fault]:

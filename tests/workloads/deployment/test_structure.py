@@ -24,15 +24,17 @@ if TYPE_CHECKING:
 FOLDER = "quickstart/k8s/mlops/multi-node"
 SERVER = "{kind: MPIJob} => {kind: Deployment, replicas: 2, ports: {http: {port: 8080}}}"
 
+INSTANCE = "app.kubernetes.io/instance"
+
 APPLIED = """\
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: a}
 spec:
   replicas: 2
-  selector: {matchLabels: {app: a}}
+  selector: {matchLabels: {app.kubernetes.io/instance: a}}
   template:
-    metadata: {labels: {app: a}}
+    metadata: {labels: {app.kubernetes.io/instance: a, team: a}}
     spec:
       containers:
       - name: main
@@ -42,12 +44,12 @@ spec:
 apiVersion: v1
 kind: Service
 metadata: {name: a}
-spec: {selector: {app: a}, ports: [{port: 8080, targetPort: http}]}
+spec: {selector: {app.kubernetes.io/instance: a}, ports: [{port: 8080, targetPort: http}]}
 ---
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: a}
-spec: {maxUnavailable: 1, selector: {matchLabels: {app: a}}}
+spec: {maxUnavailable: 1, selector: {matchLabels: {app.kubernetes.io/instance: a}}}
 """
 
 
@@ -177,21 +179,21 @@ def test_built_deployment_has_no_problems() -> None:
     ("change", "problem"),
     [
         (
-            "selector: {matchLabels: {app: a}}\n  template => selector: {matchLabels: {app: b}}\n  template",
+            "selector: {matchLabels: {INSTANCE: a}}\n  template => selector: {matchLabels: {INSTANCE: b}}\n  template",
             (
-                "6:33: Deployment a: spec.selector.matchLabels.app: its pods have the label app with 'a', not 'b' "
-                "(selector and template must agree)"
+                "6:56: Deployment a: spec.selector.matchLabels.INSTANCE: its pods have the label INSTANCE with 'a', "
+                "not 'b' (selector and template must agree)"
             ),
         ),
         (
-            "selector: {matchLabels: {app: a}}\n  template => selector: {matchLabels: {tier: a}}\n  template",
+            "matchLabels: {INSTANCE: a}}\n  template => matchLabels: {tier: a, INSTANCE: a}}\n  template",
             (
                 "6:34: Deployment a: spec.selector.matchLabels.tier: its pods do not have the label tier "
                 "(selector and template must agree)"
             ),
         ),
         (
-            "selector: {matchLabels: {app: a}}\n  template => selector: {}\n  template",
+            "selector: {matchLabels: {INSTANCE: a}}\n  template => selector: {}\n  template",
             "6:13: Deployment a: spec.selector: expected labels of its pods, found nothing",
         ),
         ("replicas: 2 => replicas: -1", "5:13: Deployment a: spec.replicas: expected 0 to 2147483647, found -1"),
@@ -224,19 +226,40 @@ def test_built_deployment_has_no_problems() -> None:
             ),
         ),
         (
-            "selector: {app: a}, ports => selector: {app: b}, ports",
-            "18:24: Service a: spec.selector.app: selects other pods than those of Deployment a (there it is 'a')",
+            "selector: {INSTANCE: a}, ports => selector: {INSTANCE: b}, ports",
+            (
+                "18:47: Service a: spec.selector.INSTANCE: selects other pods than those of Deployment a "
+                "(there it is 'a')"
+            ),
         ),
         (
-            "selector: {app: a}, ports => ports",
+            "selector: {INSTANCE: a}, ports => selector: {team: a}, ports",
+            "18:18: Service a: spec.selector: selects the pods of other overlays, too (add the label INSTANCE)",
+        ),
+        (
+            "{maxUnavailable: 1, selector: {matchLabels: {INSTANCE: a}}} => {selector: {matchLabels: {team: a}}}",
+            (
+                "23:32: PodDisruptionBudget a: spec.selector.matchLabels: selects the pods of other overlays, too "
+                "(add the label INSTANCE)"
+            ),
+        ),
+        (
+            "selector: {matchLabels: {INSTANCE: a}}\n  template => selector: {matchLabels: {team: a}}\n  template",
+            (
+                "6:27: Deployment a: spec.selector.matchLabels: selects the pods of other overlays, too "
+                "(add the label INSTANCE)"
+            ),
+        ),
+        (
+            "selector: {INSTANCE: a}, ports => ports",
             "18:7: Service a: spec.selector: expected labels of the pods of Deployment a, found nothing",
         ),
         (
             "targetPort: http => targetPort: rest",
-            "18:61: Service a: spec.ports[0].targetPort: no pod has a port 'rest'",
+            "18:84: Service a: spec.ports[0].targetPort: no pod has a port 'rest'",
         ),
         (
-            "maxUnavailable: 1, selector: {matchLabels: {app: a}} => maxUnavailable: 1, selector: {matchLabels: {}}",
+            "1, selector: {matchLabels: {INSTANCE: a}} => 1, selector: {matchLabels: {}}",
             (
                 "23:51: PodDisruptionBudget a: spec.selector.matchLabels: expected labels of the pods of Deployment a, "
                 "found nothing"
@@ -252,7 +275,7 @@ def test_built_deployment_has_no_problems() -> None:
     ],
 )
 def test_verify_reports_refused_and_unreachable_deployments(change: str, problem: str) -> None:
-    assert problems(change) == [f"file.yaml:{problem}"]
+    assert problems(change.replace("INSTANCE", INSTANCE)) == [f"file.yaml:{problem.replace('INSTANCE', INSTANCE)}"]
 
 
 def test_verify_refuses_a_service_for_a_pod() -> None:
