@@ -75,9 +75,10 @@ quickstart: setup ## build quickstart/ again
 pictures: setup ## take the pictures of docs/service.md again
 	MLPACK_PICTURES=1 python -m pytest tests/service/page/test_page.py -k pictures
 
-docs: setup ## update docs/spec.md and docs/commands.md
+docs: setup ## update docs/spec.md, docs/commands.md and the list in docs/security.md
 	python -m tools.spec_reference > docs/spec.md.new && mv docs/spec.md.new docs/spec.md
 	python -m tools.command_reference > docs/commands.md.new && mv docs/commands.md.new docs/commands.md
+	python -m tools.allowed_fields > docs/security.md.new && mv docs/security.md.new docs/security.md
 
 kubectls: setup ## download kubectl 1.22 to 1.36 now; otherwise the tests do it when needed
 	@python -m tests.kubectls --all

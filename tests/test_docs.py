@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from packager import cli
 from packager.base import errors
-from tools import command_reference, spec_reference
+from tools import allowed_fields, command_reference, spec_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,11 @@ DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md")])
 
 @pytest.mark.parametrize(
     ("document", "reference"),
-    [("docs/spec.md", spec_reference.reference), ("docs/commands.md", command_reference.reference)],
+    [
+        ("docs/spec.md", spec_reference.reference),
+        ("docs/commands.md", command_reference.reference),
+        ("docs/security.md", allowed_fields.reference),
+    ],
 )
 def test_references_match_code(document: str, reference: Callable[[], str]) -> None:
     written = (CHECKOUT / document).read_text(encoding="utf-8")

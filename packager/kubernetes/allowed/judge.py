@@ -141,7 +141,7 @@ class _Walk:
     def value(self, node: Node, value: Any, location: Location, word: str) -> Iterator[Unlisted]:
         """Yield each unlisted part of the value at `node`."""
         rows = usable(node.rows, self._facts)
-        part = next((row.value for row in rows if row.value in table.fields()), None)
+        part = next((row.value for row in rows if row.value in table.NESTED), None)
         if part == table.POD:
             yield from self._judge.template(self._manifest, value, location)
             return
@@ -206,5 +206,5 @@ def _made_by(options: Sequence[str]) -> str:
 
 
 def _wrong(rows: Sequence[Row], value: Any) -> str:
-    rules = [values.expected(row.value) for row in rows if row.value not in table.fields()]
+    rules = [values.expected(row.value) for row in rows if row.value not in table.NESTED]
     return f"expected {' or '.join(dict.fromkeys(rules)) or 'fields'}, found {show(value)}"

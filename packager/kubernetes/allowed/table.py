@@ -16,7 +16,10 @@ LABEL = "label:"
 ANNOTATION = "annotation:"
 POD = "pod"
 OBJECT = "object"
-PARTS = (OBJECT, "container", "probe", "jobspec")
+NESTED = (POD, "container", "probe", "jobspec")
+"""What the third column names of the first: the value of such a field has the fields that are listed there."""
+
+PARTS = (OBJECT, *NESTED[1:])
 """What is no kind in the first column."""
 
 
