@@ -69,6 +69,38 @@ class RetentionConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=T
     logs: str = "30d"
 
 
+class RegistryConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A registry from which packages may be pulled.
+
+    Attributes:
+        username: Who the server is there; without it, it needs no password.
+        password_file: Where the password is; or
+        password_variable: the variable of the environment with it.
+        token_host: The host that issues its tokens, if it is another one and may have the password.
+        insecure: Whether it speaks http, which others can read and change.
+        ca_file: The certificates of an authority of its own.
+    """
+
+    username: (
+        Annotated[
+            str,
+            Meta(min_length=1, max_length=255, pattern="^[^:\x00-\x1f]+$", title="a name without ':' (at most 255)"),
+        ]
+        | None
+    ) = None
+    password_file: str | None = None
+    password_variable: str | None = None
+    token_host: Annotated[str, Meta(pattern=r"^[a-z0-9.-]+(:[0-9]+)?$", title="a host, or HOST:PORT")] | None = None
+    insecure: bool = False
+    ca_file: str | None = None
+
+
+Registries = dict[
+    Annotated[str, Meta(max_length=260, pattern=REGISTRY_HOST, title="a host, or HOST:PORT")], RegistryConfig
+]
+"""Registries by their hosts."""
+
+
 class ProjectConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the site has decided about the jobs of a project; without a limit, there is none."""
 
@@ -81,6 +113,7 @@ class ProjectConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     queue: DnsLabel | None = None
     signing_secret_file: str | None = None
     allow: Allowed = []
+    registries: Registries = {}
 
 
 Role = Literal["viewer", "user", "developer", "admin"]
@@ -113,39 +146,11 @@ class OidcConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     )
 
 
-class RegistryConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A registry from which packages may be pulled.
-
-    Attributes:
-        username: Who the server is there; without it, it needs no password.
-        password_file: Where the password is; or
-        password_variable: the variable of the environment with it.
-        token_host: The host that issues its tokens, if it is another one and may have the password.
-        insecure: Whether it speaks http, which others can read and change.
-        ca_file: The certificates of an authority of its own.
-    """
-
-    username: (
-        Annotated[
-            str,
-            Meta(min_length=1, max_length=255, pattern="^[^:\x00-\x1f]+$", title="a name without ':' (at most 255)"),
-        ]
-        | None
-    ) = None
-    password_file: str | None = None
-    password_variable: str | None = None
-    token_host: Annotated[str, Meta(pattern=r"^[a-z0-9.-]+(:[0-9]+)?$", title="a host, or HOST:PORT")] | None = None
-    insecure: bool = False
-    ca_file: str | None = None
-
-
 class PackagesConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where packages of definitions may come from, beside those that are bundled."""
 
     folder: str | None = None
-    registries: dict[
-        Annotated[str, Meta(max_length=260, pattern=REGISTRY_HOST, title="a host, or HOST:PORT")], RegistryConfig
-    ] = {}
+    registries: Registries = {}
 
 
 class LimitsConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -266,8 +271,7 @@ def _faults(settings: ServerConfig) -> Iterator[Fault]:
     _, refused = read_allowed(settings.callbacks.allow)
     for index, message in refused.items():
         yield Fault(("callbacks", "allow", index), message)
-    for host, registry in settings.packages.registries.items():
-        yield from _faults_of_registry(host, registry)
+    yield from _faults_of_registries(settings)
     for key, text in (("jobs", settings.retention.jobs), ("logs", settings.retention.logs)):
         try:
             times.duration("1d" if text is None else text)
@@ -287,8 +291,16 @@ def _faults_of_projects(settings: ServerConfig) -> Iterator[Fault]:
             yield Fault(("projects", name), message, SEPARATE_HINT, at_key=True, needs=(("projects",),))
 
 
-def _faults_of_registry(host: str, registry: RegistryConfig) -> Iterator[Fault]:
-    place = ("packages", "registries", host)
+def _faults_of_registries(settings: ServerConfig) -> Iterator[Fault]:
+    for place, configured in (
+        (("packages", "registries"), settings.packages.registries),
+        *((("projects", name, "registries"), project.registries) for name, project in settings.projects.items()),
+    ):
+        for host, registry in configured.items():
+            yield from _faults_of_registry((*place, host), registry)
+
+
+def _faults_of_registry(place: Location, registry: RegistryConfig) -> Iterator[Fault]:
     passwords = [key for key in ("password_file", "password_variable") if getattr(registry, key) is not None]
     if len(passwords) != (registry.username is not None):
         message = "expected `username` with either `password_file` or `password_variable`, or none of them"

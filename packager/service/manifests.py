@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from itertools import chain
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -118,7 +119,8 @@ def _ports(deployment: InCluster) -> list[int]:
     ports = [*_API_SERVER_PORTS, *(settings.callbacks.ports or _CALLBACK_PORTS)]
     if settings.oidc is not None:
         ports.append(_port(settings.oidc.issuer, 443))
-    for host, registry in settings.packages.registries.items():
+    of_projects = (project.registries.items() for project in settings.projects.values())
+    for host, registry in chain(settings.packages.registries.items(), *of_projects):
         ports.append(_port(f"//{host}", 80 if registry.insecure else 443))
         ports += [_port(f"//{registry.token_host}", 443)] if registry.token_host else []
     if deployment.on_postgres:

@@ -250,8 +250,12 @@ class Server:
 
 def _package_reader(settings: ServerConfig) -> PackageReader:
     folder = settings.packages.folder
-    registries = read_registries(settings.packages.registries)
-    return PackageReader(PackageSources(Path(folder).expanduser() if folder else None, registries))
+    common = read_registries(settings.packages.registries, "packages.registries")
+    own = {
+        name: read_registries(project.registries, f"projects.{name}.registries")
+        for name, project in settings.projects.items()
+    }
+    return PackageReader(PackageSources(Path(folder).expanduser() if folder else None, common, own))
 
 
 def open_store(settings: ServerConfig, *, is_served: bool = False) -> Store:

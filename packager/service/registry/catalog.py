@@ -249,7 +249,7 @@ class Catalog:
         """Read the package of a definition. Raises Failure."""
         _, complaints = definitions.read(body)
         try:
-            package = self._packages.read(named)
+            package = self._packages.read(named, body.project)
         except RefusedPackageError as error:
             raise _invalid([*complaints, *error.complaints]) from None
         definition, complaints = definitions.read(body, package.origin)

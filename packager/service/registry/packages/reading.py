@@ -87,15 +87,19 @@ class PackageReader:
         self._kubectl = kubectl
         self._runner = runner
 
-    def read(self, body: PackageBody) -> PackageContent:
+    def read(self, body: PackageBody, project: str | None = None) -> PackageContent:
         """Return what a package's overlay renders to, and what can be filled in.
+
+        Args:
+            body: The package, as the definition names it.
+            project: The project of the definition, with whose passwords it is pulled; None for all projects.
 
         Raises:
             RefusedPackageError: There is no such package, it is not valid, or its values cannot be filled in.
         """
         with (
             _refusing(_SOURCE),
-            located(body.source, self._sources) as place,
+            located(body.source, self._sources, project) as place,
             _refusing(_SOURCE, str(place.path), body.source),
             opened(place.path, limits=LIMITS, shown_as=Path(body.source)) as package,
         ):

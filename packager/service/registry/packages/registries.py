@@ -94,8 +94,8 @@ class Registry(Value, frozen=True):
         return f"{'http' if self.is_insecure else 'https'}://{self.host}"
 
 
-def read_registries(configured: Mapping[str, RegistryConfig]) -> dict[str, Registry]:
-    """Return the registries of a configuration, with their passwords.
+def read_registries(configured: Mapping[str, RegistryConfig], place: str) -> dict[str, Registry]:
+    """Return the registries at a place of the configuration, with their passwords.
 
     Raises:
         ToolError: The file of a password cannot be read.
@@ -103,14 +103,14 @@ def read_registries(configured: Mapping[str, RegistryConfig]) -> dict[str, Regis
     """
     registries = {}
     for host, settings in configured.items():
-        credentials = (settings.username, _password(host, settings)) if settings.username is not None else None
+        credentials = (settings.username, _password(host, settings, place)) if settings.username is not None else None
         if settings.ca_file is not None:
             _context(settings.ca_file)
         registries[host] = Registry(host, credentials, settings.token_host, settings.insecure, settings.ca_file)
     return registries
 
 
-def _password(host: str, settings: RegistryConfig) -> str:
+def _password(host: str, settings: RegistryConfig, place: str) -> str:
     if settings.password_file is not None:
         try:
             password = Path(settings.password_file).read_text(encoding="utf-8").strip()
@@ -119,7 +119,7 @@ def _password(host: str, settings: RegistryConfig) -> str:
     else:
         password = os.environ.get(settings.password_variable or "", "")
     if not password or not password.isprintable():
-        raise UsageError(f"packages.registries: expected one line with the password for {host}")
+        raise UsageError(f"{place}: expected one line with the password for {host}")
     return password
 
 
@@ -149,7 +149,7 @@ def pull(source: str, registries: Mapping[str, Registry], file: Path) -> str:
     reference = parse(source)
     registry = registries.get(reference.host)
     if registry is None:
-        hint = f"there are {', '.join(registries)}" if registries else "set packages.registries in server.yaml"
+        hint = f"there are {', '.join(registries)}" if registries else "list it in server.yaml"
         raise UsageError(f"the server pulls no packages from {reference.host}", hint=hint)
     return asyncio.run(_pull(reference, registry, file))
 

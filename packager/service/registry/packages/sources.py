@@ -34,10 +34,22 @@ class PackageSources(Value, frozen=True):
     Attributes:
         folder: The server's folder of packages; None for none.
         registries: Registries, by their hosts.
+        own_registries: Those of projects, by the names of the projects.
     """
 
     folder: Path | None = None
     registries: Mapping[str, Registry] = {}
+    own_registries: Mapping[str, Mapping[str, Registry]] = {}
+
+    def registries_of(self, project: str | None) -> Mapping[str, Registry]:
+        """Return the registries for definitions of a project, or for None for those that belong to all projects.
+
+        A project has its own passwords, and no others; the only project of a server has all of them.
+        """
+        if project is None or len(self.own_registries) <= 1:
+            return {**self.registries, **self.own_registries.get(project or "", {})}
+        without_password = {host: known for host, known in self.registries.items() if known.credentials is None}
+        return {**without_password, **self.own_registries.get(project, {})}
 
 
 class LocatedPackage(Value, frozen=True):
@@ -53,12 +65,13 @@ class LocatedPackage(Value, frozen=True):
 
 
 @contextmanager
-def located(source: str, sources: PackageSources) -> Iterator[LocatedPackage]:
+def located(source: str, sources: PackageSources, project: str | None) -> Iterator[LocatedPackage]:
     """Give a package, for as long as the block runs.
 
     Args:
         source: As a definition names it.
         sources: Where packages may come from.
+        project: The project of the definition; None for all projects.
 
     Raises:
         UsageError: There is no such package, or the server may not read it.
@@ -70,7 +83,7 @@ def located(source: str, sources: PackageSources) -> Iterator[LocatedPackage]:
     with workfolder.temporary() as work:
         if source.startswith(registries.OCI):
             archive = work / "package.tar.gz"
-            yield LocatedPackage(archive, registries.pull(source, sources.registries, archive))
+            yield LocatedPackage(archive, registries.pull(source, sources.registries_of(project), archive))
         else:
             yield LocatedPackage(_bundled(source, work))
 

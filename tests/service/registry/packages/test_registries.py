@@ -314,7 +314,7 @@ def test_passwords_come_from_a_file_or_the_environment(tmp_path: Path, monkeypat
         "b.example.com": RegistryConfig(username="robot", password_variable="REGISTRY_PASSWORD"),  # noqa: S106 - a name
         "c.example.com": RegistryConfig(insecure=True),
     }
-    known = read_registries(configured)
+    known = read_registries(configured, "packages.registries")
     assert [item.credentials for item in known.values()] == [("robot", "one"), ("robot", "two"), None]
     assert [item.url for item in known.values()] == [
         "https://a.example.com",
@@ -327,4 +327,4 @@ def test_passwords_come_from_a_file_or_the_environment(tmp_path: Path, monkeypat
         RegistryConfig(ca_file=str(tmp_path / "password")),
     ):
         with pytest.raises(MlpackError):
-            read_registries({"a.example.com": wrong})
+            read_registries({"a.example.com": wrong}, "packages.registries")
