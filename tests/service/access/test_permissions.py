@@ -79,6 +79,8 @@ def test_person_of_an_issuer_owns_nothing_of_the_token_of_their_name(service: Na
 def test_owner_of_an_issuer_keeps_a_job_when_their_name_changes(service: Named) -> None:
     release = service.job("root of the issuer")
     service.tokens["renamed"] = service.fake.token(sub="s-1", preferred_username="ada")
+    again = service.post(f"/v1/jobs/{release}/rerun", None, "renamed")
+    assert (again.status_code, again.json()["owner"]) == (201, f"{service.fake.url} s-1")
     assert service.call("DELETE", f"/v1/jobs/{release}", "renamed").status_code == 202
 
 
