@@ -87,7 +87,7 @@ class FakeCluster(Runner):
         first: Receives each command before the cluster; its result, unless None, is the response.
         wait: Called at each wait, with the seconds.
         seconds: The time on the clock.
-        given: The stdin of the last command that reads it.
+        stdin: The stdin of the last command that reads it.
         admit: Changes a pod that is created, as a webhook does.
     """
 
@@ -106,7 +106,7 @@ class FakeCluster(Runner):
     first: Callable[[Sequence[str]], Finished | None] = lambda _argv: None
     wait: Callable[[float], object] = lambda _seconds: None
     seconds: float = 0.0
-    given: bytes = b""
+    stdin: bytes = b""
     admit: Callable[[Object], Object] = lambda pod: pod
 
     def run(
@@ -117,7 +117,7 @@ class FakeCluster(Runner):
             return Finished(0, json.dumps(KUBECONFIG), "")
         argv = without_kubeconfig(argv)
         if stdin is not None:
-            self.given = stdin
+            self.stdin = stdin
             return self.first(argv) or self._take(argv, json.loads(stdin))
         return self.first(argv) or self.carry_out(argv)
 

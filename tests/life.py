@@ -105,7 +105,7 @@ class Life(FakeCluster):
         logs: The output of `kubectl logs`, by pod; a pod without an entry is not found.
         archive: The stdout of a command in a container: the tar of its results.
         broke: The exit code and stderr of kubectl for a command in a container.
-        meanwhile: A function that is called while a command in a container runs.
+        during_command: A function that is called while a command in a container runs.
         silence: Seconds without output from a command whose output is streamed.
         is_cut: Whether the connection ends before a command in a container ends.
         commands: The commands that were run on the user's terminal.
@@ -123,7 +123,7 @@ class Life(FakeCluster):
     archive: bytes = b""
     broke: tuple[int, str] = (0, "")
     is_cut: bool = False
-    meanwhile: Callable[[], object] = lambda: None
+    during_command: Callable[[], object] = lambda: None
     silence: int = 0
     commands: list[str] = field(default_factory=list)
     readers: list[Object] = field(default_factory=list)
@@ -167,7 +167,7 @@ class Life(FakeCluster):
         if verb == "logs":
             yield self._log(what[0]) if what else self._all_logs()
             return
-        self.meanwhile()
+        self.during_command()
         assert keep_stdin_open
         end = b"" if self.is_cut else f"{argv[-2]} {self.broke[0]}\n".encode()
         yield _Running(io.BytesIO(self.archive + end), Finished(self.broke[0], "", self.broke[1]))

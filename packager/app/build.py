@@ -168,7 +168,7 @@ def build(
         advance(1)
         uncontested = results(spec for spec in remaining_specs if spec not in contested)
         for spec in remaining_specs:
-            yield from notes.told(builds.events(spec) if spec in contested else next(uncontested))
+            yield from notes.reported(builds.events(spec) if spec in contested else next(uncontested))
             advance(1)
 
 
@@ -240,16 +240,16 @@ class _Notes:
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
-        self._told: set[_Note] = set()
+        self._reported: set[_Note] = set()
 
     def add(self, note: _Note) -> None:
         """Report a note, unless it is to be reported once and has been."""
-        if note not in self._told:
+        if note not in self._reported:
             self._tell(note.text)
         if note.once:
-            self._told.add(note)
+            self._reported.add(note)
 
-    def told(self, events: Iterable[Built | MlpackError | _Note]) -> Iterator[Built | MlpackError]:
+    def reported(self, events: Iterable[Built | MlpackError | _Note]) -> Iterator[Built | MlpackError]:
         """Report the notes among `events`, and yield the other events."""
         for event in events:
             if isinstance(event, _Note):
@@ -264,7 +264,7 @@ class _Makers:
     def __init__(self) -> None:
         self._specs: dict[str, Path] = {}
 
-    def others(self, spec: Path, packages: Iterable[str]) -> dict[str, Path]:
+    def claim(self, spec: Path, packages: Iterable[str]) -> dict[str, Path]:
         """Record `spec` as the maker of `packages`, and return those that another spec makes, each with this spec."""
         return {name: other for name in packages if (other := self._specs.setdefault(name, spec)) != spec}
 
@@ -300,11 +300,11 @@ class _Builds(Value, frozen=True):
         except MlpackError as error:
             yield error
             return
-        others = self.makers.others(spec, map(loaded.spec.package_name, variants))
+        other_makers = self.makers.claim(spec, map(loaded.spec.package_name, variants))
         writer = _Writer(self.destination, self.options, note, self.progress)
         for variant in variants:
             try:
-                built = writer.write(loaded, variant, others)
+                built = writer.write(loaded, variant, other_makers)
             except MlpackError as error:
                 yield error
             else:
@@ -343,8 +343,8 @@ class _Writer:
         self._progress = progress
         self._exists_hint = None if destination.force else "--force replaces it"
 
-    def write(self, loaded: LoadedSpec, variant: Variant, others: Mapping[str, Path]) -> Built:
-        """Write the package of one variant, unless it is one of `others`, which other specs make."""
+    def write(self, loaded: LoadedSpec, variant: Variant, other_makers: Mapping[str, Path]) -> Built:
+        """Write the package of one variant, unless another spec makes it: then it is a key of `other_makers`."""
         planned = plan(loaded, variant, self._options)
         for option, key in planned.site.missing_values(planned.traits):
             self._note(f"{option} does not render until {key} is set in site.env: set it now with --site {key}=VALUE")
@@ -355,7 +355,7 @@ class _Writer:
         package = render_plan(planned)
         as_folder = self._destination.as_folder
         path = self._destination.folder / f"{package.name}{'' if as_folder else '.tar.gz'}"
-        if other := others.get(package.name):
+        if other := other_makers.get(package.name):
             raise UsageError(f"{loaded.path} and {other} both make the package {package.name}")
         inventory = self._folder(package, path) if as_folder else self._archive(package, path)
         unpacked = self._destination.folder / package.name

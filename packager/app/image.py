@@ -228,8 +228,8 @@ def names(package: Package, overlays: Sequence[str], request: ImageRequest) -> I
         RenderError: An overlay cannot be rendered.
         ToolError: kubectl is missing.
     """
-    own: dict[str, None] = {}
-    others: dict[str, str] = {}
+    package_images: dict[str, None] = {}
+    further_images: dict[str, str] = {}
     for overlay in overlays:
         sources = render.read(package, overlay)
         rendered = render.kubectl(package, overlay, sources, request.kubectl, request.runner)
@@ -237,16 +237,19 @@ def names(package: Package, overlays: Sequence[str], request: ImageRequest) -> I
         image, *further = [_image(one) for one in applied.per_workload]
         users = [one.shown for one in applied.per_workload[1:]]
         if _is_built_elsewhere(applied):
-            others[image] = applied.per_workload[0].shown
+            further_images[image] = applied.per_workload[0].shown
             continue
-        others |= {other: user for other, user in zip(further, users, strict=True) if other != image}
+        further_images |= {other: user for other, user in zip(further, users, strict=True) if other != image}
         if request.registry is not None:
             prefix = f"{value(Files(package), overlay, 'REGISTRY')}/"
             image = f"{request.registry}/{image.removeprefix(prefix)}"
         if not re.fullmatch(IMAGE, image):
             raise VerificationError(f"{package.source}, {overlay}: expected an image name, found {image!r}")
-        own[image] = None
-    return Images(tuple(own), {image: workload for image, workload in others.items() if image not in own})
+        package_images[image] = None
+    return Images(
+        tuple(package_images),
+        {image: workload for image, workload in further_images.items() if image not in package_images},
+    )
 
 
 def _image(applied: Manifests) -> str:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from packager.spec.model import Spec
 
 
-def model_folders(own: Sequence[Path]) -> tuple[Path, ...]:
-    """Return the folders to search for models: the user's, then the bundled one."""
-    return (*own, catalog.bundled())
+def model_folders(user_folders: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the folders that are searched for models: those of the user, then the bundled one."""
+    return (*user_folders, catalog.bundled())
 
 
 def spec_schema() -> dict[str, Any]:

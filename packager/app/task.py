@@ -368,7 +368,7 @@ def log(server: RestServer, release: str, runner: Runner, part: LogPart, tell: T
                 yield from answer
                 return
             detail = detail_of(answer)
-            if not is_waiting or answer.status != 409 or not any(words in detail for words in _NOT_YET):
+            if not is_waiting or answer.status != 409 or not any(message in detail for message in _NOT_YET):
                 raise refusal(server, answer)
         if detail != last:
             tell(f"waiting: {detail}")

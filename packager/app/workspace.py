@@ -259,7 +259,7 @@ def pull(session: Session, folder: Path, *, force: bool, dry_run: bool, progress
         raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=hint) from None
     assert required is not None
     listing = required.listing
-    others = [entry.path for entry in listing.entries if entry.kind in ("link", "other")]
+    links_and_devices = [entry.path for entry in listing.entries if entry.kind in ("link", "other")]
     files = [file.entry for file in required.files if file.entry.path not in set(changed)]
     return Pulled(
         place,
@@ -268,7 +268,7 @@ def pull(session: Session, folder: Path, *, force: bool, dry_run: bool, progress
         sum(entry.size for entry in files),
         required.unchanged,
         changed,
-        (*others, *listing.skipped),
+        (*links_and_devices, *listing.skipped),
         listing.unnamed,
         required.unread,
         dry_run=dry_run,

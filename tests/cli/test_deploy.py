@@ -493,7 +493,7 @@ def test_doctor_lists_verification_problems_that_deploy_refuses(mlpack: Mlpack, 
 
 
 @pytest.mark.parametrize("verb", ["status", "delete", "logs", "history"])
-def test_reading_verbs_accept_package_with_changed_sealed_file(mlpack: Mlpack, life: Life, verb: str) -> None:
+def test_status_delete_logs_and_history_accept_changed_package(mlpack: Mlpack, life: Life, verb: str) -> None:
     life.deploy()
     life.logs = {f"{JOB}-launcher-0": "epoch 1\n"}
     life.start()

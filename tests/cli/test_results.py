@@ -302,7 +302,7 @@ def test_results_reports_why_pod_ended_during_copy(
     life.deploy()
     life.start()
     life.archive = packed((member("./a.txt"), b"hello"), (member("./b.txt"), b"x" * 4000)).getvalue()[:2000]
-    life.broke, life.meanwhile, life.is_cut = (137, "command terminated with exit code 137"), go, True
+    life.broke, life.during_command, life.is_cut = (137, "command terminated with exit code 137"), go, True
     done = mlpack(*RESULTS)
     assert (done.code, done.stderr) == (
         7,

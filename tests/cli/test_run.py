@@ -231,7 +231,7 @@ def test_run_reports_missing_claims_or_creates_them_with_claim_size(mlpack: Mlpa
     def create(argv: Sequence[str]) -> Finished | None:
         if argv[2] != "create":
             return None
-        claim.update(json.loads(life.given))
+        claim.update(json.loads(life.stdin))
         return Finished(0, "persistentvolumeclaim/data\n", "")
 
     life.first = create
@@ -270,7 +270,7 @@ def test_run_creates_workspace_claim(mlpack: Mlpack, life: Life, shared: Path) -
         if argv[2] != "create":
             return None
         assert "--save-config" in argv  # so that `kubectl apply` may change it later
-        created_objects.append(json.loads(life.given))
+        created_objects.append(json.loads(life.stdin))
         return Finished(0, "persistentvolumeclaim/data\n", "")
 
     life.first = create

@@ -53,7 +53,7 @@ def test_secret_create_stores_values_of_env_file(mlpack: Mlpack, cluster: FakeCl
     assert done[:2] == (0, "secret/demo\n")
     assert "created in team with HF_TOKEN, WANDB_API_KEY\n" in done[2]
     assert "kubectl --namespace=team create --filename=- --output=name\n" in done[2]
-    secret = json.loads(cluster.given)
+    secret = json.loads(cluster.stdin)
     decoded = {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
     assert decoded == {"HF_TOKEN": "hf_geheim=", "WANDB_API_KEY": "0123 4567"}
     assert (secret["kind"], secret["metadata"], secret["type"]) == ("Secret", {"name": "demo"}, "Opaque")
@@ -66,8 +66,8 @@ def test_secret_create_reads_values_from_stdin(
     with open(file, encoding="utf-8") as stream:  # noqa: PTH123 - in the place of stdin
         monkeypatch.setattr(sys, "stdin", stream)
         assert create(mlpack, "--from-env-file", "-", "-o", "name")[:2] == (0, "secret/demo\n")
-    assert b"SEY" not in cluster.given
-    assert set(json.loads(cluster.given)["data"]) == {"HF_TOKEN", "WANDB_API_KEY"}
+    assert b"SEY" not in cluster.stdin
+    assert set(json.loads(cluster.stdin)["data"]) == {"HF_TOKEN", "WANDB_API_KEY"}
 
 
 def test_secret_create_replaces_existing_secret_only_with_force(

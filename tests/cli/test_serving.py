@@ -47,7 +47,7 @@ def start(life: Life) -> None:
     life.objects += [replica_set(), replica(0), replica(1)]
 
 
-def spoken(done: Outcome) -> list[str]:
+def messages_of(done: Outcome) -> list[str]:
     return [re.sub(r"^\d\d:\d\d  ", "", line) for line in done.stderr.splitlines()]
 
 
@@ -55,7 +55,7 @@ def test_deploy_ends_when_all_replicas_serve(mlpack: Mlpack, server: Life) -> No
     server.moments = [lambda: None, lambda: start(server), lambda: report(server, 1), lambda: report(server, 2)]
     done = mlpack(*DEPLOY)
     assert (done.code, done.stdout) == (0, "")
-    assert spoken(done) == [
+    assert messages_of(done) == [
         f"{SHOWN} is deployed in the namespace team",
         "pending: 0 of 2 replicas serve",
         "running: 0 of 2 replicas serve",
@@ -71,7 +71,7 @@ def test_deploy_exits_with_7_when_rollout_fails(mlpack: Mlpack, server: Life) ->
     server.moments = [lambda: start(server), lambda: report(server, 1, conditions=[late])]
     done = mlpack(*DEPLOY)
     assert done.code == 7
-    assert spoken(done)[-2:] == [
+    assert messages_of(done)[-2:] == [
         f"error: {SHOWN} does not serve what was deployed: ProgressDeadlineExceeded; it was left as it is",
         "hint: correct it and deploy again, which needs no --replace, or delete it: mlpack delete hello-mpi -n team",
     ]
@@ -88,7 +88,7 @@ def test_deploy_reports_that_earlier_rollout_serves(mlpack: Mlpack, served: Life
     served.moments = [lambda: report(served, 2, updatedReplicas=1, replicas=3)]
     done = mlpack(*DEPLOY)
     assert done.code == 7
-    assert spoken(done)[-6:] == [
+    assert messages_of(done)[-6:] == [
         "stuck: the image a:1 cannot be pulled: invalid reference format",
         f"{SHOWN}: 2 pods of the earlier rollout serve until the new ones are ready",
         f"pod/{SERVER}-b-5: the image a:1 cannot be pulled: invalid reference format",
@@ -110,8 +110,8 @@ def test_deploy_changes_running_deployment_in_place(mlpack: Mlpack, served: Life
     served.moments = [lambda: report(served, 2), lambda: report(served, 3, updatedReplicas=3)]
     done = mlpack(*DEPLOY)
     assert done.code == 0
-    assert spoken(done)[0] == f"{SHOWN} already exists with a different spec; the changes can be applied in place"
-    assert spoken(done)[-3] == f"{SHOWN} serves: 3 of 3 replicas serve"
+    assert messages_of(done)[0] == f"{SHOWN} already exists with a different spec; the changes can be applied in place"
+    assert messages_of(done)[-3] == f"{SHOWN} serves: 3 of 3 replicas serve"
     assert not any(call.startswith("delete") for call in served.calls)
 
 
@@ -221,7 +221,7 @@ def test_deploy_deletes_objects_of_disabled_options(mlpack: Mlpack, switched: Li
     switched.objects.append(beside("Ingress", f"{SERVER}-two"))
     done = mlpack(*DEPLOY)
     assert done.code == 0
-    assert [line for line in spoken(done) if "any more" in line] == [
+    assert [line for line in messages_of(done) if "any more" in line] == [
         f"ingress/{SERVER} is deleted: the overlay does not contain it any more",
         f"horizontalpodautoscaler/{SERVER} is deleted: the overlay does not contain it any more",
     ]

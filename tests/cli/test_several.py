@@ -55,7 +55,7 @@ def nothing() -> None:
     """Change nothing at this moment."""
 
 
-def spoken(done: Outcome) -> list[str]:
+def messages_of(done: Outcome) -> list[str]:
     return [re.sub(r"^\d\d:\d\d  ", "", line) for line in done.stderr.splitlines()]
 
 
@@ -63,7 +63,7 @@ def test_deploy_follows_each_workload_to_its_end(mlpack: Mlpack, both: Life) -> 
     both.moments = [nothing, both.start, lambda: serve(both), both.end]
     done = mlpack(*DEPLOY)
     assert (done.code, done.stdout) == (0, "")
-    assert spoken(done)[1:] == [
+    assert messages_of(done)[1:] == [
         f"{TRAINING}, {SERVING} are deployed in the namespace team",
         f"{TRAINING} pending: no pods yet",
         f"{TRAINING} running: pods: 3 running",
@@ -82,7 +82,7 @@ def test_deploy_stops_at_first_failed_workload(mlpack: Mlpack, both: Life) -> No
     done = mlpack(*DEPLOY)
     assert done.code == 7
     assert (
-        spoken(done)[-2]
+        messages_of(done)[-2]
         == f"error: {SERVING} does not serve what was deployed: ProgressDeadlineExceeded; it was left as it is"
     )
 
@@ -92,7 +92,7 @@ def test_deploy_replace_deletes_only_changed_workload(mlpack: Mlpack, deployed: 
     deployed.moments = [nothing, nothing, nothing, deployed.start, nothing, deployed.end]
     done = mlpack(*DEPLOY, "--replace")
     assert done.code == 0
-    assert [line for line in spoken(done) if line.startswith("waiting")] == [
+    assert [line for line in messages_of(done) if line.startswith("waiting")] == [
         f"waiting until the earlier {TRAINING} is deleted"
     ]
 
@@ -125,7 +125,7 @@ def test_deploy_changes_one_workload_and_keeps_the_other(mlpack: Mlpack, both: L
     both.overlays["multi-node"][0] = manifest(replicas=3)
     both.moments = []
     done = mlpack(*DEPLOY, "--no-wait")
-    assert (done.code, spoken(done)[:2]) == (
+    assert (done.code, messages_of(done)[:2]) == (
         0,
         [
             f"{TRAINING} already exists and is up to date",

@@ -204,7 +204,7 @@ def test_status_exits_with_7_when_cluster_does_not_answer(mlpack: Mlpack, life: 
     )
 
 
-def test_watch_reports_outage_and_recovery(mlpack: Mlpack, life: Life) -> None:
+def test_status_watch_reports_outage_and_recovery(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.moments = [life.start, life.go_silent, lambda: None, life.answer, life.end]
     done = mlpack(*STATUS, "--watch")
@@ -217,7 +217,7 @@ def test_watch_reports_outage_and_recovery(mlpack: Mlpack, life: Life) -> None:
     ]
 
 
-def test_watch_distinguishes_outage_from_refusal(mlpack: Mlpack, life: Life) -> None:
+def test_status_watch_distinguishes_outage_from_refusal(mlpack: Mlpack, life: Life) -> None:
     def forbid() -> None:
         life.answer()
         life.denied.add("get mpijobs")
@@ -233,7 +233,7 @@ def test_watch_distinguishes_outage_from_refusal(mlpack: Mlpack, life: Life) -> 
     assert lines[3] == "the cluster is reachable again"
 
 
-def test_watch_prints_hint_once(mlpack: Mlpack, life: Life) -> None:
+def test_status_watch_prints_hint_once(mlpack: Mlpack, life: Life) -> None:
     hint = "hint: is mpi-operator running? kubectl get pods --all-namespaces | grep mpi-operator\n"
     life.deploy()["metadata"]["creationTimestamp"] = "2026-11-21T00:00:00Z"
     life.moments = [lambda: None, lambda: None, life.start, life.end]
@@ -242,7 +242,7 @@ def test_watch_prints_hint_once(mlpack: Mlpack, life: Life) -> None:
     assert done.stderr.count(hint) == 1
 
 
-def test_watch_draws_table_on_terminal(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_watch_draws_table_on_terminal(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     at_a_terminal(monkeypatch)
     life.deploy()["metadata"]["creationTimestamp"] = "2026-11-21T00:00:00Z"
     life.logs[f"{JOB}-launcher-0"] = "2026-11-21T00:00:01Z epoch 1\n"
@@ -299,7 +299,7 @@ def test_history_works_without_operator(mlpack: Mlpack, life: Life) -> None:
     assert [call for call in life.calls if "--raw" in call] == ["get --raw /readyz", "get --raw /apis/kubeflow.org"] * 2
 
 
-def test_history_retries_kind_that_server_serves_since_now(mlpack: Mlpack, life: Life) -> None:
+def test_history_asks_again_for_kind_that_server_has_just_added(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.refused_once["get mpijobs"] = UNKNOWN
     assert MPIJOB in mlpack(*HISTORY).stdout
