@@ -94,14 +94,14 @@ def with_ids_of(text: bytes, other: bytes) -> bytes:
 
     The patch is returned unchanged if one of them is not YAML, or cannot be edited automatically.
     """
-    (documents, problems), (others, other_problems) = (yamlio.load_all(patch, "") for patch in (text, other))
+    (documents, problems), (other_documents, other_problems) = (yamlio.load_all(patch, "") for patch in (text, other))
     if problems or other_problems:
         return text
     values = []
-    for document, changed in zip(documents, others, strict=False):
-        own = {(key, location) for key, location, _ in _ids(document.data)}
+    for document, changed in zip(documents, other_documents, strict=False):
+        places = {(key, location) for key, location, _ in _ids(document.data)}
         values.append(
-            {place: value for key, place, value in _ids(changed.data) if (key, place) in own and _is_id(value)}
+            {place: value for key, place, value in _ids(changed.data) if (key, place) in places and _is_id(value)}
         )
     values += [{}] * (len(documents) - len(values))
     return _replaced(text, documents, values) or text

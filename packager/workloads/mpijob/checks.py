@@ -92,12 +92,12 @@ def _processes(job: Manifest, pods: tuple[Pods, ...]) -> Iterator[Fault]:
     for launcher in (template for template in pods if template.main):
         for location, container in launcher.containers():
             words = [((*location, field, index), str(word)) for field, index, word in _words(container)]
-            for here, count in _counts(words):
+            for place, count in _counts(words):
                 if workers and count > slots:
                     message = f"{count} processes, and {workers} workers x {slots // workers} slots hold {slots}"
-                    yield Fault(here, message)
+                    yield Fault(place, message)
                 elif count < 1:
-                    yield Fault(here, f"expected at least 1 process, found {count}")
+                    yield Fault(place, f"expected at least 1 process, found {count}")
             yield from _implementation(job, words)
 
 

@@ -33,10 +33,10 @@ def killed_in_workers(launcher: Object, limit: str | None, is_worker: Callable[[
     match = _IN_WORKERS.fullmatch(_termination_message(launcher))
     if match is None:
         return
-    others = int(match["more"] or 0)
+    unnamed_workers = int(match["more"] or 0)
     for worker in filter(is_worker, match["workers"].split()):
-        yield replace(killed_process(f"pod/{worker}", "it", limit, "the job"), others=others)
-        others = 0
+        yield replace(killed_process(f"pod/{worker}", "it", limit, "the job"), others=unnamed_workers)
+        unnamed_workers = 0
 
 
 def _termination_message(pod: Object) -> str:

@@ -65,8 +65,8 @@ class MPIJob(Structure):
     def made_objects(self, manifest: Manifest) -> tuple[tuple[str, str], ...]:
         """Return the objects that mpi-operator makes for a job beside its pods (mpi_job_controller.go)."""
         name = manifest.name
-        own = ("Secret", f"{name}-ssh"), ("ConfigMap", f"{name}-config"), ("Service", name)
-        return (*own, ("Job", f"{name}-launcher"))
+        objects = ("Secret", f"{name}-ssh"), ("ConfigMap", f"{name}-config"), ("Service", name)
+        return (*objects, ("Job", f"{name}-launcher"))
 
     def makes_object(self, manifest: Manifest, kind: str, name: str) -> bool:
         """Whether mpi-operator makes it: the workers are numbered, and the launcher's pods are its Job's."""
