@@ -18,7 +18,7 @@ from packager.base.errors import MlpackError, UsageError
 from packager.base.names import is_label_value
 from packager.base.problems import show
 from packager.base.values import Value
-from packager.service.access.tokens import EVERY, ROLES, Caller, Person
+from packager.service.access.tokens import EVERY, ROLES, Caller, Person, key_of_person
 from packager.service.failures import Failure
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Issuer:
                 roles[project] = max(role, roles.get(project, role), key=ROLES.index)
         if not roles:
             raise Failure("forbidden", f"{person.name} is in no group that has a role")
-        return Caller(person.name, f"{self.settings.issuer} {person.subject}", roles)
+        return Caller(person.name, key_of_person(self.settings.issuer, person.subject), roles)
 
     async def provider(self) -> Provider:
         """Return what the issuer says of itself. Raises Failure."""

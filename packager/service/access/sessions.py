@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import hashlib
 import secrets
 import time
 from datetime import UTC, datetime, timedelta
@@ -46,6 +47,11 @@ class SignedWithToken(Fields, frozen=True):
 
     token: str
 
+    @property
+    def owner(self) -> str:
+        """Whose the session is: no issuer's address begins so."""
+        return f"token:{self.token}"
+
 
 class Sessions:
     """The sessions of a server.
@@ -75,7 +81,8 @@ class Sessions:
         identifier = secrets.token_hex(16)
         now = datetime.fromtimestamp(time.time(), UTC)
         until = now + timedelta(seconds=SECONDS)
-        self._store.sessions.add(identifier, self._sealed(signed, identifier), as_text(until), as_text(now))
+        sealed, owner = self._sealed(signed, identifier), hashlib.sha256(signed.owner.encode()).hexdigest()
+        self._store.sessions.add(identifier, owner, sealed, as_text(until), as_text(now))
         return self._cookie({"session": identifier, "until": int(until.timestamp())}, _SESSION)
 
     async def caller(self, cookie: str) -> Caller | None:

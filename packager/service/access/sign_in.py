@@ -17,7 +17,7 @@ from packager.base import rest
 from packager.base.errors import MlpackError, ToolError, UsageError, reason
 from packager.base.problems import show
 from packager.base.values import Fields
-from packager.service.access.tokens import Person
+from packager.service.access.tokens import Person, key_of_person
 from packager.service.failures import Failure
 
 if TYPE_CHECKING:
@@ -85,6 +85,11 @@ class Signed(Fields, frozen=True):
     groups: list[str]
     until: int
     refresh: str | None = None
+
+    @property
+    def owner(self) -> str:
+        """Who they are, for good."""
+        return key_of_person(self.issuer, self.subject)
 
 
 class Client:

@@ -81,6 +81,11 @@ def key_of(name: str) -> str:
     return f"token:{name}"
 
 
+def key_of_person(issuer: str, subject: str) -> str:
+    """Return the key of a person for whom an issuer vouches, whose address has no space."""
+    return f"{issuer} {subject}"
+
+
 def create(store: Store, name: str, role: str, days: int | None, project: str | None = None) -> tuple[Row, str]:
     """Store a new token; return it, and its text, which is not stored.
 

@@ -1,4 +1,4 @@
-"""The statements on the sessions of people for whom an issuer vouches."""
+"""The statements on the sessions of the page."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection
+
+
+MOST = 20
+"""How many sessions an owner may have: with one more, the oldest one ends."""
 
 
 class StoredSessions:
@@ -31,11 +35,14 @@ class StoredSessions:
         self._writing = writing
         self._reading = reading
 
-    def add(self, identifier: str, content: bytes, ends: str, time: str) -> None:
-        """Store a session; those that have ended at a time are removed."""
+    def add(self, identifier: str, owner: str, content: bytes, ends: str, time: str) -> None:
+        """Store a session; those that have ended at a time are removed, and the oldest of an owner who has many."""
+        own = select(sessions.c.id).where(sessions.c.owner == owner)
+        kept = own.order_by(sessions.c.ends.desc(), sessions.c.id).limit(MOST - 1)
         with self._writing() as connection:
             connection.execute(delete(sessions).where(sessions.c.ends <= time))
-            connection.execute(insert(sessions).values(id=identifier, content=content, ends=ends))
+            connection.execute(delete(sessions).where(sessions.c.owner == owner, sessions.c.id.not_in(kept)))
+            connection.execute(insert(sessions).values(id=identifier, owner=owner, content=content, ends=ends))
 
     def content(self, identifier: str) -> bytes | None:
         """Return what is stored of a session; None if it has ended."""

@@ -256,11 +256,9 @@ class Store:
         """Remove a token, if it is for one of some projects; return whether there was one."""
         statement = delete_from(tokens).where(tokens.c.id == identifier)
         with self._writing() as connection:
-            return bool(
-                connection.execute(
-                    statement if projects is None else statement.where(tokens.c.project.in_(projects))
-                ).rowcount
-            )
+            if projects is not None:
+                statement = statement.where(tokens.c.project.in_(projects))
+            return bool(connection.execute(statement).rowcount)
 
     # templates and definitions, which are stored alike
 

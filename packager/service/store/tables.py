@@ -51,6 +51,10 @@ sessions = Table(
     Column("id", Text, primary_key=True),
     Column("content", LargeBinary, nullable=False),  # who it is and how the issuer is asked again, encrypted
     Column("ends", Text, nullable=False),
+    Column(
+        "owner", Text, nullable=False, server_default=""
+    ),  # a digest of the token's id, or of the issuer and the subject
+    Index("sessions_by_owner", "owner", "ends"),
     sqlite_strict=True,
 )
 

@@ -65,6 +65,21 @@ def test_sign_out_ends_the_session_of_a_cookie_that_was_kept(site: Site) -> None
     assert site.get("/v1/whoami", "user").status_code == 200, "the token itself is still good"
 
 
+def test_an_owner_has_twenty_sessions_and_the_oldest_ends(site: Site) -> None:
+    def signed_in(role: str) -> dict[str, str]:
+        answer = site.send("/sign-in", {"token": site.tokens[role]}, None)
+        site.client.cookies.clear()
+        return {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
+
+    other = signed_in("admin")
+    first = signed_in("user")
+    later = [signed_in("user") for _ in range(20)]
+    statuses = [site.client.get("/v1/whoami", headers=cookie).status_code for cookie in (other, first, later[0])]
+    assert statuses == [200, 401, 200]
+    with site.server.store.database.reading() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM sessions").scalar() == 21
+
+
 def test_signing_in_again_ends_the_session_before(site: Site) -> None:
     kept = {"Cookie": site.sign_in("user")}
     again = site.send("/sign-in", {"token": site.tokens["user"]}, "user")

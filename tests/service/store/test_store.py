@@ -41,7 +41,7 @@ def test_the_first_schema_is_what_was_released(tmp_path: Path) -> None:
         "alembic_version", "definitions", "definitions_by_template", "deliveries", "deliveries_by_place",
         "deliveries_by_time", "job_events", "jobs", "jobs_by_application",
         "jobs_by_creation", "jobs_by_creator", "jobs_by_definition", "jobs_by_goal", "jobs_by_project",
-        "jobs_by_status", "logs", "logs_by_time", "meta", "metrics", "requests", "sessions",
+        "jobs_by_status", "logs", "logs_by_time", "meta", "metrics", "requests", "sessions", "sessions_by_owner",
         "templates", "tokens",
     }  # fmt: skip
     columns = [row[1] for row in connection.execute("PRAGMA table_info(jobs)")]
