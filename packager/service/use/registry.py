@@ -146,7 +146,8 @@ class TaskDefinitions:
         rows = await asyncio.to_thread(self._catalog.store.definition_revisions, name)
         if not rows or not permissions.sees_definition(caller, rows[0]):
             raise Failure("not-found", f"definition {name!r} not found")
-        return DefinitionList(items=[answers.definition(row) for row in rows])
+        visible = [row for row in rows if permissions.sees_definition(caller, row)]
+        return DefinitionList(items=[answers.definition(row) for row in visible])
 
     async def add(self, caller: Caller, body: DefinitionBody) -> RegisteredDefinition:
         """Register a definition, whose example is filled in as a trial."""

@@ -309,6 +309,19 @@ def test_what_kueue_has_started_is_not_suspended_again_after_a_restart(service: 
     assert service.cluster.objects["Job", release]["spec"]["suspend"] is False
 
 
+def test_revisions_of_a_definition_that_was_of_a_project_stay_hidden_from_others(service: Projects) -> None:
+    body = {**COUNTDOWN, "name": "research.old", "project": "research", "description": "hidden-word"}
+    assert service.post("/v1/definitions", body).status_code == 201
+    assert service.call("DELETE", "/v1/definitions/research.old").status_code == 204
+    assert service.post("/v1/definitions", {**COUNTDOWN, "name": "research.old"}).status_code == 201
+    for role, seen in (("eve", [2]), ("ada", [2, 1])):
+        listed = service.get("/v1/definitions/research.old/revisions", role)
+        assert [item["revision"] for item in listed.json()["items"]] == seen
+        assert ("hidden-word" in listed.text) == (1 in seen)
+        first = service.get("/v1/definitions/research.old/revisions/1", role)
+        assert first.status_code == (200 if 1 in seen else 404)
+
+
 def test_there_is_one_watch_for_each_kind_and_namespace(service: Projects) -> None:
     for project in ("research", "vision", "kueue"):
         release = service.job(project).json()["release"]
