@@ -70,9 +70,7 @@ def pod(name: str, role: str, index: int, *, state: Object | None = None, **stat
     metadata = {"labels": labels, "ownerReferences": [owner], "creationTimestamp": f"2026-11-21T00:00:0{index}Z"}
     containers = [{"name": role, "image": "a:1", "state": state or {"running": {}}, "restartCount": 0}]
     pod_status = {"phase": "Running", "containerStatuses": containers, **status}
-    return item(
-        "Pod", name, metadata=metadata, spec={"containers": [{"name": role, "image": "a:1"}]}, status=pod_status
-    )
+    return item("Pod", name, metadata=metadata, spec={"containers": [{"name": role}]}, status=pod_status)
 
 
 class _Typed(io.StringIO):

@@ -30,8 +30,8 @@ def follow(
         target: The overlay, and the cluster.
         rendered: The digest of the applied manifests; a workload with another digest belongs to another deploy.
         timeout: The longest wait in seconds; None for no limit.
-        patience: The longest wait in seconds for a temporary obstacle to pass, or for the operator to notice the end
-            of the workload; None for no limit for obstacles, and half a minute for the end.
+        patience: The longest wait in seconds for a temporary obstacle to pass; None for no limit. The operator gets
+            half a minute at most to notice the end of the workload.
 
     Raises:
         TimedOutError: The timeout has passed.

@@ -73,9 +73,13 @@ class Target:
     def follow(
         self, *, rendered: str | None = None, patience: float | None = None, keep_following: bool = False
     ) -> Iterator[Update]:
-        """Yield updates on the main workload; see `packager.cluster.follow`, which has a default patience."""
+        """Yield updates on the main workload; see `packager.cluster.follow`.
+
+        An operator gets half a minute to report the end, or `patience` if that is less.
+        """
         from packager.cluster.follow import follow
         from packager.cluster.kept_logs import LogKeeper
+        from packager.cluster.observe import events_of
         from packager.diagnosis.diagnose import NOTICE
 
         return follow(
@@ -85,8 +89,9 @@ class Target:
             deadline=self.kubectl.deadline,
             clock=self.kubectl.runner.clock,
             sleep=self.kubectl.runner.sleep,
-            patience=NOTICE if patience is None else patience,
+            patience=NOTICE if patience is None else min(NOTICE, patience),
             keep_following=keep_following,
+            read_events=lambda: events_of(self.kubectl).items,
         )
 
     def follow_all(self, *, rendered: str | None = None, patience: float | None = None) -> Iterator[Update]:

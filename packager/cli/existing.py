@@ -44,7 +44,9 @@ def _delete_workload(prepared: PreparedDeploy, *, replace: bool, yes: bool) -> P
     if prepared.is_new:
         return prepared
     if prepared.is_same and not replace:
-        say(f"{prepared.target.shown} already exists and is up to date")
+        is_changed = bool(prepared.situation.differences)
+        how = "as the cluster's policies have changed it" if is_changed else "and is up to date"
+        say(f"{prepared.target.shown} already exists {how}")
         return prepared
     if prepared.is_outdated and not replace:
         say(f"{prepared.target.shown} already exists with a different spec; the changes can be applied in place")

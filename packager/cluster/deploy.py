@@ -37,6 +37,9 @@ _KEPT = f"{FIELD_MANAGER}-replicas"
 _SET_BY_AUTOSCALER = frozenset({("kube-controller-manager", ".spec.replicas"), (_KEPT, ".spec.replicas")})
 """The field that an autoscaler sets, as the message of a conflict names it and its managers."""
 
+_BY = f"metadata.annotations.{DEPLOYED_BY}"
+"""Where a workload names who has deployed it, which another user's deploy would change."""
+
 _AS_JSON = ("--output=json", "--show-managed-fields")
 
 
@@ -58,7 +61,8 @@ class Situation:
     Attributes:
         state: In a word.
         live: The workload that is there.
-        differences: What would have to change, object by object, as a person reads it.
+        differences: How what is there differs from the manifests, object by object, as a person reads it. Of a
+            workload that is the same, it is what the cluster's policies change.
         deployed_by: The user who deployed the existing workload, if known.
     """
 
@@ -85,8 +89,8 @@ def situation(manifests: Manifests, live: Mapping[Key, Object], planned: Sequenc
         return Situation(DeployState.GOING, workload, deployed_by=who)
     if annotation(workload, RENDERED) == manifests.digest:
         stored = next((item for item in planned if key(item) == key(workload)), manifests.workload)
-        is_same = not differences(stored, workload)
-        changed: tuple[tuple[str, Difference], ...] = () if is_same else tuple(_workload_changes(manifests, workload))
+        changed = tuple(_workload_changes(manifests, workload))
+        is_same = not changed or all(change.path == _BY for change in differences(stored, workload))
     else:
         changed = tuple(_changes(manifests, live))
         # What was applied by kubectl itself carries no digest, and with other workloads the digest is of these, too:

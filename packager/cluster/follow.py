@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from packager.base.errors import ClusterError, UnreachableError
 from packager.cluster.labels import DEPLOYED_BY, RENDERED
-from packager.diagnosis.diagnose import NOTICE, diagnose
+from packager.diagnosis.diagnose import NOTICE, diagnose, ending_before_deletion
 from packager.diagnosis.past import Memory, Past
 from packager.kubectl.refusals import NO_ANSWER
 from packager.kubernetes.objects import annotation, is_being_deleted, is_running, shown, uid
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 INTERVAL = 1.0
 """Seconds from one look to the next, unless they take more than a third of that."""
+
+LONGEST_PAUSE = 4.0
+"""Seconds between two looks at most, however long these take: the return of a cluster is to be noticed soon."""
 
 MAX_SILENCE = 300.0
 """Seconds without an answer after which the cluster counts as gone."""
@@ -92,6 +95,7 @@ def follow(  # noqa: PLR0913 - two of them are the time, which tests make up
     deadline: float | None = None,
     patience: float = NOTICE,
     keep_following: bool = False,
+    read_events: Callable[[], Sequence[Object]] = tuple,
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> Iterator[Update]:
@@ -104,6 +108,7 @@ def follow(  # noqa: PLR0913 - two of them are the time, which tests make up
         deadline: The time, by `clock`, after which the waiting ends; None for never.
         patience: Seconds in which the workload's operator may yet see its end.
         keep_following: Whether to go on while it serves; else that is the last word.
+        read_events: Reads the namespace's events, which outlive the workload.
         clock: Seconds, ever growing.
         sleep: Waits for seconds.
 
@@ -119,7 +124,8 @@ def follow(  # noqa: PLR0913 - two of them are the time, which tests make up
         events = updates.wants_events(last)
         try:
             snapshot = read(events=events)
-            update = updates.update_of(snapshot, clock())
+            gone_events = read_events() if snapshot is None and last else ()
+            update = updates.update_of(snapshot, clock(), gone_events)
             if not events and updates.lacks_events(update):
                 update = updates.update_of(read(events=True), clock())
         except ClusterError as error:
@@ -143,7 +149,7 @@ def follow(  # noqa: PLR0913 - two of them are the time, which tests make up
         now = clock()
         seconds = now - begin
         # Where a look takes long, the machine is busy or the cluster is: two thirds of the time are left to others.
-        pause = max(INTERVAL - seconds, 2 * seconds)
+        pause = max(INTERVAL - seconds, min(2 * seconds, LONGEST_PAUSE))
         sleep(pause if deadline is None else max(0.0, min(pause, deadline - now)))
         if deadline is not None and clock() >= deadline:
             return
@@ -233,10 +239,10 @@ class _Updates:
         main = self._kind.main(update.snapshot.pods)
         return update.verdict.phase is Phase.FAILED or main is None or is_being_deleted(main)
 
-    def update_of(self, snapshot: Snapshot | None, now: float) -> Update:
-        """Return what `snapshot`, taken at `now`, means after those before it."""
+    def update_of(self, snapshot: Snapshot | None, now: float, events: Sequence[Object] = ()) -> Update:
+        """Return what `snapshot`, taken at `now`, means after those before it; `events` are read once it is gone."""
         if snapshot is None:
-            return self._gone_update()
+            return self._gone_update(events)
         workload = snapshot.workload
         self._workload = self._workload or workload
         if uid(workload) != uid(self._workload):
@@ -249,14 +255,15 @@ class _Updates:
         is_last |= verdict.phase.is_over if self._keep_following else verdict.phase.is_reached
         return Update(verdict, snapshot, is_last=is_last)
 
-    def _gone_update(self) -> Update:
-        """Say of a workload that is not there what it was stopped by, when that was seen."""
+    def _gone_update(self, events: Sequence[Object]) -> Update:
+        """Say of a workload that is not there how it ended or what it was stopped by, as far as that was seen."""
         if self._workload is None:
             return Update(Verdict(Phase.ABSENT, "not found"), None, is_last=True)
         for finding in self._past.losses or ():
             if finding.subject == shown(self._workload):
                 return Update(Verdict(Phase.FAILED, finding.message, (finding,)), None, is_last=True)
-        return Update(Verdict(Phase.ABSENT, "it was deleted"), None, is_last=True)
+        verdict = ending_before_deletion(self._kind, self._workload, events, self._past)
+        return Update(verdict or Verdict(Phase.ABSENT, "it was deleted"), None, is_last=True)
 
     def _is_final(self, findings: tuple[Finding, ...], now: float) -> bool:
         """Whether one of the findings has lasted for longer than it should be waited for."""

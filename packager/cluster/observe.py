@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, NotServedError, UnreachableError
 from packager.diagnosis.obstacles import seems_node_lost
 from packager.kubectl.refusals import is_forbidden
-from packager.kubernetes.objects import created, is_being_deleted, owners, status, uid
+from packager.kubernetes.objects import created, events_about, is_being_deleted, name, owners, status, uid
 from packager.kubernetes.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -52,7 +53,36 @@ def observe(kubectl: Kubectl, kind: Workload, name: str, *, events: bool = True)
         "; ".join(reason for reason in (refusal, unseen, namespace_events.refusal) if reason) or None,
         _namespace(kubectl, kind, workload, own_pods),
         _nodes(kubectl, own_pods),
+        strays=_strays(kubectl, (workload, *children), own_pods, namespace_events.items),
     )
+
+
+_CREATED = re.compile(r"Created pod: ([a-z0-9.-]+)$")
+"""How the event ends in which a controller of Kubernetes names a pod that it has made (pkg/controller)."""
+
+_FEWEST_STRAYS, _MOST_STRAYS = 3, 10
+"""Of so many pods that a controller has made and that are not known, some are looked up."""
+
+
+def _strays(
+    kubectl: Kubectl, makers: Sequence[Object], pods: Sequence[Object], events: Sequence[Object]
+) -> tuple[Object, ...]:
+    """Return pods that these have made and do not know: a controller gives up what lacks the labels of its selector."""
+    creations = (
+        event for item in makers for event in events_about(events, item) if event.get("reason") == "SuccessfulCreate"
+    )
+    matches = [match for event in creations if (match := _CREATED.search(str(event.get("message"))))]
+    unknown = {match[1] for match in matches} - set(map(name, pods))
+    if len(unknown) < _FEWEST_STRAYS:
+        return ()
+    try:
+        made_pods = kubectl.items(*(f"pods/{pod}" for pod in sorted(unknown)[:_MOST_STRAYS]))
+    except UnreachableError:
+        raise
+    except ClusterError:  # who may list pods need not be allowed to get one
+        return ()
+    maker_uids = set(map(uid, makers))
+    return tuple(pod for pod in made_pods if not is_being_deleted(pod) and not owners(pod) - maker_uids)
 
 
 def _workload(kubectl: Kubectl, kind: Workload, name: str) -> tuple[list[Object], str | None]:

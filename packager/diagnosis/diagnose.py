@@ -6,11 +6,13 @@ from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from packager.diagnosis.admitted import changed_images, relabelled
 from packager.diagnosis.killed import killed_children
 from packager.diagnosis.losses import LOST, VANISHED, losses
 from packager.diagnosis.obstacles import kept_running, lost_node, obstacles
 from packager.diagnosis.past import Past
-from packager.kubernetes.objects import is_being_deleted, moment, shown
+from packager.kubernetes.manifest import mapping
+from packager.kubernetes.objects import events_about, is_being_deleted, moment, sentence, shown
 from packager.kubernetes.pods import broken, crashed, failure, state
 from packager.kubernetes.verdict import Finding, Phase, Verdict, grouped
 from packager.workloads.controllers import ignored_change
@@ -44,7 +46,9 @@ def diagnose(kind: Workload, snapshot: Snapshot, past: Past = _NO_PAST, *, patie
     if ending is not None:
         return _ended(kind, snapshot, past, ending)
     unnoticed = ignored_change(snapshot.workload, past.unnoticed_change)
-    findings = grouped([*unnoticed, *kind.findings(snapshot), *_pods(kind, snapshot), *_removal(snapshot, past)])
+    changed = [*relabelled(kind, snapshot), *changed_images(snapshot)]
+    own = [*kind.findings(snapshot), *changed]
+    findings = grouped([*unnoticed, *own, *_pods(kind, snapshot), *_removal(snapshot, past)])
     lost = [] if kind.stops_its_pods(snapshot) else _losses(kind, snapshot, past)
     blocking = [finding for finding in findings if finding.blocks]
     findings = grouped([*findings, *lost])
@@ -56,6 +60,29 @@ def diagnose(kind: Workload, snapshot: Snapshot, past: Past = _NO_PAST, *, patie
     if is_being_deleted(snapshot.workload):
         return Verdict(Phase.PENDING, "is being deleted", findings)
     return Verdict(Phase.RUNNING if kind.is_running(snapshot.pods) else Phase.PENDING, progress, findings)
+
+
+def ending_before_deletion(kind: Workload, workload: Object, events: Sequence[Object], past: Past) -> Verdict | None:
+    """Return the end of a deleted workload, which its ttlSecondsAfterFinished may delete at once; None if unknown.
+
+    Args:
+        kind: The workload's kind.
+        workload: The workload in the last snapshot.
+        events: The events of the namespace, which outlive the workload.
+        past: The facts from earlier snapshots.
+    """
+    for event in reversed(events_about(events, workload)):
+        phase = kind.end_events.get(str(event.get("reason")))
+        if phase is Phase.SUCCEEDED:
+            return Verdict(phase, "it has succeeded, and was deleted then")
+        if phase is Phase.FAILED:
+            return Verdict(phase, f"it has failed, and was deleted then: {sentence(event)}", grouped(past.failures))
+    if any(
+        "ttlSecondsAfterFinished" in part for part in (workload["spec"], mapping(workload["spec"].get("runPolicy")))
+    ):
+        message = "it was deleted, perhaps by its ttlSecondsAfterFinished; how it ended is unknown"
+        return Verdict(Phase.ABSENT, message, grouped(past.failures))
+    return None
 
 
 def _unreported_end(kind: Workload, snapshot: Snapshot, past: Past, patience: float) -> Verdict | None:
@@ -70,19 +97,20 @@ def _unreported_end(kind: Workload, snapshot: Snapshot, past: Past, patience: fl
 def _ended(kind: Workload, snapshot: Snapshot, past: Past, ending: Verdict) -> Verdict:
     lost = [] if kind.stops_its_pods(snapshot) else _losses(kind, snapshot, past)
     warnings = [*ending.findings, *killed_children(snapshot), *kind.warnings(snapshot)]
+    changed = changed_images(snapshot)
     if ending.phase is Phase.SUCCEEDED:
         lost = [finding for finding in lost if finding.reason != VANISHED]
         if not lost:
-            return replace(ending, findings=grouped(warnings))
+            return replace(ending, findings=grouped([*warnings, *changed]))
         # The main pod's program may end with 0 when workers go away under it; what they had yet to do is not done.
         message = "reported success, but workers were deleted while it was running"
         summary = message if lost[0].reason == LOST else _summary(snapshot, lost)
-        return Verdict(Phase.FAILED, summary, grouped([*lost, *warnings]))
+        return Verdict(Phase.FAILED, summary, grouped([*lost, *warnings, *changed]))
     reported = {finding.subject for finding in (*lost, *warnings)}
     failures = [*kind.failures(snapshot), *_others(past.failures, snapshot)]
     unreported = [finding for finding in failures if finding.subject not in reported]
     summary = _summary(snapshot, lost) if lost else ending.summary
-    return Verdict(ending.phase, summary, grouped([*lost, *unreported, *warnings]))
+    return Verdict(ending.phase, summary, grouped([*lost, *unreported, *warnings, *changed]))
 
 
 def _losses(kind: Workload, snapshot: Snapshot, past: Past) -> list[Finding]:

@@ -36,6 +36,7 @@ class Snapshot:
         namespace: The namespace; None if no check needs it, or the user may not see it.
         nodes: The nodes of pods that seem not to answer, as far as the user may see them.
         logs: The last lines of pods, some of which may be deleted.
+        strays: Some of the pods that controllers made for the workload, and do not find any more.
     """
 
     workload: Object
@@ -47,6 +48,7 @@ class Snapshot:
     namespace: Object | None = None
     nodes: tuple[Object, ...] = ()
     logs: tuple[PodLog, ...] = field(default=(), repr=False)
+    strays: tuple[Object, ...] = ()
 
     @property
     def now(self) -> datetime:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
-    from packager.kubernetes.verdict import Finding, Verdict
+    from packager.kubernetes.verdict import Finding, Phase, Verdict
     from packager.workloads.operator import Operator
 
 Role = Literal["main", "worker"]
@@ -34,6 +34,9 @@ class Workload(ABC):
 
     operator: ClassVar[Operator | None] = None
     """The operator that has to run in the cluster; None if Kubernetes itself runs the workload."""
+
+    end_events: ClassVar[Mapping[str, Phase]] = {}
+    """The reasons of the events in which its controller reports its end, and what each means."""
 
     has_workers: ClassVar[bool] = False
     """Whether pods compute under the main one, rather than the main one itself."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -97,8 +98,10 @@ def test_prepare_ignores_change_that_policy_makes_at_each_deploy(
 
     monkeypatch.setattr(life, "merged", mirrored)
     life.find("Pod", POD)["spec"]["containers"][0]["image"] = "mirror.example/mpi-pi:1"
-    prepared = prepare(target)
-    assert (prepared.is_same, prepared.obstacle) == (True, None)
+    for person in (target.person, "another@desk"):
+        prepared = prepare(replace(target, person=person))
+        assert (prepared.is_same, prepared.obstacle) == (True, None)
+        assert [difference.path for _, difference in prepared.situation.differences] == ["spec.containers[main].image"]
     (change,) = apply(prepared).changes
     assert "spec.containers[main].image: " in str(change)
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from packager.base.errors import ClusterError, UnreachableError
 from packager.cluster.follow import MAX_SILENCE, Update, follow
 from packager.diagnosis.diagnose import NOTICE
+from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Phase
 from packager.workloads.kinds import kinds
 from tests.diagnosis.test_diagnose import recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from packager.kubernetes.snapshot import Snapshot
 
 
 class Time:
@@ -63,7 +62,7 @@ def test_it_ends_with_the_workload() -> None:
     assert seen[-1][1].is_last
 
 
-@pytest.mark.parametrize(("takes", "every"), [(0.0, 1.0), (0.3, 1.0), (0.7, 2.1), (3.0, 9.0)])
+@pytest.mark.parametrize(("takes", "every"), [(0.0, 1.0), (0.3, 1.0), (0.7, 2.1), (2.0, 6.0), (20.0, 24.0)])
 def test_slow_polls_are_made_less_often(takes: float, every: float) -> None:
     time, looks = Time(), list[float]()
 
@@ -354,3 +353,52 @@ def test_what_is_deleted_and_does_not_go_ends_the_patience() -> None:
     assert seen[-1][1].verdict.summary == (
         "it was deleted but is still there: the kubelet of its node has not confirmed that it has ended"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "spec", "phase", "summary"),
+    [
+        ("JobSet", "AllJobsCompleted", {}, Phase.SUCCEEDED, "it has succeeded, and was deleted then"),
+        ("Job", "Completed", {}, Phase.SUCCEEDED, "it has succeeded, and was deleted then"),
+        ("MPIJob", "MPIJobSucceeded", {}, Phase.SUCCEEDED, "it has succeeded, and was deleted then"),
+        ("Job", "BackoffLimitExceeded", {}, Phase.FAILED, "it has failed, and was deleted then: as the event says"),
+        ("JobSet", "Restarting", {}, Phase.ABSENT, "it was deleted"),
+        (
+            "JobSet",
+            "Restarting",
+            {"ttlSecondsAfterFinished": 0},
+            Phase.ABSENT,
+            "it was deleted, perhaps by its ttlSecondsAfterFinished; how it ended is unknown",
+        ),
+        (
+            "MPIJob",
+            "MPIJobRunning",
+            {"runPolicy": {"ttlSecondsAfterFinished": 9}},
+            Phase.ABSENT,
+            "it was deleted, perhaps by its ttlSecondsAfterFinished; how it ended is unknown",
+        ),
+    ],
+)
+@pytest.mark.parametrize("uid", ["own", "another"])
+def test_the_end_of_a_workload_that_is_gone_is_in_its_events(
+    kind: str, reason: str, spec: dict[str, Any], phase: Phase, summary: str, uid: str
+) -> None:
+    """Its controller deletes it at once after its end if ttlSecondsAfterFinished is 0."""
+    metadata = {"name": "x", "uid": "own", "creationTimestamp": "2026-11-24T12:00:00Z"}
+    workload = {"kind": kind, "metadata": metadata, "spec": {**spec, "replicatedJobs": []}}
+    about = {"metadata": {"creationTimestamp": "2026-11-24T12:00:01Z"}, "involvedObject": {"uid": uid}}
+    events = [{**about, "reason": reason, "message": "as the event says"}]
+    looks: list[Snapshot | None] = [Snapshot(workload), None]
+    time = Time()
+    *_, last = follow(
+        lambda *, events: looks.pop(0),  # noqa: ARG005 - the events are read apart
+        kinds()[kind],
+        read_events=lambda: events,
+        clock=time,
+        sleep=time.sleep,
+    )
+    is_known = uid == "own" and phase is not Phase.ABSENT
+    assert last.is_last
+    if uid == "own":
+        assert (last.verdict.phase, last.verdict.summary) == (phase, summary)
+    assert (last.verdict.phase is Phase.ABSENT) != is_known

@@ -121,7 +121,8 @@ def _name_results(case: Case, manifests: Manifests) -> Iterator[CheckResult]:
         case DeployState.OUTDATED:
             yield ok("names", f"{manifests.name} already exists{author}, and accepts the changes")
         case DeployState.SAME:
-            yield ok("names", f"{manifests.name} already exists{author}, and is up to date")
+            how = "as the cluster's policies have changed it" if situation.differences else "and is up to date"
+            yield ok("names", f"{manifests.name} already exists{author}, {how}")
         case DeployState.ABSENT if not foreign:
             yield ok("names", "no conflicting objects")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from packager.kubernetes.objects import created, name, sentence, shown, status, true_condition
 from packager.kubernetes.pods import LAST_LINES, failure
@@ -46,6 +46,14 @@ class Job(Workload):
 
     name = "Job"
     resource = "jobs.batch"
+    end_events: ClassVar[Mapping[str, Phase]] = {
+        "Completed": Phase.SUCCEEDED,  # pkg/controller/job/job_controller.go
+        "BackoffLimitExceeded": Phase.FAILED,
+        "DeadlineExceeded": Phase.FAILED,
+        "PodFailurePolicy": Phase.FAILED,
+        "MaxFailedIndexesExceeded": Phase.FAILED,
+        "FailedIndexes": Phase.FAILED,
+    }
 
     def selector(self, workload: Object) -> Mapping[str, str]:
         """Return the label that the controller gives the pods."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from packager.kubectl.refusals import refusal
 from packager.kubernetes.manifest import Manifest, at, listing, mapping
@@ -37,7 +37,7 @@ from packager.workloads.pods import number_of_pods
 from packager.workloads.workload import Role, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from packager.kubernetes.objects import Object
@@ -63,6 +63,12 @@ class JobSet(Workload):
 
     name = "JobSet"
     resource = "jobsets.jobset.x-k8s.io"
+    end_events: ClassVar[Mapping[str, Phase]] = {
+        "AllJobsCompleted": Phase.SUCCEEDED,  # pkg/constants/constants.go
+        "FailedJobs": Phase.FAILED,
+        "ReachedMaxRestarts": Phase.FAILED,
+        "FailJobSetFailurePolicyAction": Phase.FAILED,
+    }
     operator = JOBSET
     has_workers = True
     owned = ("jobs.batch",)

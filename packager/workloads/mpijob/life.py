@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from packager.kubernetes.manifest import Manifest
 from packager.kubernetes.objects import (
@@ -31,7 +31,7 @@ from packager.workloads.structures import pods as pods_of
 from packager.workloads.workload import Role, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from packager.kubernetes.objects import Object
@@ -58,6 +58,10 @@ class MPIJob(Workload):
 
     name = "MPIJob"
     resource = "mpijobs.kubeflow.org"
+    end_events: ClassVar[Mapping[str, Phase]] = {
+        "MPIJobSucceeded": Phase.SUCCEEDED,  # mpi_job_controller_status.go
+        "MPIJobFailed": Phase.FAILED,
+    }
     operator = MPI_OPERATOR
     has_workers = True
 

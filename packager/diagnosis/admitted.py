@@ -1,0 +1,60 @@
+"""Finds changes of pods by webhooks and policies, by comparison with the objects that made the pods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.kubernetes.manifest import Manifest, at, listing, mapping
+from packager.kubernetes.objects import labels, shown
+from packager.kubernetes.verdict import Finding
+from packager.workloads.structures import pods as pods_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
+    from packager.workloads.workload import Workload
+
+_HINT = "mlpack doctor shows what the cluster changes; kubectl get mutatingwebhookconfigurations"
+
+
+def changed_images(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield a finding for each container whose image is in no template for a container of that name."""
+    specs = [pods.spec for pods in pods_of(Manifest(snapshot.workload))]
+    specs += [mapping(at(child, ("spec", "template", "spec"))) for child in snapshot.children]
+    images: dict[str, set[str]] = {}
+    for spec in specs:
+        for name, image in _images(spec):
+            images.setdefault(name, set()).add(image)
+    for pod in snapshot.pods:
+        for name, image in _images(mapping(pod.get("spec"))):
+            if image not in (expected := images.get(name, {image})):
+                message = (
+                    f"the cluster has changed the image of container {name}: {' or '.join(sorted(expected))} -> {image}"
+                )
+                yield Finding("ImageChanged", shown(pod), message, _HINT, blocks=False)
+
+
+def _images(spec: Object) -> Iterator[tuple[str, str]]:
+    for key in ("initContainers", "containers"):
+        for container in map(mapping, listing(spec.get(key))):
+            if container.get("image"):
+                yield str(container.get("name")), str(container["image"])
+
+
+def relabelled(kind: Workload, snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield a finding for each pod that its controller does not find, so that it creates more and more pods."""
+    selectors = [kind.selector(snapshot.workload) or {}]
+    items = (snapshot.workload, *snapshot.children)
+    selectors += [mapping(at(item, ("spec", "selector", "matchLabels"))) for item in items]
+    for pod in snapshot.strays:
+        changes = [
+            f"{key}={value} to {labels(pod)[key]}" if key in labels(pod) else f"{key}={value} to nothing"
+            for selector in selectors
+            for key, value in selector.items()
+            if labels(pod).get(key) != value
+        ]
+        if changes:
+            message = f"its controller does not find this pod, and makes others: the cluster has changed {changes[0]}"
+            yield Finding("Relabelled", shown(pod), message, f"{_HINT}; delete such pods with kubectl", final_after=0)

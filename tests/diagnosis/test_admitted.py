@@ -1,0 +1,66 @@
+"""Findings about pods that webhooks and policies have changed."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+from packager.diagnosis.admitted import changed_images, relabelled
+from packager.kubernetes.snapshot import Snapshot
+from packager.kubernetes.verdict import Phase
+from packager.workloads.kinds import kinds
+from tests.diagnosis.test_diagnose import recorded, verdict
+
+IMAGE = "docker.io/mpioperator/mpi-pi:openmpi"
+
+
+def test_changed_images_are_named_during_the_run_and_after_it() -> None:
+    ended = recorded("mpijob-succeeded")
+    running = replace(ended, workload={**ended.workload, "status": {}}, children=())
+    for snapshot in (running, ended):
+        assert list(changed_images(snapshot)) == []
+        pods = deepcopy(snapshot.pods)
+        pods[0]["spec"]["containers"][0]["image"] = "mirror.example/other"
+        findings = [one for one in verdict(replace(snapshot, pods=pods)).findings if one.reason == "ImageChanged"]
+        container = pods[0]["spec"]["containers"][0]["name"]
+        message = f"the cluster has changed the image of container {container}: {IMAGE} -> mirror.example/other"
+        assert [(one.message, one.blocks) for one in findings] == [(message, False)]
+
+
+def test_images_of_an_earlier_rollout_and_of_sidecars_are_not_changed_ones() -> None:
+    def spec(image: str, *more: str) -> dict[str, object]:
+        return {"containers": [{"name": "main", "image": image}, *({"name": name, "image": "x"} for name in more)]}
+
+    metadata = {"name": "serve", "uid": "d"}
+    template = {"spec": {"template": {"spec": spec("new")}}}
+    workload = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, **template}
+    replica_set = {"kind": "ReplicaSet", "metadata": metadata, "spec": {"template": {"spec": spec("old")}}}
+    pods = tuple(
+        {"kind": "Pod", "metadata": metadata, "spec": spec(image, "sidecar")} for image in ("old", "new", "evil")
+    )
+    messages = [one.message for one in changed_images(Snapshot(workload, (replica_set,), pods))]
+    assert messages == ["the cluster has changed the image of container main: new or old -> evil"]
+
+
+def test_pods_that_their_controller_does_not_find_end_the_wait() -> None:
+    selector = {"batch.kubernetes.io/controller-uid": "814c"}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "x", "uid": "814c", "creationTimestamp": "2026-11-24T12:03:43Z"},
+        "spec": {"selector": {"matchLabels": selector}, "template": {"spec": {"containers": []}}},
+        "status": {"active": 1, "ready": 0},
+    }
+    pod: dict[str, Any] = {
+        "kind": "Pod",
+        "metadata": {"name": "x-2nftr", "labels": {"job-name": "x", **dict.fromkeys(selector, "y")}},
+    }
+    told = verdict(Snapshot(job, strays=(pod, pod)))
+    message = "its controller does not find this pod, and makes others: the cluster has changed "
+    key = "batch.kubernetes.io/controller-uid"
+    assert (told.phase, told.summary) == (Phase.STUCK, f"{message}{key}=814c to y")
+    assert told.findings[0].final_after == 0
+    del pod["metadata"]["labels"]
+    subject, *_ = [str(one) for one in relabelled(kinds()["Job"], Snapshot(job, strays=(pod,)))]
+    assert subject == f"pod/x-2nftr: {message}job-name=x to nothing"
