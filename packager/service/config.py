@@ -161,6 +161,9 @@ class LimitsConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
         project_requests_per_second: of all callers with the same projects; three seconds' worth may come at once.
         requests_at_once: Requests of a caller that are not answered yet.
         streams: Streams of events and logs that a caller follows.
+        caller_jobs: Jobs of a caller in a project that have not ended, and
+        project_jobs: of all callers there.
+        project_mib: MiB in the database that jobs of a project and their logs take.
         connections: Connections in all, and
         address_connections: from one address, which may be that of a proxy.
     """
@@ -169,6 +172,9 @@ class LimitsConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     project_requests_per_second: AtLeastOne = 200
     requests_at_once: AtLeastOne = 32
     streams: AtLeastOne = 20
+    caller_jobs: AtLeastOne = 3_000
+    project_jobs: AtLeastOne = 10_000
+    project_mib: AtLeastOne = 10_240
     connections: AtLeastOne = 1_000
     address_connections: AtLeastOne = 500
 

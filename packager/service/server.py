@@ -24,6 +24,7 @@ from packager.service.jobs.keeper import Keeper
 from packager.service.jobs.pulse import Pulse
 from packager.service.jobs.recorder import Recorder
 from packager.service.jobs.references import References
+from packager.service.jobs.room import Room
 from packager.service.jobs.sweeper import Sweeper
 from packager.service.jobs.tasks import Tasks
 from packager.service.prometheus import Figures, Load
@@ -129,8 +130,9 @@ class Server:
         self._sweeper = Sweeper(store, settings.retention, self.follower.created, self.log)
         allowed, _ = read_allowed(settings.callbacks.allow, settings.callbacks.ports)
         references = References(cluster, store, settings.name, self.projects)
+        room, rendering = Room(store, settings.limits), self._rendering
         self.tasks = Tasks(
-            self.catalog, cluster, references, self.follower, sealer, self.projects, allowed, self._rendering
+            self.catalog, cluster, references, self.follower, sealer, self.projects, allowed, rendering, room
         )
         self.courier = Courier(
             store.outbox,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from packager.service.jobs.follower import Follower
     from packager.service.jobs.kube import Cluster
     from packager.service.jobs.references import References
+    from packager.service.jobs.room import Room
     from packager.service.registry.catalog import Catalog
     from packager.service.registry.policy import Accepted
     from packager.service.sealing import Sealer
@@ -52,6 +53,7 @@ class Tasks:
         projects: The projects of the server, by name.
         allowed: Where callbacks may go.
         rendering: The threads in which objects are made.
+        room: How many jobs there may be.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what it connects
@@ -64,10 +66,12 @@ class Tasks:
         projects: Mapping[str, Project],
         allowed: Allowed,
         rendering: FairPool,
+        room: Room,
     ) -> None:
         self._store = catalog.store
         self._preparation = Preparation(catalog, sealer, allowed)
         self._rendering = rendering
+        self._room = room
         self._preparing: dict[str, Batches[Filled, Prepared]] = {}
         self._storing: Batches[NewJob, Row] = Batches(catalog.store.add_jobs, _MOST_STORED)
         self._cluster = cluster
@@ -156,9 +160,10 @@ class Tasks:
         """Store a job, which is applied soon, together with the answer to the request (`Store.add_jobs`).
 
         Raises:
-            Failure: As `prepare`; too many jobs of the project wait; or another request with the same idempotency key
-                has begun.
+            Failure: As `prepare`; the project or the caller has too many jobs; or another request with the same
+                idempotency key has begun.
         """
+        await self._room.check(filled.project.name, filled.caller.key)
         row = None
         while row is None:
             prepared = await self.prepare(filled, dry_run=False)
@@ -171,6 +176,7 @@ class Tasks:
                 raise Failure("quota", str(error)) from None
             except TakenOverError as error:
                 raise Failure("conflict", str(error)) from None
+        self._room.add(filled.project.name, row["owner"])
         self._follower.created(row["release"])
         return row
 

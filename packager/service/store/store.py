@@ -13,7 +13,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from packager.base.errors import MlpackError
 from packager.base.values import Value
-from packager.service.store import databases, migration, outbox, prepared
+from packager.service.store import databases, migration, outbox, prepared, room
 from packager.service.store.databases import AwayError
 from packager.service.store.kept import KeptLogs
 from packager.service.store.measured import Measured
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sqlalchemy import ColumnElement, Connection, Table
+
+    from packager.service.store.room import Taken
 
 Row = dict[str, Any]
 """A row of a table, by the names of its columns."""
@@ -397,6 +399,11 @@ class Store:
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
+
+    def taken(self, project: str) -> Taken:
+        """Return how much of the database the jobs of a project take."""
+        with self._reading() as connection:
+            return room.taken(connection, project, ACTIVE)
 
     def add_jobs(self, new_jobs: Sequence[NewJob]) -> list[Row | Exception]:
         """Store jobs in one transaction, each with its first event and the answer to the request that asks for it.

@@ -1,0 +1,65 @@
+"""Refuses new jobs of projects and callers that have too many, or whose jobs take too much of the database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from packager.service.failures import RETRY_SECONDS, Failure
+
+if TYPE_CHECKING:
+    from packager.service.config import LimitsConfig
+    from packager.service.store.room import Taken
+    from packager.service.store.store import Store
+
+_SECONDS = RETRY_SECONDS[429]
+"""How long a reading of the database counts: until a refused request may be made again."""
+
+
+class Room:
+    """The room that projects and callers have for jobs.
+
+    Args:
+        store: The database.
+        limits: How much room there is.
+    """
+
+    def __init__(self, store: Store, limits: LimitsConfig) -> None:
+        self._store = store
+        self._limits = limits
+        self._read: dict[str, tuple[float, Taken]] = {}
+        self._added: dict[str, Counter[str]] = {}
+
+    async def check(self, project: str, owner: str) -> None:
+        """Raise Failure if there is no room for a new job."""
+        taken, added = await self._taken(project), self._added[project]
+        own = taken.unfinished.get(owner, 0) + added[owner]
+        total = sum(taken.unfinished.values()) + added.total()
+        limits = self._limits
+        if own >= limits.caller_jobs:
+            raise _full("caller_jobs", f"{own:,} jobs of the caller in project {project!r} have not ended")
+        if total >= limits.project_jobs:
+            raise _full("project_jobs", f"{total:,} jobs of the project {project!r} have not ended")
+        if taken.size >= limits.project_mib << 20:
+            size = f"jobs and logs of the project {project!r} take {taken.size >> 20:,} MiB"
+            raise _full("project_mib", f"{size}: delete some jobs")
+
+    def add(self, project: str, owner: str) -> None:
+        """Count a job that was created."""
+        self._added[project][owner] += 1
+
+    async def _taken(self, project: str) -> Taken:
+        """Return how much a project has taken by the last reading."""
+        time, taken = self._read.get(project, (0.0, None))
+        if taken is None or monotonic() - time > _SECONDS:
+            if taken is not None:
+                self._read[project] = (monotonic(), taken)  # one request reads; the others do not wait for it
+            taken = await asyncio.to_thread(self._store.taken, project)
+            self._read[project], self._added[project] = (monotonic(), taken), Counter()
+        return taken
+
+
+def _full(limit: str, detail: str) -> Failure:
+    return Failure("quota", f"{detail} (limits.{limit} in the configuration of the server)")

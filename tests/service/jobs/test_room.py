@@ -1,0 +1,61 @@
+"""How many jobs a project and a caller may have, and how much of the database they may take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import update
+
+from packager.service.config import LimitsConfig
+from packager.service.jobs import room
+from packager.service.store.tables import jobs
+from tests.service.api.conftest import COUNTDOWN, FILLED, Service
+from tests.service.conftest import BOTH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def narrow(database: str) -> Iterator[Service]:
+    """A service in which a caller may have two jobs, and the project three jobs and 1 MiB."""
+    service = Service(database, limits=LimitsConfig(caller_jobs=2, project_jobs=3, project_mib=1))
+    with service.client:
+        assert service.post("/v1/definitions", COUNTDOWN).status_code == 201
+        yield service
+    assert [line for line in service.log if "Traceback" in line] == []
+
+
+@BOTH
+def test_jobs_over_the_limits_are_refused_until_others_have_ended(
+    narrow: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = narrow.created(), narrow.created()
+    refused = narrow.post("/v1/jobs", FILLED)
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "60")
+    assert refused.json()["detail"] == (
+        "2 jobs of the caller in project 'default' have not ended "
+        "(limits.caller_jobs in the configuration of the server)"
+    )
+    assert narrow.post("/v1/jobs", FILLED, "user").status_code == 201
+    assert narrow.post("/v1/jobs", FILLED, "developer").json()["detail"].startswith("3 jobs of the project 'default'")
+    assert narrow.post(f"/v1/jobs/{first}/cancel").status_code == 202
+    narrow.status(first, "deleted")
+    assert narrow.post("/v1/jobs", FILLED).status_code == 429  # by the last reading
+    monkeypatch.setattr(room, "_SECONDS", 0)
+    assert narrow.post("/v1/jobs", FILLED).status_code == 201
+
+
+@BOTH
+def test_jobs_that_take_too_much_of_the_database_leave_no_room_for_more(
+    narrow: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_SECONDS", 0)
+    release = narrow.created()
+    with narrow.server.store.database.writing() as connection:
+        large = update(jobs).where(jobs.c.release == release).values(manifests=f'["{"x" * (3 << 19)}"]')
+        connection.execute(large)
+    refused = narrow.post("/v1/jobs", FILLED)
+    assert refused.status_code == 429
+    assert refused.json()["detail"].startswith("jobs and logs of the project 'default' take 1 MiB: delete some jobs (")
