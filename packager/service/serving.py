@@ -151,11 +151,11 @@ def client(settings: ServerConfig, issuer: Issuer | None) -> Client | None:
 
 
 def check_projects(settings: ServerConfig) -> list[str]:
-    """Return warnings about the namespaces of projects, as far as the kubeconfig can be read. Raises UsageError."""
+    """Return warnings about the namespaces of projects. Raises UsageError if two share one without saying so."""
     try:
         namespace = kube.namespace_of(settings.context)
-    except ClusterError:
-        return []  # reading the configuration has compared the namespaces in it
+    except ClusterError:  # it may be configured where the server will run
+        namespace = "of the kubeconfig"
     return projects.warnings(projects.of_settings(settings, namespace))
 
 
@@ -186,6 +186,7 @@ def start(settings: ServerConfig, *, is_open: bool, emit: Callable[[str], None],
     port, figures_listen = config.address(settings.listen)[1], settings.prometheus_listen
     if port and figures_listen is not None and port == config.address(figures_listen)[1]:
         raise UsageError(f"prometheus_listen: expected another port than that of listen, found {port}")
+    check_projects(settings)
     with _listening(settings.listen) as listeners, _listening(figures_listen) as for_figures:
         _serve(settings, listeners, for_figures, is_open=is_open, emit=emit, tell=tell)
 

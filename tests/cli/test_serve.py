@@ -163,9 +163,16 @@ def test_serve_check_refuses_shared_namespace_or_warns_if_configured(
     message = "the projects a, b share the namespace jobs, where nothing keeps their jobs and storage apart"
     hint = "hint: give each a namespace of its own, or set unsafe_shared_namespaces: true"
     assert (done.code, done.stderr) == (2, f"error: {message}\n{hint}\n")
+    done = mlpack("serve", "--config", config, "--database", tmp_path / "new" / "s.db")
+    assert (done.code, done.stderr) == (2, f"error: {message}\n{hint}\n")
+    assert not (tmp_path / "new").exists()
     config.write_text(f"{config.read_text(encoding='utf-8')}unsafe_shared_namespaces: true\n", encoding="utf-8")
     done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
     assert (done.code, done.stderr) == (0, f"WARNING: {message}\n")
+    config.write_text("projects: {a: {}, b: {}}\nunsafe_shared_namespaces: true\n", encoding="utf-8")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
+    assert (done.code, done.stderr) == (0, f"WARNING: {message.replace('jobs,', 'of the kubeconfig,')}\n")
 
 
 def test_serve_answers_until_terminated_without_cluster(tmp_path: Path) -> None:
