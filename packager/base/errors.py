@@ -6,7 +6,8 @@
     ├── RenderError        4  a template, or the user's kubectl, could not render
     ├── VerificationError  5  a package is invalid
     ├── ToolError          6  a tool or a file of the machine is missing or failed
-    │   └── HungError      6  a program did not end in time
+    │   ├── HungError      6  a program did not end in time
+    │   └── EndedError     6  a program has ended without an answer
     ├── ClusterError       7  the cluster said no, or the job failed
     │   ├── ConflictError     7  another field manager has set fields that would be set
     │   ├── UnreachableError  7  the cluster did not answer
@@ -85,6 +86,18 @@ class ToolError(MlpackError):
 
 class HungError(ToolError):
     """A program did not end in time."""
+
+
+class EndedError(ToolError):
+    """A program has ended without an answer.
+
+    Attributes:
+        signal: The signal that has killed it, such as `SIGKILL`; None if it has ended by itself.
+    """
+
+    def __init__(self, message: str, signal: str | None = None) -> None:
+        super().__init__(message)
+        self.signal = signal
 
 
 class ClusterError(MlpackError):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from packager.base import signals
-from packager.base.errors import HungError, ToolError, reason
+from packager.base.errors import EndedError, HungError, ToolError, reason
 from packager.base.offline import environment, leave_network
 
 if TYPE_CHECKING:
@@ -339,7 +339,8 @@ class Helper:
         """Return the program's answer to a line, both without their line feed.
 
         Raises:
-            ToolError: The program cannot be started, has ended instead, or answers more than `max_bytes`.
+            EndedError: The program has ended instead.
+            ToolError: The program cannot be started, or answers more than `max_bytes`.
             HungError: There is no answer after `timeout` seconds, and those that its start may take; it is killed.
         """
         with self._lock:
@@ -353,7 +354,7 @@ class Helper:
                 self._end()
                 if isinstance(error, ToolError):
                     raise
-                raise ToolError(f"{self._argv[0]} has ended: {reason(error)}") from None
+                raise EndedError(f"{self._argv[0]} has ended: {reason(error)}") from None
 
     def close(self) -> None:
         """Kill the program, if it runs."""
@@ -390,7 +391,7 @@ class Helper:
                     raise HungError(f"{self._argv[0]} did not answer within {timeout:g} seconds")
                 chunk = os.read(child.stdout.fileno(), _CHUNK)
                 if not chunk:
-                    raise ToolError(f"{self._argv[0]} has ended without an answer")
+                    raise EndedError(f"{self._argv[0]} has ended without an answer", _killer(child))
                 answer += chunk
                 if len(answer) > max_bytes:
                     raise ToolError(f"{self._argv[0]} answered more than {_size(max_bytes)}")
@@ -436,6 +437,16 @@ def _started(
         if is_main:
             signals.is_blocked = False
             signals.run_postponed()
+
+
+def _killer(child: subprocess.Popen[bytes]) -> str | None:
+    """Return the name of the signal that has killed a program which has closed its output; None for none."""
+    try:
+        returncode = child.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        return None
+    names = {number.value: number.name for number in signal.Signals}
+    return names.get(-returncode, f"signal {-returncode}") if returncode < 0 else None
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base import process
-from packager.base.errors import HungError, ToolError
+from packager.base.errors import EndedError, HungError, ToolError
 from tests import demo
 
 if TYPE_CHECKING:
@@ -226,6 +226,17 @@ def test_helper_answers_line_by_line_without_environment(monkeypatch: pytest.Mon
     asked.close()
     assert asked.ask(b"fg", timeout=300) == b"gf None"
     asked.close()
+
+
+def test_signal_that_has_killed_a_helper_is_reported() -> None:
+    program = "import os, sys\nfor line in sys.stdin: os.kill(os.getpid(), int(line))"
+    for number, name in ((9, "SIGKILL"), (24, "SIGXCPU"), (40, "signal 40")):
+        with pytest.raises(EndedError) as ended:
+            helper(program).ask(str(number).encode(), timeout=300)
+        assert ended.value.signal == name
+    with pytest.raises(EndedError) as ended:
+        helper("import sys; sys.stdin.readline()").ask(b"x", timeout=300)
+    assert ended.value.signal is None
 
 
 def test_failed_helper_is_started_again() -> None:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
-from packager.base.errors import HungError, ToolError
+from packager.base.errors import EndedError, HungError, ToolError
 from packager.base.problems import Problem
 from packager.base.process import Helper
 from packager.base.values import Value
@@ -113,12 +113,19 @@ class Renderer:
                 return json.loads(helper.ask(line, timeout=_SECONDS, max_bytes=_ANSWER_BYTES)), None
         except HungError:
             return None, Problem("template", 0, 0, f"the template takes more than {_SECONDS:g} seconds")
+        except EndedError as error:
+            return None, Problem("template", 0, 0, _ended(error.signal))
         except ToolError:
-            return None, Problem(
-                "template", 0, 0, "the template takes more than 2 seconds of processor time or 512 MiB"
-            )
+            return None, Problem("template", 0, 0, "the process that fills in templates failed")
         finally:
             self._rendered(time.monotonic() - begun)
+
+
+def _ended(signal: str | None) -> str:
+    """Return why the child process has ended, by the signal that has killed it."""
+    if signal == "SIGXCPU":
+        return "the template takes more than 2 seconds of processor time"
+    return f"the process that fills in templates {f'was killed ({signal})' if signal else 'has ended'}"
 
 
 def _too_long(name: str, text: str, limit: int) -> Problem | None:

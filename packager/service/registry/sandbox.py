@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import os
 import resource
 import secrets
@@ -29,10 +30,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MAX_TEXT = 512 << 10
-"""How many characters a template may write, and its values be as JSON."""
+"""How many characters a template may write."""
+
+MAX_JSON = 4 << 20
+"""How many characters the values of its expressions may have together, as JSON."""
 
 _CPU_SECONDS = 2
 _MEMORY_BYTES = 512 << 20
+_TOO_MUCH_MEMORY = "the template takes more than 512 MiB of memory"
 
 _FILTERS = ("default", "upper", "lower", "trim", "join", "int", "round", "length")
 
@@ -49,6 +54,9 @@ _REFUSED: Mapping[type[nodes.Node], str] = {
 }
 
 
+_ENCODER = json.JSONEncoder(allow_nan=False)
+
+
 class _PrintedError(jinja2.TemplateError):
     """An expression has a value that cannot be written into a manifest."""
 
@@ -61,15 +69,20 @@ class _Printed:
         self.values: list[Any] = []
         self.lines: list[int] = []
         self.names = names
+        self._room = MAX_JSON
 
     def word(self, value: Any, line: int) -> str:
         if isinstance(value, jinja2.Undefined):
             raise _PrintedError(f"{_path(value, self.names)} is not defined")
-        if not isinstance(value, str):
-            try:
-                json.dumps(value)
-            except (TypeError, ValueError, RecursionError):
-                raise _PrintedError(f"an expression has a value that is not data: {type(value).__name__}") from None
+        try:
+            for part in _ENCODER.iterencode(value):  # a value that is too large is not written to its end
+                self._room -= len(part)
+                if self._room < 0:
+                    raise _PrintedError(f"the values of the expressions are larger than {MAX_JSON >> 20} MiB")
+        except ValueError:
+            raise _PrintedError("an expression has a number that is infinite, undefined or too long") from None
+        except (TypeError, RecursionError):
+            raise _PrintedError(f"an expression has a value that is not data: {type(value).__name__}") from None
         self.values.append(value)
         self.lines.append(line)
         return f"{self.mark}{len(self.values) - 1}e"
@@ -163,6 +176,11 @@ def check(template: str) -> list[tuple[int, str]]:
             for node in tree.find_all((nodes.Getattr, nodes.Getitem))
             if _attribute(node).startswith("_")
         ]
+        problems += [
+            (node.lineno, "expected a finite number")
+            for node in tree.find_all(nodes.Const)
+            if isinstance(node.value, float) and not math.isfinite(node.value)
+        ]
         if not problems:
             _compiled(template)
     except jinja2.TemplateSyntaxError as error:
@@ -191,17 +209,20 @@ def fill(template: str, names: Mapping[str, Any]) -> dict[str, Any]:
             length += len(part)
             if length > MAX_TEXT:
                 return _fault(0, f"the template writes more than {MAX_TEXT >> 10} KiB")
+    except NameError as error:  # jinja2 writes an infinite number into its code as a name
+        return _fault(_line(error), "an expression has a number that is infinite or undefined")
     except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
-        message = getattr(error, "message", None) or str(error) or type(error).__name__
-        return _fault(_line(error), _in_words(message))
+        return _fault(_line(error), _message(error))
     except MemoryError:
-        return _fault(0, "the template takes more than 512 MiB of memory")
+        return _fault(0, _TOO_MUCH_MEMORY)
     lines = [code_lines.of(line) for line in printed.lines]
     return {"text": "".join(parts), "mark": printed.mark, "values": printed.values, "lines": lines}
 
 
-def _in_words(message: str) -> str:
-    return message.replace("'dict object' has no attribute", "the mapping has no key")
+def _message(error: Exception) -> str:
+    """Return the message of an error, without the system's number of it."""
+    message = getattr(error, "message", None) or str(error.args[-1] if len(error.args) > 1 else error)
+    return (message or type(error).__name__).replace("'dict object' has no attribute", "the mapping has no key")
 
 
 def _line(error: BaseException) -> int:
@@ -231,7 +252,11 @@ def serve() -> None:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         seconds = int(usage.ru_utime + usage.ru_stime) + 1 + _CPU_SECONDS
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
-        answer = memoryview(json.dumps(_answer(json.loads(line))).encode() + b"\n")
+        try:
+            text = json.dumps(_answer(json.loads(line)))
+        except MemoryError:
+            text = json.dumps(_fault(0, _TOO_MUCH_MEMORY))
+        answer = memoryview(text.encode() + b"\n")
         while answer:
             answer = answer[os.write(1, answer) :]
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from packager.base import yamlio
+from packager.base import process, yamlio
 from packager.service.registry import rendering
+from packager.service.registry.rendering import Renderer
 from tests.service import bodies
-
-if TYPE_CHECKING:
-    from packager.service.registry.rendering import Renderer
 
 VALUES: dict[str, Any] = {
     "global": {"release": "demo-1", "taskDef": "digits", "application": "demo", "creator": "ada"},
@@ -112,20 +111,65 @@ def test_a_word_of_another_rendering_is_text(renderer: Renderer) -> None:
     ("template", "message"),
     [
         ("a: {{ 'x' * 10**10 }}", "the template takes more than 512 MiB of memory"),
+        ("a: {{ ['a' * 7000000] * 20 }}", "the template takes more than 512 MiB of memory"),
+        ("a: {{ [x * 100] * 20 }}", "the values of the expressions are larger than 4 MiB"),
+        ("a: {{ ['a' * 60000] * 600 }}", "the values of the expressions are larger than 4 MiB"),
+        ("a: {{ 'a' * 5000000 }}", "the values of the expressions are larger than 4 MiB"),
+        ("{% for a in range(99) %}{{ x * 9 }}{% endfor %}", "the values of the expressions are larger than 4 MiB"),
         (
             "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
-            "the template takes more than ",
+            "the template takes more than 2 seconds of processor time",
         ),
         ("{% for a in range(99999) %}{{ a }}{{ a }}{% endfor %}", "the template writes more than 512 KiB"),
         ("a: {{ x }}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}", "the objects are larger than"),
         ("{% for a in range(10**9) %}{% endfor %}", "Range too big."),
     ],
 )
-def test_a_template_cannot_take_more_than_its_limits(renderer: Renderer, template: str, message: str) -> None:
+def test_template_over_a_limit_is_refused_with_that_limit(renderer: Renderer, template: str, message: str) -> None:
     rendered = renderer.render(template, {"x": "y" * 60_000})
     assert rendered.objects == ()
     assert rendered.problems[0].message.startswith(message)
     assert renderer.render("a: {{ x }}", {"x": 1}).objects == ({"a": 1},)
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("a: {{ 1e400 }}", "an expression has a number that is infinite or undefined"),
+        ("a: {{ 1e308 * 10 }}", "an expression has a number that is infinite or undefined"),
+        ("a: {{ x * 1e300 * 1e300 }}", "an expression has a number that is infinite, undefined or too long"),
+        ("a: {{ [x * 1e300 * 1e300 * 0] }}", "an expression has a number that is infinite, undefined or too long"),
+        ("a: {{ n ** 5000 }}", "an expression has a number that is infinite, undefined or too long"),
+        ("a: {{ x ** 5000 }}", "Numerical result out of range"),
+        ("a: {{ y }}", "an expression has a number that is infinite, undefined or too long"),
+    ],
+)
+def test_number_that_no_manifest_can_have_is_refused(renderer: Renderer, template: str, message: str) -> None:
+    rendered = renderer.render(template, {"n": 10, "x": 1e8, "y": {"z": float("inf")}})
+    assert (rendered.objects, rendered.problems[0].message) == ((), message)
+
+
+def test_infinite_number_is_refused_at_registration(renderer: Renderer) -> None:
+    problems = renderer.check("a: 1\nb: {{ [x, 1e999] }}")
+    assert [(problem.line, problem.message) for problem in problems] == [(2, "expected a finite number")]
+
+
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        ("os.kill(os.getpid(), 9)", "the process that fills in templates was killed (SIGKILL)"),
+        ("os.kill(os.getpid(), 11)", "the process that fills in templates was killed (SIGSEGV)"),
+        ("sys.exit(3)", "the process that fills in templates has ended"),
+        ("os.write(1, bytes(9 << 20))", "the process that fills in templates failed"),
+    ],
+)
+def test_end_of_the_sandbox_is_reported_with_its_cause(monkeypatch: pytest.MonkeyPatch, end: str, message: str) -> None:
+    program = f"import os, sys; sys.stdin.readline(); {end}"
+    monkeypatch.setattr(rendering, "Helper", lambda _argv: process.Helper((sys.executable, "-c", program)))
+    renderer = Renderer()
+    assert renderer.render("a: 1", {}).problems[0].message == message
+    assert renderer.check("a: 1")[0].message == message
+    renderer.close()
 
 
 def test_values_have_a_limit_too(renderer: Renderer) -> None:
