@@ -148,7 +148,7 @@ def check(config: ConfigFile = None, database: Database = None) -> None:
     service, settings = _service(), _settings(config, database)
     service.signing_secrets(settings)
     service.client(settings, service.issuer(settings))
-    for warning in service.check_projects(settings):
+    for warning in (*service.check_projects(settings), *service.confinement_gaps()):
         say(warning)
     store = _store(config, database)
     problems = store.check()

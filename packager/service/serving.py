@@ -20,6 +20,7 @@ from packager.service.access.tokens import EVERY, Caller
 from packager.service.callbacks.signature import SigningSecrets
 from packager.service.jobs import kube
 from packager.service.page import app
+from packager.service.registry.rendering import confinement_gaps
 from packager.service.sealing import Sealer
 from packager.service.server import Server, open_store
 from packager.service.store import copying
@@ -216,6 +217,7 @@ def _serve(  # noqa: PLR0913 - as `start`
 ) -> None:
     """Serve on listeners; see `start`."""
     secrets, trust = signing_secrets(settings), issuer(settings)
+    gaps = confinement_gaps()
     page = client(settings, trust)
     store = open_store(settings, is_served=True)
     variable = os.environ.get(variables.SECRET_KEY)
@@ -251,7 +253,7 @@ def _serve(  # noqa: PLR0913 - as `start`
             port = listeners[0].getsockname()[1]
             namespaces = projects.namespaces(server.projects)
             places = f"the namespace{'s' if len(namespaces) > 1 else ''} {', '.join(namespaces)}"
-            for warning in projects.warnings(server.projects):
+            for warning in (*projects.warnings(server.projects), *gaps):
                 tell(warning)
                 server.log(warning)
             tell(f"serving http://{_shown(host)}:{port}, jobs in {places}, database {store.shown}")

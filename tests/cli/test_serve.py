@@ -92,6 +92,17 @@ def test_serve_refuses_invalid_arguments(
     assert message in done.stderr
 
 
+def test_serve_check_reports_a_system_that_cannot_confine_templates(
+    mlpack: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = """import sys; sys.stdin.readline(); print('["Plan9 has no filter of system calls"]', flush=True)"""
+    monkeypatch.setattr("packager.service.registry.rendering._SANDBOX", (sys.executable, "-c", answer))
+    done = mlpack("serve", "check", "--database", tmp_path / "s.db")
+    assert done.code == 0
+    gap = "the process that fills in templates is not fully confined: Plan9 has no filter of system calls\n"
+    assert gap in done.stderr
+
+
 def test_serve_check_reports_problems_of_configuration(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     config = tmp_path / "server.yaml"
     config.write_text("callbacks:\n  allow: ['*']\n", encoding="utf-8")

@@ -35,6 +35,8 @@ MAX_OBJECTS = 20
 _SECONDS = 5.0
 _ANSWER_BYTES = 8 << 20
 
+_SANDBOX = (sys.executable, "-I", "-m", "packager.service.registry.sandbox")
+
 _FILLED = "template as filled in"
 _CHANGED = "the template changes what an expression has written"
 _MISPLACED = "an expression can only be written into a value, not into a key or a comment"
@@ -44,6 +46,16 @@ _MARK = f"v{secrets.token_hex(6)}n"
 
 _WORD = re.compile(f"{_MARK}([0-9]+)e")
 _LONGEST_REMEMBERED = 32 << 10
+
+
+def confinement_gaps() -> list[str]:
+    """Return what this system lacks to confine the process that fills in templates. Raises ToolError."""
+    helper = Helper(_SANDBOX)
+    try:
+        gaps: list[str] = json.loads(helper.ask(b"{}", timeout=_SECONDS))
+    finally:
+        helper.close()
+    return [f"the process that fills in templates is not fully confined: {gap}" for gap in gaps]
 
 
 class FilledTemplate(Value, frozen=True):
@@ -76,7 +88,7 @@ class Renderer:
         try:
             helper = self._free.pop()  # no two threads get the same
         except IndexError:
-            helper = Helper((sys.executable, "-I", "-m", "packager.service.registry.sandbox"))
+            helper = Helper(_SANDBOX)
             self._helpers.append(helper)
         try:
             yield helper

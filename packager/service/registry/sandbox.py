@@ -26,6 +26,8 @@ import jinja2
 from jinja2 import filters, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from packager.base.confinement import confine
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -237,25 +239,34 @@ def _fault(line: int, message: str) -> dict[str, Any]:
     return {"line": line, "fault": message}
 
 
-def _answer(request: dict[str, Any]) -> Any:
+def _answer(request: dict[str, Any], lacking: list[str]) -> Any:
+    if "template" not in request:
+        return lacking
     if "values" in request:
         return fill(request["template"], request["values"])
     return check(request["template"])
 
 
+def _warm_up() -> None:
+    """Let jinja2 import what it needs for errors and texts only: later, no file can be opened."""
+    for template in ("{% if", "{{ a.b.c }}", r"{{ '\N{DASH}{}'.format(a) | trim | sh }}"):
+        check(template)
+        fill(template, {"a": {}})
+
+
 def serve() -> None:
-    """Answer each line of the input, within the limits, until there is none any more."""
+    """Answer each line of the input, confined and within the limits, until there is none any more."""
+    _warm_up()
+    lacking = confine()
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin.buffer:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         seconds = int(usage.ru_utime + usage.ru_stime) + 1 + _CPU_SECONDS
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
         try:
-            text = json.dumps(_answer(json.loads(line)))
+            text = json.dumps(_answer(json.loads(line), lacking))
         except MemoryError:
-            text = json.dumps(_fault(0, _TOO_MUCH_MEMORY))
+            text = json.dumps(_fault(0, _TOO_MUCH_MEMORY) if b'"values"' in line else [(0, _TOO_MUCH_MEMORY)])
         answer = memoryview(text.encode() + b"\n")
         while answer:
             answer = answer[os.write(1, answer) :]

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from packager.service.registry.rendering import confinement_gaps
 
 if TYPE_CHECKING:
     from packager.service.registry.rendering import Renderer
@@ -54,6 +59,34 @@ def test_a_template_reaches_nothing_but_its_values(renderer: Renderer, template:
     rendered = renderer.render(template, {"x": [1]})
     assert rendered.objects in ((), ({"a": ""},))
     assert not any("<class" in problem.message for problem in rendered.problems)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc of Linux")
+def test_process_that_fills_in_templates_is_confined(renderer: Renderer) -> None:
+    assert renderer.render("a: 1", {}).objects == ({"a": 1},)
+    assert confinement_gaps() == []
+    children = [
+        status
+        for path in Path("/proc").glob("[0-9]*")
+        if (status := _status(path)).get("PPid") == str(os.getpid()) and "registry.sandbox" in status["command"]
+    ]
+    assert children
+    for status in children:
+        assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+        assert "Max open files            0                    0" in status["limits"]
+        assert "Max processes             0                    0" in status["limits"]
+
+
+def _status(process: Path) -> dict[str, str]:
+    """Return what the system says of a process; nothing of one that has ended."""
+    try:
+        lines = (process / "status").read_text(encoding="utf-8").splitlines()
+        command = (process / "cmdline").read_text(encoding="utf-8")
+        limits = (process / "limits").read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in lines)
+    return {**{name: value.strip() for name, _, value in pairs}, "command": command, "limits": limits}
 
 
 def test_the_filters_that_templates_have(renderer: Renderer) -> None:
