@@ -12,6 +12,7 @@
     changes       what was edited, line by line
     original      an overlay without its edits, to tell what they have brought
     additions, replaced: workloads that an edit adds, and what it lets pods use
+    usage         what it takes of its namespace and cluster by name
     expected      the digest that the user expects
     workspace     the overlay that creates a claim, and nothing else
     server        a server-side dry run, on request
@@ -50,6 +51,7 @@ from packager.verify import (
     schema,
     security,
     server,
+    usage,
     workspace,
 )
 from packager.verify.original import Original
@@ -126,6 +128,7 @@ def verify(package: Package, checks: Checks) -> Report:
         problems += _manifest_problems(outcome.overlay, versions)
         judged = _schema_places(outcome.overlay, versions)
         notes += rights.notes(outcome.overlay)
+        notes += usage.notes(outcome.overlay)
         made += objects.made(outcome.overlay)
         unchecked += _without_schema(outcome.overlay)
         exceeded = security.exceeded(outcome.overlay, versions)

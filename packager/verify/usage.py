@@ -1,0 +1,51 @@
+"""Names what an overlay takes of its namespace and its cluster by name: claims, a priority class, addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.base.values import replace
+from packager.kubernetes.manifest import at, listing, mapping
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packager.base.problems import Problem
+    from packager.base.yamlio import Location
+    from packager.kubernetes.manifest import Manifest
+    from packager.rendering.overlay import RenderedOverlay
+
+
+def notes(overlay: RenderedOverlay) -> Iterator[Problem]:
+    """Yield each claim, priority class and address once, with the first place that names it."""
+    places: dict[str, tuple[Manifest, Location]] = {}
+    for message, manifest, location in (*_of_pods(overlay), *_of_companions(overlay)):
+        places.setdefault(message, (manifest, location))
+    for message, (manifest, location) in places.items():
+        yield replace(overlay.problem(manifest, location, ""), message=message)
+
+
+def _of_pods(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Location]]:
+    own_claims = overlay.names("PersistentVolumeClaim")
+    for pods in overlay.pods:
+        for location, volume in pods.volumes():
+            claim = mapping(volume.get("persistentVolumeClaim")).get("claimName")
+            if claim is not None and claim not in own_claims:
+                place = (*location, "persistentVolumeClaim", "claimName")
+                yield f"the pods of {overlay.name} mount the claim {claim!r} of the namespace", pods.manifest, place
+        priority = pods.spec.get("priorityClassName")
+        if priority:
+            place = (*pods.location, "spec", "priorityClassName")
+            yield f"the pods of {overlay.name} have the priority class {priority!r}", pods.manifest, place
+
+
+def _of_companions(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Location]]:
+    for manifest in overlay.manifests:
+        if manifest.kind == "Ingress":
+            for index, rule in enumerate(listing(manifest.spec.get("rules"))):
+                host = mapping(rule).get("host")
+                message = f"{overlay.name} takes requests to the host {host!r} from outside of the cluster"
+                yield message, manifest, ("spec", "rules", index, "host")
+        elif manifest.kind == "Service" and at(manifest.data, ("spec", "type")) in ("NodePort", "LoadBalancer"):
+            message = f"{overlay.name} takes requests from outside of the cluster, by a {manifest.spec['type']}"
+            yield message, manifest, ("spec", "type")

@@ -1,0 +1,51 @@
+"""What a package takes of its namespace and cluster by name is printed, also if it was sealed so."""
+
+from __future__ import annotations
+
+import pytest
+
+from packager.verify.usage import notes
+from tests import written
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  priorityClassName: high
+  volumes:
+    - {name: a, persistentVolumeClaim: {claimName: results}}
+    - {name: b, persistentVolumeClaim: {claimName: own}}
+  containers: [{name: main, image: x:1}]
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: own}
+spec: {accessModes: [ReadWriteOnce]}
+"""
+
+
+def messages(text: str) -> list[str]:
+    return [str(note).removeprefix("file.yaml:") for note in notes(written.overlay(text))]
+
+
+def test_claims_of_the_namespace_and_the_priority_class_are_named() -> None:
+    assert messages(POD) == [
+        "7:52: the pods of single-node mount the claim 'results' of the namespace",
+        "5:22: the pods of single-node have the priority class 'high'",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer"])
+def test_a_service_outside_of_the_cluster_is_named(kind: str) -> None:
+    text = f"apiVersion: v1\nkind: Service\nmetadata: {{name: s}}\nspec: {{type: {kind}}}\n"
+    assert messages(text) == [f"4:14: single-node takes requests from outside of the cluster, by a {kind}"]
+    assert messages(text.replace(kind, "ClusterIP")) == []
+
+
+def test_the_host_of_an_ingress_is_named() -> None:
+    text = (
+        "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: i}\n"
+        "spec: {rules: [{host: bank.example}, {host: bank.example}]}\n"
+    )
+    assert messages(text) == ["4:23: single-node takes requests to the host 'bank.example' from outside of the cluster"]
