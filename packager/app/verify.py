@@ -10,7 +10,7 @@ from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
 from packager.package.opened import opened
-from packager.verify import Checks, schema
+from packager.verify import Checks, objects, schema
 from packager.verify.expected import is_digest
 
 __all__ = [
@@ -85,7 +85,16 @@ def allowed_words(arguments: Sequence[str]) -> frozenset[str]:
     for word in arguments:
         if not words.is_word(word):
             raise UsageError(f"--allow {word}: {words.EXPECTED}")
+        if complaint := _unknown_field(word):
+            raise UsageError(f"--allow {word}: {complaint[0]}", hint=complaint[1])
     return frozenset(arguments)
+
+
+def _unknown_field(word: str) -> tuple[str, str | None] | None:
+    """Return that a word names a field which its kind does not have, and a hint; None if it does not."""
+    name, _, path = word.partition(".")
+    made = {kind.lower(): (api, kind) for api, kind in objects.MADE}
+    return schema.unknown_step(*made[name], path) if name in made and path else None
 
 
 def expected_digest(digest: str | None) -> str | None:

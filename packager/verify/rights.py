@@ -55,7 +55,7 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str], original: Original 
 
 
 def notes(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield what the pods read from the Secret of the package, and the service account that an option gives them."""
+    """Yield what the pods read from the Secret of the package, and each service account that they run as."""
     yield from _account_notes(overlay)
     own = _own_secret(overlay)
     places = [
@@ -72,13 +72,19 @@ def notes(overlay: RenderedOverlay) -> Iterator[Problem]:
 
 
 def _account_notes(overlay: RenderedOverlay) -> Iterator[Problem]:
-    name = _own_account(overlay)
-    for pods in overlay.pods if name else ():
-        if pods.spec.get("serviceAccountName") == name:
-            message = f"the pods of {overlay.name} run as the service account {name!r} of the namespace, with its token"
-            problem = overlay.problem(pods.manifest, (*pods.location, "spec", "serviceAccountName"), "")
-            yield replace(problem, message=message)
-            return
+    named: set[str] = set()
+    for pods in overlay.pods:
+        for field in ("serviceAccountName", "serviceAccount"):
+            name = pods.spec.get(field)
+            if name in (None, "", "default"):
+                continue
+            message = f"the pods of {overlay.name} run as the service account {name!r} of the namespace"
+            if pods.spec.get("automountServiceAccountToken") is not False:
+                message += ", with its token"
+            if message not in named:
+                problem = overlay.problem(pods.manifest, (*pods.location, "spec", field), "")
+                yield replace(problem, message=message)
+            named.add(message)
 
 
 def _own_secret(overlay: RenderedOverlay) -> str | None:

@@ -13,6 +13,8 @@ from packager.build.plan import Options, plan
 from packager.build.render import render
 from packager.build.selection import Selection
 from packager.kubernetes.allowed import table, words
+from packager.kubernetes.allowed.judge import Judge
+from packager.kubernetes.allowed.values import Facts
 from packager.kubernetes.manifest import Manifest, at
 from packager.options import KEYS, KNOWN, OPTIONS
 from packager.package.opened import opened
@@ -70,6 +72,16 @@ POD_ATTACKS: dict[str, Any] = {
     "spec.tolerations": [{"operator": "Exists"}],
     "spec.topologySpreadConstraints": [{"maxSkew": 1}],
     "spec.securityContext.supplementalGroups": [0],
+    "spec.hostnameOverride": "db",
+    "spec.workloadRef": {"name": "x"},
+    "spec.serviceAccountTokenVolume": {"x": "y"},
+    "spec.securityContext.appArmorProfile": {"type": "Localhost", "localhostProfile": "x"},
+    "spec.securityContext.fsGroupChangePolicy": "Always",
+    "spec.securityContext.seLinuxChangePolicy": "Recursive",
+    "spec.securityContext.seLinuxOptions": {"level": "s0:c1,c2"},
+    "spec.securityContext.seccompProfile.type": "Localhost",
+    "spec.securityContext.supplementalGroupsPolicy": "Strict",
+    "spec.securityContext.windowsOptions": {"runAsUserName": "x"},
     "spec.securityContext.sysctls": [{"name": "net.core.somaxconn", "value": "1"}],
     "spec.containers[0].lifecycle.postStart": {"httpGet": {"host": "10.6.6.6", "port": 80}},
     "spec.containers[0].livenessProbe": {"httpGet": {"host": "10.6.6.6", "port": 80}},
@@ -79,11 +91,31 @@ POD_ATTACKS: dict[str, Any] = {
     "spec.containers[0].securityContext.privileged": True,
     "spec.containers[0].securityContext.procMount": "Unmasked",
     "spec.containers[0].securityContext.capabilities.add": ["SYS_ADMIN"],
+    "spec.containers[0].env": [{"name": "X", "valueFrom": {"fieldRef": {"apiVersion": "v2", "fieldPath": "spec"}}}],
+    "spec.containers[0].imagePullPolicy": "Sometimes",
+    "spec.containers[0].lifecycle.stopSignal": "SIGKILL",
+    "spec.containers[0].restartPolicy": "Always",
+    "spec.containers[0].restartPolicyRules": [{"action": "Restart"}],
+    "spec.containers[0].securityContext.appArmorProfile": {"type": "Localhost"},
+    "spec.containers[0].securityContext.runAsUser": 0,
+    "spec.containers[0].securityContext.seLinuxOptions": {"level": "s0"},
+    "spec.containers[0].securityContext.windowsOptions": {"hostProcess": True},
     "spec.containers[0].stdin": True,
+    "spec.containers[0].terminationMessagePath": "/dev/x",
+    "spec.containers[0].tty": True,
+    "spec.containers[0].volumeMounts": [{"name": "env", "mountPath": "/x", "mountPropagation": "HostToContainer"}],
     "spec.containers[0].volumeDevices": [{"name": "x", "devicePath": "/dev/x"}],
     "spec.initContainers[0].restartPolicy": "Always",
 }
 """Fields of a pod, and values that no build gives them."""
+
+TOLERATIONS: list[dict[str, Any]] = [
+    {"operator": "Exists"},
+    {"key": "", "operator": "Exists"},
+    {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"},
+    {"key": "node-role.kubernetes.io/master", "operator": "Exists"},
+]
+"""Tolerations of every taint, and of the control plane's nodes."""
 
 VOLUMES: dict[str, Any] = {
     "azureFile": {"shareName": "x"},
@@ -231,6 +263,17 @@ def test_a_field_that_no_build_makes_is_named_in_every_pod(path: str, overlays: 
         assert not more
         assert f"{word}.".startswith("pod." + path.replace("[0]", "[]")), (manifest.kind, word)
         assert named(attacked, word) == set()
+
+
+@pytest.mark.parametrize("toleration", TOLERATIONS, ids=str)
+def test_a_toleration_of_every_taint_is_named_although_the_option_is_on(
+    toleration: dict[str, Any], overlays: tuple[RenderedOverlay, ...]
+) -> None:
+    facts = Facts(frozenset(("placement",)))
+    for _, manifest, _ in templates(overlays):
+        pod = {"spec": {"tolerations": [{"key": "gpu", "operator": "Exists"}, toleration]}}
+        [unlisted] = Judge(facts).template(manifest, pod, ())
+        assert unlisted.location == ("spec", "tolerations", 1, "key")
 
 
 @pytest.mark.parametrize("kind", VOLUMES)
@@ -544,6 +587,9 @@ def test_only_the_service_account_that_site_env_names_is_the_option_s(
     overlay.write_text(overlay.read_text().replace("patches:\n", patch, 1))
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert (done.code, "runs as the service account 'admin' of the namespace" in done.stdout) == (5, True)
+    done = mlpack("verify", package, "--kubectl", kubectl, "--allow", "ServiceAccount")
+    assert done.code == 0
+    assert "the pods of single-node run as the service account 'admin' of the namespace, with its token" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -553,6 +599,26 @@ def test_only_the_service_account_that_site_env_names_is_the_option_s(
 def test_a_word_that_is_none_is_refused(word: str, mlpack: Callable[..., Outcome], package: Path) -> None:
     done = mlpack("verify", package, "--allow", word)
     assert (done.code, done.stderr) == (2, f"error: --allow {word}: {words.EXPECTED}\n")
+
+
+@pytest.mark.parametrize(
+    ("word", "complaint"),
+    [
+        ("pod.spec.hostAliazes", "unknown field 'hostAliazes' (did you mean 'hostAliases'?)"),
+        ("pod.spec.volumes.hostPath", "unknown field 'hostPath'"),
+        ("service.spec.sessionAfinity", "unknown field 'sessionAfinity' (did you mean 'sessionAffinity'?)"),
+    ],
+)
+def test_a_field_that_no_kind_has_is_refused(
+    word: str, complaint: str, mlpack: Callable[..., Outcome], package: Path
+) -> None:
+    done = mlpack("verify", package, "--allow", word)
+    kind, _, path = word.partition(".")
+    message, _, hint = complaint.partition(" (")
+    lines = [f"error: --allow {word}: {kind.capitalize()} has no field '{path}': {message}"]
+    assert done.code == 2
+    assert done.stderr.splitlines()[0] == lines[0]
+    assert hint.removesuffix(")") in done.stderr
 
 
 def test_the_table_names_only_options_and_keys_that_exist() -> None:
