@@ -91,7 +91,7 @@ def allowed_words(arguments: Sequence[str]) -> frozenset[str]:
 
 
 def _unknown_field(word: str) -> tuple[str, str | None] | None:
-    """Return that a word names a field which its kind does not have, and a hint; None if it does not."""
+    """Return the message about a field that its kind does not have, and a hint; None if it has the field."""
     name, _, path = word.partition(".")
     made = {kind.lower(): (api, kind) for api, kind in objects.MADE}
     return schema.unknown_step(*made[name], path) if name in made and path else None

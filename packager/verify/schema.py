@@ -58,7 +58,7 @@ def _limited_to(fault: Fault, versions: list[str]) -> Fault:
 
 
 def unknown_step(api: str, kind: str, path: str) -> tuple[str, str | None] | None:
-    """Return that a kind has no field at a path, such as `spec.volumes[].name`, and a hint; None if it has it."""
+    """Return the message about a path that a kind does not have, and a hint; None for one like `spec.volumes[].name`."""
     expression = _kinds()[api, kind]
     for step in path.replace("[]", ".[]").split("."):
         if expression == "any":
