@@ -58,7 +58,7 @@ def _limited_to(fault: Fault, versions: list[str]) -> Fault:
 
 
 def unknown_step(api: str, kind: str, path: str) -> tuple[str, str | None] | None:
-    """Return the message about a path that a kind does not have, and a hint; None for one like `spec.volumes[].name`."""
+    """Return the message about a path that a kind does not have, and a hint; None for `spec.volumes[].name`."""
     expression = _kinds()[api, kind]
     for step in path.replace("[]", ".[]").split("."):
         if expression == "any":
