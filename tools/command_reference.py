@@ -21,7 +21,7 @@ _INTRODUCTION = """\
 
 `mlpack COMMAND --help` prints the same. Each command also takes `--quiet` (print nothing on stderr but errors) and
 `--help`. Where an option is repeatable, give it once for each value: `--with nfs --with gpu`. A duration is written as
-`90s`, `5m` or `1h30m`.
+`90s`, `5m`, `1h30m` or `7d`.
 """
 
 _HIDDEN = ("--quiet", "--help")

@@ -15,6 +15,7 @@ from packager.app.task_requests import (
     post_once,
     refusal,
     send,
+    type_of,
 )
 from packager.base import rest, yamlio
 from packager.base.errors import TimedOutError, UnreachableError, UsageError
@@ -38,8 +39,8 @@ _POLL_SECONDS = 2.0
 _LONGEST_POLL_SECONDS = 30.0
 _PAGE = 100
 _MAX_PAGES = 10_000
-_NOT_YET = ("the job has no pod", "is waiting to start")
-"""Parts of the messages of the server and of kubelets about a job that has no log yet."""
+_NO_LOG = "urn:mlpack:problem:no-log"
+"""The type of the problem that a job has no log yet."""
 
 _EXAMPLE = "process.train.number=5"
 
@@ -368,7 +369,7 @@ def log(server: RestServer, release: str, runner: Runner, part: LogPart, tell: T
                 yield from answer
                 return
             detail = detail_of(answer)
-            if not is_waiting or answer.status != 409 or not any(message in detail for message in _NOT_YET):
+            if not is_waiting or type_of(answer) != _NO_LOG:
                 raise refusal(server, answer)
         if detail != last:
             tell(f"waiting: {detail}")

@@ -103,6 +103,12 @@ def detail_of(answer: Answer) -> str:
     return detail[:_MAX_TEXT] if isinstance(detail, str) else ""
 
 
+def type_of(answer: Answer) -> str | None:
+    """Return the `type` of a problem of RFC 9457; None for another response."""
+    kind = answer.body.get("type") if isinstance(answer.body, dict) else None
+    return kind if isinstance(kind, str) else None
+
+
 def refusal(server: RestServer, answer: Answer, body: Body = NO_BODY) -> ClusterError:
     """Return the error for a refusal: a problem of RFC 9457 with its details, another response with its status."""
     message = detail_of(answer)

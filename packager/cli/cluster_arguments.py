@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from packager.base import durations
 from packager.base.errors import UsageError
 from packager.cli.console import say
 from packager.cli.option_groups import with_options
@@ -196,22 +197,19 @@ def open_target(
     return target.open_target(package, overlay, kubectl, workload=workload, person=host(ctx).person, tell=say)
 
 
-_YEAR = 8760 * 3600.0
+_LONGEST = timedelta(days=365)
+"""The timers and waits of the system do not take numbers of any size."""
 
 
 def seconds(text: str) -> float:
-    """Return the seconds of a duration in kubectl's form: 90s, 5m, 1h30m; 0 means no limit.
+    """Return the seconds of a duration such as 90s, 5m or 1h30m; 0 stands for no limit.
 
     Raises:
-        UsageError: The text is not a duration, or the duration is longer than a year.
+        UsageError: It is not a duration, or longer than a year.
     """
     if text == "0":
         return 0.0
-    parts = re.findall(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)", text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise UsageError(f"invalid duration {text!r}: use 90s, 5m or 1h30m")
-    scale = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-    total = sum(float(number) * scale[unit] for number, unit in parts)
-    if total > _YEAR:  # timers and waits of the system overflow with larger numbers
-        raise UsageError(f"invalid duration {text!r}: expected at most 8760h; 0 means no limit")
-    return total
+    try:
+        return durations.parse(text, _LONGEST).total_seconds()
+    except ValueError as error:
+        raise UsageError(str(error), hint="0 means no limit") from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from packager.base.errors import ClusterError, MlpackError, UnreachableError
 from packager.cluster.loglines import LogPosition, pieces
 from packager.kubectl.refusals import error_from
-from packager.kubectl.sentences import NO_POD, NO_PREVIOUS_CONTAINER
+from packager.kubectl.sentences import NO_POD, NO_PREVIOUS_CONTAINER, NOT_STARTED
 from packager.kubernetes.objects import container_statuses, main_container, moment, name
 from packager.kubernetes.pods import LAST_LINES, last_lines
 
@@ -25,9 +25,6 @@ PATIENCE = 10.0
 """Seconds without a byte after which a kubelet counts as one that does not answer."""
 
 _LAST_BYTES = 256 << 10
-
-# There is nothing to read yet (pkg/registry/core/pod/strategy.go, pkg/kubelet/kubelet_pods.go).
-_NOT_YET = re.compile(r"is waiting to start|is not available|ContainerCreating|PodInitializing|has not started")
 
 # What a kubelet writes in the place of a log that it cannot read (pkg/kubelet/kuberuntime).
 _KUBELET_ERROR = re.compile(rb"unable to retrieve container logs|failed to (try resolving|open log|create fs|watch)")
@@ -147,7 +144,7 @@ class LogReader:
         if words:
             message = words.decode(errors="replace").strip()
             raise ClusterError(f"the log of {self.shown} cannot be read: {message}")
-        if returncode == 0 or _NOT_YET.search(stderr):
+        if returncode == 0 or NOT_STARTED.search(stderr):
             return
         if NO_PREVIOUS_CONTAINER.search(stderr):
             self.gaps += 1

@@ -52,6 +52,9 @@ NO_CONTEXT = re.compile(
 NO_VALIDATION = re.compile(r"; if you choose to ignore these errors, turn validation off with --validate=false")
 """kubectl's advice if it cannot read the schemas: a flag that mlpack does not have."""
 
+NOT_STARTED = re.compile(r"is waiting to start|is not available|ContainerCreating|PodInitializing|has not started")
+"""There is no log yet (pkg/registry/core/pod/strategy.go, pkg/kubelet/kubelet_pods.go)."""
+
 NO_RESOURCE = re.compile(r"the server doesn't have a resource type \"([^\"]+)\"")
 
 NO_KIND = re.compile(r'no matches for kind "(\w+)" in version "([^"]+)"')

@@ -22,6 +22,7 @@ TITLES: dict[str, tuple[int, str]] = {
     "too-slow": (408, "The body has not arrived in time"),
     "exists": (409, "It already exists"),
     "conflict": (409, "The request does not fit the state"),
+    "no-log": (409, "There is no log yet"),
     "revision-mismatch": (412, "It has another revision"),
     "too-large": (413, "The body is too large"),
     "not-json": (415, "The body is not JSON"),

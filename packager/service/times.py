@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from packager.base import durations
+from packager.base.durations import EXPECTED
 from packager.base.problems import show
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-_DURATION = re.compile(r"([1-9][0-9]{0,6})(s|m|h|d|w)")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _LONGEST = timedelta(days=36_500)
-
-EXPECTED = "expected a duration such as 90s, 10m, 12h or 30d"
-"""The message about a text that is no duration."""
 
 
 def as_text(time: datetime) -> str:
@@ -30,10 +26,9 @@ def now() -> str:
 
 
 def duration(text: str) -> timedelta:
-    """Return a duration. Raises ValueError, with a message, if it is none, or longer than a hundred years."""
-    match = _DURATION.fullmatch(text)
-    length = timedelta(**{_UNITS[match[2]]: int(match[1])}) if match else None
-    if length is None or length > _LONGEST:
+    """Return a duration. Raises ValueError, with a message, if it is not one, 0, or longer than a hundred years."""
+    length = durations.parse(text, _LONGEST)
+    if not length:
         raise ValueError(f"{EXPECTED}, found {show(text)}")
     return length
 

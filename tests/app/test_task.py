@@ -63,6 +63,9 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
     return script
 
 
+NO_LOG = "urn:mlpack:problem:no-log"
+
+
 def problem(status: int, **body: Any) -> Answer:
     return Answer(status, "application/problem+json", {"detail": "no", "errors": [], **body})
 
@@ -155,8 +158,8 @@ def test_follow_retries_unreachable_server(script: Script) -> None:
 
 
 def test_log_follow_waits_for_container(script: Script) -> None:
-    no_pod = problem(409, detail="the job has no pod: it has not started, or its pods were deleted")
-    creating = problem(409, detail='container "x" in pod "y" is waiting to start: ContainerCreating')
+    no_pod = problem(409, type=NO_LOG, detail="the job has no pod: it has not started, or its pods were deleted")
+    creating = problem(409, type=NO_LOG, detail='container "x" in pod "y" is waiting to start: ContainerCreating')
     messages: list[str] = []
     script.answers = [JOB, no_pod, JOB, creating, JOB, creating, JOB, iter([b"a\n", b"b\n"])]
     assert b"".join(task.log(SERVER, "a-1", RUNNER, task.LogPart(is_following=True), messages.append)) == b"a\nb\n"
@@ -167,8 +170,9 @@ def test_log_follow_waits_for_container(script: Script) -> None:
     ("answers", "message"),
     [
         ([JOB, problem(409, detail="follow takes 20 pods at most: name one of a, b")], "follow takes 20"),
+        ([JOB, problem(409, detail="the job has no pod")], "no pod"),
         ([JOB, problem(403, detail="the job belongs to bob")], "the job belongs to bob"),
-        ([{**JOB, "status": "failed"}, problem(409, detail="the job has no pod: x")], "no pod"),
+        ([{**JOB, "status": "failed"}, problem(409, type=NO_LOG, detail="the job has no pod: x")], "no pod"),
     ],
 )
 def test_log_follow_fails_at_once_for_permanent_refusal(script: Script, answers: list[Any], message: str) -> None:
@@ -186,7 +190,7 @@ def test_log_sends_requested_part(script: Script) -> None:
 
 
 def test_log_without_follow_does_not_wait_for_pod(script: Script) -> None:
-    script.answers = [problem(409, detail="the job has no pod: it has not started")]
+    script.answers = [problem(409, type=NO_LOG, detail="the job has no pod: it has not started")]
     with pytest.raises(ClusterError, match="no pod"):
         list(task.log(SERVER, "a-1", RUNNER, task.LogPart(), print))
 

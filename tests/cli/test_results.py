@@ -273,7 +273,7 @@ def test_results_refuses_invalid_timeout(mlpack: Mlpack, life: Life) -> None:
     done = mlpack(*RESULTS, "--timeout", "soon")
     assert (done.code, done.stderr) == (
         2,
-        "error: invalid duration 'soon': use 90s, 5m or 1h30m\n",
+        "error: expected a duration such as 90s, 1h30m or 7d, found 'soon'\nhint: 0 means no limit\n",
     )
     assert life.calls == []
 

@@ -363,7 +363,7 @@ def test_task_without_token_explains_how_to_get_token(
         (("definitions", "delete", "../x", "-y"), "invalid name '../x'"),
         (("status", "../x"), "invalid name '../x'"),
         (("logs", "a b"), "invalid name 'a b'"),
-        (("list", "--timeout", "x"), "invalid duration 'x'"),
+        (("list", "--timeout", "x"), "expected a duration such as 90s, 1h30m or 7d, found 'x'"),
         (("list", "--server", "http://h.example"), "http://h.example sends the token, and all values, without"),
     ],
 )

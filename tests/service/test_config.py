@@ -148,7 +148,7 @@ def test_how_long_things_are_kept_is_checked(tmp_path: Path) -> None:
     path.write_text("retention: {jobs: soon, logs: 0d}\n", encoding="utf-8")
     with pytest.raises(MlpackError, match="is not valid") as raised:
         config.read(path)
-    expected = "expected a duration such as 90s, 10m, 12h or 30d, found"
+    expected = "expected a duration such as 90s, 1h30m or 7d, found"
     assert [(problem.column, problem.message) for problem in raised.value.problems] == [
         (19, f"{expected} 'soon'"),
         (31, f"{expected} '0d'"),

@@ -9,16 +9,24 @@ from packager.service import times
 NOW = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("12h", 43_200), ("30d", 2_592_000)])
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("10m", 600), ("12h", 43_200), ("30d", 2_592_000), ("1h30m", 5_400), ("1.5h", 5_400)],
+)
 def test_a_duration(text: str, seconds: int) -> None:
     assert times.duration(text) == timedelta(seconds=seconds)
     assert times.moment(text, NOW) == NOW - timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize("text", ["", "0d", "-1d", "1", "d", "1.5h", "30 d", "9999999w", "٣d", "1h30m", "1y"])
+@pytest.mark.parametrize("text", ["", "0d", "-1d", "1", "d", "30 d", "٣d", "1y", "1h" * 30])
 def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^expected a duration such as 90s, 10m, 12h or 30d, found "):
+    with pytest.raises(ValueError, match=r"^expected a duration such as 90s, 1h30m or 7d, found "):
         times.duration(text)
+
+
+def test_duration_is_at_most_a_hundred_years() -> None:
+    with pytest.raises(ValueError, match=r"^expected at most 36500d, found '36501d'$"):
+        times.duration("36501d")
 
 
 def test_a_time_has_a_zone() -> None:

@@ -65,10 +65,6 @@ _GLOBAL = {
 }
 
 
-NOT_STARTED = "is waiting to start"
-"""What a kubelet says about a container that has no log yet."""
-
-
 class LogOptions(Value, frozen=True):
     """Which part of which log of a pod is read.
 

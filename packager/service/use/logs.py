@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, UnreachableError
 from packager.base.values import Value, replace
+from packager.kubectl.sentences import NOT_STARTED
 from packager.service import times
 from packager.service.access import permissions
 from packager.service.failures import Failure
 from packager.service.jobs import keeper
-from packager.service.jobs.kube import NOT_STARTED, LogOptions, RefusedError, pods_of
+from packager.service.jobs.kube import LogOptions, RefusedError, pods_of
 from packager.service.store.databases import AwayError
 from packager.service.store.store import FINAL
 from packager.service.use.streams import guarded
@@ -85,7 +86,7 @@ class JobLogs(Value, frozen=True):
             if any(entry["pod"] == pod for entry in self.kept):
                 return await self._from_kept(pod)
             if isinstance(error, RefusedError):
-                raise Failure("conflict", str(error)) from None
+                raise Failure("no-log" if NOT_STARTED.search(str(error)) else "conflict", str(error)) from None
             raise
 
     async def started(self, pod: str) -> LogOfPod:
@@ -94,7 +95,7 @@ class JobLogs(Value, frozen=True):
             try:
                 return await self.opened(pod)
             except Failure as failure:
-                if NOT_STARTED not in str(failure) or await self._has_ended():
+                if failure.kind != "no-log" or await self._has_ended():
                     raise
             await asyncio.sleep(_POLL_SECONDS)
 
@@ -263,7 +264,7 @@ def _chosen(pods: set[str], pod: str | None, *, follow: bool) -> list[str]:
     """Return the pods whose log is asked for: one, or all. Raises Failure."""
     names = sorted(pods)
     if not names:
-        raise Failure("conflict", "the job has no pod: it has not started, or its pods were deleted")
+        raise Failure("no-log", "the job has no pod: it has not started, or its pods were deleted")
     if pod is not None and pod not in names:
         raise Failure("not-found", f"pod {pod!r} not found: the pods are {', '.join(names)}")
     if follow and pod is None and len(names) > keeper.MOST_PODS:

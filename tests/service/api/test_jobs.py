@@ -322,7 +322,7 @@ def test_jobs_are_listed_by_their_times(service: Service) -> None:
 def test_a_filter_that_no_job_can_match_is_refused(service: Service) -> None:
     for query, detail in (
         ("status=done", "status: expected queued, pending, running, succeeded, failed, deleted; found 'done'"),
-        ("since=yesterday", "since: expected a duration such as 90s, 10m, 12h or 30d, or a time such as "),
+        ("since=yesterday", "since: expected a duration such as 90s, 1h30m or 7d, or a time such as "),
         ("until=0001-01-01T00:00:00%2B01:00", "until: expected a time of the years 1 to 9999 in UTC, found "),
     ):
         problem = service.get(f"/v1/jobs?{query}").json()

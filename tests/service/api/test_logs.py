@@ -205,7 +205,7 @@ def test_only_so_many_pods_are_followed(service: Service, monkeypatch: pytest.Mo
             "since=soon",
             400,
             (
-                "since: expected a duration such as 90s, 10m, 12h or 30d, or a time such as 2026-11-22T10:00:00Z, "
+                "since: expected a duration such as 90s, 1h30m or 7d, or a time such as 2026-11-22T10:00:00Z, "
                 "found 'soon'"
             ),
         ),
