@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import SpecError
-from packager.base.values import as_plain
+from packager.base.values import Value, as_plain
 from packager.spec import catalog
 from packager.spec.load import load
 from packager.spec.schema import json_schema
@@ -29,8 +28,7 @@ def spec_schema() -> dict[str, Any]:
     return json_schema()
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(Value, frozen=True):
     """A model that can be built: the path of its spec, and the loaded spec."""
 
     path: Path
@@ -60,8 +58,7 @@ class Model:
         return {"path": str(self.path), "spec": as_plain(self.spec)}
 
 
-@dataclass(frozen=True, slots=True)
-class InvalidModel:
+class InvalidModel(Value, frozen=True):
     """A model with an invalid spec: its path, and the problems."""
 
     path: Path

@@ -19,7 +19,7 @@ def parse(text: str, longest: timedelta) -> timedelta:
     """Return the duration that a text means: a number with a unit, or several, which are added.
 
     Raises:
-        ValueError: It is not a duration, or longer than `longest`; with a message.
+        ValueError: The text is not a duration, or longer than `longest`; with a message.
     """
     parts = _PART.findall(text[:_LONGEST_TEXT])
     if not parts or "".join(number + unit for number, unit in parts) != text:

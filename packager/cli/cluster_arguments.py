@@ -205,7 +205,7 @@ def seconds(text: str) -> float:
     """Return the seconds of a duration such as 90s, 5m or 1h30m; 0 stands for no limit.
 
     Raises:
-        UsageError: It is not a duration, or longer than a year.
+        UsageError: The text is not a duration, or longer than a year.
     """
     if text == "0":
         return 0.0
