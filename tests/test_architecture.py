@@ -118,6 +118,7 @@ TESTS_OF_MANY = {
     "verify/test_finds.py": "all checks, on what the fuzzer made",
     "verify/test_manifests.py": "all checks of manifests",
     "verify/test_messages.py": "all that it says besides",
+    "verify/test_yaml_forms.py": "YAML as kubectl reads it",
     "service/registry/packages/test_attacks.py": "reading, filling and the policy, on packages of hostile developers",
     "service/test_refusals.py": "every route of the API and of the page",
     "service/test_killed.py": "the whole service, killed while jobs are created",

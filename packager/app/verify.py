@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager import verify as stage
 from packager.base.errors import ToolError, UsageError, VerificationError
+from packager.base.shortening import bounded
 from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
 from packager.package.opened import opened
@@ -62,7 +63,7 @@ class Verification:
         for security in content["security"]:
             for field in security["exceeded"]:
                 field["place"] = field["place"]._asdict()
-        return {"valid": self.is_valid, "exit_code": self.exit_code, **content}
+        return {"valid": self.is_valid, "exit_code": self.exit_code, **bounded(content)}
 
 
 def verify(path: Path, checks: Checks) -> Verification:

@@ -22,6 +22,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from packager.base.shortening import shortened
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -40,8 +42,8 @@ class MlpackError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, *, hint: str | None = None, problems: Sequence[Problem] = ()) -> None:
-        super().__init__(message)
-        self.hint = hint
+        super().__init__(shortened(message))
+        self.hint = hint and shortened(hint)
         self.problems = tuple(problems)
 
     def as_json(self) -> dict[str, Any]:

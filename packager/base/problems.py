@@ -6,6 +6,7 @@ import difflib
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
+from packager.base.shortening import bounded, shortened
 from packager.base.values import Value, as_dict, replace
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Problem(Value, frozen=True, order=True):
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        return f"{place}: {self.message}" + (f" ({self.hint})" if self.hint else "")
+        return f"{shortened(place)}: {shortened(self.message)}" + (f" ({shortened(self.hint)})" if self.hint else "")
 
     def about(self, kind: str, allow: str = "") -> Problem:
         """Return the finding with what it is about, and with what permits it."""
@@ -50,7 +51,7 @@ class Problem(Value, frozen=True, order=True):
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding for `-o json`, without what is empty of `kind` and `allow`."""
-        return {key: value for key, value in as_dict(self).items() if value or key not in ("kind", "allow")}
+        return {key: bounded(value) for key, value in as_dict(self).items() if value or key not in ("kind", "allow")}
 
 
 def ordered(problems: Iterable[Problem]) -> list[Problem]:
@@ -107,5 +108,5 @@ def show(value: Any) -> str:
     if isinstance(value, list):
         return "a list" if value else "an empty list"
     if isinstance(value, str):
-        return repr(value if len(value) <= 60 else value[:57] + "...")
+        return repr(shortened(value, 60))
     return f"the number {value}"

@@ -8,6 +8,7 @@ text as written. So `str(value)` is always what the author wrote.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -109,7 +110,7 @@ class Document(Value, frozen=True):
         if len(entries) < len(location) or not entries or getattr(entries[-1][1], "style", None) != "|":
             return None
         begin, end = entries[-1][1].start_mark.line + 1, entries[-1][1].end_mark.line + 1
-        lines = text.decode("utf-8-sig", "replace").split("\n")[begin:end]
+        lines = _lines(text)[begin:end]
         indent = next((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), 0)
         if place[0] > len(lines):
             return None
@@ -458,6 +459,12 @@ def _line_and_column(text: bytes, offset: int) -> tuple[int, int]:
     """Return line and column, in characters, of the byte at `offset`."""
     before = text[:offset]
     return before.count(b"\n") + 1, len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1
+
+
+@lru_cache(maxsize=1)
+def _lines(text: bytes) -> list[str]:
+    """Return the lines of a file, of which a thousand problems may be reported one after the other."""
+    return text.decode("utf-8-sig", "replace").split("\n")
 
 
 def _child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:

@@ -18,12 +18,14 @@ from typing import IO, TYPE_CHECKING, Any
 import typer
 
 from packager.base.errors import ToolError, reason
+from packager.base.shortening import shortened
 from packager.cli.printable import printable, printable_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from packager.base.errors import MlpackError
+    from packager.base.problems import Problem
 
 
 class OutputFormat(StrEnum):
@@ -55,6 +57,10 @@ class _State:
 
 
 _state = _State()
+
+_LONGEST_CELL = 500
+_LONGEST_LINE = 5_000
+"""Characters of a line for people, and of a cell of a table, before they are escaped."""
 
 BROKEN_PIPE_EXIT_CODE = 128 + signal.SIGPIPE
 """The exit code after the reader has closed stdout (`| head`): 128 + SIGPIPE, as in a shell."""
@@ -148,7 +154,7 @@ def emit_json_line(value: Any) -> None:
 
 def emit_table(rows: Sequence[Sequence[str]], gap: str = "   ") -> None:
     """Write rows for people to stdout, in columns that `gap` separates. Raises the errors of `emit_data`."""
-    cells = [[printable(cell) for cell in row] for row in rows]
+    cells = [[printable(shortened(cell, _LONGEST_CELL)) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     for row in cells:
         emit(gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -157,17 +163,17 @@ def emit_table(rows: Sequence[Sequence[str]], gap: str = "   ") -> None:
 def say(text: str) -> None:
     """Write a line for people to stderr, unless --quiet is set."""
     if not _state.is_quiet:
-        _write_stderr(printable(text))
+        _write_stderr(printable(shortened(text, _LONGEST_LINE)))
 
 
 def put_question(text: str, end: str = ": ") -> None:
     """Write a question to stderr; the answer is typed on the same line."""
-    _write_stderr(printable(text), end)
+    _write_stderr(printable(shortened(text)), end)
 
 
 def print_error(error: MlpackError) -> None:
     """Write an error to stderr: its problems, its message, and the hint how to fix it."""
-    for problem in error.problems:
+    for problem in _listed(error):
         _write_stderr(printable(str(problem)))
     _write_stderr(f"{_red('error:')} {printable(str(error))}")
     if error.hint:
@@ -183,7 +189,15 @@ def print_usage_error(text: str) -> None:
 def emit_error_json(error: MlpackError) -> None:
     """Write an error to stdout as JSON, unless the run has already written to stdout."""
     if not _state.has_emitted:
-        emit_json({"error": error.as_json()})
+        emit_json({"error": {**error.as_json(), "problems": [problem.as_json() for problem in _listed(error)]}})
+
+
+def _listed(error: MlpackError) -> Sequence[Problem]:
+    if not error.problems:
+        return ()
+    from packager.base.problems import listed
+
+    return listed(error.problems)
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

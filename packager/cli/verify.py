@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _MOST_FILES = 200 * DEFAULT.files
 """Python cannot count the entries of a folder beyond sys.maxsize."""
 
+_MOST_EDITED = 500
+"""How many edited files are listed."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the verb to `app`."""
@@ -113,11 +116,13 @@ def verify(
 
 def _show_edits(report: Report) -> None:
     """Print each edited line, below its file."""
-    for file in report.edits:
+    for file in report.edits[:_MOST_EDITED]:
         say(f"edited: {file}")
         for change in report.changes:
             if change.file == file:
                 say(f"  {change}")
+    if len(report.edits) > _MOST_EDITED:
+        say(f"edited: {len(report.edits) - _MOST_EDITED:,} more files")
 
 
 def _explain(report: Report, *, verbose: bool) -> None:

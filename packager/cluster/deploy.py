@@ -254,7 +254,7 @@ def _applied_before_failure(kubectl: Kubectl, manifests: Manifests, live: Mappin
 def _objects(printed: str) -> list[Object]:
     try:
         answer = json.loads(printed)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise UnreachableError("the cluster's response was cut off") from None
     return list(answer["items"]) if answer["kind"] == "List" else [answer]
 

@@ -139,6 +139,6 @@ def _tried(kubectl: Kubectl, trial: Trial) -> Trial:
         answer = json.loads(done.stdout)
     except MlpackError as error:
         return replace(trial, error=error)
-    except ValueError:
+    except (ValueError, RecursionError):
         return replace(trial, error=UnreachableError("the cluster's response was cut off"))
     return replace(trial, answer=answer)

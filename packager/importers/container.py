@@ -212,8 +212,7 @@ def _container(main: ForeignValue, sketch: Sketch, ports: set[str], lost: dict[s
             listed_words = entry.words()
             if listed_words is not None:
                 words[key] = Given(listed_words, entry.origin)
-                for position, word in enumerate(listed_words):
-                    _needs(word, lost, entry.items()[position])
+                _check_volumes(entry, lost)
     directory = main.child("workingDir")
     folder = directory.text() if directory else None
     if directory and folder is not None and not re.fullmatch(_FOLDER, folder):
@@ -232,13 +231,16 @@ def _container(main: ForeignValue, sketch: Sketch, ports: set[str], lost: dict[s
     return ForeignContainer(image, *program, environment, requests, limits, gpus, start)
 
 
-def _needs(word: str, lost: dict[str, ForeignValue], entry: ForeignValue) -> None:
-    """Refuse a word of a command that is a path in a volume that is lost."""
-    for path in lost:
-        if re.search(rf"(?:^|[\s=:]){re.escape(path.rstrip('/'))}(?:/|\s|$)", word):
-            message = f"the command needs {path}, a volume that cannot be carried over"
+def _check_volumes(words: ForeignValue, lost: dict[str, ForeignValue]) -> None:
+    """Refuse each word of a command that is a path in a volume that is lost."""
+    paths = {path.rstrip("/"): path for path in lost}
+    patterns = {path: re.compile(rf"(?:^|[\s=:]){re.escape(path)}(?:/|\s|$)") for path in paths}
+    for entry in words.items():
+        word = str(entry.value)
+        path = next((path for path in paths if path in word and patterns[path].search(word)), None)
+        if path is not None:
+            message = f"the command needs {paths[path]}, a volume that cannot be carried over"
             entry.refuse(message, "put these files into the image")
-            return
 
 
 def variables(listed: ForeignValue | None, sketch: Sketch) -> dict[str, Given]:

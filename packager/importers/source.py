@@ -15,13 +15,18 @@ from packager.base.problems import Problem, ordered, show
 from packager.base.values import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from packager.base.yamlio import Document, Location
 
 _UNPRINTABLE = re.compile(r"[^ -~]+")
 _LONGEST_COMMENT = 160
+
+_MOST_ENTRIES = 1_000
+_MOST_VALUES = 10_000
+_MOST_BYTES = 16 << 20
+"""Of a list or mapping, of a file, and of all files of an import: each is ten times what any workload has."""
 
 
 class ValueOrigin(Value, frozen=True):
@@ -60,6 +65,14 @@ class Ledger:
     def __init__(self) -> None:
         self.problems: list[Problem] = []
         self.findings: list[Problem] = []
+        self._bytes = 0
+
+    def count(self, text: bytes, name: str) -> bytes:
+        """Return the content of the file `name`. Raises SpecError if it makes the files of an import too large."""
+        self._bytes += len(text)
+        if self._bytes > _MOST_BYTES:
+            raise SpecError(f"{name}: the files of one import are larger than {_MOST_BYTES >> 20} MiB together")
+        return text
 
     def check(self, name: str, kind: str) -> None:
         """Raise SpecError with all problems when there are any: `name` is the file, `kind` what it should be."""
@@ -72,6 +85,19 @@ def invalid(name: str, kind: str, problems: list[Problem]) -> SpecError:
     every = ordered(problems)
     count = f"{len(every)} problems" if len(every) > 1 else "1 problem"
     return SpecError(f"{name} cannot be imported as {kind}: {count}", problems=every)
+
+
+def oversized(documents: Iterable[Document]) -> Iterator[Problem]:
+    """Yield a problem for each list or mapping, and for the first document, that has too many entries."""
+    values = 0
+    for document in documents:
+        for location, size in document.sizes():
+            if size > _MOST_ENTRIES:
+                yield document.problem(location, f"expected at most {_MOST_ENTRIES:,} entries, found {size:,}")
+            values += size
+        if values > _MOST_VALUES:
+            yield document.problem((), f"the file has more than {_MOST_VALUES:,} keys and values")
+            return
 
 
 class Source:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import RenderError
 from packager.base.runner import SYSTEM, Runner
+from packager.base.shortening import shortened
 from packager.kubectl.sentences import KLOG
 
 if TYPE_CHECKING:
@@ -26,8 +27,11 @@ class Rendered:
     warnings: tuple[str, ...]
 
 
-_SECONDS = 120.0
+_SECONDS = 30.0
 """The timeout in seconds, which no valid overlay comes near."""
+
+_LONGEST_WORD = 200
+"""Characters of a word of kubectl's messages, which quote whole manifests."""
 
 MAX_BYTES = 16 << 20
 """The most bytes that an overlay may render to; the output contains the code of the package."""
@@ -45,7 +49,8 @@ def kustomize(folder: Path, *, program: str = "kubectl", runner: Runner = SYSTEM
     done = runner.run([program, "kustomize", str(folder)], timeout=_SECONDS, max_bytes=MAX_BYTES, offline=True)
     stderr = KLOG.sub("", done.stderr)
     if done.returncode != 0:
-        reason = " ".join(stderr.split()).removeprefix("error: ") or f"exit code {done.returncode}"
+        words = " ".join(shortened(word, _LONGEST_WORD) for word in stderr.split())
+        reason = words.removeprefix("error: ") or f"exit code {done.returncode}"
         raise RenderError(f"{program} kustomize: {reason}")
     if not done.stdout.strip():
         raise RenderError(f"{program} kustomize printed nothing")

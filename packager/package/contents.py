@@ -7,6 +7,7 @@ import re
 import unicodedata
 
 from packager.base.limits import DEFAULT, Limits
+from packager.base.shortening import shortened
 
 _PATH_BYTES = 1_024
 _PART_BYTES = 255
@@ -164,5 +165,5 @@ _SHORT_NAME = re.compile(r"~[0-9]+ *(\.|$)")
 
 def shown(path: str) -> str:
     """Return `path` for a message: short, and escaped where a terminal would not show it as it is."""
-    short = path if len(path) <= 120 else f"{path[:117]}..."
+    short = shortened(path, 120)
     return short if short.isprintable() and short.strip() == short and short else ascii(short)

@@ -39,6 +39,9 @@ _SECRETS = "secrets"
 _MAX_SECRETS = 100
 """More than any model needs: each is a question to the user."""
 
+_MAX_SETTINGS = 1_000
+"""How many `--set` count: more than any build is given."""
+
 
 def read(package: Package) -> Declared:
     """Return everything.
@@ -140,6 +143,6 @@ def _settings(package: Package) -> Iterator[tuple[str, str]]:
     """Yield path and value of each `--set` with which the package was built."""
     about: Any = package.inventory.get("spec")
     settings = about.get("set") if isinstance(about, dict) else None
-    for setting in settings if isinstance(settings, list) else ():
+    for setting in settings[:_MAX_SETTINGS] if isinstance(settings, list) else ():
         path, _, value = str(setting).partition("=")
         yield path, value

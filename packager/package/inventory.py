@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 from packager.base import plain
 from packager.base.errors import VerificationError, unreadable
 from packager.base.names import LABEL_LENGTH, LETTER_FIRST, SUBDOMAIN_LENGTH, is_label
+from packager.base.shortening import shortened
 from packager.package.contents import ContentError, inactive, normalized, shown
-from packager.package.layout import INVENTORY
+from packager.package.layout import INVENTORY, MAX_OVERLAYS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_BYTES = 16 << 20
-
-_MAX_OVERLAYS = 1000
-"""More than any package has that people run."""
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -67,13 +65,13 @@ def _shape_complaint(inventory: Any) -> str | None:
     version, name, files = (inventory.get(key) for key in ("manifest", "package", "files"))
     editable = inventory.get("editable", {})
     if isinstance(version, bool) or version != 1:
-        return f"expected version 1, found {version!r}"
+        return f"expected version 1, found {shortened(repr(version), 60)}"
     if not isinstance(name, str) or not re.fullmatch(LETTER_FIRST, name) or len(name) > SUBDOMAIN_LENGTH:
         return "expected the package's name at 'package'"
     if not isinstance(files, dict):
         return "expected digests at 'files'"
-    if not isinstance(editable, dict) or not all(map(_are_lines, editable.values())):
-        return "expected lists of lines at 'editable'"
+    if not isinstance(editable, dict) or not all(map(_are_lines, editable.values())) or editable.keys() - files.keys():
+        return "expected lists of lines, of files that have a digest, at 'editable'"
     names = _names_complaint(inventory)
     return names or next((complaint for path in files if (complaint := _entry_complaint(path, files[path]))), None)
 
@@ -95,7 +93,7 @@ def _are_overlays(names: Any) -> bool:
     """Whether these are different names that overlays can have."""
     return (
         isinstance(names, list)
-        and len(names) <= _MAX_OVERLAYS
+        and len(names) <= MAX_OVERLAYS
         and all(isinstance(name, str) and len(name) <= LABEL_LENGTH for name in names)
         and all(re.fullmatch(LETTER_FIRST, name) for name in names)
         and len(set(names)) == len(names)

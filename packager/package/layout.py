@@ -24,6 +24,9 @@ SCRIPTS = f"{QUICKSTART}/scripts"
 OVERLAYS = f"{QUICKSTART}/k8s/mlops"
 """The folder that holds one folder for each overlay."""
 
+MAX_OVERLAYS = 100
+"""The most overlays of a package: kubectl renders each, and no package that people run has more."""
+
 COMMON = f"{QUICKSTART}/common/*/k8s/mlops"
 """The folders of components that overlays share, as a pattern: one per component, in the framework's folder."""
 

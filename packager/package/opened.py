@@ -110,11 +110,14 @@ def opened(path: Path, *, limits: Limits = DEFAULT, shown_as: Path | None = None
         sealed = inventory.content(folder)
         values = inventory.parsed(sealed, folder)
         entries = tree.walk(folder, limits)
+        overlays = overlay_names(entries, has_workspace=values.get("workspace") is not None)
+        if len(overlays) > layout.MAX_OVERLAYS:
+            raise VerificationError(f"{folder} has {len(overlays):,} overlays: expected at most {layout.MAX_OVERLAYS}")
         yield Package(
             name=values["package"],
             folder=folder,
             source=source,
-            overlays=overlay_names(entries, has_workspace=values.get("workspace") is not None),
+            overlays=overlays,
             digest=f"sha256:{hashlib.sha256(sealed).hexdigest()}",
             inventory=values,
             reader=Reader(folder, partial(_shown, source)),

@@ -234,7 +234,9 @@ class _Kustomization(Entries):
             value = value[step]
         line = self.document.problem(location, "").line
         text = "\n" * line + textwrap.indent(value, " " * 6)
-        return yamlio.load_all(text.encode(), self.document.name)
+        documents, problems = yamlio.load_all(text.encode(), self.document.name)
+        self.sources.count(len(documents))
+        return documents, problems
 
     def _replacements(self) -> None:
         for location, entry in self.entries("replacements"):

@@ -33,7 +33,10 @@ _DOCUMENT = 1 << 10
 """What reading a file takes, however short it is."""
 
 _MAX_ENTRIES = 1_000
-"""The most entries of a list or mapping, and YAML documents of an overlay: kubectl compares each with each."""
+"""The most entries of a list or mapping."""
+
+_MAX_DOCUMENTS = 300
+"""The most objects and patches of an overlay: kubectl compares each with each. Ours have 70, with all options."""
 
 _MAX_FILES = 10_000
 """The most entries of a list of files."""
@@ -41,7 +44,7 @@ _MAX_FILES = 10_000
 _MAX_KEYS = 2_000
 """The most keys of an env file."""
 
-_MAX_NODES = 50_000
+_MAX_NODES = 20_000
 """The most values of all YAML documents of an overlay."""
 
 
@@ -132,15 +135,18 @@ class Sources:
             return []
         self._yaml = self._within(self._yaml + len(content) + _DOCUMENT, _ALL_YAML)
         documents, problems = yamlio.load_all(content, self.shown(path))
-        self._documents += len(documents)
-        if self._documents > _MAX_ENTRIES:
-            raise VerificationError(
-                f"{self.start.file}: the overlay has more than {_MAX_ENTRIES:,} objects and patches"
-            )
+        self.count(len(documents))
         problems += [problem for document in documents for problem in self._oversized(document)]
         for problem in problems:
             self.refuse(problem)
         return documents
+
+    def count(self, documents: int) -> None:
+        """Count objects and patches. Raises VerificationError when the overlay has far more than any has to."""
+        self._documents += documents
+        if self._documents > _MAX_DOCUMENTS:
+            message = f"{self.start.file}: the overlay has more than {_MAX_DOCUMENTS:,} objects and patches"
+            raise VerificationError(message)
 
     def _oversized(self, document: Document) -> Iterator[Problem]:
         """Yield a problem for each list and mapping that kubectl would take too long for."""

@@ -24,6 +24,7 @@ from packager.base.fields import (
     UseCase,
 )
 from packager.base.values import Fields, Meta
+from packager.package.layout import MAX_OVERLAYS
 from packager.workloads import AnyOverlay
 from packager.workloads.overlay import ClaimName
 from packager.workloads.program import Args, Init, Run, Scripts, Workdir
@@ -126,7 +127,7 @@ class Spec(Fields, frozen=True):
         Meta(
             description="The ways to run it. Each key is the name of an overlay's folder.",
             min_length=1,
-            max_length=100,
+            max_length=MAX_OVERLAYS,
             examples=[{"single-node": {"kind": "Pod"}}],
         ),
     ]

@@ -69,6 +69,10 @@ if TYPE_CHECKING:
     from packager.verify.changes import Edits
 
 
+_SECONDS = 120.0
+"""How long the overlays of a package may take to render; a hundred of ours take 30 seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Checks:
     """The options of verifying.
@@ -113,12 +117,7 @@ def verify(package: Package, checks: Checks) -> Report:
     notes = list(checked.notes)
     problems += _overlay_problems(package)
     problems += _edit_problems(package, checked, edits, checks)
-    for name in package.applied:
-        try:
-            outcome = render.render(package, name, checks.kubectls, checks.runner)
-        except ToolError as error:
-            unchecked.append(f"{error}, so {name} was not rendered")
-            continue
+    for name, outcome in _rendered(package, checks, unchecked):
         problems += outcome.problems
         notes += outcome.sources.notes
         unchecked += outcome.unchecked
@@ -168,6 +167,19 @@ def verify(package: Package, checks: Checks) -> Report:
         server=checks.server is not None,
         objects=tuple(made),
     )
+
+
+def _rendered(package: Package, checks: Checks, unchecked: list[str]) -> Iterator[tuple[str, render.Outcome]]:
+    """Yield the name and the outcome of each overlay, and add to `unchecked` why one is not rendered."""
+    end = checks.runner.clock() + _SECONDS
+    for name in package.applied:
+        if checks.runner.clock() > end:
+            unchecked.append(f"the other overlays took more than {_SECONDS:g} seconds, so {name} was not rendered")
+            continue
+        try:
+            yield name, render.render(package, name, checks.kubectls, checks.runner)
+        except ToolError as error:
+            unchecked.append(f"{error}, so {name} was not rendered")
 
 
 def trust(package: Package, overlay: RenderedOverlay, checks: Checks) -> list[Problem]:

@@ -110,7 +110,7 @@ ROOM = "inputs in a package take at most 200 KiB in 200 files"
     [
         (large, ROOM),
         (many, ROOM),
-        (deep, f"'workspace/raw/x/{'y' * 41}...' is longer than 194 characters"),
+        (deep, f"'workspace/raw/x/{'y' * 12}...{'y' * 26}/z' is longer than 194 characters"),
         (linked, "'workspace/raw/secret' cannot be read: not a plain file"),
         (linked_folder, "'workspace/raw/etc' cannot be read: not a plain file"),
         (pipe, "'workspace/raw/pipe' cannot be read: not a plain file"),

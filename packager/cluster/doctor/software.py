@@ -34,7 +34,7 @@ def versions(case: Case) -> Iterator[CheckResult]:
     done = case.kubectl.run("version", "--output=json", "--request-timeout=20s", timeout=_SECONDS)
     try:
         version_info = json.loads(done.stdout)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise error_from(done.stderr) from None
     client = version_info.get("clientVersion") or {}
     if _minor(client) < OLDEST_KUBECTL:

@@ -14,7 +14,7 @@ from packager.importers.container import complaint_about, escaped, gpu_option, r
 from packager.importers.draft import Sketch, named
 from packager.importers.images import put_image
 from packager.importers.intel.code import plain_path
-from packager.importers.source import ForeignValue, Ledger, Source, ValueOrigin, decided, read_bytes
+from packager.importers.source import ForeignValue, Ledger, Source, ValueOrigin, decided, oversized, read_bytes
 from packager.package.layout import KUSTOMIZATIONS
 
 if TYPE_CHECKING:
@@ -86,8 +86,9 @@ def _sources(folder: str, zoo: Checkout, ledger: Ledger) -> Iterator[Source]:
     paths = sorted(path for path in top.rglob("*.yaml") if not path.is_symlink() and path.is_file())
     for path in [path for path in paths if path.name not in KUSTOMIZATIONS][:_MOST_FILES]:
         shown = path.relative_to(zoo.root).as_posix()
-        documents, problems = yamlio.load_all(read_bytes(path, zoo.shown + shown), zoo.shown + shown)
-        ledger.problems.extend(problems)
+        text = ledger.count(read_bytes(path, zoo.shown + shown), zoo.shown + shown)
+        documents, problems = yamlio.load_all(text, zoo.shown + shown)
+        ledger.problems.extend((*problems, *oversized(documents)))
         for document in documents:
             if isinstance(document.data, dict):
                 yield Source(document, ledger, shown)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from packager.base import yamlio
 from packager.base.problems import Problem, show
-from packager.importers.source import ForeignValue, Ledger, Source, invalid, read_bytes
+from packager.importers.source import ForeignValue, Ledger, Source, invalid, oversized, read_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 KIND = "a spec of Intel's Model Zoo"
 _BASE = "base_spec.yml"
 _MOST_FILES = 1000
+_MOST_SLICES = 100
 _SPECS = "specs"
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
@@ -53,7 +54,10 @@ class Pool:
         """Return the other files below `top` that may define a set: those in which its name occurs."""
         if top not in self._texts:
             paths = sorted(path for path in top.rglob("*.yml") if path.is_file() and not path.is_symlink())
-            self._texts[top] = {path: read_bytes(path, self._shown(path)) for path in paths[:_MOST_FILES]}
+            self._texts[top] = {
+                path: self._ledger.count(read_bytes(path, self._shown(path)), self._shown(path))
+                for path in paths[:_MOST_FILES]
+            }
         key = f"{name}:".encode()
         return [file for file, text in self._texts[top].items() if key in text and file not in self._sources]
 
@@ -84,6 +88,7 @@ def _top(path: Path) -> Path:
 def loaded(path: Path, name: str, ledger: Ledger) -> Document:
     """Return a spec of the pool; a key that occurs twice, as in one of the zoo's, is a finding."""
     document, problems = yamlio.load(read_bytes(path, name), name)
+    problems.extend(oversized([document]))
     duplicates = [problem for problem in problems if problem.message.startswith("duplicate key")]
     if len(duplicates) < len(problems):
         raise invalid(name, KIND, problems)
@@ -119,18 +124,27 @@ def release_slices(pool: Pool) -> list[ForeignValue]:
     if not tags:
         root.refuse("expected releases with tag_specs", "this file makes no package")
         return []
-    text = tags[0].text() or ""
+    return _named(pool, tags[0])
+
+
+def _named(pool: Pool, tag: ForeignValue) -> list[ForeignValue]:
+    """Return the slices that a tag names in braces."""
+    text = tag.text() or ""
+    names = _BRACES.findall(text)
+    if len(names) > _MOST_SLICES:
+        tag.refuse(f"expected at most {_MOST_SLICES} names of slice sets, found {len(names):,}")
+        return []
     slices: list[ForeignValue] = []
-    for name in _BRACES.findall(text):
+    for name in names:
         if name.startswith("_"):
             continue
         piece = pool.slices(name)
         if piece is None:
-            tags[0].refuse(f"no slice set {show(name)} in the folders of specs")
+            tag.refuse(f"no slice set {show(name)} in the folders of specs")
         else:
             slices.append(piece)
     if not slices and not pool.own.ledger.problems:
-        tags[0].refuse(f"expected names of slice sets in braces, found {show(text)}")
+        tag.refuse(f"expected names of slice sets in braces, found {show(text)}")
     return slices
 
 

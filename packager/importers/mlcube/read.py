@@ -36,13 +36,14 @@ from packager.importers.source import (
     ValueOrigin,
     decided,
     invalid,
+    oversized,
     printable,
     read_bytes,
     template,
 )
 from packager.kubernetes.configmap import CODE_BYTES, encoded_size
 from packager.options import KEYS
-from packager.package.layout import SCRIPTS, WORKSPACE
+from packager.package.layout import MAX_OVERLAYS, SCRIPTS, WORKSPACE
 
 if TYPE_CHECKING:
     import os
@@ -149,6 +150,7 @@ def read(path: Path, name: str, choices: Choices) -> Draft:
         folder, path, name = path, path / _FILE, f"{name.rstrip('/')}/{_FILE}"
     text = read_bytes(path, name, folder=folder)
     document, problems = yamlio.load(text, name)
+    problems.extend(oversized([document]))
     if problems:
         hint = "make a project of it first: cookiecutter"
         raise invalid(name, _KIND, template(text, name, "cookiecutter", hint) or problems)
@@ -241,6 +243,10 @@ class _CubeImport:
         tasks = self._tasks(claim[0])
         self._check_choices(tasks)
         chosen = [tasks[name] for name in dict.fromkeys(self.choices.tasks or tasks) if name in tasks]
+        if len(chosen) > MAX_OVERLAYS:
+            message = f"expected at most {MAX_OVERLAYS} tasks, found {len(chosen):,}"
+            chosen[MAX_OVERLAYS].entry.refuse(message, "choose some with --task", at_key=True)
+            del chosen[MAX_OVERLAYS:]
         for name, task in tasks.items():
             if task not in chosen:
                 task.entry.leave("is not one of --task")

@@ -16,7 +16,17 @@ from packager.importers import container as containers
 from packager.importers.container import ForeignContainer, Given, escaped
 from packager.importers.draft import Draft, Sketch, named, with_option
 from packager.importers.images import put_image
-from packager.importers.source import ForeignValue, Ledger, Source, ValueOrigin, decided, invalid, read_bytes, template
+from packager.importers.source import (
+    ForeignValue,
+    Ledger,
+    Source,
+    ValueOrigin,
+    decided,
+    invalid,
+    oversized,
+    read_bytes,
+    template,
+)
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
 from packager.workloads.program import references
 
@@ -77,6 +87,7 @@ def read(path: Path, name: str, image: str | None = None) -> Draft:
     """
     text = read_bytes(path, name)
     documents, problems = yamlio.load_all(text, name)
+    problems.extend(oversized(documents))
     if problems:
         raise invalid(name, _KIND, template(text, name, "Helm", "render it first: helm template") or problems)
     ledger = Ledger()

@@ -1,0 +1,304 @@
+"""Packages, specs and foreign files that are built to take all time, all memory or a whole terminal.
+
+Each command runs in a process of its own, whose limits are far above what the same command takes for anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+import yaml
+
+from packager.package.layout import INVENTORY
+from packager.package.opened import opened
+from tests import demo
+from tests.broken import seal
+from tests.importers.test_intel import SMALL, write
+from tests.importers.test_intel import SPECS as SPECS_OF_ZOO
+from tests.importers.test_mxjob import WORKER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Change = Callable[[Path], object]
+
+SINGLE = "quickstart/k8s/mlops/single-node"
+ENV = f"{SINGLE}/mlops.env"
+
+CPU_SECONDS = 60
+MEMORY = 1 << 30
+OUTPUT = 1_000_000
+LINE = 10_000
+"""The most characters of a line, with its escapes."""
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    output: str
+
+
+def run(*arguments: str | Path, kubectl: Path | None = None) -> Ended:
+    """Run the command within the limits, and return how it ended: what it printed fits on a terminal."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "packager", *map(str, arguments)],
+        env=os.environ | ({"KUBECTL": str(kubectl)} if kubectl else {}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        preexec_fn=limit,
+        check=False,
+    )
+    output = done.stdout.decode()
+    assert "Traceback" not in output
+    assert len(output) <= OUTPUT
+    assert max(map(len, output.split("\n"))) <= LINE
+    assert all(line.isprintable() for line in output.split("\n"))
+    return Ended(done.returncode, output)
+
+
+def append(path: str, text: str) -> Change:
+    def change(package: Path) -> None:
+        with (package / path).open("a", encoding="utf-8") as file:
+            file.write(text)
+
+    return change
+
+
+def kustomization(objects: int = 0, **lists: list[Any]) -> Change:
+    """Return a change that adds entries to the lists of an overlay's kustomization, and as many ConfigMaps."""
+
+    def change(package: Path) -> None:
+        path = package / SINGLE / "kustomization.yaml"
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        manifests = "".join(f"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c{n}}}\n" for n in range(objects))
+        (package / SINGLE / "many.yaml").write_text(manifests, encoding="utf-8")
+        for key, entries in {**lists, "resources": ["many.yaml"] if objects else []}.items():
+            values[key] = (values.get(key) or []) + entries
+        path.write_text(yaml.safe_dump(values), encoding="utf-8")
+
+    return change
+
+
+def inventory(**values: Any) -> Change:
+    """Return a change of the inventory: a mapping is added to what is there, anything else replaces it."""
+
+    def change(package: Path) -> None:
+        content = json.loads((package / INVENTORY).read_text(encoding="utf-8"))
+        for key, value in values.items():
+            content[key] = {**content[key], **value} if isinstance(value, dict) else value
+        (package / INVENTORY).write_text(json.dumps(content), encoding="utf-8")
+
+    return change
+
+
+def _many_files(package: Path) -> None:
+    for number in range(20_000):
+        (package / f"extra{number:05}").touch()
+
+
+def _many_overlays(package: Path) -> None:
+    for number in range(101):
+        shutil.copytree(package / SINGLE, package / f"quickstart/k8s/mlops/copy-{number}")
+
+
+def _doubling(package: Path) -> None:
+    """Include a component twice in the next one, twenty times: a million times in the last."""
+    for number in range(20):
+        folder = package / f"quickstart/common/n{number}"
+        folder.mkdir()
+        below = f"components: [../n{number + 1}, ../n{number + 1}]\n" if number < 19 else ""
+        (folder / "kustomization.yaml").write_text(f"kind: Component\n{below}", encoding="utf-8")
+    kustomization(components=["../../../common/n0"])(package)
+
+
+_PATCH = {"patch": "- op: add\n  path: /metadata/labels\n  value: {a: b}\n", "target": {"kind": "ConfigMap"}}
+
+# Content of an archive whose sender has sealed it.
+SEALED: dict[str, tuple[Change, str]] = {
+    "lists of aliases": (
+        append(f"{SINGLE}/pod.yaml", f'x: &a "{"A" * 15_000}"\ny: [{"*a, " * 5_000}]\n'),
+        "aliases expand without limit",
+    ),
+    "many labels": (
+        append(f"{SINGLE}/pod.yaml", "x: {" + ", ".join(f"a{n}: b" for n in range(5_000)) + "}\n"),
+        "expected at most 1,000 entries, found 5,000",
+    ),
+    "a long field": (append(f"{SINGLE}/pod.yaml", f"? {'K' * 500_000}\n: 1\n"), "KKK...KKK"),
+    "many unknown fields": (
+        append(f"{SINGLE}/pod.yaml", "".join(f"field{n}: 1\n" for n in range(900))),
+        "more problems are not listed",
+    ),
+    "many objects": (kustomization(objects=400), "more than 300 objects and patches"),
+    "many patches": (kustomization(objects=150, patches=[_PATCH] * 200), "more than 300 objects and patches"),
+    "components twice in each other": (_doubling, "more than 300 objects and patches"),
+    "many variables": (
+        append(ENV, "".join(f"KEY_{n}=1\n" for n in range(60_000))),
+        "expected at most 2,000 keys, found 60,004",
+    ),
+    "long variables": (append(ENV, "".join(f"{letter * 60_000}=1\n" for letter in "ABCDEFGHIJKLMNO")), "AAA...AAA"),
+    "variables with control characters": (
+        append(ENV, "".join(f"K{n}\x1b[31m\u202e =\x9b\u200b # x\n" for n in range(1_000))),
+        "more problems are not listed",
+    ),
+}
+
+# Changes that anybody may make on the way.
+UNSEALED: dict[str, tuple[Change, str]] = {
+    "many files": (_many_files, "19,000 more problems"),
+    "many edited lines": (append(f"{SINGLE}/pod-patch.yaml", "#\n" * 500_000), "more than 500 lines are edited"),
+    "many edited variables": (append(ENV, "".join(f"K{n}=1\n" for n in range(1_900))), "500 lines are edited"),
+    "many overlays": (_many_overlays, "103 overlays: expected at most 100"),
+    "an inventory of many files": (
+        inventory(files={f"f{n}": {"mode": "0644", "sha256": "0" * 64} for n in range(50_000)}),
+        "more problems",
+    ),
+    "an inventory of many edits": (
+        inventory(editable={f"f{n}": [""] for n in range(500_000)}),
+        "expected lists of lines, of files that have a digest, at 'editable'",
+    ),
+    "an inventory of a long version": (inventory(manifest="x" * 10_000_000), "expected version 1, found 'xxx"),
+    "an inventory of a long name": (
+        inventory(files={"x" * 500_000: {"mode": "0644", "sha256": "0" * 64}}),
+        "the path is too long",
+    ),
+    "an inventory of many settings": (
+        inventory(spec={"set": ["environment.A=1"] * 500_000}, workspace=""),
+        "expected the name of a claim at 'workspace'",
+    ),
+}
+
+
+@pytest.mark.parametrize("attack", SEALED)
+def test_verify_of_a_sealed_package_is_bounded(attack: str, package: Path, kubectl: Path) -> None:
+    change, expected = SEALED[attack]
+    change(package)
+    with opened(package) as sealed:
+        seal(sealed)
+    done = run("verify", package, kubectl=kubectl)
+    assert expected in done.output
+    assert done.code == 5
+
+
+@pytest.mark.parametrize("attack", UNSEALED)
+@pytest.mark.parametrize("form", [[], ["-o", "json"]], ids=["text", "json"])
+def test_verify_of_a_damaged_package_is_bounded(attack: str, form: list[str], package: Path, kubectl: Path) -> None:
+    change, expected = UNSEALED[attack]
+    change(package)
+    done = run("verify", package, *form, kubectl=kubectl)
+    assert expected in done.output.replace('\\"', '"')
+    assert done.code == 5
+
+
+def _spec(*changes: str, files: dict[str, str] | None = None) -> Callable[[Path], Path]:
+    return lambda folder: demo.write(folder, demo.changed(*changes), files)
+
+
+SPECS: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "lists of aliases": (
+        _spec(f'x: &a "{"A" * 50_000}"', f"y: [{'*a, ' * 18_000}]"),
+        "aliases expand without limit",
+    ),
+    "many unknown keys": (_spec(*(f"key{n}: 1" for n in range(900))), "800 more problems are not listed"),
+    "a long unknown key": (_spec(f"? {'K' * 900_000}", ": 1"), "unknown key 'KKK"),
+    "a long title": (_spec(f"title: Demo => title: {'x' * 900_000}"), "expected at most 200 characters, found 900000"),
+    "a long image": (_spec(f"name: demo, tag => name: {'a-' * 200_000}!, tag"), "expected at most 200 characters"),
+    "a long number": (_spec(f"environment: {{A: {'9' * 900_000}}}"), "a ConfigMap takes at most"),
+    "many overlays": (
+        _spec("overlays: => overlays:" + "".join(f"\n  o{n}: {{kind: Pod}}" for n in range(500))),
+        "expected at most 100 keys",
+    ),
+    "a pattern of many stars": (
+        _spec(f"files: [train.sh] => files: ['{'*a' * 60}', train.sh]", files={"a" * 180: ""}),
+        "",
+    ),
+    "control characters": (_spec('environment: {A: "\\e[31m\\u202e\\u009b", "\\u202e": 1}'), "\\u202e"),
+}
+
+
+@pytest.mark.parametrize("attack", SPECS)
+def test_lint_is_bounded(attack: str, tmp_path: Path) -> None:
+    make, expected = SPECS[attack]
+    done = run("lint", make(tmp_path / "model"))
+    assert expected in done.output
+    assert done.code == (3 if expected else 0)
+
+
+def _mxjob(container: str = "", more: str = "") -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        job = WORKER.replace("command: [train]", f"command: [train]{container}") + more
+        (folder / "job.yaml").write_text(job, encoding="utf-8")
+        return folder / "job.yaml"
+
+    return make
+
+
+def _cube(text: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        (folder / "mlcube.yaml").write_text(f"name: c\ndocker: {{image: 'a:1'}}\n{text}\n", encoding="utf-8")
+        return folder
+
+    return make
+
+
+def _zoo(old: str, new: str, files: dict[str, str] | None = None) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        (name,) = (name for name in SMALL if name.endswith("_spec.yml"))
+        assert old in SMALL[name]
+        write(folder, {**SMALL, name: SMALL[name].replace(old, new), **(files or {})})
+        return folder / SPECS_OF_ZOO
+
+    return make
+
+
+_TASKS = ", ".join(f"t{n}: {{parameters: {{outputs: {{a: x/, b: y/, c: z/}}}}}}" for n in range(900))
+
+IMPORTS: dict[str, tuple[str, Callable[[Path], Path], str]] = {
+    "many words": ("mxjob", _mxjob(f", args: [{', '.join(['a'] * 9_000)}]"), "1,000 entries, found 9,000"),
+    "many unknown keys": ("mxjob", _mxjob(more="".join(f"key{n}: 1\n" for n in range(2_000))), "1,000 entries"),
+    "a long unknown key": ("mxjob", _mxjob(more=f"? {'K' * 900_000}\n: 1\n"), "KKK is not carried over"),
+    "lists of aliases": (
+        "mxjob",
+        _mxjob(f", env: [&e {{name: A, value: '{'x' * 900}'}}, {'*e, ' * 20_000}]"),
+        "aliases expand without limit",
+    ),
+    "many tasks": ("mlcube", _cube(f"tasks: {{{_TASKS}}}"), "expected at most 100 tasks, found 900"),
+    "many values": (
+        "mlcube",
+        _cube("tasks:\n" + "".join(f"  t{n}: [{'x, ' * 200}]\n" for n in range(90))),
+        "more than 10,000 keys and values",
+    ),
+    "many references": ("mlcube", _cube(f"tasks: {{a: {{entrypoint: '{'${b}' * 1_000}'}}}}\nb: '{'x' * 900}'"), "4096"),
+    "many files of specs": (
+        "intel",
+        _zoo("{small}", "{small}{other}", {f"{SPECS_OF_ZOO}/a/{n}_spec.yml": "#" * 1_000_000 for n in range(20)}),
+        "larger than 16 MiB together",
+    ),
+    "many slice sets": ("intel", _zoo("{small}", "{small}" * 50_000), "at most 100 names of slice sets, found 50,000"),
+    "a page of brackets": (
+        "intel",
+        _zoo("documentation: {", "documentation: {docs: [{name: a, uri: doc}], ", {"doc/a.md": "[" * 900_000}),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("attack", IMPORTS)
+def test_import_is_bounded(attack: str, tmp_path: Path) -> None:
+    system, make, expected = IMPORTS[attack]
+    done = run("import", system, make(tmp_path), "-o", tmp_path / "models")
+    assert expected in done.output
+    assert done.code in (0, 3)

@@ -1,0 +1,113 @@
+"""Forms of YAML that parsers disagree on: kubectl reads each of them as `verify` does, or `verify` reads a text."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.base import yamlio
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# fmt: off
+SCALARS = (
+    "yes", "no", "on", "off", "y", "n", "Yes", "NO", "true", "True", "TRUE", "false", "False", "null", "Null", "NULL",
+    "~", "", "0", "1", "-1", "+1", "010", "0o10", "0x1F", "0X1f", "0b101", "1_000", "1,000", "007", "-0", "+0", "00",
+    "1.", ".5", "1.0", "1.10", "1e3", "1E3", "1e+3", "1.5e-3", "1e400", "-1e400", "12:30", "190:20:30",
+    "190:20:30.15", "2001-12-14", "2001-12-14t21:59:43.10-05:00", "2001-12-14 21:59:43", "9223372036854775807",
+    "9223372036854775808", "-9223372036854775809", "123456789012345678901234567890", "0.1", "0.30", "a#b", "a #b",
+    "a: b", "a:b", ":a", "-a", "- a", "?a", "? a", "a?", "@a", "`a`", "%a", "&", "*", "!", "|a", ">a", "{a", "a}",
+    "[a", "a]", "a,b", "'a'", "'it''s'", '"a"', '"\\x41"', '"\\u00e9"', '"\\ud83d\\ude00"', '"\\U0001F600"', '"\\n"',
+    '"\\ "', '"\\e"', '"\\_"', '"\\N"', '"\\L"', '"\\P"', '"a\n   b"', "'a\n   b'", "a\n   b", '"a\\\n   b"',
+    '"a\n\n   b"', "'1'", '"true"', "'~'", "''", '""', "=", "<<", "---", "...", "a ---", "\xe9", "\U0001f600",
+    "\xa0a", "a\tb", "'a\tb'",
+)
+BLOCKS = (
+    "|\n    a\n    b\n", "|-\n    a\n", "|+\n    a\n\n", ">\n    a\n    b\n", ">-\n    a\n\n    b\n", ">+\n    a\n\n",
+    "|2\n      a\n", "|1\n   a\n", "|\n    a\n     b\n", ">\n    a\n     b\n    c\n", "|\n\n    a\n", "|\n    # a\n",
+    "|\n    a # b\n", "|  # a\n    b\n",
+)
+STRUCTURES = (
+    "[]", "{}", "[a, b]", "[a, b,]", "[a b]", "[a: b]", "[? a : b]", "[[a], [b]]", "{a: b}", "{a: b,}", "{a}",
+    "{a: , b: }", '{"a":b}', '{"a":1}', "{a:1}", "{a: {b: [c]}}", "[~, null, '']", "\n    a: b\n",
+    "\n    - a\n    - b\n", "\n  - a\n  - b\n", "\n    - - a\n      - b\n", "\n    - a: b\n      c: d\n",
+    "\n    ? a\n    : b\n", "\n    ? a\n    ? b\n", "\n    'a': b\n", "\n    1: a\n", "\n    yes: a\n",
+    "\n    1.0: a\n", "\n    0x1: a\n", "\n    010: a\n", "\n    =: a\n", "\n    a: b\n    a: c\n", "{a: b, a: c}",
+    "{a: b, 'a': c}", "{1: a, '1': b}", "{<<: {a: b}}", "\n    <<: {a: b}\n    c: d\n", "&a b", "!!str 1",
+    "!!int '1'", "!!binary YQ==", "!a b", "!!set {a}", "!!map {a: b}", "!<tag:yaml.org,2002:str> 1", "{[a]: b}",
+    "{{a: b}: c}", "{? [a] : b}", "[*a]", "{a: *b}", "a\x85b", "'a\u2028b'", "'a\ufeffb'", "'\x7f'", "'a\x00b'",
+)
+# fmt: on
+FORMS = SCALARS + BLOCKS + STRUCTURES
+
+REFUSED = (".inf", "-.inf", ".Inf", "+.inf", ".nan", ".NaN", r'"\/"', "\n    ~: a\n")
+"""Forms that we read and kubectl refuses."""
+
+OTHER_KEYS = tuple(f"\n    {key}: a\n" for key in ("yes", "1.0", "0x1", "010"))
+MERGED = ("{<<: {a: b}}", "\n    <<: {a: b}\n    c: d\n")
+"""Forms whose keys kubectl reads otherwise. No field, label or variable that is allowed has such a key."""
+
+
+def _text(form: str) -> str:
+    return f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\nvalue: {form}\n"
+
+
+def _ours(form: str) -> Any:
+    """Return how we read a form; None if it is refused."""
+    text = _text(form).encode()
+    documents, problems = yamlio.load_all(text, "f")
+    if problems or len(documents) != 1 or not isinstance(documents[0].data, dict) or yamlio.indirections(text, "f"):
+        return None
+    return documents[0].data
+
+
+def _is_same(ours: Any, theirs: Any) -> bool:
+    """Whether two values are the same, or theirs is a number, a boolean or null that we take for text."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return ours.keys() == theirs.keys() and all(_is_same(ours[key], theirs[key]) for key in ours)
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return len(ours) == len(theirs) and all(map(_is_same, ours, theirs))
+    if isinstance(ours, str) and not isinstance(theirs, str):
+        return theirs is None or isinstance(theirs, bool | int | float)
+    return isinstance(ours, str) is isinstance(theirs, str) and bool(ours == theirs)
+
+
+def _theirs(kubectl: Path, stream: str) -> list[Any] | None:
+    """Return how kubectl reads a stream; None if it refuses the stream."""
+    done = subprocess.run(
+        [kubectl, "annotate", "--local", "--dry-run=client", "-f", "-", "a=b", "-o", "json"],
+        input=stream.encode(),
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        return None
+    rest, decoder, values = done.stdout.decode().strip(), json.JSONDecoder(), []
+    while rest:
+        value, end = decoder.raw_decode(rest)
+        values.append(value)
+        rest = rest[end:].strip()
+    return values
+
+
+def test_kubectl_reads_the_same_as_verify(kubectl: Path) -> None:
+    ours = {form: value for form in dict.fromkeys(FORMS) if (value := _ours(form)) is not None}
+    assert len(ours) > 120
+    theirs = _theirs(kubectl, "---\n".join(map(_text, ours)))
+    assert theirs is not None
+    different = [
+        form
+        for (form, value), their_value in zip(ours.items(), theirs, strict=True)
+        if not _is_same(value.get("value"), their_value.get("value")) or value.keys() != their_value.keys()
+    ]
+    assert sorted(different) == sorted((*OTHER_KEYS, *MERGED))
+
+
+@pytest.mark.parametrize("form", REFUSED)
+def test_kubectl_refuses(form: str, kubectl: Path) -> None:
+    assert _ours(form) is not None
+    assert _theirs(kubectl, _text(form)) is None
