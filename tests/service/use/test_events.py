@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.service.access.tokens import Caller, key_of
+from packager.service.failures import Failure
+from packager.service.jobs.pulse import Pulse
+from packager.service.sealing import Sealer
+from packager.service.store.store import Store
+from packager.service.use import events
+from packager.service.use.events import JobEvents
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CALLER = Caller("ada", key_of("ada"), {"vision": "viewer"})
+
+
+async def authenticate() -> Caller:
+    return CALLER
+
+
+def test_streams_stay_open_while_other_projects_have_events_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy would close a silent one; and when the next comment comes says nothing of the events of others."""
+    monkeypatch.setattr(events, "_SILENCE", 0.2)
+    pulse = Pulse()
+    use = JobEvents(Store(tmp_path / "server.db"), pulse, Sealer(b"k" * 32))
+
+    async def others() -> None:
+        while True:
+            pulse.tell()
+            await asyncio.sleep(0.01)
+
+    async def follow() -> None:
+        busy = asyncio.create_task(others())
+        try:
+            async with asyncio.timeout(30):
+                followed = await use.follow(authenticate, None)
+                assert [await anext(followed) for _ in range(3)] == [[], [], []]
+        finally:
+            busy.cancel()
+
+    asyncio.run(follow())
+
+
+@pytest.mark.parametrize("after", ["1", "0", "", "x" * 43])
+def test_what_is_no_id_of_an_event_is_refused(tmp_path: Path, after: str) -> None:
+    use = JobEvents(Store(tmp_path / "server.db"), Pulse(), Sealer(b"k" * 32))
+    with pytest.raises(Failure, match="after: expected the id of an event"):
+        asyncio.run(use.read(CALLER, None, after))
