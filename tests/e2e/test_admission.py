@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import kinds
 from tests.e2e.faults import faulty
 from tests.e2e.site import MPI_IMAGE
 from tests.e2e.webhook import mutating
@@ -86,3 +87,13 @@ def test_doctor_reports_what_a_webhook_changes(
     for check, state, words in findings:
         assert [(one["check"], one["state"]) for one in results if words in one["message"]] == [(check, state)], results
     assert examined.code == 1
+
+
+def test_deploy_ends_when_the_pods_of_a_job_are_relabelled(site: Site) -> None:
+    """The Job controller does not find them, and creates more and more."""
+    package = faulty(site, "sleep:300", *kinds.SET, overlay="one-job")
+    patch = operation("/metadata/labels/batch.kubernetes.io~1controller-uid", "other", "replace")
+    with mutating(site, [patch]):
+        deployed = package.run("deploy", timeout=60)
+    assert deployed.code == 7, deployed.err
+    assert "its controller does not find this pod, and makes others: the cluster has changed batch." in deployed.err
