@@ -331,6 +331,13 @@ def test_metadata_that_others_act_on_is_refused_in_the_pods_of_a_template(metada
     assert problems(pod)
 
 
+@pytest.mark.parametrize("key", ["app.kubernetes.io/part-of", "app.kubernetes.io/component"])
+def test_labels_that_builds_write_to_workloads_are_refused_in_pod_templates(key: str) -> None:
+    item = job()
+    item["spec"]["template"]["metadata"] = {"labels": {key: "others"}}
+    assert problems(item)
+
+
 @pytest.mark.parametrize(
     "spec",
     [{"managedBy": "example.com/mine"}, {"manualSelector": True, "selector": {"matchLabels": {"app": "others"}}}],
