@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from packager.service import connections
+from packager.service.api import door
 from packager.service.config import LimitsConfig
 from tests.service.api.conftest import Service
 from tests.service.live import listening
@@ -114,6 +115,16 @@ def test_a_body_without_a_token_is_not_waited_for(tmp_path: Path) -> None:
             client.sendall(head + b"{" * 1000)
         for client in clients:
             assert client.recv(12) == b"HTTP/1.1 401"
+
+
+def test_guesses_of_tokens_are_answered_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "_BURST_SECONDS", 0.1)
+    with served(tmp_path) as url, httpx2.Client(base_url=url, headers={"Host": "testserver.local"}) as client:
+        begun = time.monotonic()
+        for number in range(22):
+            assert client.get("/v1/jobs", headers={"x-api-key": f"mlp_{number}"}).status_code == 401
+        assert time.monotonic() - begun > 0.9  # twenty of them take a second
+        assert client.get("/healthz").status_code == 200
 
 
 def test_networks_of_ipv6_are_counted_as_one_address() -> None:

@@ -60,7 +60,11 @@ async def require_caller(request: ASGIConnection[Any, Any, Any, Any], handler: B
     """Let a request in that someone makes who is known, before its body is read; see `Door`. Raises Failure."""
     if not handler.opt.get(ANONYMOUS):
         assert isinstance(request, Request)
-        request.state.caller = await _identified(request)
+        try:
+            request.state.caller = await _identified(request)
+        except Failure:
+            await door_of(request.app.state).hold_back(request)
+            raise
         await door_of(request.app.state).enter(request, request.state.caller)
 
 

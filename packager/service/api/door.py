@@ -40,6 +40,9 @@ _LONGEST_PAUSE = 1.0
 _BURST_SECONDS = 3.0
 """For how many seconds a caller who has been silent may make requests at once."""
 
+_REFUSED_PER_SECOND = 20
+"""How many requests without a valid token an address may send before they are answered late."""
+
 _MOST_REMEMBERED = 10_000
 
 
@@ -71,6 +74,7 @@ class Door:
         self._reads, self._changes = (Turns(*places, most=limits.requests_at_once) for places in (_READS, _CHANGES))
         self._of_callers = Rates(limits.caller_requests_per_second, clock)
         self._of_projects = Rates(limits.project_requests_per_second, clock)
+        self._refused = Rates(_REFUSED_PER_SECOND, clock)
         self._at_once: Counter[Owner] = Counter()
         self._streams: Counter[Owner] = Counter()
 
@@ -91,6 +95,11 @@ class Door:
         turns = self._reads if is_reading else self._changes
         await turns.begin(owner)
         visit.turns = turns
+
+    async def hold_back(self, request: AnyRequest) -> None:
+        """Let a request wait that is refused, if its address has sent many of them: each has looked for a token."""
+        address = request.client.host if request.client else ""
+        await asyncio.sleep(min(max(self._refused.pause(address), 0), _LONGEST_PAUSE))
 
     async def _wait(self, limit: str, rates: Rates, key: Hashable, who: str) -> None:
         pause = rates.pause(key)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _PATH = "/sign-in"
 
+_MAX_BODY = 16 << 10
+"""How long the form may be: anyone may send it."""
+
 
 def own_path(text: str) -> str:
     """Return a path of this server, to which a form may lead; the first view in place of anything else."""
@@ -55,7 +58,7 @@ def _view(server: Server, then: str, failure: Failure | None = None, **values: A
     return public(server, "sign-in", status, then=own_path(then), issuer=issuer, failure=failure, **shown)
 
 
-@post(_PATH, include_in_schema=False)
+@post(_PATH, include_in_schema=False, request_max_body_size=_MAX_BODY)
 async def _with_token(request: AnyRequest, state: State) -> Response[Any]:
     form = await request.form()
     server = server_of(state)

@@ -560,3 +560,7 @@ def test_who_signs_in_to_the_page_and_changes_something_is_told(site: Site) -> N
     ]
     for secret in (cookie, site.tokens["admin"], "mlp_guess"):
         assert secret not in "".join(site.log)
+
+
+def test_a_long_form_is_refused(site: Site) -> None:
+    assert site.send("/sign-in", {"token": "x" * 20_000}, None).status_code == 413
