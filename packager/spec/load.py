@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from packager.spec.documentation import Documentation
     from packager.spec.validation import SchemaFault
 
-_MAX_ENTRIES = 1_000
+_MAX_ENTRIES = 2_000
 
 
 class LoadedSpec(Value, frozen=True):

@@ -105,10 +105,10 @@ def test_setting_requires_utf8_text() -> None:
     ("change", "problem"),
     [
         (
-            f"environment: {{{', '.join(f'A{n}: 1' for n in range(1_001))}}}",
-            "expected at most 1,000 entries, found 1,001",
+            f"environment: {{{', '.join(f'A{n}: 1' for n in range(2_001))}}}",
+            "expected at most 2,000 entries, found 2,001",
         ),
-        (f"aliases: [{', '.join(f'a{n}' for n in range(1_001))}]", "expected at most 1,000 entries, found 1,001"),
+        (f"aliases: [{', '.join(f'a{n}' for n in range(2_001))}]", "expected at most 2,000 entries, found 2,001"),
         (f"overlays: => overlays:{''.join(f'{chr(10)}  o{n}: {{kind: Pod}}' for n in range(99))}", "at most 100 keys"),
         (f"variants: => variants:{f'{chr(10)}  - {{script: train.sh}}' * 100}", "at most 100 items"),
     ],
