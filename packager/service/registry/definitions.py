@@ -12,7 +12,7 @@ from packager.kubernetes.manifest import mapping
 from packager.kubernetes.podsecurity import Level
 from packager.options import BY_NAME
 from packager.service.complaints import Complaint, of_fault, of_problem
-from packager.service.registry import description, policy, values
+from packager.service.registry import description, injections, policy, values
 from packager.service.registry.bodies import DefinitionBody, as_flag
 from packager.service.registry.description import Group, Items
 from packager.service.registry.omissions import omissions
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from packager.service.registry.packages.content import PackageObjects, PackageOrigin
     from packager.service.registry.policy import Accepted, Site
     from packager.service.registry.refusals import PolicyProblem
-    from packager.service.registry.rendering import Renderer
+    from packager.service.registry.rendering import FilledTemplate, Renderer
 
 _TRIAL = "trial-000000"
 """The release with which the example of a definition is filled in."""
@@ -208,6 +208,12 @@ def trial(
         accepted = replace(accepted, remarks=tuple(env.remarks(definition.origin, definition.system)))
     if complaints or definition.origin:
         return accepted, [replace(item, detail=f"with the example filled in: {item.detail}") for item in complaints]
+    assert isinstance(source, str)
+
+    def rendered(filled: Mapping[str, Any]) -> FilledTemplate:
+        return _rendered(definition, source, replace(request, filled=filled), renderer)
+
+    accepted = replace(accepted, remarks=tuple(injections.warnings(definition.described, request.filled, rendered)))
     return accepted, list(_without_optional(definition, source, request, renderer, site))
 
 
@@ -244,16 +250,16 @@ def objects(
     application = str(filled.get("name") or body.application or "")
     if not isinstance(source, str):
         return _objects_of_package(definition, source, request, body.application or application, site)
-    rendered = renderer.render(
-        source,
-        values.template_values(
-            filled, definition.system, values.Names(request.release, body.name, body.application, request.creator)
-        ),
-    )
+    rendered = _rendered(definition, source, request, renderer)
     if rendered.problems:
         return policy.Accepted(), [_of_template(problem) for problem in rendered.problems]
     accepted = policy.accept(rendered.objects, request.release, body.application or application, site)
     return accepted, [_refused(refusal) for refusal in accepted.problems]
+
+
+def _rendered(definition: Definition, template: str, request: Request, renderer: Renderer) -> FilledTemplate:
+    names = values.Names(request.release, definition.body.name, definition.body.application, request.creator)
+    return renderer.render(template, values.template_values(request.filled, definition.system, names))
 
 
 def _objects_of_package(

@@ -190,6 +190,63 @@ def test_the_trial_leaves_out_optional_values(renderer: Renderer, argument: str,
     assert all("(Required)" in str(complaint.hint) for complaint in complaints)
 
 
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: "{{ global.release }}"}
+spec:
+  containers:
+  - name: main
+    image: "example.com/image:1"
+    env: [{name: STEPS, value: "{{ process.train.saveStep }}"}]
+    COMMAND
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "place"),
+    [
+        ('command: [bash, -c, "seq {{ process.train.saveStep }}"]', "command[2]"),
+        ("command: [/bin/sh, -ec, \"echo '{{ process.train.saveStep }}'\"]", "command[2]"),
+        ('command: [bash, -c, -x, "{{ process.train.saveStep }}"]', "command[3]"),
+        ('command: [/bin/bash]\n    args: [-lc, "{{ process.train.saveStep }}"]', "args[1]"),
+        ('args: [python3, -c, "print({{ process.train.saveStep | tojson }})"]', "args[2]"),
+        ('command: [perl, -e, "{{ process.train.saveStep | upper }}"]', "command[2]"),
+        ('command: [bash, -c, "seq {{ process.train.saveStep | sh }}"]', None),
+        ('command: [bash, -c, "seq {{ process.train.saveStep | int }}"]', None),
+        ('command: [bash, -c, "seq {{ (process.eval or {}).batchSize or 1 }}"]', None),
+        ('command: [bash, -c, "seq $STEPS"]', None),
+        ('command: [bash, -c, "seq $1", sh, "{{ process.train.saveStep }}"]', None),
+        ('command: [train, "--steps={{ process.train.saveStep }}"]', None),
+        ('command: [bash, -c, "echo {{ global.release }} {{ global.application }}"]', None),
+    ],
+)
+def test_the_trial_warns_of_values_that_become_code(renderer: Renderer, command: str, place: str | None) -> None:
+    template = POD.replace("COMMAND", command)
+    accepted, complaints = definitions.trial(read(), template, renderer, SITE)
+    assert complaints == []
+    assert [remark.partition(":")[0] for remark in accepted.remarks] == (
+        [f"process.train.saveStep becomes a part of the code in Pod.spec.containers[0].{place}"] if place else []
+    )
+
+
+def test_the_trial_warns_of_values_in_a_script_of_a_configmap(renderer: Renderer) -> None:
+    data = """---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: "{{ global.release }}-x"}
+data:
+  run.sh: "echo {{ endpoints[0].endpoint }}"
+  start: "#!/bin/sh\\n{{ process.train.saveStep | sh }}"
+  values: "{{ process }}"
+"""
+    accepted, complaints = definitions.trial(read(), POD.replace("    COMMAND\n", "") + data, renderer, SITE)
+    assert complaints == []
+    assert [remark.partition(":")[0] for remark in accepted.remarks] == [
+        "endpoints.0.endpoint becomes a part of the code in ConfigMap.data.run.sh"
+    ]
+
+
 def test_the_trial_takes_a_bounded_number_of_renderings(renderer: Renderer, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [f"key{number}" for number in range(300)]
     described = bodies.DESCRIPTION + "".join(f"{key}: (Optional) A value\n" for key in keys)
@@ -204,7 +261,7 @@ def test_the_trial_takes_a_bounded_number_of_renderings(renderer: Renderer, monk
     monkeypatch.setattr(renderer, "render", counted)
     definition = read(user_values_description=described, user_values_example=example)
     assert definitions.trial(definition, SMALL, renderer, SITE)[1] == []
-    assert len(renderings) == 2 + omissions.MAX_SINGLE
+    assert len(renderings) == 3 + omissions.MAX_SINGLE
 
 
 @pytest.mark.parametrize(("flag", "appended"), [(0, False), ("0", False), (False, False), (1, True), ("true", True)])
