@@ -35,7 +35,7 @@ from packager.service.store.store import Store
 if TYPE_CHECKING:
     from pathlib import Path
 
-ROUNDS = 6
+ROUNDS = 4
 SECONDS = 8.0
 HOSTILE = 8
 PAUSE = 0.02
@@ -148,7 +148,7 @@ async def _compare(address: str, token: str, go: Any) -> tuple[dict[str, list[fl
                 await asyncio.sleep(1.0)
             await _calm(client, times[is_crowded], SECONDS)
             go.clear()
-            await asyncio.sleep(2.0)  # until what has begun has ended
+            await asyncio.sleep(4.0)  # the slow requests that have begun end
     return times
 
 

@@ -10,10 +10,10 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from packager.service.failures import Failure
-from packager.service.fair import ALL, Owner, Turns, count_down
+from packager.service.fair import ALL, FairPool, Owner, Turns, count_down
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     AnyRequest = Request[Any, Any, Any]
 
+Parsed = TypeVar("Parsed")
+
 _KEY = "mlpack-visit"
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
@@ -33,6 +35,9 @@ _READS = (8, 3, 2)
 _CHANGES = (32, 12, 10)
 """How many requests are answered at a time, how many of a project, and how many of a caller. Changes wait for the
 cluster."""
+
+_PARSING = 2
+"""How many long bodies are parsed at a time, one of each project: each keeps the other threads waiting now and then."""
 
 _LONGEST_PAUSE = 1.0
 """Seconds that a request of a caller who makes too many is held back."""
@@ -74,6 +79,7 @@ class Door:
         self._reads, self._changes = (Turns(*places, most=limits.requests_at_once) for places in (_READS, _CHANGES))
         self._of_callers = Rates(limits.caller_requests_per_second, clock)
         self._of_projects = Rates(limits.project_requests_per_second, clock)
+        self._parsing = FairPool("body", threads=_PARSING, share=1, most=limits.requests_at_once)
         self._refused = Rates(_REFUSED_PER_SECOND, clock)
         self._at_once: Counter[Owner] = Counter()
         self._streams: Counter[Owner] = Counter()
@@ -95,6 +101,11 @@ class Door:
         turns = self._reads if is_reading else self._changes
         await turns.begin(owner)
         visit.turns = turns
+
+    async def parsed(self, request: AnyRequest, parse: Callable[[], Parsed]) -> Parsed:
+        """Return what `parse` returns, which parses the body of a request in a thread."""
+        visit: _Visit = request.scope[_KEY]  # type: ignore[literal-required]
+        return await self._parsing.run(visit.owner, parse)
 
     async def hold_back(self, request: AnyRequest) -> None:
         """Let a request wait that is refused, if its address has sent many of them: each has looked for a token."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from litestar.connection import ASGIConnection
     from litestar.handlers import BaseRouteHandler
     from litestar.types import HTTPScope
+
+    from packager.service.api.door import Door
 
 _ON_THE_LOOP = 4 << 10
 """How long a body may be that is read without a thread: it takes less time than the start of one."""
@@ -39,7 +42,8 @@ class IncomingRequest(Request[Any, Any, Any]):
         try:
             if len(content) <= _ON_THE_LOOP:
                 return jsonio.read(content)
-            return await asyncio.to_thread(jsonio.read, content)
+            door: Door = self.app.state.door
+            return await door.parsed(self, partial(jsonio.read, content))
         except jsonio.JsonError as error:
             raise Failure(_REFUSALS.get(type(error), "invalid-json"), str(error)) from None
 
