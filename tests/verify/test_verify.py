@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from packager.base.runner import Runner
 from packager.package.opened import opened
+from packager.verify import Checks, verify
 from tests import kubectls
 from tests.broken import seal
 from tests.files import replace
@@ -445,3 +447,22 @@ def test_a_sequence_of_overlays_that_do_not_exist_is_found(mlpack: Run, package:
     done = mlpack("verify", package, "--kubectl", kubectl)
     message = "the sequence names the overlay 'serving', which the package does not have"
     assert (done.code, done.stdout) == (5, f"{package}/manifest.json: {message}\n")
+
+
+class _SlowRunner(Runner):
+    """Starts programs, and tells a time that is 100 seconds later whenever it is asked."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def clock(self) -> float:
+        self.seconds += 100
+        return self.seconds
+
+
+def test_overlays_that_take_long_to_render_leave_the_others_unchecked(package: Path, kubectl: Path) -> None:
+    with opened(package) as opened_package:
+        report = verify(opened_package, Checks(kubectls=(str(kubectl),), runner=_SlowRunner()))
+    assert report.problems == ()
+    assert [security.overlay for security in report.security] == ["multi-node"]
+    assert report.unchecked == ("the other overlays took more than 120 seconds, so single-node was not rendered",)
