@@ -122,10 +122,10 @@ def test_a_callers_packages_are_read_one_after_the_other(site: Site, monkeypatch
     may_go_on = threading.Event()
     read = PackageReader.read
 
-    def slow(reader: PackageReader, body: PackageBody) -> PackageContent:
+    def slow(reader: PackageReader, body: PackageBody, project: str | None = None) -> PackageContent:
         begun.append(body.source)
         assert may_go_on.wait(120)
-        return read(reader, body)
+        return read(reader, body, project)
 
     monkeypatch.setattr(PackageReader, "read", slow)
     statuses: list[int] = []
