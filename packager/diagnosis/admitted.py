@@ -45,6 +45,8 @@ def _images(spec: Object) -> Iterator[tuple[str, str]]:
 
 def relabelled(kind: Workload, snapshot: Snapshot) -> Iterator[Finding]:
     """Yield a finding for each pod that its controller does not find, so that it creates more and more pods."""
+    if not snapshot.strays:
+        return
     selectors = [kind.selector(snapshot.workload) or {}]
     items = (snapshot.workload, *snapshot.children)
     selectors += [mapping(at(item, ("spec", "selector", "matchLabels"))) for item in items]
