@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from packager.kubernetes.manifest import Manifest, at, listing, mapping
 from packager.kubernetes.objects import labels, shown
+from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
 from packager.workloads.structures import pods as pods_of
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
     from packager.workloads.workload import Workload
-
-_HINT = "mlpack doctor shows what the cluster changes; kubectl get mutatingwebhookconfigurations"
 
 
 def changed_images(snapshot: Snapshot) -> Iterator[Finding]:
@@ -33,7 +32,7 @@ def changed_images(snapshot: Snapshot) -> Iterator[Finding]:
                 message = (
                     f"the cluster has changed the image of container {name}: {' or '.join(sorted(expected))} -> {image}"
                 )
-                yield Finding("ImageChanged", shown(pod), message, _HINT, blocks=False)
+                yield Finding("ImageChanged", shown(pod), message, Remedy.of(Action.INSPECT_MUTATIONS), blocks=False)
 
 
 def _images(spec: Object) -> Iterator[tuple[str, str]]:
@@ -59,4 +58,4 @@ def relabelled(kind: Workload, snapshot: Snapshot) -> Iterator[Finding]:
         ]
         if changes:
             message = f"its controller does not find this pod, and makes others: the cluster has changed {changes[0]}"
-            yield Finding("Relabelled", shown(pod), message, f"{_HINT}; delete such pods with kubectl", final_after=0)
+            yield Finding("Relabelled", shown(pod), message, Remedy.of(Action.DELETE_RELABELLED_PODS), final_after=0)

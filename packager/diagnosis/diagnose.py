@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from packager.diagnosis.admitted import changed_images, relabelled
@@ -14,6 +13,7 @@ from packager.diagnosis.past import Past
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import events_about, is_being_deleted, moment, sentence, shown
 from packager.kubernetes.pods import broken, crashed, failure, state
+from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding, Phase, Verdict, grouped
 from packager.workloads.controllers import ignored_change
 
@@ -156,8 +156,8 @@ def _removal(snapshot: Snapshot, past: Past) -> Iterator[Finding]:
         if finalizers
         else "the kubelet of its node has not confirmed that it has ended"
     )
-    hint = f"kubectl describe {quote(shown(workload))}"
-    yield Finding("NotGone", shown(workload), f"it was deleted but is still there: {why}", hint)
+    advice = Remedy.of(Action.INSPECT_OBJECT, object=shown(workload))
+    yield Finding("NotGone", shown(workload), f"it was deleted but is still there: {why}", advice)
 
 
 def _progress(pods: Sequence[Object]) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from packager.kubernetes.causes import CAUSES
 from packager.kubernetes.objects import created, last_seen, moment, name, sentence, status, uid
 from packager.kubernetes.pods import failure
+from packager.kubernetes.remedy import RUN_AGAIN
 from packager.kubernetes.stopped import (
     DELETED,
-    REDEPLOY_HINT,
     deletion_cause,
     ended_at,
     started_at,
@@ -30,13 +31,6 @@ LOST = "WorkerLost"
 
 VANISHED = "Vanished"
 """A main pod that was deleted before its end was seen: it may have succeeded."""
-
-_CAUSES = {
-    "Preempted": "a pod of higher priority preempted it",
-    "TaintManagerEviction": "its node does not answer, or has a taint that it does not tolerate",
-    "Evicted": "its node had too little left of something",
-}
-"""Reasons of events that explain why a pod was stopped."""
 
 
 def losses(kind: Workload, snapshot: Snapshot) -> list[Finding]:
@@ -67,7 +61,7 @@ def worker_losses(kind: Workload, snapshot: Snapshot, main: Object) -> Iterator[
                 LOST,
                 f"pod/{pod}",
                 f"{_cause(snapshot, event)}, which stopped it while the job was running",
-                REDEPLOY_HINT,
+                RUN_AGAIN,
                 blocks=False,
             )
 
@@ -91,7 +85,11 @@ def _main_gone(kind: Workload, snapshot: Snapshot) -> Finding | None:
         pod = event["involvedObject"]["name"]
         if kind.role(workload, pod) == "main" and pod == (last or pod):
             return Finding(
-                DELETED, f"pod/{pod}", f"{_cause(snapshot, event)}, which stopped it", REDEPLOY_HINT, blocks=False
+                DELETED,
+                f"pod/{pod}",
+                f"{_cause(snapshot, event)}, which stopped it",
+                RUN_AGAIN,
+                blocks=False,
             )
     return None
 
@@ -116,6 +114,6 @@ def _time(event: Object) -> datetime:
 def _cause(snapshot: Snapshot, killed: Object) -> str:
     pod = killed["involvedObject"].get("uid")
     for event in snapshot.events:
-        if event["involvedObject"].get("uid") == pod and event.get("reason") in _CAUSES:
-            return _CAUSES[event["reason"]]
+        if event["involvedObject"].get("uid") == pod and event.get("reason") in CAUSES:
+            return CAUSES[event["reason"]]
     return deletion_cause({"metadata": {"uid": pod}}, snapshot)

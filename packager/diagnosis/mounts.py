@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packager.kubernetes.objects import last_seen, moment, sentence
+from packager.kubernetes.remedy import Action, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,15 +40,15 @@ class Refused:
     why: str
 
     @property
-    def hint(self) -> str | None:
+    def remedy(self) -> Remedy | None:
         """The fix, if it is known."""
         if not self.kind.startswith("nfs"):
             return None
         if "unknown filesystem type" in self.why or "helper program" in self.why:
-            return "its node has no NFS client: install one on all nodes, such as nfs-common"
+            return Remedy.of(Action.INSTALL_NFS_CLIENT)
         if re.search(r"denied|reason given by server|not a directory", self.why):
-            return "the folder must exist on the server and be exported to the nodes"
-        return "check that the node can resolve and reach the server (option nfs: NFS_SERVER in site.env)"
+            return Remedy.of(Action.EXPORT_FOLDER)
+        return Remedy.of(Action.REACH_NFS_SERVER)
 
 
 def refused(events: Sequence[Object]) -> list[Refused]:

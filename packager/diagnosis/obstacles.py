@@ -20,6 +20,7 @@ from packager.kubernetes.objects import (
     true_condition,
 )
 from packager.kubernetes.pods import last_lines, termination
+from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import NEVER, Finding
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def obstacles(pod: Object, events: Sequence[Object], nodes: Sequence[Object] = (
             return
         if reason in _CONFIG:
             message = f"container {container['name']} cannot be created: {detail or reason}"
-            yield Finding(reason, shown(pod), message, _config_hint(detail), final_after=CONFIG_PATIENCE)
+            yield Finding(reason, shown(pod), message, _config_remedy(detail), final_after=CONFIG_PATIENCE)
             return
         if reason == "CrashLoopBackOff":
             terminated = (container.get("lastState") or {}).get("terminated") or {}
@@ -78,7 +79,7 @@ def obstacles(pod: Object, events: Sequence[Object], nodes: Sequence[Object] = (
             is_service = pod["spec"].get("restartPolicy") == "Always" and container["name"] == main_container(pod)
             patience = CRASH_PATIENCE if is_service else NEVER
             message = f"{end.message}, again and again"
-            yield Finding(reason, shown(pod), message, end.hint, final_after=patience, log=end.log)
+            yield Finding(reason, shown(pod), message, end.remedy, final_after=patience, log=end.log)
             return
     yield from _mounts(pod, events)
 
@@ -94,7 +95,7 @@ def lost_node(pod: Object, nodes: Sequence[Object]) -> Iterator[Finding]:
     since = (
         f" since {moment(ready['lastTransitionTime']):%H:%M:%S} UTC" if ready.get("lastTransitionTime") else " any more"
     )
-    yield Finding("NodeLost", shown(pod), f"its node{where} does not answer{since}", "kubectl get nodes")
+    yield Finding("NodeLost", shown(pod), f"its node{where} does not answer{since}", Remedy.of(Action.INSPECT_NODES))
 
 
 def seems_node_lost(pod: Object) -> bool:
@@ -122,9 +123,10 @@ def kept_running(pod: Object) -> Finding | None:
         f"container {main} has ended with exit code {terminated.get('exitCode', 0)}, "
         f"but the pod keeps running for its container {', '.join(running)}"
     )
-    hint = "remove that container, or move it to initContainers with restartPolicy Always"
     log = last_lines(terminated.get("message", ""))
-    return Finding("SidecarRuns", shown(pod), message, hint, final_after=SIDECAR_PATIENCE, log=log)
+    return Finding(
+        "SidecarRuns", shown(pod), message, Remedy.of(Action.REMOVE_SIDECAR), final_after=SIDECAR_PATIENCE, log=log
+    )
 
 
 def _growth(pod: Object, events: Sequence[Object]) -> Finding | None:
@@ -137,8 +139,8 @@ def _growth(pod: Object, events: Sequence[Object]) -> Finding | None:
         return Finding("ScalingUp", shown(pod), f"a node is on its way: {detail}", blocks=False)
     waited = moment(last_seen(growth[-1])) - moment(pod["metadata"]["creationTimestamp"])
     is_long = waited.total_seconds() >= _GROWTH_SECONDS
-    hint = "request less in the overlay's resources, or have a larger group of nodes made" if is_long else None
-    return Finding("NoNodeFits", shown(pod), f"no node can run it, and the cluster adds none: {detail}", hint)
+    advice = Remedy.of(Action.GROW_CLUSTER) if is_long else None
+    return Finding("NoNodeFits", shown(pod), f"no node can run it, and the cluster adds none: {detail}", advice)
 
 
 def _unscheduled(pod: Object, scheduled: Object, events: Sequence[Object]) -> Finding:
@@ -149,16 +151,15 @@ def _unscheduled(pod: Object, scheduled: Object, events: Sequence[Object]) -> Fi
         return growth
     # The scheduler's remarks about preemption and about devices that could be freed do not help a user who waits.
     detail = re.sub(r"\.? ?(no new claims to deallocate, )?preemption:.*", "", detail).rstrip(". ,")
-    hint = None
+    action = None
     if "Insufficient" in detail:
-        hint = "wait for room, or request less in the overlay's resources; `kubectl describe nodes` shows what is taken"
+        action = Action.WAIT_FOR_ROOM
     elif "PersistentVolumeClaim" in detail or "persistentvolumeclaim" in detail:
-        hint = "kubectl get persistentvolumeclaims"
+        action = Action.INSPECT_CLAIMS
     elif "taint" in detail or "node affinity" in detail or "node selector" in detail:
-        hint = "kubectl get nodes --show-labels; kubectl describe nodes | grep Taints"
-    return Finding(
-        "Unschedulable", shown(pod), f"no node can run it: {detail or 'the scheduler gives no reason'}", hint
-    )
+        action = Action.INSPECT_LABELS
+    message = f"no node can run it: {detail or 'the scheduler gives no reason'}"
+    return Finding("Unschedulable", shown(pod), message, action and Remedy.of(action))
 
 
 def _image(pod: Object, image: str, reason: str, detail: str, events: Sequence[Object]) -> Finding:
@@ -169,18 +170,18 @@ def _image(pod: Object, image: str, reason: str, detail: str, events: Sequence[O
                 break
     cause = detail.rpartition("failed to do request: ")[2].removeprefix(f'Failed to pull image "{image}": ')
     if re.search(r"not ?found|manifest unknown", detail, re.IGNORECASE):
-        hint = "build and push it, or correct REGISTRY in mlops.env"
+        action = Action.PUSH_IMAGE
     elif re.search(r"denied|unauthorized|authentication|forbidden", detail, re.IGNORECASE):
-        hint = "the registry requires a login: add an imagePullSecret to the namespace's service account"
+        action = Action.LOG_IN_TO_REGISTRY
     elif reason == "ErrImageNeverPull":
-        hint = "load it on the node, or allow pulling: imagePullPolicy in the overlay"
+        action = Action.LOAD_IMAGE
     elif reason == "InvalidImageName":
-        hint = "correct REGISTRY in mlops.env"
+        action = Action.CORRECT_IMAGE
     else:
-        hint = "the node cannot reach the registry: check REGISTRY in mlops.env"
+        action = Action.REACH_REGISTRY
     message = f"the image {image} cannot be pulled{f': {cause}' if cause else ''}"
     patience = 0.0 if reason == "InvalidImageName" else IMAGE_PATIENCE
-    return Finding("ErrImagePull", shown(pod), message, hint, final_after=patience)
+    return Finding("ErrImagePull", shown(pod), message, Remedy.of(action), final_after=patience)
 
 
 def _mounts(pod: Object, events: Sequence[Object]) -> Iterator[Finding]:
@@ -191,7 +192,7 @@ def _mounts(pod: Object, events: Sequence[Object]) -> Iterator[Finding]:
     if refused := mounts.refused(warnings):
         for mount in refused:
             message = f"{mount.source} cannot be mounted: {mount.why}"
-            yield Finding("FailedMount", shown(pod), message, mount.hint)
+            yield Finding("FailedMount", shown(pod), message, mount.remedy)
         return
     for event in reversed(warnings):
         detail = sentence(event)
@@ -199,15 +200,15 @@ def _mounts(pod: Object, events: Sequence[Object]) -> Iterator[Finding]:
             continue  # the kubelet has not heard of the object yet; it asks again
         missing = re.search(r'(configmap|secret|persistentvolumeclaim) "[^"]+" not found', detail)
         patience = CONFIG_PATIENCE if missing else float("inf")
-        yield Finding(str(event["reason"]), shown(pod), detail, _config_hint(detail), final_after=patience)
+        yield Finding(str(event["reason"]), shown(pod), detail, _config_remedy(detail), final_after=patience)
         return
 
 
-def _config_hint(detail: str) -> str | None:
+def _config_remedy(detail: str) -> Remedy | None:
     if missing := re.search(r'(configmap|secret|persistentvolumeclaim) "([^"]+)" not found', detail):
-        return f"create the {missing[1]} {missing[2]} in this namespace"
+        return Remedy.of(Action.CREATE_OBJECT, kind=missing[1], name=missing[2])
     if missing := re.search(r"couldn't find key (\S+) in Secret (?:\S+/)?(\S+)", detail):
-        return f"add {missing[1]} to the Secret {missing[2]}: `mlpack secret create PACKAGE --force`"
+        return Remedy.of(Action.ADD_SECRET_KEY, key=missing[1], name=missing[2])
     if "runAsNonRoot" in detail:
-        return "set a user other than 0 in the overlay's patch"
+        return Remedy.of(Action.SET_USER)
     return None

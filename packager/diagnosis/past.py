@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from packager.diagnosis.losses import LOST, VANISHED, losses, worker_losses
 from packager.kubernetes.objects import is_being_deleted, is_running, name, shown, uid
 from packager.kubernetes.pods import failure
-from packager.kubernetes.stopped import REDEPLOY_HINT, deletion_cause, has_ended, stopped
+from packager.kubernetes.remedy import RUN_AGAIN
+from packager.kubernetes.stopped import deletion_cause, has_ended, stopped
 from packager.kubernetes.verdict import Finding
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class Memory:
                 self._add_loss(finding.subject, f"{finding.message} while the job was running")
 
     def _add_loss(self, subject: str, message: str) -> None:
-        finding = Finding(LOST, subject, message, REDEPLOY_HINT, blocks=False)
+        finding = Finding(LOST, subject, message, RUN_AGAIN, blocks=False)
         self._losses.setdefault(subject, finding)
 
     def _note_main_gone(self, snapshot: Snapshot) -> None:
@@ -121,4 +122,4 @@ class Memory:
         if loss is None or loss.reason == VANISHED:
             gone = f"it no longer exists, and how it ended is unknown: {deletion_cause(self._main, snapshot)}"
             seen = {finding.subject: finding for finding in losses(self._kind, snapshot)}
-            self._losses[subject] = seen.get(subject) or Finding(VANISHED, subject, gone, REDEPLOY_HINT, blocks=False)
+            self._losses[subject] = seen.get(subject) or Finding(VANISHED, subject, gone, RUN_AGAIN, blocks=False)

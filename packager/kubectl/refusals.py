@@ -8,10 +8,14 @@ from shlex import quote
 from packager.base.errors import ClusterError, ConflictError, MlpackError, UnreachableError, UsageError
 from packager.base.quantity import parse
 from packager.kubectl import sentences
+from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
 
 NO_ANSWER = "the cluster does not answer: "
 """The beginning of the message of an UnreachableError."""
+
+_VALUES = ("name", "policy", "resource", "verb")
+"""The groups of patterns that are values of remedies."""
 
 
 def error_from(stderr: str) -> MlpackError:
@@ -73,8 +77,9 @@ def refusal(subject: str, message: str) -> Finding | None:
         if match := kind.pattern.search(message):
             groups = {name: value or "no reason given" for name, value in match.groupdict().items()}
             sentence = kind.message.format(**groups) if kind.message else core
-            hint = kind.hint.format(**{name: quote(value) for name, value in groups.items()})
-            return Finding(kind.reason, subject, sentence, hint, final_after=kind.final_after)
+            values = {name: groups[name] for name in _VALUES if name in groups}
+            advice = Remedy.of(kind.action, **values)
+            return Finding(kind.reason, subject, sentence, advice, final_after=kind.final_after)
     return None
 
 
@@ -106,8 +111,8 @@ def _quota(subject: str, quota: re.Match[str]) -> Finding:
     used = f"asked for {quota['asked']}, used {quota['used']} of {quota['limit']}"
     message = f"the quota {quota['name']} of the namespace does not allow another pod: {used}"
     if _never_fits(quota["asked"], quota["limit"]):
-        return Finding("QuotaExceeded", subject, message, "request less in the overlay's resources", final_after=0)
-    return Finding("QuotaExceeded", subject, message, "wait for running pods to end, or request less")
+        return Finding("QuotaExceeded", subject, message, Remedy.of(Action.REQUEST_LESS), final_after=0)
+    return Finding("QuotaExceeded", subject, message, Remedy.of(Action.WAIT_FOR_PODS))
 
 
 def _never_fits(asked: str, limit: str) -> bool:

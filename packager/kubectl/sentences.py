@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from packager.kubernetes.remedy import Action
 from packager.kubernetes.verdict import NEVER
 
 CONTROLLER_PATIENCE = 15.0
@@ -159,14 +160,14 @@ class Refusal:
     Attributes:
         reason: The reason in one word.
         pattern: The pattern of the server's message, joined to one line.
-        hint: The fix, with placeholders for the pattern's groups.
+        action: The action that helps; its values are groups of the pattern.
         message: The message that replaces the server's; None for the server's message.
         final_after: Seconds after which the refusal counts as permanent.
     """
 
     reason: str
     pattern: re.Pattern[str]
-    hint: str
+    action: Action
     message: str | None = None
     final_after: float = 0
 
@@ -178,29 +179,29 @@ REFUSALS = (
     Refusal(
         "PodSecurity",
         re.compile(r'violates PodSecurity "(?P<level>[^"]+)": (?P<how>.*)'),
-        "use another namespace, or an overlay that meets the level",
+        Action.MEET_LEVEL,
         "the namespace enforces Pod Security {level}, and the pods violate it: {how}",
     ),
     Refusal(
         "QuotaExceeded",
         re.compile(r"^(?=.*must specify)(?=.*failed quota)", re.MULTILINE),
-        "set what the quota counts in each container",
+        Action.SET_REQUESTS,
     ),
     Refusal(
         "PolicyDenied",
         re.compile(r"ValidatingAdmissionPolicy '(?P<policy>[^']+)' with binding '[^']+' denied request: ?(?P<why>.*)"),
-        "change the overlay to meet it, or ask its owner: kubectl get validatingadmissionpolicy {policy} -o yaml",
+        Action.CHANGE_FOR_POLICY,
         "the policy {policy} of the cluster denies it: {why}",
     ),
     Refusal(
         "PolicyDenied",
         re.compile(r'admission webhook "(?P<policy>[^"]+)" denied the request(?: without explanation|: (?P<why>.*))'),
-        "the policy {policy} denied this: change the overlay to meet it, or ask its owner",
+        Action.CHANGE_FOR_WEBHOOK,
     ),
     Refusal(
         "WebhookFailed",
         re.compile(r'failed (?:calling|to call) webhook "(?P<policy>[^"]+)"'),
-        "the webhook {policy} has to answer before anything is created: ask who runs it (kubectl get pods -A)",
+        Action.REPAIR_WEBHOOK,
         final_after=NEVER,
     ),
     Refusal(
@@ -209,39 +210,39 @@ REFUSALS = (
             r"((?:minimum|maximum) [\w./-]+ usage per (?:Container|Pod|PersistentVolumeClaim) is .+"
             r"|\S+ max limit to request ratio per \w+ is .+)"
         ),
-        "kubectl get limitrange -o yaml shows what the namespace allows: keep the overlay within it",
+        Action.KEEP_LIMIT_RANGE,
     ),
     Refusal(
         "NoServiceAccount",
         re.compile(r"error looking up service account [^/\s]+/(?P<name>[^:\s]+)"),
-        "kubectl create serviceaccount {name}",
+        Action.CREATE_SERVICE_ACCOUNT,
         final_after=CONTROLLER_PATIENCE,
     ),
     Refusal(
         "NoPriorityClass",
         re.compile(r"no PriorityClass with name (?P<name>\S+) was found"),
-        "kubectl get priorityclasses lists the existing ones",
+        Action.CHOOSE_PRIORITY_CLASS,
     ),
     Refusal(
         "NoRuntimeClass",
         re.compile(r'RuntimeClass "(?P<name>[^"]+)" not found'),
-        "kubectl get runtimeclasses lists the existing ones",
+        Action.CHOOSE_RUNTIME_CLASS,
     ),
     Refusal(
         "NamespaceTerminating",
         re.compile(r"in namespace (?P<name>\S+) because it is being terminated"),
-        "wait until the namespace {name} is deleted and create it again, or use another one (-n)",
+        Action.RECREATE_NAMESPACE,
     ),
     Refusal(
         "Forbidden",
         re.compile(r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)"'),
-        "this needs permission to {verb} {resource}: ask the cluster administrator",
+        Action.GET_PERMISSION,
         final_after=CONTROLLER_PATIENCE,
     ),
     Refusal(
         "Forbidden",
         re.compile(r"is forbidden|denied the request"),
-        "ask the cluster administrator",
+        Action.ASK_ADMINISTRATOR,
         final_after=CONTROLLER_PATIENCE,
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
 
 if TYPE_CHECKING:
@@ -11,12 +12,6 @@ if TYPE_CHECKING:
 
 REASON = "OOMKilled"
 """The reason of these findings, in the word of Kubernetes."""
-
-HINT = "raise limits.memory in the overlay's manifest, or reduce the memory use"
-"""The fix for the owner of a package."""
-
-LIKELY_HINT = "raise limits.memory in the overlay"
-"""The fix if the memory use is only the most likely reason."""
 
 
 def killed_container(subject: str, container: str, limit: str | None, log: tuple[str, ...]) -> Finding:
@@ -29,7 +24,7 @@ def killed_container(subject: str, container: str, limit: str | None, log: tuple
         log: The last lines of the container.
     """
     message = f"container {container} used more memory than its limit{f' of {limit}' if limit else ''}"
-    return Finding(REASON, subject, message, HINT, log=log, container=container)
+    return Finding(REASON, subject, message, Remedy.of(Action.RAISE_MEMORY), log=log, container=container)
 
 
 def killed_process(subject: str, where: str, limit: str | None, ended: str) -> Finding:
@@ -45,7 +40,7 @@ def killed_process(subject: str, where: str, limit: str | None, ended: str) -> F
     message = (
         f"a process in {where} was killed for using more memory than {most}, and {ended} still ended with exit code 0"
     )
-    return Finding(REASON, subject, message, f"check that the result is complete; {HINT}", blocks=False)
+    return Finding(REASON, subject, message, Remedy.of(Action.CHECK_RESULT), blocks=False)
 
 
 def memory_limit(spec: Object, container: str | None = None) -> str | None:

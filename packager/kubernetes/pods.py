@@ -6,8 +6,10 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from packager.kubernetes.causes import CAUSES
 from packager.kubernetes.objects import condition, container_statuses, is_being_deleted, shown, status, true_condition
 from packager.kubernetes.oomkilled import killed_container, memory_limit
+from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
 
 if TYPE_CHECKING:
@@ -27,12 +29,13 @@ _EXIT_CODES = {
     143: "stopped by SIGTERM",
 }
 
-_NODE_HINTS = {
-    "Evicted": "request more of this resource in the overlay",
-    "Preempting": "a pod of higher priority preempted it",
-    "NodeLost": "the node no longer exists; deploy again",
-    "UnexpectedAdmissionError": "the node rejected it; deploy again",
+_BY_ITS_NODE = {
+    "Evicted": Action.REQUEST_MORE,
+    "Preempting": Action.RUN_AGAIN,
+    "NodeLost": Action.RUN_AGAIN,
+    "UnexpectedAdmissionError": Action.RUN_AGAIN,
 }
+"""The action that helps after a node has ended a pod, by the reason in the status of the pod."""
 
 # The reasons of a kubelet for an end before the program began (kuberuntime_container.go; cri-api and Docker differ).
 _NEVER_STARTED = ("StartError", "ContainerCannotRun")
@@ -71,8 +74,10 @@ def failure(pod: Object) -> Finding | None:
     detail = status(pod).get("message") or (disruption or {}).get("message")
     if reason or disruption:
         word = str(reason or (disruption or {})["reason"])
-        message = f"{_split_words(word)}: {detail}" if detail else _split_words(word)
-        return Finding(word, shown(pod), message, _NODE_HINTS.get(word))
+        cause = detail or CAUSES.get(word)
+        message = f"{_split_words(word)}: {cause}" if cause else _split_words(word)
+        action = _BY_ITS_NODE.get(word)
+        return Finding(word, shown(pod), message, action and Remedy.of(action))
     for container in container_statuses(pod):
         terminated = container["state"].get("terminated")
         if terminated and (terminated.get("exitCode") or terminated.get("reason") == "OOMKilled"):
@@ -87,7 +92,7 @@ def crashed(pod: Object) -> Finding | None:
         if terminated and container.get("restartCount") and terminated.get("exitCode"):
             end = termination(pod, container, terminated)
             message = f"{end.message}; started again, {container['restartCount']} times so far"
-            return Finding(end.reason, end.subject, message, end.hint, blocks=False, log=end.log)
+            return Finding(end.reason, end.subject, message, end.remedy, blocks=False, log=end.log)
     return None
 
 
@@ -123,8 +128,7 @@ def termination(pod: Object, container: Object, terminated: Object) -> Finding:
     message = f"container {container['name']} ended with exit code {code}{f' ({meaning})' if meaning else ''}"
     reason = terminated.get("reason") or "Error"
     # The runtime may hear of the end before it hears of the reason.
-    may_be_memory = code == 137 and limit is not None
-    advice = f"usually for exceeding its memory limit of {limit}: raise limits.memory" if may_be_memory else None
+    advice = Remedy.of(Action.RAISE_LIKELY_MEMORY, limit=limit) if code == 137 and limit is not None else None
     return Finding(reason, shown(pod), message, advice, log=log, container=container["name"])
 
 

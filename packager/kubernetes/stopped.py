@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from packager.kubernetes.causes import CAUSES
 from packager.kubernetes.objects import (
     container_statuses,
     is_being_deleted,
@@ -22,6 +23,7 @@ from packager.kubernetes.objects import (
     true_condition,
     uid,
 )
+from packager.kubernetes.remedy import RUN_AGAIN
 from packager.kubernetes.verdict import Finding
 
 if TYPE_CHECKING:
@@ -33,15 +35,6 @@ if TYPE_CHECKING:
 DELETED = "Deleted"
 
 _DISRUPTION = "DisruptionTarget"
-
-_CAUSES = {
-    "EvictionByEvictionAPI": "it was evicted (a drain of its node, or a request to evict it)",
-    "PreemptionByScheduler": "a pod of higher priority preempted it",
-    "DeletionByTaintManager": "its node does not answer, or has a taint that it does not tolerate",
-    "DeletionByPodGC": "its node no longer exists",
-}
-
-REDEPLOY_HINT = "deploy it again with --replace"
 
 _KUBELET_CONFIRMATION = timedelta(seconds=5)
 """The time in which a kubelet confirms the end of a pod that it was told to stop.
@@ -56,7 +49,7 @@ def stopped(pod: Object, snapshot: Snapshot) -> Finding | None:
         return None
     disruption = true_condition(pod, _DISRUPTION)
     reason = str((disruption or {}).get("reason") or DELETED)
-    return Finding(reason, shown(pod), _message(pod, snapshot), REDEPLOY_HINT, blocks=False)
+    return Finding(reason, shown(pod), _message(pod, snapshot), RUN_AGAIN, blocks=False)
 
 
 def stop_requested_at(pod: Object) -> datetime | None:
@@ -116,8 +109,8 @@ def _is_kill(event: Object, pod: Object) -> bool:
 def _message(pod: Object, snapshot: Snapshot) -> str:
     if disruption := true_condition(pod, _DISRUPTION):
         reason, detail = disruption.get("reason", ""), sentence(disruption)
-        if reason in _CAUSES:
-            return f"{_CAUSES[reason]}, which stopped it"
+        if reason in CAUSES:
+            return f"{CAUSES[reason]}, which stopped it"
         return (
             f"its node stopped it: {detail}"
             if reason == "TerminationByKubelet"

@@ -7,8 +7,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from packager.kubernetes.owner_hints import hint_for_owner
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from packager.kubernetes.remedy import Remedy
 
 
 class Phase(StrEnum):
@@ -49,7 +53,7 @@ class Finding:
         reason: One word, Kubernetes' own where there is one: OOMKilled, Unschedulable.
         subject: The object that it concerns: `pod/x`.
         message: The error.
-        hint: The fix, if it is known.
+        remedy: The fix, if it is known.
         blocks: Whether the workload cannot go on because of it.
         final_after: Seconds after which it can be expected to stay; NEVER if it may pass at any time.
         log: The last lines that the container wrote.
@@ -60,7 +64,7 @@ class Finding:
     reason: str
     subject: str
     message: str
-    hint: str | None = None
+    remedy: Remedy | None = None
     blocks: bool = True
     final_after: float = NEVER
     log: tuple[str, ...] = ()
@@ -70,6 +74,11 @@ class Finding:
     def __str__(self) -> str:
         more = f" (and {self.others} more)" if self.others else ""
         return f"{self.subject}{more}: {self.message}"
+
+    @property
+    def hint(self) -> str | None:
+        """The remedy in words for the owner of a package; None if there is none."""
+        return None if self.remedy is None else hint_for_owner(self.remedy)
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding for `-o json`."""

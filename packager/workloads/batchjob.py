@@ -7,15 +7,15 @@ deleted (Kubernetes, pkg/controller/job).
 from __future__ import annotations
 
 from datetime import timedelta
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from packager.kubectl.refusals import refusal
 from packager.kubernetes.objects import created, is_being_deleted, last_seen, shown, status, true_condition
 from packager.kubernetes.pods import LAST_LINES, failure
+from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.stopped import ended_at
 from packager.kubernetes.verdict import Finding, Phase, Verdict
-from packager.workloads.controllers import CONTROLLER_HINT, CONTROLLER_SILENCE
+from packager.workloads.controllers import CONTROLLER_SILENCE, START_CONTROLLER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,7 +87,7 @@ def unreported_job_end(
     if last is None or is_being_deleted(last) or phase not in ("Succeeded", "Failed"):
         return None
     message = f"{who} has ended ({phase}), but its Job is not updated yet"
-    silence = Finding("ControllerSilent", subject, message, CONTROLLER_HINT, blocks=False)
+    silence = Finding("ControllerSilent", subject, message, START_CONTROLLER, blocks=False)
     if phase == "Succeeded":
         return Verdict(Phase.SUCCEEDED, f"{who} has succeeded", (silence,)), ended_at(last)
     if len(pods) < attempts:
@@ -107,7 +107,7 @@ def not_retried(snapshot: Snapshot, job: Object, who: str, pods: Sequence[Object
     pause = min(_FIRST_PAUSE * 2 ** (failed - 1), _LONGEST_PAUSE)
     if snapshot.now - end > timedelta(seconds=pause + CONTROLLER_SILENCE):
         message = f"{who} ended at {end:%H:%M:%S} UTC, and its Job has not created another one since"
-        yield Finding("NotRetried", shown(job), message, f"kubectl describe {quote(shown(job))}")
+        yield Finding("NotRetried", shown(job), message, Remedy.of(Action.INSPECT_OBJECT, object=shown(job)))
 
 
 def earlier_attempts(pods: Sequence[Object], attempts: int) -> Iterator[Finding]:
@@ -116,5 +116,5 @@ def earlier_attempts(pods: Sequence[Object], attempts: int) -> Iterator[Finding]
         if finding := failure(pod):
             message = f"attempt {attempt} of {attempts}: {finding.message}"
             yield Finding(
-                "Retried", finding.subject, message, finding.hint, blocks=False, log=finding.log[-LAST_LINES:]
+                "Retried", finding.subject, message, finding.remedy, blocks=False, log=finding.log[-LAST_LINES:]
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from packager.kubernetes.objects import events_about, shown, status
+from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 CONTROLLER_SILENCE = 8.0
 """Seconds in which a running controller has acted on its objects; it usually takes less than one."""
 
-CONTROLLER_HINT = "is kube-controller-manager running? kubectl get pods --namespace=kube-system"
+START_CONTROLLER = Remedy.of(
+    Action.START_CONTROLLER, controller="kube-controller-manager", pods="--namespace=kube-system"
+)
 
 _MAX_PREFIX = 58
 """Characters that are left of a name before five are put behind it (k8s.io/apiserver, names.SimpleNameGenerator)."""
@@ -39,7 +42,7 @@ def ignored_by_controller(snapshot: Snapshot) -> Iterator[Finding]:
     if is_known or snapshot.age < CONTROLLER_SILENCE:
         return
     message = f"no controller has reacted: the {workload['kind']} controller is not running"
-    yield Finding("ControllerSilent", shown(workload), message, CONTROLLER_HINT)
+    yield Finding("ControllerSilent", shown(workload), message, START_CONTROLLER)
 
 
 def ignored_change(workload: Object, seconds: float) -> Iterator[Finding]:
@@ -47,4 +50,4 @@ def ignored_change(workload: Object, seconds: float) -> Iterator[Finding]:
     if seconds < CONTROLLER_SILENCE:
         return
     message = f"the {workload['kind']} controller has not acted on the change for more than {CONTROLLER_SILENCE:g} s"
-    yield Finding("ControllerSilent", shown(workload), message, CONTROLLER_HINT)
+    yield Finding("ControllerSilent", shown(workload), message, START_CONTROLLER)

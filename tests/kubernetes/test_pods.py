@@ -10,6 +10,7 @@ from packager.diagnosis.diagnose import diagnose
 from packager.diagnosis.obstacles import obstacles
 from packager.kubectl.refusals import refusal
 from packager.kubernetes.pods import crashed, failure, state
+from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import NEVER, Finding, Phase
 from packager.workloads.kinds import kinds
@@ -122,7 +123,9 @@ LOGIN = "the registry requires a login: add an imagePullSecret to the namespace'
 def test_obstacles_explain_a_pod_that_does_not_start(
     seen: dict[str, Any], reason: str, message: str, hint: str | None, final: float
 ) -> None:
-    assert list(obstacles(seen, [])) == [Finding(reason, "pod/p", message, hint, final_after=final)]
+    (finding,) = obstacles(seen, [])
+    assert finding == Finding(reason, "pod/p", message, finding.remedy, final_after=final)
+    assert finding.hint == hint
 
 
 TRIGGERED = "pod triggered scale-up: [{gpu-group 1->2 (max: 4)}]"
@@ -162,7 +165,7 @@ UID = unscheduled("")["metadata"]["uid"]
                 "NoNodeFits",
                 "pod/p",
                 f"no node can run it, and the cluster adds none: {REFUSED}",
-                "request less in the overlay's resources, or have a larger group of nodes made",
+                Remedy(Action.GROW_CLUSTER),
             ),
         ),
         (
@@ -245,8 +248,8 @@ NOT_STARTED = {
         (
             pod(phase="Failed", reason="NodeLost"),
             "NodeLost",
-            "node lost",
-            "the node no longer exists; deploy again",
+            "node lost: its node no longer exists",
+            "deploy it again with --replace",
         ),
         (
             pod({"state": {"terminated": NOT_STARTED}}, phase="Failed"),
@@ -381,4 +384,7 @@ def test_end_unseen_by_the_operator_is_reported_without_blocking(end: str) -> No
 def test_refusal_explains_message_of_the_server(
     response: str, reason: str, message: str, hint: str | None, final: float
 ) -> None:
-    assert refusal("job/x", response) == Finding(reason, "job/x", message, hint, final_after=final)
+    finding = refusal("job/x", response)
+    assert finding
+    assert finding == Finding(reason, "job/x", message, finding.remedy, final_after=final)
+    assert finding.hint == hint

@@ -20,9 +20,10 @@ from packager.kubernetes.objects import labels, name
 from packager.kubernetes.pods import state
 from packager.kubernetes.verdict import Phase
 from packager.service.access import projects
-from packager.service.jobs import applying, hints, queues, records
+from packager.service.jobs import applying, queues, records
 from packager.service.jobs.kube import RefusedError
 from packager.service.jobs.mirror import Mirror
+from packager.service.jobs.user_hints import hint_for_user
 from packager.service.registry.catalog import read_definition
 from packager.service.registry.policy import JOB
 from packager.service.store.quota import Quota
@@ -31,11 +32,11 @@ from packager.service.times import now
 from packager.workloads.kinds import kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
-    from packager.kubernetes.verdict import Verdict
+    from packager.kubernetes.verdict import Finding, Verdict
     from packager.service.access.projects import Project
     from packager.service.jobs.keeper import Keeper
     from packager.service.jobs.kube import Cluster
@@ -270,9 +271,10 @@ class Follower:
         memory = self._memories.setdefault(release, Memory(kind))
         past = memory.add(snapshot, asyncio.get_running_loop().time())
         verdict = diagnose(kind, snapshot, past)
-        if hints.is_for_owners(verdict):
-            verdict = await asyncio.to_thread(self._reworded, row, verdict)
-        fields = _fields(row, verdict, snapshot)
+        hints: Sequence[str | None] = [None] * len(verdict.findings)
+        if any(finding.remedy for finding in verdict.findings):
+            hints = await asyncio.to_thread(self._hints, row, verdict.findings)
+        fields = _fields(row, verdict, hints, snapshot)
         if all(row[key] == value for key, value in fields.items()):
             return
         if not self._keeper.has_kept(row, is_final=fields["status"] in FINAL, pods=snapshot.pods):
@@ -285,10 +287,13 @@ class Follower:
             self._forget(release)
             await self._admit(row["project"])
 
-    def _reworded(self, row: Row, verdict: Verdict) -> Verdict:
+    def _hints(self, row: Row, findings: Sequence[Finding]) -> list[str | None]:
+        """Return the remedy of each finding in words for the user of the job; None without a remedy."""
         revision = self._store.definition(row["definition"], row["definition_revision"])
         assert revision is not None, "the revision of a job is never removed"
-        return hints.reworded(verdict, json.loads(row["filled"]), read_definition(revision))
+        definition, filled = read_definition(revision), json.loads(row["filled"])
+        remedies = [finding.remedy for finding in findings]
+        return [None if one is None else hint_for_user(one, filled, definition) for one in remedies]
 
     async def _judge_missing(self, row: Row) -> None:
         """A workload that is in neither the cache nor, twice, the cluster was deleted by another client."""
@@ -334,8 +339,8 @@ _STATUSES = {
 }
 
 
-def _fields(row: Row, verdict: Verdict, snapshot: Snapshot) -> Row:
-    """Return what is stored of a verdict."""
+def _fields(row: Row, verdict: Verdict, hints: Sequence[str | None], snapshot: Snapshot) -> Row:
+    """Return the columns for a verdict, and for the hints of its findings."""
     status = _STATUSES.get(verdict.phase, "pending")
     queue = queues.of(snapshot.workload)
     if queue and status not in FINAL and queues.is_held(snapshot.workload):
@@ -350,9 +355,11 @@ def _fields(row: Row, verdict: Verdict, snapshot: Snapshot) -> Row:
         "attempts": max(attempts, row["attempts"] or 0) or None,  # a cluster forgets those that a queue has stopped
         "reason": first.reason if first else None,
         "message": first.message if first else verdict.summary,
-        "hint": first.hint if first else None,
+        "hint": hints[0] if hints else None,
         "pods": as_json([_pod(pod) for pod in snapshot.pods]),
-        "findings": as_json([finding.as_json() for finding in verdict.findings]),
+        "findings": as_json(
+            [{**finding.as_json(), "hint": hint} for finding, hint in zip(verdict.findings, hints, strict=True)]
+        ),
     }
     if status != "pending" and not row["started"]:
         fields["started"] = now()

@@ -7,7 +7,6 @@ are of that spec, no older ones are left, and all are available (kubectl, pkg/po
 from __future__ import annotations
 
 import re
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from packager.kubectl.refusals import refusal
@@ -24,6 +23,7 @@ from packager.kubernetes.objects import (
     true_condition,
     uid,
 )
+from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
 from packager.workloads.controllers import generated_prefix, ignored_by_controller
 from packager.workloads.workload import Role, Workload
@@ -97,8 +97,8 @@ class Deployment(Workload):
         deployment = snapshot.workload
         yield from ignored_by_controller(snapshot)
         if deployment["spec"].get("paused"):
-            hint = f"kubectl rollout resume {quote(shown(deployment))}"
-            yield Finding("Paused", shown(deployment), "its rollout is paused", hint)
+            advice = Remedy.of(Action.RESUME_ROLLOUT, object=shown(deployment))
+            yield Finding("Paused", shown(deployment), "its rollout is paused", advice)
         if (refused := _unmade(deployment)) is not None:
             yield _refusal(deployment, refused)
         if not _is_seen(deployment):

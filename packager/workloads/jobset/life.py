@@ -27,6 +27,7 @@ from packager.kubernetes.objects import (
     true_condition,
 )
 from packager.kubernetes.pods import LAST_LINES
+from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding, Phase, Verdict
 from packager.workloads import batchjob
 from packager.workloads.jobset import attempts
@@ -46,7 +47,9 @@ if TYPE_CHECKING:
 OPERATOR_SILENCE = 8.0
 """Seconds in which a living controller has acted on a JobSet; it usually takes less than one."""
 
-_IS_IT_RUNNING = "is JobSet running? kubectl get pods --all-namespaces | grep jobset-controller-manager"
+_START_JOBSET = Remedy.of(
+    Action.START_CONTROLLER, controller="JobSet", pods="--all-namespaces | grep jobset-controller-manager"
+)
 _MOST_STOPPED = 8
 """The number of other pods whose last lines are shown."""
 
@@ -119,7 +122,7 @@ class JobSet(Workload):
             return None
         times = [moment(end["lastTransitionTime"]) for end in ends if end.get("lastTransitionTime")]
         message = f"{_ended_well(jobset)}, but JobSet has not noticed yet"
-        silence = Finding("OperatorSilent", shown(jobset), message, _IS_IT_RUNNING, blocks=False)
+        silence = Finding("OperatorSilent", shown(jobset), message, _START_JOBSET, blocks=False)
         return Verdict(Phase.SUCCEEDED, _ended_well(jobset), (silence,)), max(times, default=None)
 
     def stops_its_pods(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - whatever is in it
@@ -267,7 +270,7 @@ def _unattended(snapshot: Snapshot) -> Iterator[Finding]:
     if not status(jobset) and not snapshot.children:
         if snapshot.age >= OPERATOR_SILENCE and not events_about(snapshot.events, jobset):
             message = "no controller has reacted: JobSet is not running"
-            yield Finding("OperatorSilent", shown(jobset), message, _IS_IT_RUNNING)
+            yield Finding("OperatorSilent", shown(jobset), message, _START_JOBSET)
         return
     if unreported_end := JobSet().unreported_end(snapshot):
         verdict, since = unreported_end
@@ -284,7 +287,7 @@ def _restarted(snapshot: Snapshot) -> Iterator[Finding]:
         for pod, finding in attempts.failures(replace(snapshot, pods=pods))[:1]:
             message = f"attempt {attempt + 1} of {number}: {attempts.who(pod)}: {finding.message}"
             lines = attempts.without_torchrun(finding.log)[-LAST_LINES:]
-            yield Finding("Retried", finding.subject, message, finding.hint, blocks=False, log=lines)
+            yield Finding("Retried", finding.subject, message, finding.remedy, blocks=False, log=lines)
             break
         else:
             job = re.search(r"first failed job: ([^ )]+)", sentence(condition(jobset, "RestartingJobSet") or {}))

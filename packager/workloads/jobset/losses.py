@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packager.kubernetes.objects import is_being_deleted, labels, last_seen, name, owners, sentence, uid
-from packager.kubernetes.stopped import DELETED, REDEPLOY_HINT, stop_requested_at, stopped
+from packager.kubernetes.remedy import RUN_AGAIN
+from packager.kubernetes.stopped import DELETED, stop_requested_at, stopped
 from packager.kubernetes.verdict import Finding
 from packager.workloads.jobset.attempts import NEVER, ROLE, current, failures, who
 
@@ -56,5 +57,5 @@ def _gone(snapshot: Snapshot, jobs: Sequence[Object], cleaned: set[str]) -> Iter
         is_ours = pod is not None and pod["job"] in roles
         if pod and is_kill and is_ours and about.get("uid") not in living and about["name"] not in cleaned:
             message = f"{roles[pod['job']]} {pod['index']}: it was deleted, which stopped it"
-            yield Finding(DELETED, f"pod/{about['name']}", message, REDEPLOY_HINT, blocks=False)
+            yield Finding(DELETED, f"pod/{about['name']}", message, RUN_AGAIN, blocks=False)
             return

@@ -22,7 +22,8 @@ from packager.kubernetes.objects import (
     status,
     true_condition,
 )
-from packager.kubernetes.oomkilled import LIKELY_HINT, memory_limit
+from packager.kubernetes.oomkilled import memory_limit
+from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding, Phase, Verdict
 from packager.workloads import batchjob
 from packager.workloads.mpijob.killed import killed_in_workers
@@ -43,7 +44,9 @@ OPERATOR_SILENCE = 8.0
 _MAX_NAMED_WORKERS = 1_000
 """At most this many pod names are predicted; further ones are not looked up in the cluster."""
 
-_IS_IT_RUNNING = "is mpi-operator running? kubectl get pods --all-namespaces | grep mpi-operator"
+_START_OPERATOR = Remedy.of(
+    Action.START_CONTROLLER, controller="mpi-operator", pods="--all-namespaces | grep mpi-operator"
+)
 
 _LAUNCHER = "the launcher"
 
@@ -136,7 +139,7 @@ class MPIJob(Workload):
                 "ValidationError",
                 shown(job),
                 f"mpi-operator rejects the job: {message}",
-                "correct the job in the overlay, then deploy it with --replace",
+                Remedy.of(Action.CORRECT_WORKLOAD),
                 final_after=0,
             )
             return
@@ -162,7 +165,9 @@ class MPIJob(Workload):
         if not (killed and limit):
             return failed
         message = f"{failed.message}: a rank was killed, most often for using more memory than its worker may"
-        return replace(failed, message=message, hint=f"the limit of each worker is {limit}: {LIKELY_HINT}")
+        return replace(
+            failed, message=message, remedy=Remedy.of(Action.RAISE_MEMORY_OF_ROLE, role="worker", limit=limit)
+        )
 
     def main(self, pods: Sequence[Object]) -> Object | None:
         """Return the launcher's pod of the last attempt."""
@@ -223,7 +228,7 @@ def _ignored_by_operator(snapshot: Snapshot) -> Iterator[Finding]:
             why = "mpi-operator is not running"
             if snapshot.unseen:
                 why += ", or it rejected the job in an event that you are not allowed to see"
-            yield Finding("OperatorSilent", shown(job), f"no controller has reacted: {why}", _IS_IT_RUNNING)
+            yield Finding("OperatorSilent", shown(job), f"no controller has reacted: {why}", _START_OPERATOR)
         return
     if unreported_end := MPIJob().unreported_end(snapshot):
         verdict, since = unreported_end
@@ -234,7 +239,7 @@ def _ignored_by_operator(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _silence(job: Object, end: Object) -> Finding:
     message = f"the launcher has ended ({end['type']}), but mpi-operator has not updated the job yet"
-    return Finding("OperatorSilent", shown(job), message, _IS_IT_RUNNING, blocks=False)
+    return Finding("OperatorSilent", shown(job), message, _START_OPERATOR, blocks=False)
 
 
 def _not_retried(snapshot: Snapshot) -> Iterator[Finding]:

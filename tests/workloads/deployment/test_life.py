@@ -166,9 +166,9 @@ def test_refused_replica_set_is_reported() -> None:
 def test_paused_rollout_is_stuck() -> None:
     verdict = judged(deployment(replicas=2, updatedReplicas=0, spec={"paused": True}), pod(0))
     hint = f"kubectl rollout resume {SHOWN}"
-    assert verdict == Verdict(
-        Phase.STUCK, "its rollout is paused", (Finding("Paused", SHOWN, "its rollout is paused", hint),)
-    )
+    (finding,) = verdict.findings
+    assert (verdict.phase, verdict.summary, finding.reason) == (Phase.STUCK, "its rollout is paused", "Paused")
+    assert (finding.subject, finding.message, finding.hint) == (SHOWN, "its rollout is paused", hint)
 
 
 def test_missing_controller_is_reported_after_eight_seconds() -> None:

@@ -204,7 +204,9 @@ def test_job_without_controller_is_stuck_after_eight_seconds() -> None:
     verdict = judged(job(), age=9)
     message = "no controller has reacted: the Job controller is not running"
     hint = "is kube-controller-manager running? kubectl get pods --namespace=kube-system"
-    assert verdict == Verdict(Phase.STUCK, message, (Finding("ControllerSilent", f"job/{NAME}", message, hint),))
+    (finding,) = verdict.findings
+    assert (verdict.phase, verdict.summary, finding.reason) == (Phase.STUCK, message, "ControllerSilent")
+    assert (finding.subject, finding.message, finding.hint) == (f"job/{NAME}", message, hint)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,124 @@
+"""Words the remedies of findings for the user of a job, who can fill in values but edit no manifest of the cluster.
+
+What the user cannot do is named with the person who can: the developer of the definition, or an administrator.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from packager.kubernetes.manifest import mapping
+from packager.kubernetes.remedy import Action
+from packager.service.registry.description import FreeMapping, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from packager.kubernetes.remedy import Remedy
+    from packager.service.registry.definitions import Definition
+
+_RESOURCES = "resources"
+
+_ADMINISTRATOR = "ask an administrator of the cluster"
+
+HINTS: Mapping[Action, str] = MappingProxyType(
+    {
+        Action.ADD_SECRET_KEY: "add {key} to the Secret {name}, or ask a developer of the definition to do so",
+        Action.ASK_ADMINISTRATOR: _ADMINISTRATOR,
+        Action.CHANGE_FOR_POLICY: "the policy {policy} needs a change {in_source}: ask a developer of the definition",
+        Action.CHANGE_FOR_WEBHOOK: "the policy {policy} needs a change {in_source}: ask a developer of the definition",
+        Action.CHECK_RESULT: "check that the result is complete; {raise_memory}, or reduce the memory use",
+        Action.CHOOSE_PRIORITY_CLASS: "correct the priority class {in_source}",
+        Action.CHOOSE_RUNTIME_CLASS: "correct the runtime class {in_source}",
+        Action.CORRECT_IMAGE: "correct {image}",
+        Action.CORRECT_WORKLOAD: "correct the job {in_source}",
+        Action.CREATE_OBJECT: "the {kind} {name} has to be created in the namespace of the project first",
+        Action.CREATE_SERVICE_ACCOUNT: (
+            f"the service account {{name}} is missing in the namespace of the project: {_ADMINISTRATOR} to create it"
+        ),
+        Action.DELETE_RELABELLED_PODS: f"{_ADMINISTRATOR}: a webhook or a policy changes the labels of the pods",
+        Action.EXPORT_FOLDER: "the folder must exist on the server and be exported to the nodes",
+        Action.GET_PERMISSION: f"the server lacks the permission to {{verb}} {{resource}}: {_ADMINISTRATOR}",
+        Action.GROW_CLUSTER: f"request less {{in_resources}}, or {_ADMINISTRATOR} for a larger group of nodes",
+        Action.INSPECT_CLAIMS: f"{_ADMINISTRATOR} about the claims in the namespace of the project",
+        Action.INSPECT_LABELS: f"correct the node selector {{in_source}}, or {_ADMINISTRATOR} about the nodes' labels",
+        Action.INSPECT_MUTATIONS: f"{_ADMINISTRATOR}: a webhook or a policy has changed it",
+        Action.INSPECT_NODES: f"{_ADMINISTRATOR} about this node",
+        Action.INSPECT_OBJECT: f"{_ADMINISTRATOR} about {{object}}",
+        Action.INSTALL_NFS_CLIENT: f"its node has no NFS client: {_ADMINISTRATOR} to install one on all nodes",
+        Action.KEEP_LIMIT_RANGE: "stay within the limits of the namespace {in_resources}",
+        Action.LOAD_IMAGE: "allow pulling {in_source} (imagePullPolicy), or load the image on the node",
+        Action.LOG_IN_TO_REGISTRY: (
+            f"the registry requires a login: {_ADMINISTRATOR} for an imagePullSecret in the namespace of the project"
+        ),
+        Action.MEET_LEVEL: "the pods {in_source} must meet this level: ask a developer of the definition",
+        Action.PUSH_IMAGE: "build and push it, or correct {image}",
+        Action.RAISE_LIKELY_MEMORY: (
+            "usually for exceeding its memory limit of {limit}: {raise_memory}, or reduce the memory use"
+        ),
+        Action.RAISE_MEMORY: "{raise_memory}, or reduce the memory use",
+        Action.RAISE_MEMORY_OF_ROLE: ("the limit of each {role} is {limit}: {raise_memory}, or reduce the memory use"),
+        Action.REACH_NFS_SERVER: f"{_ADMINISTRATOR} whether the node can resolve and reach the server",
+        Action.REACH_REGISTRY: "the node cannot reach the registry: check {image}",
+        Action.RECREATE_NAMESPACE: f"{_ADMINISTRATOR} to create the namespace {{name}} again",
+        Action.REMOVE_SIDECAR: (
+            "remove that container {in_source}, or move it to initContainers with restartPolicy Always"
+        ),
+        Action.REPAIR_WEBHOOK: f"the webhook {{policy}} has to answer before anything is created: {_ADMINISTRATOR}",
+        Action.REQUEST_LESS: "request less {in_resources}",
+        Action.REQUEST_MORE: "request more of this resource {in_resources}",
+        Action.RESUME_ROLLOUT: f"{_ADMINISTRATOR} to resume the rollout",
+        Action.RUN_AGAIN: "run it again",
+        Action.SET_REQUESTS: "set the resources that the quota counts {in_resources}",
+        Action.SET_USER: "set a user other than 0 {in_source}",
+        Action.START_CONTROLLER: f"{_ADMINISTRATOR} whether {{controller}} is running",
+        Action.WAIT_FOR_PODS: "wait for running jobs to end, or request less {in_resources}",
+        Action.WAIT_FOR_ROOM: "wait for room, or request less {in_resources}",
+    }
+)
+"""The words for each action, with the values of the remedy, and those of the definition, in braces."""
+
+
+def hint_for_user(remedy: Remedy, filled: Mapping[str, Any], definition: Definition) -> str:
+    """Return a remedy in words for the user of a job.
+
+    Args:
+        remedy: The remedy.
+        filled: The values that the user has filled in.
+        definition: The definition of the job, in the revision of the job.
+    """
+    words = {**_words_of(definition), **_words_on_resources(filled, definition)}
+    return HINTS[remedy.action].format_map({**words, **dict(remedy.values)})
+
+
+def _words_of(definition: Definition) -> dict[str, str]:
+    """Return how the source of the objects, and the place of the image, are named."""
+    if definition.origin is not None:
+        return {"in_source": "in the package", "image": "env.REGISTRY in the definition's system_values"}
+    template = f"the template {definition.body.task_template_name}"
+    return {"in_source": f"in {template}", "image": f"the image in the definition or in {template}"}
+
+
+def _words_on_resources(filled: Mapping[str, Any], definition: Definition) -> dict[str, str]:
+    """Return where resources are requested, and how the memory limit is raised."""
+    source = _words_of(definition)["in_source"]
+    if definition.origin is not None:
+        raised = "raise limits.memory in the package, and register its definition again"
+        return {"in_resources": source, "raise_memory": raised}
+    memory = mapping(filled.get(_RESOURCES)).get("memory")
+    can_fill_any, can_fill_memory = _can_fill(definition)
+    if memory is not None:
+        raised = f"raise resources.memory, which is {memory}"
+    elif can_fill_memory:
+        raised = "fill in resources.memory"
+    else:
+        raised = f"raise the memory limit {source}"
+    return {"in_resources": "in the value resources" if can_fill_any else source, "raise_memory": raised}
+
+
+def _can_fill(definition: Definition) -> tuple[bool, bool]:
+    """Return whether users can fill in resources, and the memory among them."""
+    places = [(place, described) for place, described in walk(definition.described) if place[:1] == (_RESOURCES,)]
+    is_free = any(len(place) == 1 and isinstance(described, FreeMapping) for place, described in places)
+    return bool(places), is_free or any(place == (_RESOURCES, "memory") for place, _ in places)

@@ -1,0 +1,112 @@
+"""What the user of a job is told to do about a finding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.base.values import convert, replace
+from packager.kubernetes.remedy import Action, Remedy
+from packager.service.jobs.user_hints import HINTS, hint_for_user
+from packager.service.registry import definitions
+from packager.service.registry.bodies import DefinitionBody
+from packager.service.registry.packages.content import PackageOrigin
+
+if TYPE_CHECKING:
+    from packager.service.registry.definitions import Definition
+
+ORIGIN = PackageOrigin(source="p", name="p", digest="0" * 64, overlay="single-node", options=[], keys=[])
+
+VALUES = {
+    name: f"some-{name}"
+    for name in ("controller", "key", "kind", "limit", "name", "object", "policy", "resource", "role", "verb")
+}
+
+
+def definition(description: str) -> Definition:
+    body = {
+        "name": "mnist",
+        "task_template_name": "digits-task",
+        "user_values_description": description,
+        "user_values_example": "taskDef: mnist",
+    }
+    read, complaints = definitions.read(convert(body, DefinitionBody))
+    assert read, complaints
+    return read
+
+
+OF_TEMPLATE = definition("process: {}")
+OF_PACKAGE = replace(definition("resources: {}"), origin=ORIGIN)
+
+
+@pytest.mark.parametrize(
+    ("description", "filled", "raised"),
+    [
+        (
+            "resources:\n  memory: (Optional) default 512Mi",
+            {"resources": {"memory": "1Gi"}},
+            "raise resources.memory, which is 1Gi",
+        ),
+        ("resources:\n  memory: (Optional) default 512Mi", {}, "fill in resources.memory"),
+        ("resources: {}", {"resources": {"cpu": 1}}, "fill in resources.memory"),
+        ("resources:\n  cpu: (Optional) how much", {}, "raise the memory limit in the template digits-task"),
+        ("process: {}", {}, "raise the memory limit in the template digits-task"),
+    ],
+)
+def test_memory_hints_name_the_value_to_fill_in(description: str, filled: dict[str, Any], raised: str) -> None:
+    expected = f"{raised}, or reduce the memory use"
+    for remedy, hint in (
+        (Remedy(Action.RAISE_MEMORY), expected),
+        (Remedy(Action.CHECK_RESULT), f"check that the result is complete; {expected}"),
+        (
+            Remedy.of(Action.RAISE_MEMORY_OF_ROLE, role="worker", limit="2Gi"),
+            f"the limit of each worker is 2Gi: {expected}",
+        ),
+        (
+            Remedy.of(Action.RAISE_LIKELY_MEMORY, limit="2Gi"),
+            f"usually for exceeding its memory limit of 2Gi: {expected}",
+        ),
+    ):
+        assert hint_for_user(remedy, filled, definition(description)) == hint
+
+
+def test_memory_hint_names_the_package_of_a_definition() -> None:
+    expected = "raise limits.memory in the package, and register its definition again, or reduce the memory use"
+    assert hint_for_user(Remedy(Action.RAISE_MEMORY), {}, OF_PACKAGE) == expected
+
+
+@pytest.mark.parametrize(
+    ("action", "of_template", "of_package"),
+    [
+        (Action.REQUEST_LESS, "request less in the template digits-task", "request less in the package"),
+        (Action.CORRECT_WORKLOAD, "correct the job in the template digits-task", "correct the job in the package"),
+        (Action.RUN_AGAIN, "run it again", "run it again"),
+        (
+            Action.REACH_REGISTRY,
+            "the node cannot reach the registry: check the image in the definition or in the template digits-task",
+            "the node cannot reach the registry: check env.REGISTRY in the definition's system_values",
+        ),
+    ],
+)
+def test_hints_name_the_source_of_the_objects(action: Action, of_template: str, of_package: str) -> None:
+    assert hint_for_user(Remedy(action), {}, OF_TEMPLATE) == of_template
+    assert hint_for_user(Remedy(action), {}, OF_PACKAGE) == of_package
+
+
+def test_hints_on_requests_name_the_values_that_users_fill_in() -> None:
+    resources = definition("resources:\n  cpu: (Optional) how much")
+    for action in (Action.REQUEST_MORE, Action.REQUEST_LESS, Action.WAIT_FOR_ROOM):
+        assert hint_for_user(Remedy(action), {}, resources).endswith("in the value resources")
+
+
+@pytest.mark.parametrize("action", Action, ids=lambda action: action.name)
+def test_no_hint_for_users_needs_kubectl_mlpack_or_files_of_a_package(action: Action) -> None:
+    for source in (OF_TEMPLATE, OF_PACKAGE):
+        hint = hint_for_user(Remedy.of(action, **VALUES), {}, source)
+        for word in ("kubectl", "mlpack ", "mlops.env", "overlay", "--replace", "{", "deploy"):
+            assert word not in hint
+
+
+def test_every_action_has_words_for_users() -> None:
+    assert set(HINTS) == set(Action)
