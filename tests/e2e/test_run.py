@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("mpi_image")
 
-READ = "for word; do case $word in --name=*) name=${word#*=} ;; --chat=*) chat=${word#*=} ;; esac; done"
+READ = (
+    'for word; do value=$(echo "$word" | cut -d= -f2);'
+    " case $word in --name=*) name=$value ;; --chat=*) chat=$value ;; esac; done"
+)
 SAY = f'{READ}; echo "$0, $(cat "$name") from $(id -u)" >> "$chat"'
 FAIL = "echo no such file: train.csv >&2; exit 3"
 

@@ -394,7 +394,7 @@ def test_jobs_that_end_while_the_api_server_is_away_are_told_right(site: Site) -
         end = time.monotonic() + OUTAGE
         refused = create("new", 0)
         assert (refused.status_code, "retry-after" in refused.headers) == (503, True), refused.text
-        assert client.get("/readyz").status_code == 503
+        site.until(lambda: client.get("/readyz").status_code == 503, "the server not to be ready", OUTAGE)
         let_end(good)
         let_end(bad)
         site.run(f"{direct} delete job {gone} --wait=false")
