@@ -47,7 +47,7 @@ def trial(path: str, value: Any, *, role: str = "worker") -> Trial:
         ("spec/schedulerName", "other", None),
     ],
 )
-def test_a_change_does_harm_when_the_pods_are_not_found_or_run_something_else(
+def test_pod_changes_report_harm_to_labels_containers_and_restart_policy(
     path: str, value: Any, harm: str | None
 ) -> None:
     (change,) = pod_changes([trial(path, value)])
@@ -55,13 +55,13 @@ def test_a_change_does_harm_when_the_pods_are_not_found_or_run_something_else(
     assert str(change).startswith("the cluster changes the pods of worker: ")
 
 
-def test_a_change_in_the_pods_of_several_roles_is_one() -> None:
+def test_pod_changes_of_several_roles_are_merged_into_one() -> None:
     trials = [trial("spec/schedulerName", "other", role=role) for role in ("launcher", "worker")]
     (change,) = pod_changes(trials)
     assert str(change) == "the cluster changes the pods of launcher and worker: spec.schedulerName: nothing -> other"
 
 
-def test_what_others_have_added_to_an_object_that_exists_is_no_change() -> None:
+def test_object_changes_leave_out_fields_added_to_an_existing_object() -> None:
     sent = {"kind": "Job", "metadata": {"name": "train"}, "spec": {"parallelism": 1}}
     planned = {**sent, "spec": {"parallelism": 2, "suspend": True}}
     lines = [change.difference.path for change in object_changes([sent], [planned], {("Job", "train")})]

@@ -1,4 +1,4 @@
-"""What `status` says of the objects beside a workload that serves."""
+"""Tests of the lines that `status` prints for the objects beside a workload that serves."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ def inability(kind: str, message: str) -> dict[str, Any]:
         (item("ConfigMap", "a"), "exists"),
     ],
 )
-def test_the_state_of_an_object(obj: dict[str, Any] | None, text: str) -> None:
+def test_state_describes_objects_beside_a_workload(obj: dict[str, Any] | None, text: str) -> None:
     assert state(obj) == text

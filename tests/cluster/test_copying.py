@@ -1,4 +1,4 @@
-"""A real tar behind a kubectl that runs here what it is told to run in a pod."""
+"""Tests of copies with a real tar, behind a kubectl that runs the pod's commands on this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from packager.cluster.copying import Copied
 
-# As root, which may read everything, tar runs as somebody else.
+# Root may read everything, so tar runs as another user.
 SOMEBODY = "setpriv --reuid=54321 --clear-groups" if os.geteuid() == 0 else ""
 
 KUBECTL = f"""#!/bin/sh
@@ -34,7 +34,7 @@ exit $code
 
 @pytest.fixture
 def pod() -> Iterator[Path]:
-    """The folder of a pod, and a kubectl beside it; others may enter, as they may not into pytest's folders."""
+    """Yield the folder of a pod, with a kubectl beside it; other users may enter it, unlike pytest's folders."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -54,7 +54,7 @@ def arrived(pod: Path) -> dict[str, str]:
     return {str(path.relative_to(here)): path.read_text() for path in here.rglob("*") if path.is_file()}
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_arrives(pod: Path) -> None:
+def test_copy_names_unreadable_files_and_receives_the_rest(pod: Path) -> None:
     (pod / "a secret").write_text("x")
     (pod / "a secret").chmod(0)
     (pod / "deep/z.txt").write_text("z")
@@ -66,7 +66,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_arrives(pod: Path) -> None:
     assert arrived(pod) == {"a secret": "x", "deep/z.txt": "z"}
 
 
-def test_odd_names_are_left_out_and_what_comes_after_them_arrives(pod: Path) -> None:
+def test_copy_skips_odd_names_and_receives_later_files(pod: Path) -> None:
     for name in ("a", "new\nline", "esc\x1b[2J", "zürich", "back\\slash", os.fsdecode(b"\xff")):
         (pod / name).write_text(name, errors="surrogateescape")
     result = copied(pod)
@@ -75,7 +75,7 @@ def test_odd_names_are_left_out_and_what_comes_after_them_arrives(pod: Path) -> 
     assert result.remarks.is_complete
 
 
-def test_sockets_and_links_are_left_out(pod: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copy_skips_sockets_and_links(pod: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (pod / "link").symlink_to("/etc/passwd")
     monkeypatch.chdir(pod)  # the path of a socket is short
     with socket.socket(socket.AF_UNIX) as listener:
@@ -85,7 +85,7 @@ def test_sockets_and_links_are_left_out(pod: Path, monkeypatch: pytest.MonkeyPat
     assert arrived(pod) == {}
 
 
-def test_a_folder_that_nobody_may_enter(pod: Path) -> None:
+def test_copy_reports_a_folder_without_permission_to_enter(pod: Path) -> None:
     pod.chmod(0)
     with pytest.raises(ClusterError) as error:
         copied(pod)
@@ -94,7 +94,7 @@ def test_a_folder_that_nobody_may_enter(pod: Path) -> None:
 
 
 class Slow:
-    """A stream that comes byte by byte."""
+    """A stream that returns one byte at a time."""
 
     def __init__(self, data: bytes) -> None:
         self.left = data
@@ -115,9 +115,9 @@ class Slow:
     ],
 )
 @pytest.mark.parametrize("kind", [io.BytesIO, Slow])
-def test_a_stream_ends_at_its_mark(data: bytes, content: bytes, code: int | None, kind: Any) -> None:
+def test_marked_stream_ends_at_its_mark(data: bytes, content: bytes, code: int | None, kind: Any) -> None:
     marked = Marked(kind(data), "MARK")
     if kind is Slow and code == 2:
-        content, code = b"", 1  # whoever knows the mark can end the stream early, and harms nobody else
+        content, code = b"", 1  # a pod that has the mark can end its stream early, which harms only itself
     read = b"".join(iter(lambda: marked.read(3), b""))
     assert (read, marked.code) == (content, code)

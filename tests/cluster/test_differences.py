@@ -1,4 +1,4 @@
-"""What counts as a difference between a manifest and what is in the cluster."""
+"""Tests of the differences between a manifest and the object in the cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def changes(manifest: dict[str, Any], live: dict[str, Any]) -> list[str]:
     return [str(difference) for difference in differences(manifest, live)]
 
 
-def test_what_the_server_fills_in_is_no_difference() -> None:
+def test_differences_leave_out_fields_filled_in_by_the_server() -> None:
     live = pod(terminationMessagePath="/dev/termination-log")
     live["metadata"] |= {"uid": "u", "labels": {"added": "by a webhook"}}
     live["spec"] |= {"nodeName": "n", "volumes": [{"name": "token"}]}
@@ -26,26 +26,26 @@ def test_what_the_server_fills_in_is_no_difference() -> None:
 
 
 @pytest.mark.parametrize(("written", "stored"), [("0.5", "500m"), ("1024Mi", "1Gi"), (1, "1"), ("1000m", "1")])
-def test_a_quantity_spelt_otherwise_is_no_difference(written: object, stored: object) -> None:
+def test_differences_treat_equal_quantities_as_equal(written: object, stored: object) -> None:
     assert changes(pod(resources={"limits": {"cpu": written}}), pod(resources={"limits": {"cpu": stored}})) == []
 
 
-def test_a_changed_value_is_told_with_its_place() -> None:
+def test_changed_value_is_reported_with_its_path() -> None:
     assert changes(pod(), pod(image="a:2")) == ["spec.containers[main].image: a:2 -> a:1"]
 
 
-def test_items_of_a_list_are_told_apart_by_name_whatever_their_order() -> None:
+def test_list_items_are_matched_by_name_in_any_order() -> None:
     one, two = {"name": "A", "value": "1"}, {"name": "B", "value": "2"}
     assert changes(pod(env=[one, two]), pod(env=[two, {"name": "INJECTED", "value": "x"}, one])) == []
     changed = pod(env=[two, {**one, "value": "3"}])
     assert changes(pod(env=[one, two]), changed) == ["spec.containers[main].env[A].value: 3 -> 1"]
 
 
-def test_a_list_without_names_is_compared_in_order() -> None:
+def test_lists_without_names_are_compared_in_order() -> None:
     assert changes(pod(command=["a", "b"]), pod(command=["a", "c"])) == ["spec.containers[main].command[1]: c -> b"]
 
 
-def test_a_script_is_shown_by_its_first_line() -> None:
+def test_script_is_shown_by_its_first_line() -> None:
     manifest = {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"run.sh": "#!/bin/sh\necho new\n"}}
     live = {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"run.sh": "#!/bin/sh\necho old\n"}}
     assert changes(manifest, live) == ["data.run.sh: #!/bin/sh... -> #!/bin/sh..."]

@@ -1,4 +1,4 @@
-"""What the objects beside a workload need of a cluster: the class of an Ingress, the metrics of an autoscaler."""
+"""Tests of doctor's checks of the objects beside a workload: an Ingress's class, an autoscaler's metrics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AUTOSCALER = item("HorizontalPodAutoscaler", "a", spec={"metrics": [CPU]})
 
 
 def results(cluster: FakeCluster, *objects: dict[str, Any]) -> list[tuple[str, str, str | None]]:
-    """Return what is found out about objects that would be applied."""
+    """Return the state, message and fix of each result of the check for objects that would be applied."""
     case = Case(
         "a",
         Kubectl(runner=cluster),
@@ -39,23 +39,23 @@ def results(cluster: FakeCluster, *objects: dict[str, Any]) -> list[tuple[str, s
     return [(str(result.state), result.message, result.fix) for result in beside(case)]
 
 
-def test_a_class_that_an_ingress_refers_to() -> None:
+def test_doctor_checks_that_the_class_of_an_ingress_exists() -> None:
     message = "ingress/a refers to the IngressClass nginx, which does not exist"
     assert results(FakeCluster(), INGRESS) == [("fails", message, "kubectl get ingressclasses")]
     there = FakeCluster([item("IngressClass", "nginx")])
     assert results(there, INGRESS) == [("ok", "ingress/a: the IngressClass nginx exists", None)]
 
 
-def test_an_ingress_that_names_no_class_gets_the_default_one() -> None:
+def test_doctor_accepts_an_ingress_without_a_class() -> None:
     assert results(FakeCluster(), item("Ingress", "a", spec={})) == []
 
 
-def test_a_class_that_the_user_may_not_see() -> None:
+def test_doctor_raises_an_error_without_permission_to_get_ingressclasses() -> None:
     with pytest.raises(ClusterError, match="cannot get resource"):
         results(FakeCluster(denied={"get ingressclasses"}), INGRESS)
 
 
-def test_metrics_that_an_autoscaler_decides_by() -> None:
+def test_doctor_checks_that_the_metrics_of_an_autoscaler_are_served() -> None:
     message = "horizontalpodautoscaler/a needs metrics.k8s.io, which the cluster does not serve: install metrics-server"
     fix = "kubectl api-resources --api-group=metrics.k8s.io"
     assert results(FakeCluster(), AUTOSCALER) == [("fails", message, fix)]
@@ -63,12 +63,12 @@ def test_metrics_that_an_autoscaler_decides_by() -> None:
     assert results(served, AUTOSCALER) == [("ok", "horizontalpodautoscaler/a: the cluster serves metrics.k8s.io", None)]
 
 
-def test_an_autoscaler_that_decides_by_something_else() -> None:
+def test_doctor_accepts_an_autoscaler_with_external_metrics() -> None:
     assert results(FakeCluster(), item("HorizontalPodAutoscaler", "a", spec={"metrics": [{"type": "External"}]})) == []
 
 
 @pytest.mark.parametrize(("target", "count"), [("a", 3), ("b", 1)])
-def test_room_is_looked_for_as_many_pods_as_an_autoscaler_keeps(target: str, count: int) -> None:
+def test_demand_counts_the_minimum_pods_of_an_autoscaler(target: str, count: int) -> None:
     template = {"spec": {"containers": [{"name": "main", "image": "a:1"}]}}
     deployment = {**item("Deployment", "a", spec={"template": template}), "apiVersion": "apps/v1"}
     reference = {"kind": "Deployment", "name": target}

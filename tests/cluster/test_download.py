@@ -1,4 +1,4 @@
-"""A pull, with real shells: what appears in the local folder, and what a hostile pod cannot bring about."""
+"""Tests of pulls with real shells: the files in the local folder, and attempts of a hostile pod."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pulled(pod: LocalPod, folder: Path, *, force: bool = False) -> download.Requ
     return required
 
 
-def test_files_arrive_with_their_folders_modes_and_times(pod: LocalPod, tmp_path: Path) -> None:
+def test_pull_keeps_folders_modes_and_times(pod: LocalPod, tmp_path: Path) -> None:
     pod.put(FILES)
     (pod.claim / "data/nothing").mkdir()
     (pod.claim / "data/large").chmod(0o755)
@@ -54,7 +54,7 @@ def test_files_arrive_with_their_folders_modes_and_times(pod: LocalPod, tmp_path
     assert {(tmp_path / "here" / name).stat().st_mtime for name in ("large", "deep/er/a.txt")} == {1_000_000_000}
 
 
-def test_what_is_here_is_not_read_again_and_not_replaced(pod: LocalPod, tmp_path: Path) -> None:
+def test_pull_skips_unchanged_files_and_replaces_changed_ones_only_with_force(pod: LocalPod, tmp_path: Path) -> None:
     pod.put(FILES)
     here = write(tmp_path / "here", {**FILES, "empty": b"no", "mine": b"m"})
     with pytest.raises(ClusterError) as refused:
@@ -67,7 +67,7 @@ def test_what_is_here_is_not_read_again_and_not_replaced(pod: LocalPod, tmp_path
     assert read(here) == {**FILES, "mine": b"m"}
 
 
-def test_a_broken_connection_leaves_no_half_file_and_is_continued(pod: LocalPod, tmp_path: Path) -> None:
+def test_pull_continues_after_a_broken_connection_and_leaves_no_partial_file(pod: LocalPod, tmp_path: Path) -> None:
     pod.put({"large": LARGE, **{f"{number}": os.urandom(90_000) for number in range(30)}})
     here = tmp_path / "here"
     required = download.compare(pod.shell(), pod.place, here, force=False)
@@ -89,7 +89,7 @@ def test_a_broken_connection_leaves_no_half_file_and_is_continued(pod: LocalPod,
     assert {f"data/{path}": content for path, content in read(here).items()} == pod.files()
 
 
-def test_links_devices_and_odd_names_are_skipped_and_named(pod: LocalPod, tmp_path: Path) -> None:
+def test_pull_skips_and_lists_links_devices_and_odd_names(pod: LocalPod, tmp_path: Path) -> None:
     pod.put({"a": b"a", "new\nline": b"", "esc\x1b[2J": b"", os.fsdecode(b"\xff"): b"", "lost+found/x": b"x"})
     (pod.claim / "data/link").symlink_to("/etc/passwd")
     (pod.claim / "data/out").symlink_to("/etc")
@@ -106,7 +106,7 @@ def test_links_devices_and_odd_names_are_skipped_and_named(pod: LocalPod, tmp_pa
     assert required.listing.unnamed == 1
 
 
-def test_a_folder_that_nobody_may_read_is_named(pod: LocalPod, tmp_path: Path) -> None:
+def test_pull_names_an_unreadable_folder(pod: LocalPod, tmp_path: Path) -> None:
     pod.put({"secret/x": b"", "a": b"a"})
     (pod.claim / "data/secret").chmod(0)
     required = pulled(pod, tmp_path / "here")
@@ -117,7 +117,7 @@ def test_a_folder_that_nobody_may_read_is_named(pod: LocalPod, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("size", [1, download.LARGE])
-def test_a_file_that_changes_meanwhile_does_not_appear(pod: LocalPod, tmp_path: Path, size: int) -> None:
+def test_pull_discards_a_file_that_changes_during_the_transfer(pod: LocalPod, tmp_path: Path, size: int) -> None:
     pod.put({"a": bytes(size)})
     required = download.compare(pod.shell(), pod.place, tmp_path / "here", force=False)
     pod.put({"a": b"x" * size})
@@ -127,7 +127,7 @@ def test_a_file_that_changes_meanwhile_does_not_appear(pod: LocalPod, tmp_path: 
 
 
 @pytest.mark.parametrize("size", [1, download.LARGE])
-def test_a_file_that_changes_replaces_nothing_and_the_others_arrive(pod: LocalPod, tmp_path: Path, size: int) -> None:
+def test_changed_file_replaces_no_local_file_and_other_files_arrive(pod: LocalPod, tmp_path: Path, size: int) -> None:
     pod.put({"a": bytes(size), "b": b"b", "c": bytes(size)})
     here = write(tmp_path / "here", {"a": b"mine"})
     required = download.compare(pod.shell(), pod.place, here, force=True)
@@ -137,7 +137,7 @@ def test_a_file_that_changes_replaces_nothing_and_the_others_arrive(pod: LocalPo
     assert arrived == {"a": b"mine", "b": b"b", "c": bytes(size)}
 
 
-def test_files_that_cannot_be_read_are_named_and_the_others_arrive(pod: LocalPod, tmp_path: Path) -> None:
+def test_pull_names_unreadable_files_and_receives_the_others(pod: LocalPod, tmp_path: Path) -> None:
     pod.put({"a": b"a", "secret key": b"s", "z": b"z", "large": LARGE})
     for name in ("secret key", "large"):
         (pod.claim / "data" / name).chmod(0)
@@ -146,8 +146,8 @@ def test_files_that_cannot_be_read_are_named_and_the_others_arrive(pod: LocalPod
     assert read(tmp_path / "here") == {"a": b"a", "z": b"z"}
 
 
-def test_files_that_grow_or_go_meanwhile_keep_back_no_others(pod: LocalPod, tmp_path: Path) -> None:
-    """Two grow so much that their archive is larger than all files were."""
+def test_files_that_grow_or_vanish_during_a_pull_do_not_stop_the_others(pod: LocalPod, tmp_path: Path) -> None:
+    """Two files grow until their archive is larger than all listed files together."""
     files = {f"{number:02}": b"%d" % number for number in range(20)}
     pod.put({**files, "large": LARGE})
     required = download.compare(pod.shell(), pod.place, tmp_path / "here", force=False)
@@ -168,7 +168,7 @@ def test_hard_links_arrive_as_files(pod: LocalPod, tmp_path: Path) -> None:
     assert read(tmp_path / "here") == {"ckpt-10.pt": b"weights", "latest.pt": b"weights"}
 
 
-def test_a_stream_that_is_cut_anywhere_leaves_only_whole_files(pod: LocalPod, tmp_path: Path) -> None:
+def test_pull_leaves_only_whole_files_wherever_the_stream_is_cut(pod: LocalPod, tmp_path: Path) -> None:
     files = {str(number): os.urandom(700) for number in range(8)}
     pod.put(files)
     for cut in range(0, 14_000, 900):
@@ -181,7 +181,7 @@ def test_a_stream_that_is_cut_anywhere_leaves_only_whole_files(pod: LocalPod, tm
 
 
 @pytest.mark.parametrize("path", ["sub/a", "a"])
-def test_a_local_link_is_not_followed(pod: LocalPod, tmp_path: Path, path: str) -> None:
+def test_pull_does_not_follow_a_local_link(pod: LocalPod, tmp_path: Path, path: str) -> None:
     pod.put({path: b"x"})
     elsewhere = write(tmp_path / "elsewhere", {})
     here = write(tmp_path / "here", {})
@@ -192,10 +192,10 @@ def test_a_local_link_is_not_followed(pod: LocalPod, tmp_path: Path, path: str) 
 
 
 @pytest.mark.parametrize("names", [["./mine"], ["../out"], ["/tmp/mlpack-out"], ["./a/b"]])
-def test_a_pod_that_sends_what_was_not_asked_for(
+def test_pull_discards_files_that_were_not_requested(
     pod: LocalPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]
 ) -> None:
-    """The listing named `a` only; the archive replaces a file of the user's, or leads out of the folder."""
+    """The listing contains only `a`; the archive also contains a file of the user or a path out of the folder."""
     here = write(tmp_path / "here", {"mine": b"m"})
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as tar:
@@ -214,7 +214,7 @@ def test_a_pod_that_sends_what_was_not_asked_for(
 
 @pytest.mark.parametrize("script", ["yes", "head -c 6000000 /dev/zero"])
 @pytest.mark.parametrize("size", [1, download.LARGE])
-def test_a_pod_that_sends_more_than_it_has_listed(
+def test_pull_discards_more_bytes_than_the_pod_listed(
     pod: LocalPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, size: int
 ) -> None:
     for name in ("_PACK", "_TAIL"):

@@ -1,4 +1,4 @@
-"""The wait: what it believes, when it stops, and what it survives. Time and the cluster are made up here."""
+"""Tests of the wait for a workload: its verdicts, its end, and outages. Time and the cluster are simulated."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def play(
     until: float = 2000,
     patience: float = NOTICE,
 ) -> list[tuple[float, Update]]:
-    """Follow what `show` gives at each second, to its end or for `until` seconds."""
+    """Follow the snapshots that `show` returns for each second, to the end or for `until` seconds."""
     time = Time()
 
     def read(*, events: bool) -> Snapshot | None:
@@ -54,7 +54,7 @@ def play(
     return seen
 
 
-def test_it_ends_with_the_workload() -> None:
+def test_follow_ends_with_the_workload() -> None:
     running, done = recorded("mpijob-unschedulable"), recorded("mpijob-succeeded")
     done.workload["metadata"]["uid"] = running.workload["metadata"]["uid"]
     seen = play("MPIJob", lambda now: running if now < 5 else done)
@@ -63,7 +63,7 @@ def test_it_ends_with_the_workload() -> None:
 
 
 @pytest.mark.parametrize(("takes", "every"), [(0.0, 1.0), (0.3, 1.0), (0.7, 2.1), (2.0, 6.0), (20.0, 24.0)])
-def test_slow_polls_are_made_less_often(takes: float, every: float) -> None:
+def test_follow_polls_less_often_if_polls_are_slow(takes: float, every: float) -> None:
     time, looks = Time(), list[float]()
 
     def read(*, events: bool) -> Snapshot:
@@ -88,11 +88,11 @@ def test_permanent_problems_end_the_wait(case: str, kind: str, ends: float) -> N
     assert time == pytest.approx(ends, abs=1.1)
 
 
-def test_temporary_problems_are_waited_for() -> None:
+def test_temporary_problems_do_not_end_the_wait() -> None:
     assert not play("MPIJob", lambda _now: recorded("mpijob-quota"), until=1000)[-1][1].is_last
 
 
-def test_a_lost_connection_is_told_and_survived() -> None:
+def test_follow_reports_and_survives_a_lost_connection() -> None:
     snapshot, done = recorded("pod-unschedulable"), recorded("pod-succeeded")
     done.workload["metadata"]["uid"] = snapshot.workload["metadata"]["uid"]
 
@@ -108,7 +108,7 @@ def test_a_lost_connection_is_told_and_survived() -> None:
     assert seen[-1][1].verdict.phase is Phase.SUCCEEDED
 
 
-def test_a_server_that_forbids_everything_while_it_starts_is_not_believed() -> None:
+def test_follow_ignores_a_refusal_by_a_server_that_is_starting() -> None:
     snapshot = recorded("pod-unschedulable")
 
     def show(now: float) -> Snapshot:
@@ -119,7 +119,7 @@ def test_a_server_that_forbids_everything_while_it_starts_is_not_believed() -> N
     assert len(play("Pod", show, until=5)) >= 5
 
 
-def test_a_refusal_from_the_start_is_an_error_at_once() -> None:
+def test_follow_raises_a_refusal_of_its_first_poll() -> None:
     def show(_now: float) -> Snapshot:
         raise ClusterError("forbidden")
 
@@ -127,7 +127,7 @@ def test_a_refusal_from_the_start_is_an_error_at_once() -> None:
         play("Pod", show)
 
 
-def test_a_cluster_that_goes_silent_right_after_a_deploy_is_waited_for() -> None:
+def test_follow_waits_for_a_silent_cluster_right_after_a_deploy() -> None:
     def show(now: float) -> Snapshot:
         if now < 5:
             raise UnreachableError("connection refused")
@@ -142,7 +142,7 @@ def test_a_cluster_that_goes_silent_right_after_a_deploy_is_waited_for() -> None
         play("Pod", show)
 
 
-def test_a_cluster_that_stays_silent_is_given_up() -> None:
+def test_follow_gives_up_on_a_cluster_that_stays_silent() -> None:
     snapshot = recorded("pod-unschedulable")
 
     def show(now: float) -> Snapshot:
@@ -154,7 +154,7 @@ def test_a_cluster_that_stays_silent_is_given_up() -> None:
         play("Pod", show, until=MAX_SILENCE * 2)
 
 
-def test_rights_that_stay_lost_are_told_as_that() -> None:
+def test_follow_reports_lasting_refusals_as_refusals() -> None:
     snapshot = recorded("pod-unschedulable")
 
     def show(now: float) -> Snapshot:
@@ -170,7 +170,7 @@ def test_rights_that_stay_lost_are_told_as_that() -> None:
 
 
 @pytest.mark.parametrize("takes", [0.0, 0.7, 2.0])
-def test_no_look_begins_after_the_deadline_and_no_pause_lasts_beyond_it(takes: float) -> None:
+def test_follow_neither_polls_nor_sleeps_after_the_deadline(takes: float) -> None:
     time, looks = Time(), list[float]()
 
     def read(*, events: bool) -> Snapshot:
@@ -184,7 +184,7 @@ def test_no_look_begins_after_the_deadline_and_no_pause_lasts_beyond_it(takes: f
     assert time.now == 5
 
 
-def test_a_cluster_that_is_silent_until_the_deadline_ends_the_wait_without_a_word() -> None:
+def test_follow_yields_no_update_if_the_cluster_is_silent_until_the_deadline() -> None:
     time = Time()
 
     def read(*, events: bool) -> Snapshot:
@@ -195,14 +195,14 @@ def test_a_cluster_that_is_silent_until_the_deadline_ends_the_wait_without_a_wor
     assert list(follow(read, kinds()["Pod"], deadline=5, clock=time, sleep=time.sleep)) == []
 
 
-def test_a_workload_that_somebody_deletes_ends_it() -> None:
+def test_follow_ends_when_the_workload_is_deleted() -> None:
     snapshot = recorded("pod-unschedulable")
     last = play("Pod", lambda now: snapshot if now < 3 else None)[-1][1]
     assert (last.verdict.phase, last.is_last) == (Phase.ABSENT, True)
     assert "it was deleted" in last.verdict.summary
 
 
-def test_another_workload_of_the_same_name_ends_it_and_names_its_author() -> None:
+def test_follow_ends_at_a_replaced_workload_and_names_its_author() -> None:
     snapshot = recorded("pod-unschedulable")
     other = deepcopy(snapshot)
     other.workload["metadata"]["uid"] = "another"
@@ -212,14 +212,14 @@ def test_another_workload_of_the_same_name_ends_it_and_names_its_author() -> Non
     assert "bob@laptop deleted it and deployed it again" in last.verdict.summary
 
 
-def test_another_deploy_over_it_ends_it() -> None:
+def test_follow_ends_at_a_deploy_by_another_user() -> None:
     snapshot = recorded("pod-unschedulable")
     snapshot.workload["metadata"]["annotations"] = {"mlpack/rendered": "sha256:theirs"}
     last = play("Pod", lambda _now: snapshot, rendered="sha256:ours")[-1][1]
     assert last.verdict.summary == "another user deployed something else over it"
 
 
-def test_a_success_that_lost_a_worker_on_the_way_is_none() -> None:
+def test_success_that_lost_a_worker_is_a_failure() -> None:
     running, done = recorded("mpijob-unschedulable"), recorded("mpijob-succeeded")
     done.workload["metadata"]["uid"] = running.workload["metadata"]["uid"]
     taken = deepcopy(running)
@@ -229,7 +229,7 @@ def test_a_success_that_lost_a_worker_on_the_way_is_none() -> None:
     assert [finding.subject for finding in last.verdict.findings] == ["pod/fault-cpu-multi-node-worker-1"]
 
 
-def test_workers_that_go_after_the_launcher_has_ended_are_no_loss() -> None:
+def test_workers_deleted_after_the_end_of_the_launcher_do_not_fail_the_job() -> None:
     running, done = recorded("mpijob-unschedulable"), recorded("mpijob-succeeded")
     done.workload["metadata"]["uid"] = running.workload["metadata"]["uid"]
     tidied = deepcopy(running)
@@ -240,7 +240,7 @@ def test_workers_that_go_after_the_launcher_has_ended_are_no_loss() -> None:
 
 
 def stages(case: str) -> tuple[Snapshot, Snapshot, Snapshot]:
-    """Return a recorded end of a pod that was stopped, and before that while it was going, and while it ran."""
+    """Return three snapshots of a pod that was stopped: running, terminating, and the recorded end."""
     end = recorded(case)
     going = deepcopy(end)
     going.workload["status"] |= {"phase": "Running"}
@@ -260,7 +260,7 @@ def stages(case: str) -> tuple[Snapshot, Snapshot, Snapshot]:
         ("pod-evicted", "it was evicted (a drain of its node, or a request to evict it), which stopped it"),
     ],
 )
-def test_a_pod_that_was_stopped_has_failed_whether_its_end_is_seen_or_not(
+def test_stopped_pod_has_failed_even_if_its_end_is_not_observed(
     case: str,
     message: str,
     is_end_seen: bool,  # noqa: FBT001 - a case
@@ -271,13 +271,13 @@ def test_a_pod_that_was_stopped_has_failed_whether_its_end_is_seen_or_not(
     assert (last.verdict.phase, last.verdict.summary) == (Phase.FAILED, message)
 
 
-def test_a_deletion_between_two_looks_is_no_success() -> None:
+def test_deletion_between_two_polls_is_not_a_success() -> None:
     running, *_ = stages("pod-deleted")
     last = play("Pod", lambda now: running if now < 2 else None)[-1][1]
     assert (last.verdict.phase, last.verdict.summary) == (Phase.ABSENT, "it was deleted")
 
 
-def test_a_launcher_that_vanishes_between_two_looks_is_the_reason_of_a_failure() -> None:
+def test_launcher_that_vanishes_between_two_polls_is_named_as_cause_of_failure() -> None:
     running, failed = recorded("mpijob-unnoticed"), recorded("mpijob-launcher-deleted")
     launcher = running.pods[2]
     launcher["status"] |= {"phase": "Running"}
@@ -293,7 +293,7 @@ def test_a_launcher_that_vanishes_between_two_looks_is_the_reason_of_a_failure()
         )
 
 
-def test_a_clock_that_is_wrong_makes_no_loss_of_what_went_after_an_end_that_was_seen() -> None:
+def test_pod_deleted_after_its_observed_end_succeeds_despite_a_wrong_clock() -> None:
     running, _, end = stages("pod-deleted")
     ended = deepcopy(end)
     ended.workload["status"]["phase"] = "Running"
@@ -302,7 +302,7 @@ def test_a_clock_that_is_wrong_makes_no_loss_of_what_went_after_an_end_that_was_
     assert last.verdict.phase is Phase.SUCCEEDED
 
 
-def test_a_worker_that_is_gone_from_one_look_to_the_next_is_lost() -> None:
+def test_worker_missing_from_the_next_poll_is_lost() -> None:
     running, done = recorded("mpijob-unschedulable"), recorded("mpijob-succeeded")
     done.workload["metadata"]["uid"] = running.workload["metadata"]["uid"]
     less = replace(running, pods=running.pods[:2])
@@ -313,7 +313,7 @@ def test_a_worker_that_is_gone_from_one_look_to_the_next_is_lost() -> None:
     ]
 
 
-def test_a_worker_whose_loss_is_told_after_the_end_of_the_launcher_is_the_reason() -> None:
+def test_worker_reported_as_lost_after_the_launcher_ended_is_named_as_cause() -> None:
     end = recorded("mpijob-worker-deleted")
     ended = deepcopy(replace(end, events=()))
     del ended.workload["status"]["completionTime"]
@@ -329,7 +329,7 @@ def test_a_worker_whose_loss_is_told_after_the_end_of_the_launcher_is_the_reason
 
 
 @pytest.mark.parametrize("patience", [5, 30, 600])
-def test_an_end_that_the_operator_does_not_see_becomes_the_verdict_after_patience(patience: float) -> None:
+def test_end_missed_by_the_operator_becomes_the_verdict_after_patience(patience: float) -> None:
     unseen = recorded("mpijob-unnoticed")
     for child in unseen.children:
         child["status"]["conditions"] = [{"type": "Complete", "status": "True"}]
@@ -345,7 +345,7 @@ def test_an_end_that_the_operator_does_not_see_becomes_the_verdict_after_patienc
     ]
 
 
-def test_what_is_deleted_and_does_not_go_ends_the_patience() -> None:
+def test_pod_that_stays_after_its_deletion_is_stuck_and_ends_the_wait() -> None:
     _, going, _ = stages("pod-deleted")
     seen = play("Pod", lambda _now: replace(going, age=0), until=120)
     stuck = [time for time, update in seen if update.verdict.phase is Phase.STUCK]
@@ -380,10 +380,10 @@ def test_what_is_deleted_and_does_not_go_ends_the_patience() -> None:
     ],
 )
 @pytest.mark.parametrize("uid", ["own", "another"])
-def test_the_end_of_a_workload_that_is_gone_is_in_its_events(
+def test_end_of_a_deleted_workload_is_read_from_its_events(
     kind: str, reason: str, spec: dict[str, Any], phase: Phase, summary: str, uid: str
 ) -> None:
-    """Its controller deletes it at once after its end if ttlSecondsAfterFinished is 0."""
+    """A controller deletes a workload right after its end if ttlSecondsAfterFinished is 0."""
     metadata = {"name": "x", "uid": "own", "creationTimestamp": "2026-11-24T12:00:00Z"}
     workload = {"kind": kind, "metadata": metadata, "spec": {**spec, "replicatedJobs": []}}
     about = {"metadata": {"creationTimestamp": "2026-11-24T12:00:01Z"}, "involvedObject": {"uid": uid}}

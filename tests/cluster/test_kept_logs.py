@@ -1,4 +1,4 @@
-"""The logs of pods that are about to be deleted are read once, of all in one call, and kept."""
+"""Tests that the logs of pods that are being deleted are read once, in one call for all pods, and kept."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ GOING = {"deletionTimestamp": "2026-11-21T00:00:40Z", "deletionGracePeriodSecond
 
 
 class Clock:
-    """A clock that goes on by a second each time it is read, or by more."""
+    """A clock that advances by `step` seconds each time it is read."""
 
     def __init__(self, step: float = 0) -> None:
         self.time = 0.0
@@ -56,7 +56,7 @@ class Clock:
 
 
 class Output:
-    """What kubectl prints, in one piece after the other."""
+    """Output of kubectl, one part per read."""
 
     def __init__(self, parts: Iterable[bytes]) -> None:
         self.parts = iter(parts)
@@ -66,7 +66,7 @@ class Output:
 
 
 class FakeKubectl:
-    """Answers with logs, and keeps what it was asked."""
+    """A kubectl that answers with logs and records its calls."""
 
     def __init__(self, answer: str | Iterable[bytes] | Exception, step: float = 0) -> None:
         self.answer = [answer.encode()] if isinstance(answer, str) else answer
@@ -92,13 +92,13 @@ def kept(kubectl: FakeKubectl, *snapshots: Snapshot | None) -> list[Any]:
     return [one and {name(log.pod): log.lines for log in one.logs} for one in taken]
 
 
-def test_nothing_is_read_while_all_is_well() -> None:
+def test_log_keeper_reads_no_logs_while_pods_are_running() -> None:
     kubectl = FakeKubectl(LOGS)
     assert kept(kubectl, Snapshot(WORKLOAD, pods=(pod(0), pod(1))), None) == [{}, None]
     assert kubectl.calls == []
 
 
-def test_all_pods_are_read_once_and_kept_when_they_are_gone() -> None:
+def test_log_keeper_reads_all_pods_once_and_keeps_logs_of_deleted_pods() -> None:
     kubectl = FakeKubectl(LOGS)
     present, gone = Snapshot(WORKLOAD, pods=(pod(0), pod(1, **GOING))), Snapshot(WORKLOAD)
     logs = {"a-node-0-0-x": ("20%",), "a-node-0-1-x": ("one", "two")}
@@ -107,13 +107,13 @@ def test_all_pods_are_read_once_and_kept_when_they_are_gone() -> None:
     assert kubectl.calls == [("logs", selector, "--tail=200", "--prefix", "--ignore-errors")]
 
 
-def test_a_cluster_that_does_not_answer_costs_the_logs_and_no_more() -> None:
+def test_log_keeper_returns_empty_logs_if_the_cluster_does_not_answer() -> None:
     present = Snapshot(WORKLOAD, pods=(pod(1, **GOING),))
     assert kept(FakeKubectl(UnreachableError("away")), present) == [{"a-node-0-1-x": ()}]
 
 
 def long(*parts: bytes, step: float = 0) -> tuple[str, ...]:
-    """Return what is kept of the log of a pod."""
+    """Return the kept lines of a pod's log."""
     present = Snapshot(WORKLOAD, pods=(pod(0), pod(1, **GOING)))
     return tuple(kept(FakeKubectl(parts, step), present)[0]["a-node-0-0-x"])
 
@@ -121,8 +121,8 @@ def long(*parts: bytes, step: float = 0) -> tuple[str, ...]:
 PREFIX = b"[pod/a-node-0-0-x/node] "
 
 
-def test_a_log_of_any_length_costs_no_other_one() -> None:
-    """128 MiB of one pod: its end is kept, and that something is left out is told."""
+def test_long_log_of_one_pod_does_not_displace_another_log() -> None:
+    """One pod prints 128 MiB: the end is kept, after a note that earlier lines are left out."""
     flood = (PREFIX + b"x" * 1023 + b"\n") * 1024
     other = b"[pod/a-node-0-1-x/node] the reason\n"
     present = Snapshot(WORKLOAD, pods=(pod(0), pod(1, **GOING)))
@@ -134,7 +134,7 @@ def test_a_log_of_any_length_costs_no_other_one() -> None:
     assert (len(lines), set(lines[1:-1]), lines[-1]) == (65, {"x" * 1023}, "Traceback")
 
 
-def test_a_line_of_any_length_is_cut_in_its_middle() -> None:
+def test_line_of_100_mib_is_cut_in_its_middle() -> None:
     middle = itertools.repeat(b"x" * (1 << 20), 100)
     [line] = long(PREFIX + b"begin", *middle, b"end\n")
     beginning, note, end = re.split(r"(?<=x)( .* )(?=x)", line)
@@ -142,22 +142,22 @@ def test_a_line_of_any_length_is_cut_in_its_middle() -> None:
     assert note == f" ({len(PREFIX) + len('beginend') + (100 << 20) - (9 << 10):,} bytes are left out) "
 
 
-def test_lines_come_in_parts_of_any_length() -> None:
+def test_log_lines_are_joined_from_single_bytes() -> None:
     assert long(*(bytes([byte]) for byte in PREFIX + b"one\n" + PREFIX + b"tw\xc3\xb6")) == ("one", "twö")
 
 
-def test_empty_lines_are_not_kept_without_end() -> None:
+def test_empty_lines_are_kept_up_to_a_limit() -> None:
     lines = long(*[(PREFIX + b"\n") * 1000] * 100)
     assert len(lines) == (64 << 10) + 1
 
 
-def test_what_was_read_in_time_is_kept() -> None:
+def test_lines_read_before_the_time_limit_are_kept() -> None:
     endless = itertools.repeat(PREFIX + b"again\n")
     assert set(long(*itertools.islice(endless, 1000), step=1)) == {"again"}
     assert len(long(*itertools.islice(endless, 1000), step=1)) < 20
 
 
-def test_a_log_is_read_again_when_its_pod_has_ended_since() -> None:
+def test_log_is_read_again_after_its_pod_has_ended() -> None:
     running, ended = pod(1), pod(1)
     ended["status"]["phase"] = "Failed"
     kubectl = FakeKubectl(LOGS)
@@ -174,7 +174,7 @@ def test_a_log_is_read_again_when_its_pod_has_ended_since() -> None:
     assert len(kubectl.calls) == 2
 
 
-def test_what_was_read_stays_when_nothing_can_be_read_any_more() -> None:
+def test_earlier_lines_are_kept_if_later_reads_return_nothing() -> None:
     ended = pod(1)
     ended["status"]["phase"] = "Failed"
     kubectl = FakeKubectl(LOGS)

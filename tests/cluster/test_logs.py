@@ -1,4 +1,4 @@
-"""Reading on in a log: each byte once, whatever it is, and what is said when a log cannot be read."""
+"""Tests of incremental reading of logs: each byte is read once, and an unreadable log is an error."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class _Running:
 
 @dataclass
 class Server:
-    """A kubelet's log of one container, with kubectl's view of it: whole, or the lines since a second.
+    """A kubelet's log of one container, as kubectl prints it: the whole log, or the lines since a second.
 
     Attributes:
         lines: The time of each line, in nanoseconds, and its bytes.
-        previous: Those of the container before; None when its log is gone.
-        end: How kubectl ends.
-        silence: Seconds in which nothing comes.
-        reach: Bytes of an answer that arrive.
-        format: Of a line's time.
+        previous: The lines of the previous container; None if its log no longer exists.
+        end: The result of kubectl.
+        silence: Seconds without output before the answer.
+        reach: The number of bytes of an answer that arrive; None for all.
+        format: The format of a line's time.
         left: Seconds until kubectl's deadline.
     """
 
@@ -113,7 +113,7 @@ LINES = st.lists(st.tuples(MOMENTS, TEXTS), max_size=12).map(lambda lines: sorte
 
 
 @given(LINES, st.lists(st.tuples(st.integers(0, 12), st.integers(0, 99)), max_size=5))
-def test_every_byte_is_read_exactly_once(lines: list[tuple[int, bytes]], cuts: list[tuple[int, int]]) -> None:
+def test_log_reader_reads_every_byte_exactly_once(lines: list[tuple[int, bytes]], cuts: list[tuple[int, int]]) -> None:
     server, taken = Server(), b""
     reading = reader(server)
     for cut, missing in [*sorted(cuts), (len(lines), 0)]:
@@ -125,7 +125,7 @@ def test_every_byte_is_read_exactly_once(lines: list[tuple[int, bytes]], cuts: l
 
 
 @given(st.lists(MOMENTS, min_size=1, max_size=10), st.integers(0, 10))
-def test_two_streams_out_of_order_lose_nothing_within_a_second(moments: list[int], cut: int) -> None:
+def test_log_reader_loses_no_line_that_is_out_of_order_within_a_second(moments: list[int], cut: int) -> None:
     late = [moment % 10**9 + 3 * 10**9 for moment in moments]
     lines = [(moment, b"line %d\n" % index) for index, moment in enumerate(late)]
     server = Server(lines[:cut])
@@ -135,7 +135,7 @@ def test_two_streams_out_of_order_lose_nothing_within_a_second(moments: list[int
     assert taken + read(reading) == b"".join(text for _, text in lines)
 
 
-def test_a_file_that_is_begun_anew_repeats_nothing_and_a_gap_is_known() -> None:
+def test_rotated_log_repeats_no_lines_and_counts_its_gaps() -> None:
     lines = numbered(1, 1, 2, 2.5, 3, 3.1, 3.2, 4)
     server = Server(lines[:6])
     reading = reader(server)
@@ -149,7 +149,7 @@ def test_a_file_that_is_begun_anew_repeats_nothing_and_a_gap_is_known() -> None:
     assert read(reading) == b""
 
 
-def test_each_gap_is_known_where_it_is() -> None:
+def test_gaps_are_counted_between_the_right_lines() -> None:
     server = Server(numbered(1))
     reading = reader(server)
     read(reading)
@@ -160,19 +160,19 @@ def test_each_gap_is_known_where_it_is() -> None:
     assert gaps == [1, 1, 2, 2]
 
 
-def test_a_new_file_in_which_nothing_is_written_any_more_is_a_gap() -> None:
+def test_empty_log_after_rotation_is_a_gap_once_the_container_ends() -> None:
     server = Server(numbered(1))
     reading = reader(server)
     read(reading)
     server.lines = []
     read(reading)
-    assert reading.gaps == 0  # so far it may be an answer that broke off
+    assert reading.gaps == 0  # at this point, the empty answer may be one that broke off
     for _look in range(2):
         read(reading, state="terminated")
         assert reading.gaps == 1
 
 
-def test_a_new_file_is_read_on_after_an_answer_that_broke_off() -> None:
+def test_rotated_log_is_read_on_after_a_broken_answer() -> None:
     server = Server(numbered(1, 1.1, 1.2))
     reading = reader(server)
     read(reading)
@@ -183,14 +183,14 @@ def test_a_new_file_is_read_on_after_an_answer_that_broke_off() -> None:
     assert read(reading) == b"new\n"
 
 
-def test_times_of_other_zones_are_read() -> None:
+def test_log_times_of_other_zones_are_read() -> None:
     server = Server(numbered(1, 2), format="{}+02:00")
     reading = reader(server)
     assert read(reading) == b"line 0\nline 1\n"
     assert reading.begin == b"2026-11-20T22:00:01.000000000"
 
 
-def test_a_line_of_100_mb_without_an_end_is_read_in_little_memory() -> None:
+def test_unfinished_line_of_100_mib_is_read_in_less_than_4_mib_of_memory() -> None:
     class Endless:
         left = 100 << 20
 
@@ -207,7 +207,7 @@ def test_a_line_of_100_mb_without_an_end_is_read_in_little_memory() -> None:
 
 
 @pytest.mark.parametrize("cut", [8 << 10, 16 << 10])
-def test_the_times_with_which_old_kubelets_cut_long_lines_are_no_part_of_them(cut: int) -> None:
+def test_times_that_old_kubelets_insert_into_long_lines_are_removed(cut: int) -> None:
     times = [b"2026-11-21T00:00:01.5Z ", b"2026-11-21T00:00:01.500000007Z ", b"2026-11-21T00:00:02Z "]
     parts = [b"x" * cut, b"y" * cut, b"z" * 100 + b"\n"]
     answer = b"".join(time + part for time, part in zip(times, parts, strict=True))
@@ -216,12 +216,12 @@ def test_the_times_with_which_old_kubelets_cut_long_lines_are_no_part_of_them(cu
     assert b"".join(position.take(piece) for piece in pieces(stream)) == b"".join(parts)
 
 
-def test_a_time_written_by_the_program_is_kept() -> None:
+def test_time_written_by_the_program_is_kept() -> None:
     text = b"2026-11-21T00:00:01.5Z a time\n"
     assert read(reader(Server([(1, text), (2, text)]))) == text * 2
 
 
-def test_the_end_of_a_container_that_was_started_again_is_read_first() -> None:
+def test_rest_of_the_previous_log_is_read_first_after_a_restart() -> None:
     server = Server(numbered(1))
     reading = reader(server)
     assert read(reading) == b"line 0\n"
@@ -232,7 +232,7 @@ def test_the_end_of_a_container_that_was_started_again_is_read_first() -> None:
     assert reading.gaps == 0
 
 
-def test_a_container_whose_log_is_gone_leaves_a_gap() -> None:
+def test_missing_previous_log_counts_as_a_gap() -> None:
     server = Server(numbered(1))
     reading = reader(server)
     assert read(reading) == b"line 0\n"
@@ -241,13 +241,13 @@ def test_a_container_whose_log_is_gone_leaves_a_gap() -> None:
     assert reading.gaps == 1
 
 
-def test_a_container_that_has_not_started_has_no_log() -> None:
+def test_waiting_container_has_an_empty_log() -> None:
     assert read(reader(Server(numbered(1))), state="waiting") == b""
     waiting = 'Error from server (BadRequest): container "main" in pod "p" is waiting to start: ContainerCreating'
     assert read(reader(Server(end=Finished(1, "", waiting)))) == b""
 
 
-def test_a_pod_that_is_gone_has_no_log() -> None:
+def test_deleted_pod_has_an_empty_log_and_ends_the_reader() -> None:
     reading = reader(Server(end=Finished(1, "", 'Error from server (NotFound): pods "p" not found')))
     assert (read(reading), reading.is_gone) == (b"", True)
 
@@ -279,13 +279,13 @@ def test_a_pod_that_is_gone_has_no_log() -> None:
     ],
     ids=["forbidden", "kubelet", "killed", "silent", "silent to the deadline"],
 )
-def test_a_log_that_cannot_be_read_is_no_empty_one(server: Server, kind: type[Exception], message: str) -> None:
+def test_unreadable_log_raises_an_error(server: Server, kind: type[Exception], message: str) -> None:
     with pytest.raises(ClusterError) as error:
         read(reader(server))
     assert (type(error.value), str(error.value)) == (kind, message)
 
 
-def test_what_a_kubelet_writes_in_the_place_of_a_log_is_none() -> None:
+def test_kubelet_message_in_place_of_a_log_raises_an_error() -> None:
     class Kubelet(Server):
         @contextmanager
         def start(self, *arguments: str, idle: Callable[[float], object]) -> Iterator[_Running]:
@@ -299,7 +299,7 @@ def test_what_a_kubelet_writes_in_the_place_of_a_log_is_none() -> None:
     assert str(error.value) == "the log of pod/p cannot be read: unable to retrieve container logs for containerd://1"
 
 
-def test_what_came_before_an_answer_broke_off_is_kept() -> None:
+def test_lines_before_a_broken_answer_are_kept() -> None:
     server = Server(numbered(1), end=Finished(1, "", "error: unexpected EOF"))
     reading = reader(server)
     taken: list[bytes] = []
@@ -311,14 +311,14 @@ def test_what_came_before_an_answer_broke_off_is_kept() -> None:
 
 
 @pytest.mark.parametrize(("second", "late"), [(9, None), (40, timedelta(seconds=40))])
-def test_a_log_that_begins_long_after_its_container_is_told_from_others(second: int, late: timedelta | None) -> None:
+def test_log_that_begins_long_after_its_container_is_late(second: int, late: timedelta | None) -> None:
     reading = reader(Server(numbered(second)))
     read(reading, startedAt="2026-11-21T00:00:00Z")
     assert reading.late == late
 
 
 @pytest.mark.parametrize(("finished", "may_miss"), [("2026-11-21T00:00:05Z", False), ("2026-11-21T00:01:00Z", True)])
-def test_an_empty_log_of_a_container_that_ran_for_long_may_have_been_longer(finished: str, *, may_miss: bool) -> None:
+def test_empty_log_of_a_long_run_may_miss_all_lines(finished: str, *, may_miss: bool) -> None:
     reading = reader(Server())
     read(reading, state="terminated", startedAt="2026-11-21T00:00:00Z", finishedAt=finished)
     assert reading.may_miss_all is may_miss

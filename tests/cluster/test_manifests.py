@@ -1,4 +1,4 @@
-"""What an overlay has to render to before it can be followed in a cluster."""
+"""Tests that rendered overlays are refused unless they contain one workload that can be followed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORKLOAD = rendered("multi-node")[-1]
     ],
     ids=["none", "two", "another group's of this name"],
 )
-def test_an_overlay_that_has_not_one_workload(
+def test_deploy_refuses_an_overlay_without_exactly_one_workload(
     mlpack: Callable[..., Outcome], life: Life, objects: list[dict[str, object]], listed: str
 ) -> None:
     config = next(item for item in life.overlays["multi-node"] if item["kind"] == "ConfigMap")
@@ -40,7 +40,7 @@ def test_an_overlay_that_has_not_one_workload(
     )
 
 
-def test_what_kubectl_renders_and_nobody_can_read(mlpack: Callable[..., Outcome], life: Life) -> None:
+def test_status_refuses_rendered_output_that_is_not_yaml(mlpack: Callable[..., Outcome], life: Life) -> None:
     life.first = lambda _argv: Finished(0, "a: [", "")
     done = mlpack("status", "hello-mpi")
     assert done.code == 4
@@ -78,7 +78,7 @@ spec: {mpiReplicaSpecs: {Worker: {replicas: x}}}
     ],
 )
 @pytest.mark.parametrize("verb", [("status",), ("deploy",), ("doctor",), ("delete",), ("logs",), ("image", "build")])
-def test_what_kubectl_renders_and_is_no_package(
+def test_commands_refuse_rendered_output_that_is_not_a_package(
     printed: str,
     message: str,
     verb: tuple[str, ...],
@@ -98,7 +98,7 @@ def test_what_kubectl_renders_and_is_no_package(
     assert life.calls == []
 
 
-def test_a_package_without_overlays(mlpack: Callable[..., Outcome], life: Life) -> None:
+def test_status_refuses_a_package_without_overlays(mlpack: Callable[..., Outcome], life: Life) -> None:
     import shutil
 
     assert life

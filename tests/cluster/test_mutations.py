@@ -29,7 +29,7 @@ POD: dict[str, Any] = {
 
 
 def stored() -> dict[str, Any]:
-    """Return what an API server makes of the pod when no policy changes it."""
+    """Return the pod as an API server stores it when no policy changes it."""
     pod = deepcopy(POD)
     pod["metadata"] |= {"namespace": "team", "uid": "1", "creationTimestamp": "2026-11-24T00:00:00Z"}
     pod["spec"] |= {
@@ -67,7 +67,7 @@ def stored() -> dict[str, Any]:
     return {**pod, "status": {"phase": "Pending"}}
 
 
-def test_what_kubernetes_itself_adds_is_no_change() -> None:
+def test_mutations_leave_out_defaults_of_kubernetes() -> None:
     assert mutations(POD, stored()) == []
 
 
@@ -132,18 +132,18 @@ def change(pod: dict[str, Any], path: str, value: Any) -> None:
         ("metadata/finalizers", ["a.example/hold"], "metadata.finalizers: nothing -> ['a.example/hold']"),
     ],
 )
-def test_what_a_policy_changes_is_one_line_with_path_old_and_new(path: str, value: Any, change_line: str) -> None:
+def test_policy_change_is_one_line_with_path_and_old_and_new_value(path: str, value: Any, change_line: str) -> None:
     answer = stored()
     change(answer, path, value)
     assert [str(difference) for difference in mutations(POD, answer)] == [change_line]
 
 
-def test_the_volume_of_a_pods_own_token_is_told_from_others() -> None:
+def test_is_token_recognizes_the_volume_of_a_service_account_token() -> None:
     volumes = stored()["spec"]["volumes"]
     assert [volume["name"] for volume in volumes if not is_token(volume)] == ["code"]
 
 
-def test_what_the_crd_of_a_kind_adds_is_no_change() -> None:
+def test_mutations_leave_out_defaults_of_a_crd() -> None:
     sent: dict[str, Any] = {"kind": "MPIJob", "metadata": {"name": "train"}, "spec": {"slotsPerWorker": 1}}
     defaults = {"launcherCreationPolicy": "AtStartup", "runLauncherAsWorker": False}
     assert mutations(sent, {**sent, "spec": {**sent["spec"], **defaults}}) == []

@@ -58,14 +58,14 @@ def job(name: str, *conditions: str) -> dict[str, Any]:
 
 
 def installed(manifest: dict[str, Any], manager: str = "mlpack", **annotations: str) -> dict[str, Any]:
-    """Return an object of the operator's as somebody has applied it."""
+    """Return an object of the operator as `manager` has applied it."""
     notes = {"managedFields": [managed(manager, manifest)], "annotations": annotations}
     return {**manifest, "metadata": {**manifest["metadata"], **notes}}
 
 
 @pytest.fixture
 def whole(cluster: FakeCluster) -> FakeCluster:
-    """A cluster with everything that the pinned release brings, installed by mlpack."""
+    """Return a cluster with all objects of the pinned release, installed by mlpack."""
     kinds = {kind.lower(): kind for kind in ("ServiceAccount", "ClusterRoleBinding", "ClusterRole", "Namespace")}
     rest = [item(kinds[kind], name) for kind, name, _ in MPI.brings if kind in kinds]
     cluster.objects += [installed(manifest) for manifest in rest]
@@ -81,13 +81,13 @@ def cluster(mlpack: Mlpack) -> FakeCluster:
 
 @pytest.fixture
 def manifest(tmp_path: Path) -> Path:
-    """The operator's manifest as a site has changed it."""
+    """Return a file with the operator's manifest as changed by a site."""
     path = tmp_path / "operator.yaml"
     path.write_text(yaml.safe_dump_all([crd("v2beta1"), deployment()]))
     return path
 
 
-def test_it_is_applied_on_the_servers_side_and_waited_for(mlpack: Mlpack, cluster: FakeCluster, manifest: Path) -> None:
+def test_operator_install_applies_server_side_and_waits(mlpack: Mlpack, cluster: FakeCluster, manifest: Path) -> None:
     done = mlpack("operator", "install", "mpi", "--from", manifest)
     assert done.code == 0
     assert "mpi-operator is installed and serves MPIJob (v2beta1)" in done.stderr
@@ -98,14 +98,18 @@ def test_it_is_applied_on_the_servers_side_and_waited_for(mlpack: Mlpack, cluste
 
 
 @pytest.mark.parametrize("who", ["server", "client"])
-def test_a_dry_run_applies_nothing(mlpack: Mlpack, cluster: FakeCluster, manifest: Path, who: str) -> None:
+def test_dry_run_passes_its_flag_to_kubectl_apply(
+    mlpack: Mlpack, cluster: FakeCluster, manifest: Path, who: str
+) -> None:
     assert mlpack("operator", "install", "mpi", "--from", manifest, "--dry-run", who).code == 0
     applied = [call for call in cluster.calls if call.startswith("apply")]
     assert [f"--dry-run={who}" in call for call in applied] == [True]
     assert all(("--server-side" in call) is (who == "server") for call in applied)
 
 
-def test_another_operator_with_the_same_crd_is_left_alone(mlpack: Mlpack, cluster: FakeCluster, manifest: Path) -> None:
+def test_operator_install_refuses_if_another_operator_has_the_crd(
+    mlpack: Mlpack, cluster: FakeCluster, manifest: Path
+) -> None:
     cluster.objects[0] = crd("v1")
     done = mlpack("operator", "install", "mpi", "--from", manifest)
     assert done.code == 7
@@ -113,7 +117,7 @@ def test_another_operator_with_the_same_crd_is_left_alone(mlpack: Mlpack, cluste
     assert not any(call.startswith("apply") for call in cluster.calls)
 
 
-def test_the_old_pod_of_an_upgrade_does_not_count(cluster: FakeCluster, manifest: Path) -> None:
+def test_install_waits_until_the_old_pod_of_an_upgrade_is_replaced(cluster: FakeCluster, manifest: Path) -> None:
     cluster.objects[1] = deployment(available=1, updated=1, replicas=2)
     waiting = wait_until_ready(Kubectl(runner=cluster), releases.bundle(MPI, manifest))
     assert next(waiting) == "deployment/mpi-operator: not all of its pods are available yet"
@@ -121,7 +125,7 @@ def test_the_old_pod_of_an_upgrade_does_not_count(cluster: FakeCluster, manifest
     assert list(waiting) == []
 
 
-def test_a_deployment_is_waited_for(cluster: FakeCluster, manifest: Path) -> None:
+def test_install_waits_for_a_missing_deployment(cluster: FakeCluster, manifest: Path) -> None:
     deployment_object = cluster.objects.pop(1)
     waiting = wait_until_ready(Kubectl(runner=cluster), releases.bundle(MPI, manifest))
     assert next(waiting) == "deployment/mpi-operator does not exist yet"
@@ -129,7 +133,7 @@ def test_a_deployment_is_waited_for(cluster: FakeCluster, manifest: Path) -> Non
     assert list(waiting) == []
 
 
-def test_a_crd_is_waited_for(cluster: FakeCluster, manifest: Path) -> None:
+def test_install_waits_until_the_crd_is_established(cluster: FakeCluster, manifest: Path) -> None:
     established = cluster.objects[0].pop("status")
     waiting = wait_until_ready(Kubectl(runner=cluster), releases.bundle(MPI, manifest))
     assert next(waiting) == "mpijobs.kubeflow.org is not established yet"
@@ -137,7 +141,7 @@ def test_a_crd_is_waited_for(cluster: FakeCluster, manifest: Path) -> None:
     assert list(waiting) == []
 
 
-def test_a_cluster_that_is_away_for_a_moment_is_waited_for(cluster: FakeCluster, manifest: Path) -> None:
+def test_install_waits_for_a_cluster_that_is_briefly_unreachable(cluster: FakeCluster, manifest: Path) -> None:
     cluster.version = (34, None)
     waiting = wait_until_ready(Kubectl(runner=cluster), releases.bundle(MPI, manifest))
     assert next(waiting).startswith("the cluster does not answer: ")
@@ -145,7 +149,7 @@ def test_a_cluster_that_is_away_for_a_moment_is_waited_for(cluster: FakeCluster,
     assert list(waiting) == []
 
 
-def test_an_image_that_cannot_be_pulled_ends_the_wait_within_seconds(cluster: FakeCluster, manifest: Path) -> None:
+def test_unpullable_image_ends_the_wait_for_the_operator_within_a_minute(cluster: FakeCluster, manifest: Path) -> None:
     cluster.objects[1] = deployment(available=0)
     state = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
     statuses = [{"name": "mpi-operator", "image": "x:1", "state": state}]
@@ -160,7 +164,7 @@ def test_an_image_that_cannot_be_pulled_ends_the_wait_within_seconds(cluster: Fa
     assert cluster.clock() < 60
 
 
-def test_pods_that_may_not_be_made_end_the_wait(cluster: FakeCluster, manifest: Path) -> None:
+def test_refused_creation_of_pods_ends_the_wait_for_the_operator(cluster: FakeCluster, manifest: Path) -> None:
     cluster.objects[1] = deployment(available=0)
     refused = {"type": "ReplicaFailure", "status": "True", "message": "pods is forbidden: exceeded quota"}
     cluster.objects[1]["status"]["conditions"] = [refused]
@@ -168,14 +172,14 @@ def test_pods_that_may_not_be_made_end_the_wait(cluster: FakeCluster, manifest: 
         list(wait_until_ready(Kubectl(runner=cluster), releases.bundle(MPI, manifest)))
 
 
-def test_a_wait_ends_after_the_timeout(mlpack: Mlpack, cluster: FakeCluster, manifest: Path) -> None:
+def test_operator_install_ends_after_its_timeout(mlpack: Mlpack, cluster: FakeCluster, manifest: Path) -> None:
     cluster.objects[1] = deployment(available=0)
     done = mlpack("operator", "install", "mpi", "--from", manifest, "--timeout", "0s")
     assert done.code == 8
     assert "the operator is not ready after 0 s: deployment/mpi-operator: not all" in done.stderr
 
 
-def test_status_says_what_is_served_and_that_it_lives(mlpack: Mlpack, cluster: FakeCluster) -> None:
+def test_operator_status_shows_versions_lease_image_and_jobs(mlpack: Mlpack, cluster: FakeCluster) -> None:
     cluster.objects += [job("one", "Running"), job("two", "Succeeded"), job("three", "Failed")]
     done = mlpack("operator", "status", "mpi")
     assert done.code == 0
@@ -189,7 +193,7 @@ def test_status_says_what_is_served_and_that_it_lives(mlpack: Mlpack, cluster: F
     assert (answer["served"], answer["alive"], answer["jobs"]) == (["v2beta1"], "yes", {"running": 1, "ended": 2})
 
 
-def test_status_of_nothing_is_no_success(mlpack: Mlpack, cluster: FakeCluster) -> None:
+def test_operator_status_exits_with_7_without_a_crd(mlpack: Mlpack, cluster: FakeCluster) -> None:
     cluster.objects.clear()
     done = mlpack("operator", "status", "mpi")
     assert done.code == 7
@@ -203,20 +207,20 @@ def test_status_of_nothing_is_no_success(mlpack: Mlpack, cluster: FakeCluster) -
     )
 
 
-def test_a_crd_without_an_operator_is_no_success(mlpack: Mlpack, cluster: FakeCluster) -> None:
+def test_operator_status_exits_with_7_if_only_the_crd_is_installed(mlpack: Mlpack, cluster: FakeCluster) -> None:
     cluster.objects = [crd("v2beta1")]
     done = mlpack("operator", "status", "mpi")
     assert done.code == 7
     assert "alive   no: it has no Deployment and no lease" in done.stdout
 
 
-def test_status_that_cannot_be_found_out(mlpack: Mlpack, cluster: FakeCluster) -> None:
+def test_operator_status_exits_with_6_without_permission_to_list(mlpack: Mlpack, cluster: FakeCluster) -> None:
     cluster.objects = [crd("v2beta1")]
     cluster.denied = {"list deployments", "list leases"}
     assert mlpack("operator", "status", "mpi").code == 6
 
 
-def test_it_is_not_removed_under_running_jobs(mlpack: Mlpack, cluster: FakeCluster) -> None:
+def test_operator_uninstall_refuses_while_jobs_are_running(mlpack: Mlpack, cluster: FakeCluster) -> None:
     cluster.objects += [job("one", "Running"), job("two", "Succeeded")]
     done = mlpack("operator", "uninstall", "mpi", "-y")
     assert done.code == 7
@@ -225,7 +229,7 @@ def test_it_is_not_removed_under_running_jobs(mlpack: Mlpack, cluster: FakeClust
     assert mlpack("operator", "uninstall", "mpi", "-y", "--force").code == 0
 
 
-def test_without_a_yes_nothing_is_removed(mlpack: Mlpack, cluster: FakeCluster) -> None:
+def test_operator_uninstall_deletes_nothing_without_confirmation(mlpack: Mlpack, cluster: FakeCluster) -> None:
     cluster.objects.append(job("two", "Succeeded"))
     done = mlpack("operator", "uninstall", "mpi")
     assert done.code == 9
@@ -234,7 +238,7 @@ def test_without_a_yes_nothing_is_removed(mlpack: Mlpack, cluster: FakeCluster) 
     assert not any(call.startswith("delete") for call in cluster.calls)
 
 
-def test_a_no_on_a_terminal_removes_nothing(
+def test_operator_uninstall_deletes_nothing_after_a_no_on_a_terminal(
     mlpack: Mlpack, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_a_terminal(monkeypatch, typed="n\n")
@@ -246,7 +250,7 @@ def test_a_no_on_a_terminal_removes_nothing(
 
 
 @pytest.mark.parametrize(("verb", "asked"), [("apply", ("install", "mpi")), ("delete", ("uninstall", "mpi", "-y"))])
-def test_what_the_server_refuses_is_7(
+def test_operator_exits_with_7_if_the_server_refuses(
     mlpack: Mlpack, cluster: FakeCluster, manifest: Path, verb: str, asked: tuple[str, ...]
 ) -> None:
     message = 'clusterroles "mpi-operator" is forbidden: User "me" may not'
@@ -256,7 +260,9 @@ def test_what_the_server_refuses_is_7(
     assert done.stderr.endswith(f"error: the cluster rejects it: {message}\nhint: ask the cluster administrator\n")
 
 
-def test_the_deployment_is_deleted_first_and_the_namespace_last(mlpack: Mlpack, whole: FakeCluster) -> None:
+def test_operator_uninstall_deletes_the_deployment_first_and_the_namespace_last(
+    mlpack: Mlpack, whole: FakeCluster
+) -> None:
     done = mlpack("operator", "uninstall", "mpi", "-y")
     deleted = [line.removesuffix(" deleted") for line in done.stdout.splitlines()]
     assert (done.code, deleted[0], deleted[-1]) == (0, "deployment/mpi-operator", "namespace/mpi-operator")
@@ -265,7 +271,7 @@ def test_the_deployment_is_deleted_first_and_the_namespace_last(mlpack: Mlpack, 
     assert [obj["kind"] for obj in whole.objects] == ["Lease"]
 
 
-def test_the_crd_can_stay_and_the_jobs_with_it(mlpack: Mlpack, whole: FakeCluster) -> None:
+def test_operator_uninstall_keeps_the_crd_with_keep_crds(mlpack: Mlpack, whole: FakeCluster) -> None:
     assert mlpack("operator", "uninstall", "mpi", "-y", "--keep-crds").code == 0
     assert {obj["kind"] for obj in whole.objects} == {"CustomResourceDefinition", "Lease"}
 
@@ -278,7 +284,7 @@ def test_the_crd_can_stay_and_the_jobs_with_it(mlpack: Mlpack, whole: FakeCluste
     ],
     ids=["manager", "claimed"],
 )
-def test_an_operator_that_others_installed_is_named_and_left(
+def test_operator_uninstall_keeps_and_names_an_operator_of_another_installer(
     mlpack: Mlpack, whole: FakeCluster, other: dict[str, Any], whose: str
 ) -> None:
     whole.objects[1] = other
@@ -289,7 +295,7 @@ def test_an_operator_that_others_installed_is_named_and_left(
 
 
 @pytest.mark.parametrize("entries", [[], [{"manager": "before-first-apply", "operation": "Update"}]], ids=str)
-def test_objects_without_a_manager_are_deleted_with_the_rest_only(
+def test_objects_without_a_manager_are_deleted_only_with_the_rest_of_the_operator(
     mlpack: Mlpack, whole: FakeCluster, entries: list[dict[str, str]]
 ) -> None:
     account = next(obj for obj in whole.objects if obj["kind"] == "ServiceAccount")
@@ -302,7 +308,7 @@ def test_objects_without_a_manager_are_deleted_with_the_rest_only(
     assert (done.code, done.stderr) == (7, message)
 
 
-def test_a_namespace_in_which_others_keep_something_is_left(mlpack: Mlpack, whole: FakeCluster) -> None:
+def test_operator_uninstall_keeps_a_namespace_with_other_objects(mlpack: Mlpack, whole: FakeCluster) -> None:
     whole.objects.append(item("ConfigMap", "notes"))
     done = mlpack("operator", "uninstall", "mpi", "-y")
     assert done.code == 7
@@ -315,7 +321,7 @@ def test_a_namespace_in_which_others_keep_something_is_left(mlpack: Mlpack, whol
 
 
 @pytest.mark.parametrize("kind", sorted(kinds()))
-def test_a_namespace_in_which_others_keep_a_workload_is_left(mlpack: Mlpack, whole: FakeCluster, kind: str) -> None:
+def test_operator_uninstall_keeps_a_namespace_with_workloads(mlpack: Mlpack, whole: FakeCluster, kind: str) -> None:
     ended = {"conditions": [{"type": "Succeeded", "status": "True"}]}
     whole.objects += [crd("v1alpha2", of=JOBSET), item(kind, "theirs", status=ended)]
     done = mlpack("operator", "uninstall", "mpi", "-y", "--keep-crds")
@@ -327,13 +333,13 @@ def test_a_namespace_in_which_others_keep_a_workload_is_left(mlpack: Mlpack, who
     assert {"Namespace", kind} <= {obj["kind"] for obj in whole.objects}
 
 
-def test_an_unknown_operator_is_refused(mlpack: Mlpack) -> None:
+def test_operator_status_refuses_an_unknown_operator(mlpack: Mlpack) -> None:
     assert mlpack("operator", "status", "torque").code == 2
 
 
 @pytest.fixture
 def upstream(monkeypatch: pytest.MonkeyPatch, manifest: Path) -> Iterator[Callable[[bytes], None]]:
-    """An upstream that serves what it is told to, in the place of the real one."""
+    """Replace upstream by a local server, and yield a function that sets the bytes that it serves."""
     content = [manifest.read_bytes()]
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -355,7 +361,7 @@ def upstream(monkeypatch: pytest.MonkeyPatch, manifest: Path) -> Iterator[Callab
 
 
 @pytest.mark.usefixtures("cluster")
-def test_upstreams_manifest_is_taken_when_it_is_the_pinned_one(
+def test_operator_install_takes_the_upstream_manifest_only_with_the_pinned_digest(
     mlpack: Mlpack, upstream: Callable[[bytes], None], manifest: Path
 ) -> None:
     done = mlpack("operator", "install", "mpi")
@@ -368,7 +374,7 @@ def test_upstreams_manifest_is_taken_when_it_is_the_pinned_one(
 
 
 @pytest.mark.usefixtures("cluster")
-def test_an_upstream_that_is_not_there_says_what_else_to_do(mlpack: Mlpack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_upstream_is_reported_with_the_alternative(mlpack: Mlpack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MPIJob, "operator", replace(MPI, url="http://127.0.0.1:1/operator.yaml"))
     done = mlpack("operator", "install", "mpi")
     assert done.code == 6
@@ -378,14 +384,14 @@ def test_an_upstream_that_is_not_there_says_what_else_to_do(mlpack: Mlpack, monk
 
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize("text", ["just words", "a: [", ""])
-def test_a_file_without_manifests_is_refused(mlpack: Mlpack, tmp_path: Path, text: str) -> None:
+def test_operator_install_refuses_a_file_without_manifests(mlpack: Mlpack, tmp_path: Path, text: str) -> None:
     (tmp_path / "x.yaml").write_text(text)
     done = mlpack("operator", "install", "mpi", "--from", "x.yaml")
     assert done.code == 2
     assert "x.yaml contains no manifests" in done.stderr
 
 
-def test_a_file_that_cannot_be_read_is_6(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_operator_install_exits_with_6_if_the_file_is_unreadable(mlpack: Mlpack, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     done = mlpack("operator", "install", "mpi", "--from", "folder")
     assert (done.code, done.stderr) == (6, "error: folder cannot be read: is a directory\n")

@@ -1,4 +1,4 @@
-"""Whose an object is: what deploy does not touch, what delete leaves, and what is asked before another's is deleted."""
+"""Tests of ownership: deploy and delete leave foreign objects, and delete asks before it removes another user's job."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ELSEWHERE = "hint: use another namespace (-n), or another nameSuffix in the over
 
 
 def foreign(kind: str, name: str, manager: str = "kubectl-create", **fields: Any) -> Object:
-    """Return an object that somebody else has made."""
+    """Return an object that another manager has created."""
     obj = item(kind, name, **fields)
     obj["metadata"]["managedFields"] = [managed(manager, obj)]
     return obj
@@ -37,7 +37,7 @@ def names(life: Life) -> list[str]:
     return sorted(f"{obj['kind']}/{obj['metadata']['name']}" for obj in life.objects)
 
 
-def test_deploy_refuses_names_that_others_have_taken(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_refuses_names_of_foreign_objects(mlpack: Mlpack, life: Life) -> None:
     life.objects = [foreign("Pod", POD, "kubectl-run"), foreign("ConfigMap", "hello-mpi-env-single-node")]
     before = [dict(obj) for obj in life.objects]
     done = mlpack(*DEPLOY, *SINGLE)
@@ -54,7 +54,7 @@ def test_deploy_refuses_names_that_others_have_taken(mlpack: Mlpack, life: Life)
 
 
 @pytest.mark.parametrize("options", [("--replace",), ("-y",), ("--force-conflicts",), ("--dry-run=server",)])
-def test_no_flag_lets_deploy_change_foreign_objects(mlpack: Mlpack, life: Life, options: tuple[str, ...]) -> None:
+def test_deploy_refuses_foreign_objects_despite_any_flag(mlpack: Mlpack, life: Life, options: tuple[str, ...]) -> None:
     life.objects = [foreign("MPIJob", JOB)]
     done = mlpack(*DEPLOY, *options)
     assert done.code == 7
@@ -64,7 +64,7 @@ def test_no_flag_lets_deploy_change_foreign_objects(mlpack: Mlpack, life: Life, 
     assert not any(call.startswith(("apply", "delete")) for call in life.calls)
 
 
-def test_an_object_of_another_package_is_foreign(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_refuses_an_object_of_another_package(mlpack: Mlpack, life: Life) -> None:
     labels = {"app.kubernetes.io/managed-by": "mlpack", "app.kubernetes.io/name": "other"}
     life.objects = [foreign("ConfigMap", ENV, metadata={"labels": labels, "annotations": {"mlpack/digest": "x"}})]
     done = mlpack(*DEPLOY)
@@ -73,7 +73,9 @@ def test_an_object_of_another_package_is_foreign(mlpack: Mlpack, life: Life) -> 
 
 
 @pytest.mark.parametrize("moment", [1, 2], ids=["before the dry run", "before the apply"])
-def test_what_somebody_makes_while_deploy_is_at_work_is_given_back(mlpack: Mlpack, life: Life, moment: int) -> None:
+def test_deploy_gives_back_an_object_that_another_user_creates_during_the_deploy(
+    mlpack: Mlpack, life: Life, moment: int
+) -> None:
     applies = 0
 
     def make(argv: Sequence[str]) -> None:
@@ -94,7 +96,7 @@ def test_what_somebody_makes_while_deploy_is_at_work_is_given_back(mlpack: Mlpac
     assert len(given_back) == moment - 1
 
 
-def test_delete_keeps_foreign_objects_and_says_so(mlpack: Mlpack, life: Life) -> None:
+def test_delete_keeps_and_names_foreign_objects(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.objects = [obj for obj in life.objects if obj["metadata"]["name"] not in (JOB, ENV)]
     life.objects += [foreign("MPIJob", JOB), foreign("ConfigMap", ENV)]
@@ -111,7 +113,7 @@ def test_delete_keeps_foreign_objects_and_says_so(mlpack: Mlpack, life: Life) ->
     assert names(life) == [f"ConfigMap/{ENV}", f"MPIJob/{JOB}"]
 
 
-def test_delete_leaves_an_object_into_which_others_have_put_data(mlpack: Mlpack, life: Life) -> None:
+def test_delete_keeps_an_object_with_data_of_other_managers(mlpack: Mlpack, life: Life) -> None:
     assert mlpack(*DEPLOY).code == 0
     merged = life.find("ConfigMap", ENV)
     merged["data"]["THEIRS"] = "1"
@@ -127,7 +129,7 @@ def test_delete_leaves_an_object_into_which_others_have_put_data(mlpack: Mlpack,
     assert names(life) == [f"ConfigMap/{ENV}"]
 
 
-def test_data_that_an_earlier_build_brought_is_the_packages(mlpack: Mlpack, life: Life) -> None:
+def test_delete_removes_an_object_with_data_of_an_earlier_build(mlpack: Mlpack, life: Life) -> None:
     life.overlays["multi-node"][0]["data"]["OLD"] = "1"
     assert mlpack(*DEPLOY).code == 0
     del life.overlays["multi-node"][0]["data"]["OLD"]
@@ -135,12 +137,12 @@ def test_data_that_an_earlier_build_brought_is_the_packages(mlpack: Mlpack, life
     assert life.objects == []
 
 
-def test_what_kubectl_alone_applied_can_be_deleted(mlpack: Mlpack, life: Life) -> None:
+def test_delete_removes_objects_applied_by_kubectl_alone(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     assert (mlpack(*DELETE).code, life.objects) == (0, [])
 
 
-def test_what_mlpack_applied_without_labels_is_the_packages(mlpack: Mlpack, life: Life) -> None:
+def test_delete_removes_unlabelled_objects_applied_by_mlpack(mlpack: Mlpack, life: Life) -> None:
     for manifest in life.overlays["multi-node"]:
         del manifest["metadata"]["labels"]
     assert mlpack(*DEPLOY).code == 0
@@ -148,7 +150,7 @@ def test_what_mlpack_applied_without_labels_is_the_packages(mlpack: Mlpack, life
     assert (mlpack(*DELETE).code, life.objects) == (0, [])
 
 
-def test_an_object_that_takes_the_place_of_ours_is_left(mlpack: Mlpack, life: Life) -> None:
+def test_delete_keeps_an_object_that_has_replaced_ours(mlpack: Mlpack, life: Life) -> None:
     def replace(argv: Sequence[str]) -> None:
         if "delete" in argv and f"/mpijobs/{JOB}" in " ".join(argv):
             life.find("MPIJob", JOB)["metadata"]["uid"] = "another"
@@ -167,12 +169,12 @@ BOB = f"{MPIJOB} was deployed by bob@laptop, from another build (0123456789ab)"
 
 
 def of_bob(life: Life) -> None:
-    """Let the job be that of another person and build."""
+    """Deploy the job as another user, from another build."""
     notes = {"mlpack/digest": "sha256:0123456789abcdef", "mlpack/deployed-by": "bob@laptop"}
     life.deploy()["metadata"]["annotations"] = notes
 
 
-def test_a_job_of_another_person_and_build_is_not_deleted_unasked(mlpack: Mlpack, life: Life) -> None:
+def test_delete_refuses_a_job_of_another_user_and_build_without_yes(mlpack: Mlpack, life: Life) -> None:
     of_bob(life)
     done = mlpack(*DELETE)
     assert (done.code, done.stderr) == (9, f"error: {BOB}; nothing was deleted\nhint: -y deletes it anyway\n")
@@ -181,7 +183,7 @@ def test_a_job_of_another_person_and_build_is_not_deleted_unasked(mlpack: Mlpack
 
 
 @pytest.mark.parametrize(("typed", "code", "left"), [("n\n", 1, 4), ("y\n", 0, 0)])
-def test_a_terminal_is_asked_before_anothers_job_is_deleted(
+def test_delete_asks_on_a_terminal_before_deleting_a_job_of_another_user(
     mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch, typed: str, code: int, left: int
 ) -> None:
     of_bob(life)
@@ -191,7 +193,7 @@ def test_a_terminal_is_asked_before_anothers_job_is_deleted(
     assert f"{BOB}. Delete it anyway?" in done.stderr
 
 
-def test_an_earlier_build_of_ones_own_counts_as_another(mlpack: Mlpack, life: Life) -> None:
+def test_delete_refuses_a_job_of_an_earlier_build_without_yes(mlpack: Mlpack, life: Life) -> None:
     assert mlpack(*DEPLOY).code == 0
     for obj in life.objects:
         obj["metadata"]["annotations"]["mlpack/digest"] = "sha256:0123456789abcdef"
@@ -200,14 +202,14 @@ def test_an_earlier_build_of_ones_own_counts_as_another(mlpack: Mlpack, life: Li
     assert done.stderr.startswith(f"error: {MPIJOB} was deployed from another build (0123456789ab); nothing was")
 
 
-def test_status_says_that_what_it_sees_is_not_the_packages(mlpack: Mlpack, life: Life) -> None:
+def test_status_notes_that_a_pod_does_not_belong_to_the_package(mlpack: Mlpack, life: Life) -> None:
     life.objects = [{**foreign("Pod", POD), "spec": {"containers": [{"name": "x"}]}, "status": {"phase": "Succeeded"}}]
     life.objects[0]["metadata"]["creationTimestamp"] = "2026-11-21T12:00:00Z"
     output = mlpack("status", "hello-mpi", "-n", "team", *SINGLE).stdout
     assert output.splitlines()[1] == f"note: pod/{POD} does not belong to the package hello-mpi"
 
 
-def test_status_says_that_it_is_anothers_deployment(mlpack: Mlpack, life: Life) -> None:
+def test_status_notes_that_another_user_deployed_the_job(mlpack: Mlpack, life: Life) -> None:
     of_bob(life)
     done = mlpack("status", "hello-mpi", "-n", "team")
     note = f"{MPIJOB} was deployed by bob@laptop, from another build (0123456789ab)"

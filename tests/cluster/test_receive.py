@@ -1,4 +1,4 @@
-"""Results from pods that mean no good: nothing outside the folder, little memory, and what is good arrives."""
+"""Tests of results from hostile pods: nothing is written outside the folder, memory stays small, good files arrive."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LONG = "/".join(["deep" * 20] * 4) + "/näme"
     ["tar -c -f -", "tar --format=posix -c -f -", "tar --format=ustar -c -f -", "tar --format=v7 -c -f -",
      "bsdtar -c -f -", "busybox tar -c -f -"],
 )  # fmt: skip
-def test_what_every_tar_sends_arrives(command: str, tmp_path: Path) -> None:
+def test_receive_accepts_archives_of_every_tar(command: str, tmp_path: Path) -> None:
     pod, here = tmp_path / "pod", tmp_path / "here"
     here.mkdir()
     names = ["a", "sub/run.sh", "sub/empty", "spaced name"] + ([] if "ustar" in command or "v7" in command else [LONG])
@@ -84,7 +84,7 @@ ODD: dict[str, tuple[list[Item | bytes], str]] = {
 
 
 @pytest.mark.parametrize("case", ODD)
-def test_odd_members_are_skipped_and_the_rest_arrives(case: str, tmp_path: Path) -> None:
+def test_receive_skips_odd_members_and_keeps_the_rest(case: str, tmp_path: Path) -> None:
     items, name = ODD[case]
     into = tmp_path / "into"
     into.mkdir()
@@ -97,7 +97,7 @@ def test_odd_members_are_skipped_and_the_rest_arrives(case: str, tmp_path: Path)
 @pytest.mark.parametrize(
     "target", ["/etc/passwd", "../secret", "mine", "new\nline", "later", "sub", "sub/link", "l", ""]
 )
-def test_a_hard_link_leads_only_to_a_file_that_has_arrived(target: str, tmp_path: Path) -> None:
+def test_hard_link_is_accepted_only_to_a_file_of_the_same_archive(target: str, tmp_path: Path) -> None:
     into = tmp_path / "into"
     (into / "sub").mkdir(parents=True)
     (into / "mine").write_bytes(b"mine")
@@ -111,14 +111,14 @@ def test_a_hard_link_leads_only_to_a_file_that_has_arrived(target: str, tmp_path
     assert not (into / "l").exists()
 
 
-def test_copies_of_hard_links_count_as_what_arrives(tmp_path: Path) -> None:
+def test_copies_of_hard_links_count_towards_the_size_limit(tmp_path: Path) -> None:
     links = [Item(b"./%d" % number, b"1", fields={"link": b"./a"}) for number in range(9)]
     with pytest.raises(VerificationError, match=r"^the archive contains more than 5,000 bytes$"):
         receive(io.BytesIO(archive(Item(b"./a", content=b"x" * 1000), *links)), tmp_path, limits=Limits(size=5000))
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 5000
 
 
-def test_names_that_were_left_out_are_counted_after_a_thousand(tmp_path: Path) -> None:
+def test_skipped_names_are_only_counted_after_a_thousand(tmp_path: Path) -> None:
     received = receive(io.BytesIO(archive(*[Item(b"./l", b"2")] * 1_005)), tmp_path)
     assert received == Received(0, 0, ("l",) * 1_000, 5)
 
@@ -137,7 +137,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("case", DAMAGED)
-def test_what_is_damaged_is_said_and_what_came_before_is_kept(case: str, tmp_path: Path) -> None:
+def test_damaged_archive_is_reported_and_earlier_files_are_kept(case: str, tmp_path: Path) -> None:
     sent, reason = DAMAGED[case]
     with pytest.raises(VerificationError) as refused:
         receive(io.BytesIO(sent), tmp_path)
@@ -163,22 +163,24 @@ def test_what_is_damaged_is_said_and_what_came_before_is_kept(case: str, tmp_pat
     ],
     ids=["a file", "a header", "files"],
 )
-def test_more_than_may_arrive(limits: Limits, items: list[Item], message: str, tmp_path: Path) -> None:
+def test_receive_refuses_more_files_or_bytes_than_its_limits(
+    limits: Limits, items: list[Item], message: str, tmp_path: Path
+) -> None:
     with pytest.raises(VerificationError) as refused:
         receive(io.BytesIO(archive(LAST, *items)), tmp_path, limits=limits)
     assert str(refused.value) == message
     assert (tmp_path / "last").exists()
 
 
-def test_by_itself_it_leaves_room_on_the_disk(tmp_path: Path) -> None:
+def test_receive_refuses_more_bytes_than_the_disk_has_free_by_default(tmp_path: Path) -> None:
     disk = os.statvfs(tmp_path)
     item = Item(b"./x", fields={"size": b"\x80" + (disk.f_bavail * disk.f_frsize).to_bytes(11, "big")})
     with pytest.raises(VerificationError, match=r"^the archive contains more than [0-9,]+ bytes$"):
         receive(io.BytesIO(archive(item)), tmp_path)
 
 
-def test_a_folder_that_becomes_a_link_meanwhile(tmp_path: Path) -> None:
-    """The stream itself swaps it, between the header of the file and its content."""
+def test_receive_refuses_a_folder_that_becomes_a_link_during_the_transfer(tmp_path: Path) -> None:
+    """The stream replaces the folder by a link between the header of a file and its content."""
     into, elsewhere = tmp_path / "into", tmp_path / "elsewhere"
     (into / "sub").mkdir(parents=True)
     elsewhere.mkdir()
@@ -196,7 +198,7 @@ def test_a_folder_that_becomes_a_link_meanwhile(tmp_path: Path) -> None:
     assert list(elsewhere.iterdir()) == []
 
 
-def test_memory_stays_small_whatever_a_header_claims(tmp_path: Path) -> None:
+def test_receive_uses_less_than_32_mib_for_a_header_of_256_mib(tmp_path: Path) -> None:
     """A header of 700 MB once took 1.6 GB."""
     program = (
         "import resource, sys; from pathlib import Path; from packager.cluster.receive import receive\n"
@@ -222,7 +224,7 @@ def test_memory_stays_small_whatever_a_header_claims(tmp_path: Path) -> None:
     assert int(grown) < 32 << 10, "KiB"
 
 
-def test_no_room_leaves_no_part_of_a_file(tmp_path: Path) -> None:
+def test_receive_leaves_no_partial_file_if_a_write_fails(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from packager.cluster.receive import receive\n"
         "try:\n    receive(sys.stdin.buffer, Path(sys.argv[1]))\nexcept OSError as error:\n    print(error.strerror)"
@@ -238,7 +240,7 @@ def test_no_room_leaves_no_part_of_a_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["last"]
 
 
-def test_what_a_killed_one_left_is_removed_by_the_next(tmp_path: Path) -> None:
+def test_receive_removes_the_leftovers_of_a_killed_process(tmp_path: Path) -> None:
     sent = archive(Item(b"./a", content=b"theirs"), LAST)
     child = os.fork()
     if child == 0:

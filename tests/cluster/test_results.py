@@ -1,4 +1,4 @@
-"""Results: where they are, and how they come out of a tar that a pod has written."""
+"""Tests of the storage that results are on, and of their extraction from a tar stream of a pod."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def spec(*mounts: tuple[str, str], **volumes: dict[str, Any]) -> dict[str, Any]:
     return {"containers": [{"name": "main", "image": "a:1", "volumeMounts": mounted}], "volumes": listed}
 
 
-def test_the_output_is_on_the_volume_that_is_mounted_closest() -> None:
+def test_output_is_on_the_volume_with_the_closest_mount() -> None:
     pod = spec(
         ("work", "ROOT"),
         ("output", "ROOT/model/output"),
@@ -35,17 +35,17 @@ def test_the_output_is_on_the_volume_that_is_mounted_closest() -> None:
     assert (output.path, output.storage, output.outlives_pods) == ("/ROOT/model/output", "emptyDir", False)
 
 
-def test_a_claim_outlives_the_pods() -> None:
+def test_output_on_a_claim_outlives_the_pods() -> None:
     output = output_of(spec(("w", "/ROOT/model"), w={"persistentVolumeClaim": {"claimName": "disk"}}), [ENV])
     assert (output.storage, output.outlives_pods) == ("the claim disk", True)
 
 
-def test_without_a_volume_it_is_the_containers_own() -> None:
+def test_output_without_a_volume_is_on_the_file_system_of_the_container() -> None:
     output = output_of(spec(), [ENV])
     assert (output.storage, output.outlives_pods) == ("the container's own file system", False)
 
 
-def test_without_an_output_dir_there_are_no_results() -> None:
+def test_output_of_refuses_pods_without_output_dir() -> None:
     with pytest.raises(ClusterError, match="OUTPUT_DIR"):
         output_of(spec(), [])
 
@@ -73,21 +73,21 @@ def test_files_arrive_with_their_folders_and_times(tmp_path: Path) -> None:
     assert (tmp_path / "deep/a.txt").stat().st_mtime == 1_000_000_000
 
 
-def test_what_was_there_is_replaced_or_left(tmp_path: Path) -> None:
+def test_receive_replaces_files_of_the_same_name_and_keeps_others(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("old")
     (tmp_path / "mine").write_text("kept")
     receive(packed((member("a"), b"new")), tmp_path)
     assert sorted((path.name, path.read_text()) for path in tmp_path.iterdir()) == [("a", "new"), ("mine", "kept")]
 
 
-def test_links_and_devices_are_left_out_and_named(tmp_path: Path) -> None:
+def test_receive_skips_and_names_links_and_devices(tmp_path: Path) -> None:
     members = [(member("l", tarfile.SYMTYPE, "/etc/passwd"), b""), (member("d", tarfile.CHRTYPE), b"")]
     assert receive(packed(*members), tmp_path).skipped == ("l", "d")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["../out", "/etc/out", "a/../../out"])
-def test_nothing_is_written_outside(tmp_path: Path, name: str) -> None:
+def test_receive_writes_nothing_outside_its_folder(tmp_path: Path, name: str) -> None:
     into = tmp_path / "into"
     into.mkdir()
     assert receive(packed((member(name), b"x")), into).skipped == (name,)
@@ -95,7 +95,7 @@ def test_nothing_is_written_outside(tmp_path: Path, name: str) -> None:
     assert list(into.iterdir()) == []
 
 
-def test_a_link_that_is_there_is_not_followed(tmp_path: Path) -> None:
+def test_receive_does_not_follow_an_existing_link(tmp_path: Path) -> None:
     into, elsewhere = tmp_path / "into", tmp_path / "elsewhere"
     into.mkdir()
     elsewhere.mkdir()
@@ -106,7 +106,7 @@ def test_a_link_that_is_there_is_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [100, 512, 700, 1000])
-def test_a_tar_that_breaks_off_is_told_and_leaves_no_half_file(tmp_path: Path, size: int) -> None:
+def test_receive_refuses_a_truncated_archive_and_leaves_no_partial_file(tmp_path: Path, size: int) -> None:
     whole = packed((member("a"), b"x" * 4000)).getvalue()
     with pytest.raises(VerificationError):
         receive(io.BytesIO(whole[:size]), tmp_path)

@@ -1,4 +1,4 @@
-"""What GNU tar and busybox tar say while they pack, as they said it."""
+"""Tests of the parser of messages, with recorded ones of GNU tar and busybox tar."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ command terminated with exit code 1
 """
 
 
-def test_gnu_tar() -> None:
+def test_remarks_are_parsed_from_gnu_tar() -> None:
     assert parse_remarks(GNU, "/out") == Remarks(
         unread=("secret: Permission denied", "bad: Input/output error", "nä me\nx\\y: Permission denied"),
         changed=("log.txt", "big"),
@@ -39,7 +39,7 @@ def test_gnu_tar() -> None:
     )
 
 
-def test_busybox_tar() -> None:
+def test_remarks_are_parsed_from_busybox_tar() -> None:
     assert parse_remarks(BUSYBOX, "/out") == Remarks(
         unread=("secret: Permission denied", "deep: Permission denied"), gone=("tmp", "part"), left_out=("sock",)
     )
@@ -53,17 +53,17 @@ def test_busybox_tar() -> None:
         "tar: can't change directory to '/out': No such file or directory",
     ],
 )
-def test_a_folder_that_is_not_there(line: str) -> None:
+def test_missing_folder_is_recognized_in_messages_of_tar(line: str) -> None:
     remarks = parse_remarks(f"{line}\ntar: Error is not recoverable: exiting now\n", "/out")
     assert remarks == Remarks(folder="No such file or directory")
 
 
-def test_names_that_look_like_what_tar_says() -> None:
+def test_file_name_that_contains_a_message_of_tar_is_not_misread() -> None:
     stderr = "tar: ./a: file changed as we read it: Cannot open: Permission denied\n"
     assert parse_remarks(stderr, "/out") == Remarks(unread=("a: file changed as we read it: Permission denied",))
 
 
-def test_unknown_messages_are_kept_within_bounds() -> None:
+def test_unrecognized_messages_are_kept_up_to_a_limit() -> None:
     stderr = "".join(f"line {number} {'x' * 400}\n" for number in range(1000))
     remarks = parse_remarks(stderr, "/out")
     assert (len(remarks.others), remarks.more) == (20, 980)
@@ -71,7 +71,7 @@ def test_unknown_messages_are_kept_within_bounds() -> None:
     assert remarks.is_complete
 
 
-def test_very_many_names_are_counted() -> None:
+def test_names_beyond_a_thousand_are_only_counted() -> None:
     stderr = "".join(f"tar: ./{number}: Cannot open: Permission denied\n" for number in range(50_001))
     remarks = parse_remarks(stderr, "/out")
     assert (len(remarks.unread), remarks.more) == (1_000, 49_001)

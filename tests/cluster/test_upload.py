@@ -1,4 +1,4 @@
-"""A push, with real shells: what appears on the storage, and what never does."""
+"""Tests of pushes with real shells: the files that appear on the storage, and those that never do."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pod() -> Iterator[LocalPod]:
 
 
 def pushed(pod: LocalPod, folder: Path, *, force: bool = False) -> int:
-    """Push a folder, and return how many bytes were sent or had been."""
+    """Push a folder, and return the number of bytes that were sent, now or by an earlier push."""
     sizes: list[int] = []
     pending = upload.compare(pod.shell(), pod.place, upload.local_folder(folder), force=force)
     upload.send(pod.shell(), pod.place, pending, sizes.append)
@@ -42,7 +42,7 @@ def below_data(files: dict[str, bytes]) -> dict[str, bytes]:
     return {f"data/{path}": content for path, content in files.items()}
 
 
-def test_files_arrive_with_their_folders_and_modes(pod: LocalPod, tmp_path: Path) -> None:
+def test_push_keeps_folders_and_modes(pod: LocalPod, tmp_path: Path) -> None:
     write(tmp_path / "here", FILES)
     (tmp_path / "here/nothing").mkdir()
     (tmp_path / "here/large").chmod(0o700)
@@ -59,7 +59,7 @@ def test_files_arrive_with_their_folders_and_modes(pod: LocalPod, tmp_path: Path
     }
 
 
-def test_what_is_there_is_not_sent_again_and_not_replaced(pod: LocalPod, tmp_path: Path) -> None:
+def test_push_skips_unchanged_files_and_replaces_changed_ones_only_with_force(pod: LocalPod, tmp_path: Path) -> None:
     here = write(tmp_path / "here", FILES)
     pod.put({**FILES, "deep/er/a.txt": b"b\n", "mine": b"m"})
     with pytest.raises(ClusterError) as refused:
@@ -76,7 +76,7 @@ def test_what_is_there_is_not_sent_again_and_not_replaced(pod: LocalPod, tmp_pat
 @pytest.mark.parametrize(
     "files", [{"large": LARGE}, {f"{number}": os.urandom(90_000) for number in range(30)}], ids=["one", "many"]
 )
-def test_a_broken_connection_leaves_no_half_file_and_is_continued(
+def test_push_continues_after_a_broken_connection_and_leaves_no_partial_file(
     pod: LocalPod, tmp_path: Path, files: dict[str, bytes]
 ) -> None:
     here = write(tmp_path / "here", files)
@@ -96,7 +96,7 @@ def test_a_broken_connection_leaves_no_half_file_and_is_continued(
     assert not (pod.claim / "data" / PARTS).exists()
 
 
-def test_what_was_damaged_on_its_way_is_not_given_its_name(pod: LocalPod, tmp_path: Path) -> None:
+def test_push_does_not_commit_a_file_that_was_damaged_in_transit(pod: LocalPod, tmp_path: Path) -> None:
     here = write(tmp_path / "here", {"a": b"aaaa"})
     pending = upload.compare(pod.shell(), pod.place, upload.local_folder(here), force=False)
     upload.send(pod.shell(), pod.place, pending, lambda _size: None)
@@ -108,7 +108,7 @@ def test_what_was_damaged_on_its_way_is_not_given_its_name(pod: LocalPod, tmp_pa
     assert pushed(pod, here) == 4
 
 
-def test_a_file_that_appears_meanwhile_is_left(pod: LocalPod, tmp_path: Path) -> None:
+def test_push_keeps_a_file_that_appears_during_the_transfer(pod: LocalPod, tmp_path: Path) -> None:
     here = write(tmp_path / "here", {"a": b"aaaa", "b": b"b"})
     pending = upload.compare(pod.shell(), pod.place, upload.local_folder(here), force=False)
     upload.send(pod.shell(), pod.place, pending, lambda _size: None)
@@ -118,7 +118,7 @@ def test_a_file_that_appears_meanwhile_is_left(pod: LocalPod, tmp_path: Path) ->
     assert (pod.claim / "data/a").read_bytes() == b"other"
 
 
-def test_links_devices_and_odd_names_are_refused_all_at_once(tmp_path: Path) -> None:
+def test_push_refuses_links_pipes_and_odd_names_in_one_error(tmp_path: Path) -> None:
     here = write(tmp_path / "here", {"a": b"", "new\nline": b""})
     (here / "link").symlink_to("/etc/passwd")
     os.mkfifo(here / "pipe")
@@ -132,7 +132,7 @@ def test_links_devices_and_odd_names_are_refused_all_at_once(tmp_path: Path) -> 
     ]
 
 
-def test_a_file_that_becomes_shorter_while_it_is_sent(pod: LocalPod, tmp_path: Path) -> None:
+def test_push_refuses_a_file_that_becomes_shorter_while_it_is_read(pod: LocalPod, tmp_path: Path) -> None:
     here = write(tmp_path / "here", {"large": LARGE})
     pending = upload.compare(pod.shell(), pod.place, upload.local_folder(here), force=False)
     (here / "large").write_bytes(b"short")
@@ -141,7 +141,7 @@ def test_a_file_that_becomes_shorter_while_it_is_sent(pod: LocalPod, tmp_path: P
     assert f"data/{PARTS}" in next(iter(pod.files()))
 
 
-def test_links_on_the_storage_are_not_followed(pod: LocalPod, tmp_path: Path) -> None:
+def test_push_does_not_follow_links_on_the_storage(pod: LocalPod, tmp_path: Path) -> None:
     elsewhere = write(pod.home / "elsewhere", {})
     here = write(tmp_path / "here", {"sub/a": b"a", "b": b"b", "c/d": b"d"})
     pod.put({"c": b"a file"})
@@ -157,7 +157,7 @@ def test_links_on_the_storage_are_not_followed(pod: LocalPod, tmp_path: Path) ->
     assert list(elsewhere.iterdir()) == []
 
 
-def test_a_folder_behind_a_link_that_leads_out(pod: LocalPod, tmp_path: Path) -> None:
+def test_push_refuses_a_folder_behind_a_link_out_of_the_claim(pod: LocalPod, tmp_path: Path) -> None:
     write(pod.home / "elsewhere", {})
     (pod.claim / "data").symlink_to(pod.home / "elsewhere")
     with pytest.raises(ClusterError) as refused:
@@ -165,14 +165,14 @@ def test_a_folder_behind_a_link_that_leads_out(pod: LocalPod, tmp_path: Path) ->
     assert str(refused.value) == f"{pod.data} is behind a link that leads out of the claim c"
 
 
-def test_a_storage_that_its_user_may_not_write_to(pod: LocalPod, tmp_path: Path) -> None:
+def test_push_reports_storage_without_write_permission(pod: LocalPod, tmp_path: Path) -> None:
     pod.claim.chmod(0o555)
     with pytest.raises(ClusterError, match=r"/data cannot be written: mkdir: .*[Pp]ermission denied") as refused:
         pushed(pod, write(tmp_path / "here", {"a": b"a"}))
     assert refused.value.hint == "the user in the patch must be able to write there"
 
 
-def test_parts_of_a_push_that_nobody_continues_are_removed_after_a_day(pod: LocalPod, tmp_path: Path) -> None:
+def test_push_removes_parts_of_abandoned_pushes_after_a_day(pod: LocalPod, tmp_path: Path) -> None:
     pod.put({f"{PARTS}/old.0": b"x", f"{PARTS}/new.0": b"y"})
     os.utime(pod.claim / "data" / PARTS / "old.0", (0, 0))
     for part in (pod.claim / "data" / PARTS).iterdir():
@@ -182,8 +182,8 @@ def test_parts_of_a_push_that_nobody_continues_are_removed_after_a_day(pod: Loca
 
 
 @pytest.mark.parametrize("tools", ["coreutils", "busybox"])
-def test_a_storage_that_is_full_is_named_at_once(pod: LocalPod, tmp_path: Path, tools: str) -> None:
-    """The script has ended then, and reads no more: kubectl may wait for ever to pass on the rest."""
+def test_push_reports_full_storage_without_waiting_for_kubectl(pod: LocalPod, tmp_path: Path, tools: str) -> None:
+    """The script ends and stops reading, so kubectl may wait forever to pass on the rest."""
     if tools == "busybox":
         pod.use_busybox()
     local = upload.local_folder(write(tmp_path / "here", {"large": LARGE}))

@@ -1,4 +1,4 @@
-"""Which storage a package's pods use, which folder of it the user means, and what a listing may contain."""
+"""Tests of the storages of a package's pods, of the folder that `--folder` names, and of listings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SEVERAL = storages(
 ONE = SEVERAL[1:2]
 
 
-def test_storages_are_what_outlives_the_pods_and_the_outer_mount_of_each() -> None:
+def test_storages_are_the_outermost_mounts_of_lasting_volumes() -> None:
     assert [(storage.path, storage.words) for storage in SEVERAL] == [
         ("/data", "the claim dataset"),
         ("/mnt/cube", "the claim cube"),
@@ -53,7 +53,7 @@ def test_storages_are_what_outlives_the_pods_and_the_outer_mount_of_each() -> No
     ]
 
 
-def test_a_push_mounts_it_for_writing_and_all_else_for_reading() -> None:
+def test_writable_storage_drops_read_only_and_read_only_adds_it() -> None:
     data = SEVERAL[0].writable()
     assert (data.mount, data.volume) == (
         {"name": "data", "mountPath": "/data"},
@@ -73,7 +73,7 @@ def test_a_push_mounts_it_for_writing_and_all_else_for_reading() -> None:
         ("OUTPUT_DIR", SEVERAL, "/ROOT/out", "nfs"),
     ],
 )
-def test_the_folder_that_the_user_means(
+def test_place_resolves_the_folder_of_the_user(
     folder: str | None, available: tuple[LastingStorage, ...], path: str, words: str
 ) -> None:
     chosen = place(folder, available, {"OUTPUT_DIR": "ROOT/out"})
@@ -99,7 +99,7 @@ HINT = "there are: /data (the claim dataset), /mnt/cube (the claim cube), /ROOT/
         ),
     ],
 )
-def test_a_folder_that_is_on_no_storage(
+def test_place_refuses_a_folder_outside_of_the_lasting_storages(
     folder: str | None, available: tuple[LastingStorage, ...], message: str, hint: str | None
 ) -> None:
     with pytest.raises(UsageError) as refused:
@@ -107,7 +107,7 @@ def test_a_folder_that_is_on_no_storage(
     assert (str(refused.value), refused.value.hint) == (message, hint)
 
 
-def test_a_folder_that_does_not_exist() -> None:
+def test_missing_folder_on_a_claim_raises_an_error_or_lists_empty() -> None:
     with local_pod() as pod:
         with pytest.raises(ClusterError) as missing:
             workspace.listed(pod.shell(), pod.place)
@@ -127,7 +127,7 @@ def test_a_folder_that_does_not_exist() -> None:
         "81a4 5 1 .",
     ],
 )
-def test_a_listing_of_a_hostile_pod_names_nothing_outside(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+def test_listing_skips_lines_of_a_hostile_pod(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     monkeypatch.setattr(workspace, "_LIST", f"printf '%s\\n' '{line}'")
     with local_pod() as pod:
         listing = workspace.listed(pod.shell(), pod.place)
@@ -135,7 +135,7 @@ def test_a_listing_of_a_hostile_pod_names_nothing_outside(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("tools", ["GNU", "busybox"])
-def test_files_that_cannot_be_read_or_are_gone_have_a_reason_and_no_digest(tools: str) -> None:
+def test_unreadable_and_missing_files_have_a_reason_and_no_digest(tools: str) -> None:
     with local_pod() as pod:
         if tools == "busybox":
             pod.use_busybox()
