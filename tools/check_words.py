@@ -42,7 +42,6 @@ NOT_YET_CHECKED = (
     "packager/verify",
     "tests/base/test_problems.py",
     "tests/base/test_yamlio.py",
-    "tests/e2e",
     "tests/fuzz",
     "tests/importers",
     "tests/service",

@@ -1,8 +1,8 @@
-"""The proof on a real cluster: `make e2e`, or `make e2e CONTEXT=name` for a cluster of one's own.
+"""Fixtures of the tests on a real cluster: `make e2e`, or `make e2e CONTEXT=name` for an existing cluster.
 
-Without MLPACK_E2E_CONTEXT the cluster of `tests/testbed` is brought up. Each test gets a namespace of its own that
-enforces Pod Security "restricted", and a kubeconfig whose current context points there: so the commands of a
-package's README run as they are printed.
+Without MLPACK_E2E_CONTEXT, the cluster of `tests/testbed` is started. Each test gets its own namespace, which enforces
+Pod Security "restricted", and a kubeconfig whose current context points to it, so that the commands of a package's
+README run as printed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Adds to the report of a failure what the cluster knew at that moment: the namespaces are gone afterwards."""
+    """Add the state of the cluster to the report of a failure; the namespaces are deleted afterwards."""
     report = yield
     if report.failed and call.when == "call":
         for site in item.stash.get(SITES, []):
@@ -46,7 +46,7 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session")
 def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A kubeconfig that holds nothing but the cluster of the proof, as JSON."""
+    """Return the path of a kubeconfig, as JSON, that contains only the cluster of the tests."""
     flags = []
     if context := os.environ.get("MLPACK_E2E_CONTEXT"):
         flags = ["--context", context]
@@ -69,14 +69,14 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def images(kubeconfig: Path) -> Images:
-    """Builds images out of packages' Dockerfiles and brings them to the cluster, which has to be up for that."""
+    """Return a builder of images from Dockerfiles, which loads them into the running cluster."""
     assert kubeconfig.exists()
     return Images(own_cluster="MLPACK_E2E_CONTEXT" not in os.environ)
 
 
 @pytest.fixture
 def new_site(kubeconfig: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Site]]:
-    """Makes namespaces that enforce a Pod Security level; they are deleted when the test is over."""
+    """Yield a function that creates a namespace with a Pod Security level; all are deleted after the test."""
     made = request.node.stash.setdefault(SITES, [])
 
     def make(level: str) -> Site:
@@ -91,17 +91,17 @@ def new_site(kubeconfig: Path, tmp_path: Path, request: pytest.FixtureRequest) -
 
 @pytest.fixture
 def site(new_site: Callable[[str], Site]) -> Site:
-    """A namespace that enforces "restricted"."""
+    """Return a namespace that enforces "restricted"."""
     return new_site("restricted")
 
 
 @pytest.fixture(scope="session")
 def mpi_image(images: Images) -> str:
-    """The image of hello-mpi."""
+    """Return the image of hello-mpi."""
     return images.build(CHECKOUT / "model_specs/hello-mpi", MPI_IMAGE)
 
 
 @pytest.fixture(scope="session")
 def tensorflow_image(images: Images) -> str:
-    """The image of resnet50."""
+    """Return the image of resnet50."""
     return images.build(CHECKOUT / "model_specs/resnet50", TENSORFLOW_IMAGE)

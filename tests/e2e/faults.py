@@ -1,4 +1,4 @@
-"""Packages that go wrong on purpose, and `mlpack` as a person runs it on them."""
+"""Packages that fail on purpose, and commands of `mlpack` on them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPEC = CHECKOUT / "tests/e2e/specs/fault"
 
 @dataclass(frozen=True)
 class Ran:
-    """A command that has ended."""
+    """The result of a finished command."""
 
     code: int
     out: str
@@ -33,7 +33,7 @@ class Ran:
     seconds: float
 
     def seen_after(self, words: str) -> int:
-        """Return the seconds at which the wait first said `words`."""
+        """Return the second of the wait at which a line with `words` was first printed."""
         for line in self.err.splitlines():
             if words in line and (match := re.match(r"(\d\d):(\d\d)  ", line)):
                 return int(match[1]) * 60 + int(match[2])
@@ -42,7 +42,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Faulty:
-    """A package of the fault spec, unpacked in a site's folder."""
+    """A package that fails on purpose, unpacked in a site's folder."""
 
     site: Site
     folder: Path
@@ -72,7 +72,7 @@ class Faulty:
 
     @contextmanager
     def running(self, verb: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        """Start a verb; it is killed when the block ends before it does."""
+        """Start a verb, and kill it at the end of the block if it still runs."""
         argv = self.command(verb, *arguments)
         with subprocess.Popen(
             argv,
@@ -91,7 +91,7 @@ class Faulty:
                     os.killpg(started.pid, signal.SIGKILL)
 
     def edit(self, file: str, before: str, after: str) -> None:
-        """Change a file of the overlay, as its user may; `before` is a regular expression."""
+        """Replace a regular expression in a file of the overlay."""
         path = self.folder / "quickstart/k8s/mlops" / self.overlay / file
         text, count = re.subn(before, after, path.read_text(encoding="utf-8"))
         assert count, text
@@ -110,12 +110,12 @@ class Faulty:
         self.site.until(lambda: self.site.shell(wait).returncode == 0, f"{self.workload} to run", 60)
 
     def delete(self) -> None:
-        """Delete it; nothing is left of it."""
+        """Delete the package's objects, and assert that none is left."""
         assert self.run("delete").code == 0
         assert self.site.left() == []
 
     def let_end(self) -> None:
-        """Tell the ranks that wait for somebody to tell them so."""
+        """Create the file that lets waiting ranks end."""
         name = f"{self.folder.name}-{self.overlay}"
         pods = [f"{name}-worker-{index}" for index in (0, 1)] if self.overlay == "multi-node" else [name]
         for pod in pods:
@@ -123,7 +123,7 @@ class Faulty:
 
 
 def faulty(site: Site, fault: str, *settings: str, overlay: str = "multi-node") -> Faulty:
-    """Build the package whose ranks do what `fault` says; see fault.sh."""
+    """Build a package whose ranks have a fault; fault.sh lists the faults."""
     options = " ".join(f"--set {setting}" for setting in (f"environment.FAULT={fault}", *settings))
     site.run(f"mlpack build {SPEC} {options} --format dir")
     return Faulty(site, site.folder / "fault", overlay)

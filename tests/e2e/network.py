@@ -1,4 +1,4 @@
-"""A connection to the API server that can be cut: packets that vanish, which no process says anything about."""
+"""A proxy of the API server that can stall all traffic without closing connections."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _LOOK_SECONDS = 0.5
 
 
 class Line:
-    """Passes bytes between clients on this machine and the API server, while it is whole.
+    """A proxy that passes bytes between clients on this machine and the API server.
 
     Attributes:
-        port: Where it listens.
-        whole: While this is not set, nothing passes in either direction, and no connection is closed or refused.
-        is_cut: While this is true, connections are closed at once, as if the API server had ended.
+        port: The port of the proxy.
+        whole: An event; while it is not set, no bytes pass, and no connection is closed or refused.
+        is_cut: Whether connections are closed at once, as if the API server had ended.
     """
 
     def __init__(self, server: tuple[str, int]) -> None:
@@ -38,7 +38,7 @@ class Line:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Take no more connections; those that are open end with their peers."""
+        """Stop accepting connections; open connections end with their peers."""
         self.whole.set()
         self._listener.close()
 
@@ -74,7 +74,7 @@ class Line:
 
 @contextmanager
 def line(kubeconfig: Path) -> Iterator[Line]:
-    """Change a kubeconfig so that it reaches its cluster by a line, for as long as the block lasts."""
+    """Make a kubeconfig use a proxy of its API server during the block, and yield the proxy."""
     text = kubeconfig.read_text(encoding="utf-8")
     config = yaml.safe_load(text)
     [entry] = config["clusters"]

@@ -1,4 +1,4 @@
-"""What a person has in front of a cluster: a namespace, a shell, a package and its README."""
+"""A user's view of a cluster: a namespace, a shell, a package and its README."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from typing import Any
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 CONDITIONS = '{.status.conditions[?(@.status=="True")].type}'
-"""Of an MPIJob, those that hold, as a JSONPath."""
+"""The JSONPath of the types of a workload's conditions that are true."""
 
 ENDS = {"Succeeded", "Failed"}
-"""The phases of a pod, and the conditions of an MPIJob, after which there are no others."""
+"""The final phases of a pod, and the final conditions of an MPIJob."""
 
 MPI_IMAGE = "docker.io/mpioperator/mpi-pi:openmpi"
 """The image of hello-mpi."""
@@ -28,12 +28,12 @@ MPI_IMAGE = "docker.io/mpioperator/mpi-pi:openmpi"
 
 @dataclass(frozen=True)
 class Site:
-    """A namespace of the cluster, and a shell whose kubectl points there.
+    """A namespace of the cluster, and a shell whose kubectl uses it.
 
     Attributes:
-        namespace: Its name.
-        environment: The shell's.
-        folder: An empty folder to work in.
+        namespace: The name of the namespace.
+        environment: The environment variables of the shell.
+        folder: The working folder, empty at first.
     """
 
     namespace: str
@@ -42,7 +42,7 @@ class Site:
 
     @staticmethod
     def kubectl() -> str:
-        """Return the kubectl of the tests: the one on PATH, or the one `make setup` has brought."""
+        """Return the path of the tests' kubectl: $KUBECTL, the one on PATH, or the one of `tests.kubectls`."""
         path = os.environ.get("KUBECTL") or shutil.which("kubectl")
         if not path:
             from tests.kubectls import DEFAULT, kubectl
@@ -66,7 +66,7 @@ class Site:
         labels = {"pod-security.kubernetes.io/enforce": level}
         objects: list[dict[str, Any]] = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}},
-            # Pods are refused for as long as it is not there, and the controller that makes it takes its time.
+            # Pods are refused until the account exists, and the controller that creates it is slow.
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}},
         ]
         site.apply(*objects)
@@ -76,7 +76,7 @@ class Site:
         self.run(f"kubectl delete namespace {self.namespace} --wait=false --ignore-not-found")
 
     def shell(self, command: str, *, cwd: Path | None = None, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-        """Run a command line as a person types it, and return what became of it."""
+        """Run a command line in bash, and return the finished process."""
         return subprocess.run(
             ["bash", "-c", command],
             cwd=cwd or self.folder,
@@ -88,24 +88,24 @@ class Site:
         )
 
     def run(self, command: str, *, cwd: Path | None = None, timeout: float = 300) -> str:
-        """Run a command line that has to succeed, and return its stdout."""
+        """Run a command line, assert that it succeeds, and return its stdout."""
         done = self.shell(command, cwd=cwd, timeout=timeout)
         assert done.returncode == 0, f"{command}\nexit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
     def get(self, what: str) -> Any:
-        """Return what `kubectl get` says of `what`, as JSON."""
+        """Return the JSON that `kubectl get` prints for a resource."""
         return json.loads(self.run(f"kubectl get {what} -o json"))
 
     def apply(self, *objects: dict[str, Any]) -> None:
-        """Make objects, or change those that somebody else has made meanwhile."""
+        """Apply objects server-side, including fields of other managers."""
         manifest = self.folder / "manifest.json"
         manifest.write_text("\n".join(map(json.dumps, objects)), encoding="utf-8")
         self.run(f"kubectl apply --server-side --force-conflicts -f {manifest.name}")
         manifest.unlink()
 
     def build(self, model: str, *options: str) -> Path:
-        """Build the package of `model` into the working folder, unpack it as a receiver would, return its folder."""
+        """Build a model's package in the working folder, unpack it with tar, and return the package's folder."""
         done = self.shell(" ".join(["mlpack", "build", model, *options]))
         assert done.returncode == 0, done.stderr
         archive = self.folder / done.stdout.strip()
@@ -116,22 +116,22 @@ class Site:
         return str(self.get(f"pod {pod}")["status"]["phase"])
 
     def conditions(self, job: str) -> list[str]:
-        """Return the types of the MPIJob's conditions that hold."""
+        """Return the types of an MPIJob's conditions that are true."""
         return self.run(f"kubectl get mpijob {job} -o jsonpath='{CONDITIONS}'").split()
 
     def end_of(self, job: str, *, timeout: float = 300) -> str:
-        """Wait for the MPIJob to end and return how: "Succeeded" or "Failed"."""
+        """Wait for an MPIJob to end, and return "Succeeded" or "Failed"."""
         return self._end(f"mpijob/{job}", CONDITIONS, timeout)
 
     def end_of_pod(self, pod: str, *, timeout: float = 300) -> str:
-        """Wait for the pod to end and return its phase: "Succeeded" or "Failed"."""
+        """Wait for a pod to end, and return its phase, "Succeeded" or "Failed"."""
         return self._end(f"pod/{pod}", "{.status.phase}", timeout)
 
     def _end(self, workload: str, path: str, timeout: float) -> str:
-        """Return which of the two words the JSONPath first yields; fail after `timeout`.
+        """Return the first of `ENDS` that the JSONPath yields; fail after `timeout`.
 
-        A kubectl that watches costs the start of one program, and one that is asked again and again many. A watch has
-        once told nothing for five minutes of a pod that ended within seconds: it is begun again twice a minute.
+        A watch starts one process, and polling starts many. A watch once printed nothing for five minutes although the
+        pod ended within seconds, so it is started again twice a minute.
         """
         argv = ["kubectl", "get", workload, "--watch", f'--output=jsonpath={path}{{"\\n"}}']
         deadline = time.monotonic() + timeout
@@ -152,9 +152,9 @@ class Site:
         raise AssertionError(f"no end of {workload} within {timeout:g} s; it was last {status_line!r}")
 
     def until(self, condition: Any, what: str, timeout: float = 120) -> Any:
-        """Return the first true value of `condition()`; fail after `timeout`.
+        """Return the first true value of `condition()`; fail with `what` after `timeout`.
 
-        To ask takes a processor from what is waited for: no more than a third of the time.
+        Polls take at most a third of the time, since they compete for the processor with the awaited event.
         """
         deadline = time.monotonic() + timeout
         while (begin := time.monotonic()) < deadline:
@@ -164,13 +164,13 @@ class Site:
         raise AssertionError(f"waited {timeout:g} s for {what}")
 
     def until_both_ranks_say(self, word: str) -> None:
-        """Wait until `word` stands twice in the launcher's log."""
+        """Wait until the launcher's log contains `word` twice."""
         self.until(lambda: self.shell(f"kubectl logs {self.launcher()}").stdout.count(word) == 2, f"{word!r}, twice")
 
     def state(self) -> str:
-        """Return what somebody who looks for the reason of a failure would ask the cluster."""
+        """Return the objects, events and logs of the namespace, for the report of a failure."""
         events = "kubectl get events --sort-by=.lastTimestamp | tail -n 60"
-        # A selector that matches every pod: kubectl prints several pods' logs only with one.
+        # The selector matches every pod: kubectl prints logs of several pods only with a selector.
         logs = "kubectl logs --selector='!nothing' --all-containers --prefix --tail=20 --max-log-requests=50"
         objects = "kubectl get nodes,mpijobs,pods,endpointslices -o wide"
         return self.shell(f"{objects}; {events}; {logs} --ignore-errors; date").stdout
@@ -179,11 +179,11 @@ class Site:
         return self.run(f"kubectl logs {pod} {container}")
 
     def launcher(self) -> str:
-        """Return the launcher's pod, found as the README says."""
+        """Return the name of the launcher's pod, with the command of the README."""
         return self.run("kubectl get pods -oname|grep launch|cut -c5-").strip()
 
     def left(self) -> list[str]:
-        """Return what is in the namespace beyond what Kubernetes itself puts there."""
+        """Return the names of the objects in the namespace, except those of Kubernetes itself."""
         kinds = "pods,configmaps,secrets,services,jobs,mpijobs,persistentvolumeclaims"
         names = self.run(f"kubectl get {kinds} -o name").split()
         return [name for name in names if name != "configmap/kube-root-ca.crt"]
@@ -191,7 +191,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Images:
-    """Builds images from Dockerfiles into the cluster of `tests/testbed`; another cluster has to have them."""
+    """A builder of images for the cluster of `tests/testbed`; another cluster must already have them."""
 
     own_cluster: bool
 
@@ -204,14 +204,14 @@ class Images:
 
 
 def last_json(log: str) -> dict[str, Any]:
-    """Return the final line of a log, which a machine can read."""
+    """Return the last line of JSON in a log."""
     value = json.loads([line for line in log.splitlines() if line.startswith("{")][-1])
     assert isinstance(value, dict)
     return value
 
 
 def commands(package: Path, section: str) -> list[str]:
-    """Return the shell commands that a package's README prints under the heading that begins with `section`."""
+    """Return the shell commands of a package's README below the heading that begins with `section`."""
     text = (package / "README.md").read_text(encoding="utf-8")
     for part in re.split(r"^## ", text, flags=re.MULTILINE):
         if part.startswith(section):

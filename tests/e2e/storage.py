@@ -1,4 +1,4 @@
-"""What the tests of folders have in common: a package that says what it finds in them, and a folder of the node."""
+"""Helpers of the tests of storage: a package that prints the contents of its folders, and a folder of the node."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SPEC = CHECKOUT / "tests/e2e/specs/storage"
 
 
 class NodeFolder:
-    """A folder of the cluster's only node, made and looked into by pods.
+    """A folder of the cluster's only node, created and read by pods.
 
     Attributes:
-        path: Where it is, in `parent`.
+        path: The absolute path of the folder, in `parent`.
     """
 
     def __init__(self, keeper: Site, parent: str) -> None:
@@ -27,7 +27,7 @@ class NodeFolder:
         self._keeper = keeper
 
     def run(self, script: str) -> str:
-        """Run a shell script on the node as root, in a pod that has the parent folder, and return its output."""
+        """Run a shell script as root in a pod that mounts the parent folder, and return its output."""
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -55,7 +55,7 @@ class NodeFolder:
 
 
 def run(site: Site, package: Path, overlay: str) -> str:
-    """Apply an overlay, wait for its success, and return the log of the pod that says all."""
+    """Apply an overlay, wait for its success, and return the log of its main pod."""
     site.run(commands(package, overlay)[0], cwd=package)
     name = f"{package.name}-{overlay}"
     if overlay == "single-node":

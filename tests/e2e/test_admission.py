@@ -1,4 +1,4 @@
-"""Doctor reports what webhooks and policies change in pods."""
+"""Tests that doctor and deploy report changes that webhooks make in pods."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def operation(path: str, value: Any, op: str = "add") -> dict[str, Any]:
     ],
     ids=["pod", "mpijob"],
 )
-def test_doctor_reports_what_a_webhook_changes(
+def test_doctor_reports_changes_made_by_a_webhook(
     site: Site, overlay: str, patch: list[dict[str, Any]], findings: set[tuple[str, str, str]]
 ) -> None:
     package = faulty(site, "none", overlay=overlay)
@@ -90,7 +90,7 @@ def test_doctor_reports_what_a_webhook_changes(
 
 
 def test_deploy_ends_when_the_pods_of_a_job_are_relabelled(site: Site) -> None:
-    """The Job controller does not find them, and creates more and more."""
+    """The Job controller does not find relabelled pods, and creates more without end."""
     package = faulty(site, "sleep:300", *kinds.SET, overlay="one-job")
     patch = operation("/metadata/labels/batch.kubernetes.io~1controller-uid", "other", "replace")
     with mutating(site, [patch]):

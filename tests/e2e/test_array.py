@@ -1,4 +1,4 @@
-"""An array on a real cluster: a Job that runs its program, which is a command, once for each index."""
+"""Tests of an array on a real cluster: an Indexed Job that runs a command once for each index."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN = "job/sweep-search-sweep"
 
 
 def sweep(site: Site, *settings: str) -> Faulty:
-    """Build the sweep, for the user 12345."""
+    """Build the package of the sweep, with the user id 12345."""
     sets = " ".join(f"--set {setting}" for setting in settings)
     folder = site.build(f"{CHECKOUT}/tests/e2e/specs/sweep", sets)
     package = Faulty(site, folder, "sweep")
@@ -41,7 +41,7 @@ def test_each_index_runs_once(site: Site) -> None:
     package.delete()
 
 
-def test_the_index_that_fails_is_named(site: Site) -> None:
+def test_deploy_and_status_name_the_failed_index(site: Site) -> None:
     package = sweep(site, "environment.FAILS=3")
     deploy = package.run("deploy")
     assert deploy.code == 7, deploy.err
@@ -51,7 +51,7 @@ def test_the_index_that_fails_is_named(site: Site) -> None:
     package.delete()
 
 
-def test_results_of_each_index_that_runs(site: Site) -> None:
+def test_results_are_copied_from_each_running_index(site: Site) -> None:
     package = sweep(site, "environment.WAITS=yes", "overlays.sweep.completions=2")
     assert package.run("deploy", "--no-wait").code == 0
     here = site.folder / "results"

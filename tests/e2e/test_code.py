@@ -1,4 +1,4 @@
-"""The keys for code on a real cluster, all at once: in a workload of each kind, which run side by side."""
+"""Test of a spec's keys for code on a real cluster, all at once, in a workload of each kind."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.usefixtures("mpi_image")
 LARGE = 3 * (150 << 10)
 
 
-def test_everything_that_a_spec_says_of_code(site: Site) -> None:
-    """As user 12345, in a namespace that enforces "restricted"; the Pod runs the other one of two scripts."""
+def test_all_code_keys_of_a_spec_take_effect_in_each_kind(site: Site) -> None:
+    """All workloads run as uid 12345 under "restricted"; the Pod runs the second of two scripts."""
     shutil.copytree(CHECKOUT / "tests/e2e/specs/code", site.folder / "model")
     (site.folder / "model/src/large").mkdir()
     for name in "abc":

@@ -1,4 +1,4 @@
-"""The site options on a real cluster: what each does to a workload that runs."""
+"""Tests of the effects of each site option on running workloads on a real cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("mpi_image")
 
 @pytest.fixture
 def node(new_site: Callable[[str], Site]) -> Iterator[NodeFolder]:
-    """A folder of the node with a dataset, and a place for results that everybody may write into."""
+    """Yield a folder of the node with a dataset, and a folder for results that every user may write to."""
     folder = NodeFolder(new_site("privileged"), "/tmp")
     folder.run(
         f"mkdir -p {folder.path}/dataset {folder.path}/storage/output {folder.path}/storage/quickstart/scripts "
@@ -36,7 +36,7 @@ def node(new_site: Callable[[str], Site]) -> Iterator[NodeFolder]:
 
 @pytest.fixture
 def volumes(site: Site, node: NodeFolder) -> Iterator[str]:
-    """Volumes on the node, with a storage class that nothing provisions; returns the class."""
+    """Create volumes on the node, and yield their storage class, which has no provisioner."""
     storage_class = f"class-{site.namespace}"
     folders = {"results": "storage/output", "dataset": "dataset", "model": "model"}
     for name, folder in folders.items():
@@ -58,7 +58,7 @@ def volumes(site: Site, node: NodeFolder) -> Iterator[str]:
 
 
 def only_one_for_one_node(site: Site, name: str) -> None:
-    """Let this volume be the only one that a claim for one node at a time can bind to."""
+    """Make a volume the only one that a ReadWriteOnce claim can bind to."""
     modes = json.dumps({"spec": {"accessModes": ["ReadWriteOnce", "ReadWriteMany"]}})
     site.run(f"kubectl patch pv {name}-{site.namespace} --patch '{modes}'")
 
@@ -100,7 +100,7 @@ def test_claims_keep_results_and_protect_the_dataset(site: Site, volumes: str) -
     assert "rank 0: may not write into the dataset" in log
 
 
-def test_a_claim_of_the_overlay_comes_and_goes_with_it(site: Site, volumes: str) -> None:
+def test_claim_of_an_overlay_is_created_and_deleted_with_it(site: Site, volumes: str) -> None:
     claim(site, "dataset", volumes)
     values = {"OUTPUT_CLAIM": "results", "DATASET_CLAIM": "dataset", "CLAIM_CLASS": volumes, "CLAIM_SIZE": "1Gi"}
     given = " ".join(f"--site {key}={value}" for key, value in values.items())
@@ -113,7 +113,7 @@ def test_a_claim_of_the_overlay_comes_and_goes_with_it(site: Site, volumes: str)
     site.until(lambda: site.left() == ["persistentvolumeclaim/dataset"], "the claim to be gone")
 
 
-def test_a_claim_of_the_overlay_stays_when_its_results_are_to_be_kept(site: Site, volumes: str) -> None:
+def test_claim_of_an_overlay_is_kept_by_delete_with_keep_results(site: Site, volumes: str) -> None:
     claim(site, "dataset", volumes)
     values = {"OUTPUT_CLAIM": "results", "DATASET_CLAIM": "dataset", "CLAIM_CLASS": volumes, "CLAIM_SIZE": "1Gi"}
     given = " ".join(f"--site {key}={value}" for key, value in values.items())
@@ -134,7 +134,7 @@ def test_a_claim_of_the_overlay_stays_when_its_results_are_to_be_kept(site: Site
     assert site.left() == ["persistentvolumeclaim/dataset"]
 
 
-def test_gpus_of_any_vendor_go_to_those_that_compute(site: Site) -> None:
+def test_gpus_of_any_vendor_are_given_to_workers_only(site: Site) -> None:
     [node] = [item["metadata"]["name"] for item in site.get("nodes")["items"]]
     vendor = f"{site.namespace}.example"
     patch = json.dumps({"status": {"capacity": {f"{vendor}/gpu.large": "4"}}})
@@ -155,7 +155,7 @@ def test_gpus_of_any_vendor_go_to_those_that_compute(site: Site) -> None:
         site.run(f"kubectl patch node {node} --subresource=status --type=json --patch '{gone}'")
 
 
-def test_folders_of_the_nodes_at_the_same_paths(new_site: Callable[[str], Site], node: NodeFolder) -> None:
+def test_host_paths_are_mounted_in_each_overlay(new_site: Callable[[str], Site], node: NodeFolder) -> None:
     site = new_site("privileged")
     package = site.build(str(SPEC), f"--with host-path --root {node.path}")
     log = run(site, package, "multi-node")
@@ -171,7 +171,7 @@ def test_folders_of_the_nodes_at_the_same_paths(new_site: Callable[[str], Site],
     assert "mine" not in left
 
 
-def test_a_namespace_that_enforces_restricted_refuses_folders_of_the_nodes(site: Site) -> None:
+def test_restricted_namespace_refuses_host_paths(site: Site) -> None:
     package = site.build(str(SPEC), "--with host-path --root /srv")
     done = site.shell(commands(package, "single-node")[0], cwd=package)
     assert done.returncode != 0
@@ -180,20 +180,20 @@ def test_a_namespace_that_enforces_restricted_refuses_folders_of_the_nodes(site:
 
 
 @pytest.mark.parametrize("overlay", ["multi-node", "one-job", "single-node"])
-def test_root(new_site: Callable[[str], Site], overlay: str) -> None:
+def test_root_option_runs_all_ranks_as_uid_0(new_site: Callable[[str], Site], overlay: str) -> None:
     site = new_site(BY_NAME["root"].level)
     log = run(site, site.build(str(SPEC), "--with root"), overlay)
     for rank in (0, 1) if overlay == "multi-node" else (0,):
         assert f"rank {rank}: uid 0, gid 0" in log
 
 
-def test_shared_memory(site: Site) -> None:
+def test_shared_memory_option_sets_its_size_on_each_rank(site: Site) -> None:
     log = run(site, site.build(str(SPEC), "--with shared-memory --site SHM_SIZE=200Mi"), "multi-node")
     sizes = re.findall(r"rank (\d): shared memory of (\d+) KiB", log)
     assert sorted(sizes) == [("0", "204800"), ("1", "204800")]
 
 
-def test_placement(site: Site) -> None:
+def test_placement_option_spreads_workers_and_selects_nodes(site: Site) -> None:
     package = site.build(str(SPEC), "--with placement --site SPREAD_ELSE=DoNotSchedule")
     site.run(commands(package, "multi-node")[0], cwd=package)
     for worker in site.until(lambda: len(pods := workers_of(site)) == 2 and pods, "both workers"):
@@ -201,7 +201,7 @@ def test_placement(site: Site) -> None:
         [spread] = spec["topologySpreadConstraints"]
         assert spread["whenUnsatisfiable"] == "DoNotSchedule"
         assert spread["matchLabelKeys"] == ["training.kubeflow.org/job-name"]
-        # The API server has looked the label up on the pod: the constraint is about this job's workers and no others.
+        # The API server has merged the pod's label: the constraint counts only this job's workers.
         assert {"key": "training.kubeflow.org/job-name", "operator": "In", "values": ["storage-multi-node"]} in spread[
             "labelSelector"
         ]["matchExpressions"]
@@ -218,7 +218,9 @@ def test_placement(site: Site) -> None:
 
 
 @pytest.mark.parametrize("name", ["nfs", "gpu", "queue", "pull-secret", "service-account", "host-network", "scratch"])
-def test_the_api_server_takes_what_no_workload_here_can_use(new_site: Callable[[str], Site], name: str) -> None:
+def test_api_server_accepts_options_that_the_test_cluster_cannot_run(
+    new_site: Callable[[str], Site], name: str
+) -> None:
     site = new_site(BY_NAME[name].level)
     values = " ".join(f"--site {key.name}={key.example}" for key in BY_NAME[name].keys)
     site.run(f"kubectl create serviceaccount {KEYS['SERVICE_ACCOUNT'].example}")
@@ -244,7 +246,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("name", ["scratch", "shared-memory", "placement", "service-account", "host-network"])
-def test_a_job_runs_with_each_option(new_site: Callable[[str], Site], name: str) -> None:
+def test_job_runs_with_each_option(new_site: Callable[[str], Site], name: str) -> None:
     site = new_site(BY_NAME[name].level)
     values = " ".join(f"--site {key.name}={key.example}" for key in BY_NAME[name].keys)
     site.run(f"kubectl create serviceaccount {KEYS['SERVICE_ACCOUNT'].example}")
@@ -253,7 +255,7 @@ def test_a_job_runs_with_each_option(new_site: Callable[[str], Site], name: str)
     assert ("shared memory of 65536 KiB" in log) is (name != "shared-memory")
 
 
-def test_a_worker_in_its_nodes_network(new_site: Callable[[str], Site]) -> None:
+def test_worker_uses_the_network_of_its_node_and_the_launcher_does_not(new_site: Callable[[str], Site]) -> None:
     site = new_site("privileged")
     package = site.build(str(SPEC), "--with host-network --set overlays.multi-node.workers=1")
     [node] = [item["metadata"]["name"] for item in site.get("nodes")["items"]]

@@ -1,4 +1,4 @@
-"""A command stays with the cluster and the namespace that it began with, whatever becomes of the kubeconfig."""
+"""Tests that a command keeps its cluster and namespace when the kubeconfig changes, and of commands in a pod."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ QUESTION = "Delete it and deploy it again? [y/N]:"
 
 
 class Terminal:
-    """A command on a terminal of its own."""
+    """A command on a pseudo-terminal."""
 
     def __init__(self, child: subprocess.Popen[bytes], terminal: int) -> None:
         self._child = child
@@ -40,7 +40,7 @@ class Terminal:
         self.text = ""
 
     def until(self, words: str, timeout: float = 60) -> None:
-        """Read what the command prints until it prints `words`."""
+        """Read the command's output until it contains `words`."""
         deadline = time.monotonic() + timeout
         while words not in self.text:
             assert select.select([self._terminal], [], [], max(0, deadline - time.monotonic()))[0], self.text
@@ -50,11 +50,11 @@ class Terminal:
                 raise AssertionError(self.text) from None  # the command has ended
 
     def answer(self, words: str) -> None:
-        """Type an answer."""
+        """Type an answer and a new line."""
         os.write(self._terminal, f"{words}\n".encode())
 
     def end(self) -> int:
-        """Return the exit code of a command that has printed its last line."""
+        """Wait for the command to end, and return its exit code."""
         return self._child.wait(20)
 
 
@@ -77,7 +77,7 @@ def uid(site: Site, namespace: str) -> str:
     return site.run(f"kubectl get {POD} -n {namespace} -o jsonpath='{{.metadata.uid}}' --ignore-not-found")
 
 
-def test_a_command_keeps_its_context_while_the_kubeconfig_changes(
+def test_command_keeps_its_context_while_the_kubeconfig_changes(
     site: Site, new_site: Callable[[str], Site], tmp_path: Path
 ) -> None:
     other = new_site("restricted").namespace
@@ -112,8 +112,10 @@ def test_a_command_keeps_its_context_while_the_kubeconfig_changes(
 @pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0 or not shutil.which("unshare"), reason="it mounts what a pod has"
 )
-def test_in_a_pod_its_account_and_namespace_are_used(site: Site, new_site: Callable[[str], Site]) -> None:
-    """The process sees the files and variables of a pod, in a mount namespace of its own."""
+def test_status_in_a_pod_uses_the_service_account_and_namespace_of_the_pod(
+    site: Site, new_site: Callable[[str], Site]
+) -> None:
+    """The process runs in its own mount namespace with the files and variables of a pod."""
     other = new_site("restricted").namespace
     package = faulty(site, "none", overlay="single-node")
     assert package.run("deploy").code == 0

@@ -1,4 +1,4 @@
-"""A mlops user's day: deploy, status, logs, exec, results, delete, history."""
+"""Tests of an mlops user's commands: deploy, status, logs, exec, results, delete, history."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BOTH = pytest.mark.parametrize("overlay", ["multi-node", "single-node"])
 
 
 @BOTH
-def test_from_deploy_to_delete(site: Site, overlay: str) -> None:
+def test_package_is_deployed_listed_and_deleted(site: Site, overlay: str) -> None:
     package = faulty(site, "none", overlay=overlay)
     deployed = package.run("deploy", "--follow")
     assert deployed.code == 0, deployed.err
@@ -50,7 +50,7 @@ def test_from_deploy_to_delete(site: Site, overlay: str) -> None:
     assert package.run("delete").code == 0
 
 
-def test_no_wait_returns_at_once_and_a_second_deploy_follows(site: Site) -> None:
+def test_second_deploy_follows_a_job_deployed_with_no_wait(site: Site) -> None:
     package = faulty(site, "sleep:12")
     first = package.run("deploy", "--no-wait")
     assert first.code == 0
@@ -63,7 +63,7 @@ def test_no_wait_returns_at_once_and_a_second_deploy_follows(site: Site) -> None
     assert site.get("mpijob fault-multi-node")["metadata"]["uid"] == uid
 
 
-def test_a_timeout_is_8_and_leaves_the_job_running(site: Site) -> None:
+def test_deploy_exits_with_8_after_its_timeout_and_leaves_the_job_running(site: Site) -> None:
     package = faulty(site, "sleep:25", overlay="single-node")
     late = package.run("deploy", "--timeout", "12s")
     assert late.code == 8
@@ -72,7 +72,7 @@ def test_a_timeout_is_8_and_leaves_the_job_running(site: Site) -> None:
 
 
 @BOTH
-def test_a_finished_job_runs_again_only_with_replace(site: Site, overlay: str) -> None:
+def test_finished_job_runs_again_only_with_replace(site: Site, overlay: str) -> None:
     package = faulty(site, "none", overlay=overlay)
     assert package.run("deploy").code == 0
     uid = site.get(package.workload)["metadata"]["uid"]
@@ -87,7 +87,7 @@ def test_a_finished_job_runs_again_only_with_replace(site: Site, overlay: str) -
 
 
 @BOTH
-def test_a_changed_job_is_shown_and_not_touched(site: Site, overlay: str) -> None:
+def test_deploy_shows_changes_of_a_running_job_and_applies_them_only_with_replace(site: Site, overlay: str) -> None:
     package = faulty(site, "sleep:60", overlay=overlay)
     assert package.run("deploy", "--no-wait").code == 0
     package.edit("mlops.env", "FAULT=sleep:60", "FAULT=none")
@@ -110,7 +110,7 @@ def test_ctrl_c_detaches_and_shows_how_to_follow_on(site: Site) -> None:
     assert package.run("deploy").code == 0
 
 
-def test_a_deploy_killed_at_any_moment_is_finished_by_the_next(site: Site) -> None:
+def test_next_deploy_finishes_a_deploy_killed_at_any_moment(site: Site) -> None:
     package = faulty(site, "none", overlay="single-node")
     for delay in (0.4, 0.8, 1.2, 1.6, 2.4):
         with package.running("deploy"):
@@ -120,7 +120,7 @@ def test_a_deploy_killed_at_any_moment_is_finished_by_the_next(site: Site) -> No
         package.delete()
 
 
-def test_dry_runs_make_nothing(site: Site) -> None:
+def test_dry_runs_create_no_objects(site: Site) -> None:
     package = faulty(site, "none")
     for judge in ("client", "server"):
         listed = package.run("deploy", f"--dry-run={judge}", "-o", "name")
@@ -137,7 +137,7 @@ def test_logs_wait_for_a_pod_and_end_with_it(site: Site) -> None:
     assert sorted(line for line in followed.out.splitlines() if "slept" in line) == ["rank 0: slept", "rank 1: slept"]
 
 
-def test_status_as_json_goes_on_until_it_has_ended(site: Site) -> None:
+def test_status_watch_prints_json_until_the_job_has_ended(site: Site) -> None:
     package = faulty(site, "sleep:3")
     assert package.run("deploy", "--no-wait").code == 0
     watched = package.run("status", "--watch", "-o", "json")
@@ -163,7 +163,7 @@ def test_exec_reaches_each_worker_and_passes_its_exit_code_on(site: Site) -> Non
 
 
 @BOTH
-def test_results_come_out_while_it_runs_and_not_after(site: Site, overlay: str) -> None:
+def test_results_on_an_emptydir_are_copied_only_while_the_job_runs(site: Site, overlay: str) -> None:
     package = faulty(site, "results-until-told", overlay=overlay)
     assert package.run("deploy", "--no-wait").code == 0
     package.until_running()
@@ -203,7 +203,7 @@ spec:
 
 
 @pytest.mark.skipif("MLPACK_E2E_CONTEXT" in os.environ, reason="makes a volume out of a folder of the only node")
-def test_results_on_a_claim_come_out_after_the_end(site: Site, new_site: Callable[[str], Site]) -> None:
+def test_results_on_a_claim_are_copied_after_the_end(site: Site, new_site: Callable[[str], Site]) -> None:
     folder = NodeFolder(new_site("privileged"), "/tmp")
     folder.run(f"mkdir -m 777 {folder.path}")
     name = site.namespace
@@ -226,14 +226,14 @@ def test_results_on_a_claim_come_out_after_the_end(site: Site, new_site: Callabl
         folder.run(f"rm -r {folder.path}")
 
 
-def test_two_people_deploy_the_same_at_the_same_time(site: Site) -> None:
+def test_two_simultaneous_deploys_of_a_package_succeed(site: Site) -> None:
     package = faulty(site, "sleep:4", overlay="single-node")
     with package.running("deploy") as one, package.running("deploy") as two:
         outputs = [process.communicate(timeout=90)[1] for process in (one, two)]
     assert (one.returncode, two.returncode) == (0, 0), outputs
 
 
-def test_what_somebody_else_has_set_is_a_conflict_that_names_them(site: Site) -> None:
+def test_deploy_refuses_a_conflict_and_names_the_field_manager(site: Site) -> None:
     package = faulty(site, "none", overlay="single-node")
     site.run(f"kubectl apply --server-side --field-manager=bob -k {package.folder}/quickstart/k8s/mlops/single-node")
     site.run("kubectl delete pod fault-single-node")
@@ -246,7 +246,7 @@ def test_what_somebody_else_has_set_is_a_conflict_that_names_them(site: Site) ->
     assert package.run("deploy", "--force-conflicts").code == 0
 
 
-def test_somebody_else_taking_the_name_ends_the_wait(site: Site) -> None:
+def test_deploy_ends_when_another_user_deletes_the_pod(site: Site) -> None:
     package = faulty(site, "sleep:60", overlay="single-node")
     with package.running("deploy") as deploy:
         package.until_running()

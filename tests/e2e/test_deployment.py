@@ -1,6 +1,6 @@
-"""A Deployment on a real cluster: it serves, rolls without losing a request, and says why it cannot.
+"""Tests of a Deployment on a real cluster: service, rollout without a lost request, and a failed rollout.
 
-The cluster of `tests/testbed` has no kube-proxy, so what asks does so by a headless Service of the test's own.
+The cluster of `tests/testbed` has no kube-proxy, so requests go through a headless Service that the test creates.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REACHED = {
 
 @pytest.fixture
 def package(site: Site) -> Path:
-    """A package that serves, and asks, as a user that the image does not know."""
+    """Return a package with a server and a client, which run as a user that is not in the image."""
     folder = site.build(str(CHECKOUT / "tests/e2e/specs/serve"))
     for patch in folder.glob("quickstart/k8s/mlops/*/*-patch.yaml"):
         patch.write_text(re.sub("runAsUser: .*", "runAsUser: 12345", patch.read_text()))
@@ -60,7 +60,7 @@ def deploy(site: Site, package: Path) -> subprocess.CompletedProcess[str]:
 
 
 def ask(site: Site, package: Path, **values: object) -> None:
-    """Begin to ask for answers, all the time."""
+    """Deploy the client, which sends requests without a pause."""
     site.apply(REACHED)
     edit(package, "load", ADDRESS="reached", **values)
     site.run(f"mlpack deploy {package} --overlay load --no-wait -y")
@@ -76,7 +76,7 @@ def configure(site: Site, package: Path, *options: str) -> None:
     site.run(" ".join(["mlpack configure", str(package), "--overlay server", *options]))
 
 
-def test_it_serves_with_options_and_everything_of_it_is_deleted(site: Site, package: Path) -> None:
+def test_deployment_serves_with_each_option_and_is_deleted_completely(site: Site, package: Path) -> None:
     done = deploy(site, package)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert f"{SHOWN} serves: 2 of 2 replicas serve\n" in done.stderr
@@ -122,25 +122,25 @@ def test_it_serves_with_options_and_everything_of_it_is_deleted(site: Site, pack
     assert deploy(site, package).returncode == 0
     exposed(site, "ClusterIP")
     configure(site, package, "--without autoscale")
-    site.run(f"mlpack delete {package} --overlay server -y")  # what the option has left goes, too
+    site.run(f"mlpack delete {package} --overlay server -y")  # it also deletes objects of former options
     site.until(lambda: not site.left() and not site.run("kubectl get hpa,ingress,pdb -o name"), "everything to be gone")
 
 
 def exposed(site: Site, kind: str) -> list[dict[str, Any]]:
-    """Return the ports of the Service, which has to be of this kind."""
+    """Assert that the Service has this type, and return its ports."""
     spec = site.get("service/serve-server")["spec"]
     assert spec["type"] == kind
     return list(spec["ports"])
 
 
-def test_a_bad_edit_leaves_the_old_replicas_and_is_told(site: Site, package: Path) -> None:
+def test_failed_rollout_is_reported_and_leaves_the_old_replicas(site: Site, package: Path) -> None:
     assert deploy(site, package).returncode == 0
     before = set(site.run(f"kubectl get pods {PODS} -o name").split())
     edit(package, "server", MODEL="/no/where")
     done = deploy(site, package)
     assert done.returncode == 7, done.stderr
     assert "  | there is no model at /no/where\n" in done.stderr
-    # Whichever comes first: the kubelet's third pause, or the end of `starts_within`.
+    # The reason depends on which comes first: the kubelet's third pause, or the end of `starts_within`.
     reason = "(CrashLoopBackOff|ProgressDeadlineExceeded)"
     assert re.search(f"error: {SHOWN} does not serve what was deployed: {reason}; it was left as it is\n", done.stderr)
     assert before < set(site.run(f"kubectl get pods {PODS} -o name").split())
@@ -151,11 +151,11 @@ def test_a_bad_edit_leaves_the_old_replicas_and_is_told(site: Site, package: Pat
 
 @pytest.mark.alone
 @pytest.mark.skipif("MLPACK_E2E_CONTEXT" in os.environ, reason="only the cluster of tests/testbed may be broken")
-def test_no_request_of_200_a_second_is_lost_in_a_minute(site: Site, package: Path) -> None:
-    """Not by an edit that is rolled out, nor with a pod that is deleted, nor while the only kubelet restarts.
+def test_deployment_answers_all_requests_during_a_rollout_and_a_kubelet_restart(site: Site, package: Path) -> None:
+    """An edit is rolled out, a pod is deleted, and the only kubelet restarts, under 200 requests per second.
 
-    Kubernetes 1.35 is the first whose kubelet takes its pods for as ready as they were before, but for those that have
-    started in the last ten seconds before (pkg/kubelet/prober/prober_manager.go, kubeletRestartGracePeriod).
+    Since Kubernetes 1.35, a restarted kubelet keeps the readiness of its pods, except of those that started in the last
+    ten seconds before the restart (pkg/kubelet/prober/prober_manager.go, kubeletRestartGracePeriod).
     """
     assert deploy(site, package).returncode == 0
     ask(site, package, SECONDS=60, RATE=200)
@@ -170,7 +170,7 @@ def test_no_request_of_200_a_second_is_lost_in_a_minute(site: Site, package: Pat
     component("stop", "kubelet")
     component("start", "kubelet")
     site.until(lambda: all_serve(site), "all replicas after the restart", 60)
-    # For a moment, a restarted kubelet knows no pod that a command could run in.
+    # Right after its restart, a kubelet cannot run commands in pods.
     enough = "kubectl exec serve-load -- sh -c 'touch \"$OUTPUT_DIR/enough\"'"
     site.until(lambda: site.shell(enough).returncode == 0, "a kubelet that runs commands", 60)
     assert site.end_of_pod("serve-load") == "Succeeded"

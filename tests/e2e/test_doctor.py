@@ -1,4 +1,4 @@
-"""What the doctor foretells comes true, and it leaves nothing behind."""
+"""Tests that doctor's findings match the result of a deploy, and that doctor leaves no objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def examine(site: Site, package: Path, *arguments: str) -> tuple[int, dict[str, list[dict[str, Any]]]]:
-    """Return the doctor's exit code, and its findings by check."""
+    """Return doctor's exit code, and its findings by check."""
     done = site.shell(" ".join(["mlpack", "doctor", str(package), "-o", "json", *arguments]))
     assert done.stdout, done.stderr
     by_check: dict[str, list[dict[str, Any]]] = {}
@@ -36,7 +36,7 @@ def troubles(by_check: dict[str, list[dict[str, Any]]]) -> set[str]:
 
 
 @pytest.mark.parametrize("overlay", ["multi-node", "single-node"])
-def test_a_package_that_would_run_is_well_and_nothing_is_made(site: Site, overlay: str) -> None:
+def test_doctor_accepts_a_runnable_package_and_creates_no_objects(site: Site, overlay: str) -> None:
     package = site.build("hello-mpi")
     before = site.left()
     code, by_check = examine(site, package, "--overlay", overlay)
@@ -44,14 +44,14 @@ def test_a_package_that_would_run_is_well_and_nothing_is_made(site: Site, overla
     assert site.left() == before == []
 
 
-def test_a_namespace_that_is_not_there(site: Site) -> None:
+def test_doctor_finds_a_missing_namespace(site: Site) -> None:
     package = site.build("hello-mpi")
     code, by_check = examine(site, package, "-n", "nowhere-at-all")
     assert (code, troubles(by_check)) == (1, {"namespace"}), by_check
     assert by_check["namespace"][0]["fix"] == "kubectl create namespace nowhere-at-all"
 
 
-def test_the_fix_for_a_namespace_that_forbids_makes_it_well(site: Site) -> None:
+def test_doctor_offers_a_working_fix_for_pod_security(site: Site) -> None:
     package = site.build("hello-mpi")
     site.run(f"mlpack configure {package} --with root")
     accepted = ("--pod-security", "baseline")
@@ -61,7 +61,7 @@ def test_the_fix_for_a_namespace_that_forbids_makes_it_well(site: Site) -> None:
     assert examine(site, package, *accepted)[0] == 0
 
 
-def test_a_quota_that_is_too_small(site: Site) -> None:
+def test_doctor_finds_an_insufficient_quota(site: Site) -> None:
     package = site.build("hello-mpi")
     site.run("kubectl create quota tight --hard=pods=2,requests.cpu=1")
     site.until(lambda: site.get("quota tight").get("status"), "the quota to be counted")
@@ -71,7 +71,7 @@ def test_a_quota_that_is_too_small(site: Site) -> None:
     site.run(by_check["quota"][0]["fix"])
 
 
-def test_a_quota_that_wants_what_the_pods_do_not_say(site: Site) -> None:
+def test_doctor_finds_a_quota_on_limits_that_the_pods_do_not_set(site: Site) -> None:
     package = site.build("hello-mpi")
     site.run("kubectl create quota strict --hard=limits.memory=100Gi")
     site.until(lambda: site.get("quota strict").get("status"), "the quota to be counted")
@@ -80,7 +80,7 @@ def test_a_quota_that_wants_what_the_pods_do_not_say(site: Site) -> None:
     assert "must specify limits.memory" in by_check["admission"][0]["message"]
 
 
-def test_more_than_any_node_has(site: Site) -> None:
+def test_doctor_finds_requests_beyond_every_node(site: Site) -> None:
     package = site.build("hello-mpi", "--set", "overlays.multi-node.resources.requests.cpu=900")
     code, by_check = examine(site, package)
     assert code == 1
@@ -88,7 +88,7 @@ def test_more_than_any_node_has(site: Site) -> None:
     assert "900 requested" in by_check["nodes"][0]["message"]
 
 
-def test_names_that_others_have_taken(site: Site) -> None:
+def test_doctor_finds_objects_of_others_with_the_same_names(site: Site) -> None:
     package = site.build("hello-mpi")
     site.run("kubectl create configmap hello-mpi-env-multi-node")
     site.run("kubectl create secret generic hello-mpi-multi-node-ssh")
@@ -100,7 +100,7 @@ def test_names_that_others_have_taken(site: Site) -> None:
     assert examine(site, package)[0] == 0
 
 
-def test_what_a_pod_refers_to_and_is_missing(site: Site) -> None:
+def test_doctor_finds_missing_references_of_a_pod(site: Site) -> None:
     package = site.build("hello-mpi")
     site.run(
         f"mlpack configure {package} --storage pvc --set OUTPUT_CLAIM=results --set DATASET_CLAIM=data"
@@ -114,7 +114,7 @@ def test_what_a_pod_refers_to_and_is_missing(site: Site) -> None:
         assert name in messages
 
 
-def test_the_permissions_that_are_missing_are_those_that_deploy_lacks(site: Site, tmp_path: Path) -> None:
+def test_doctor_finds_permissions_without_which_deploy_fails(site: Site, tmp_path: Path) -> None:
     package = site.build("hello-mpi")
     limited = _as_service_account(site, tmp_path, "view")
     code, by_check = examine(site, package, "--kubeconfig", str(limited))
@@ -126,7 +126,7 @@ def test_the_permissions_that_are_missing_are_those_that_deploy_lacks(site: Site
     assert site.left() == []
 
 
-def test_what_a_user_may_not_look_at_is_unknown_and_no_failure(site: Site, tmp_path: Path) -> None:
+def test_doctor_reports_checks_without_permission_as_unknown(site: Site, tmp_path: Path) -> None:
     package = site.build("hello-mpi")
     limited = _as_service_account(site, tmp_path, "edit")
     role = "kubectl create role jobs --verb=get,list,create,patch,delete --resource=mpijobs.kubeflow.org"
@@ -137,7 +137,7 @@ def test_what_a_user_may_not_look_at_is_unknown_and_no_failure(site: Site, tmp_p
     assert troubles(by_check) == {"operator", "nodes"}, by_check
 
 
-def test_a_cluster_that_does_not_answer_is_unknown(site: Site, tmp_path: Path) -> None:
+def test_doctor_reports_an_unreachable_cluster_as_unknown(site: Site, tmp_path: Path) -> None:
     package = site.build("hello-mpi")
     dead = tmp_path / "dead.kubeconfig"
     dead.write_text(site.run("kubectl config view --raw"))
@@ -147,7 +147,7 @@ def test_a_cluster_that_does_not_answer_is_unknown(site: Site, tmp_path: Path) -
     assert (code, troubles(by_check)) == (6, {"server"}), by_check
 
 
-def test_a_run_that_has_ended_stands_in_the_way(site: Site, mpi_image: str) -> None:
+def test_doctor_finds_a_finished_run_of_the_same_name(site: Site, mpi_image: str) -> None:
     assert mpi_image
     package = site.build("hello-mpi")
     site.run(f"mlpack deploy {package}")
@@ -169,11 +169,11 @@ WRONG = {
         "Insufficient cpu",
     ),
 }
-"""What is wrong, by the check that finds it: how it comes about, what the doctor says, and what a deploy says."""
+"""The options that cause a fault, and the messages of doctor and of deploy, by the check that finds the fault."""
 
 
-def test_what_is_wrong_with_the_pods_of_a_job_and_of_a_jobset_is_found_before_and_after(new_site: Any) -> None:
-    """Four packages that wait for the same seconds; each in a namespace of its own, since the names are the same."""
+def test_doctor_and_deploy_report_the_same_faults_of_jobs_and_jobsets(new_site: Any) -> None:
+    """Four deploys wait at the same time, each in its own namespace, since the names are equal."""
     with ExitStack() as stack:
         waiting = []
         for check, (options, foretold, told) in WRONG.items():

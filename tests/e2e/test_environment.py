@@ -1,4 +1,4 @@
-"""What stands in mlops.env reaches every rank as it stands; so do the ids of the patch."""
+"""Tests that the values of mlops.env and the ids of the patch reach every rank unchanged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def multi_node(package: Path) -> Path:
     return package / "quickstart/k8s/mlops/multi-node"
 
 
-def test_lines_that_somebody_adds_reach_every_rank_verbatim(site: Site) -> None:
+def test_lines_added_to_mlops_env_reach_every_rank_verbatim(site: Site) -> None:
     package = site.build("hello-mpi")
     with (multi_node(package) / "mlops.env").open("a") as file:
         file.writelines(f"{key}={value}\n" for key, value in VALUES.items())
@@ -50,7 +50,7 @@ def test_lines_that_somebody_adds_reach_every_rank_verbatim(site: Site) -> None:
 
 
 @pytest.mark.parametrize("ids", [(12345, 12346, 12347), (1000, 1000, 1000)], ids=lambda ids: str(ids[0]))
-def test_the_two_edits(site: Site, ids: tuple[int, int, int]) -> None:
+def test_edits_of_root_and_ids_reach_every_rank(site: Site, ids: tuple[int, int, int]) -> None:
     package = site.build("hello-mpi")
     env = multi_node(package) / "mlops.env"
     env.write_text(env.read_text().replace("ROOT", "/srv/models"))
@@ -65,7 +65,7 @@ def test_the_two_edits(site: Site, ids: tuple[int, int, int]) -> None:
     assert launcher["spec"]["securityContext"]["fsGroup"] == ids[2]
 
 
-def test_an_overlay_of_somebody_with_namespace_and_prefix(site: Site) -> None:
+def test_overlay_of_a_user_adds_namespace_and_prefix(site: Site) -> None:
     package = site.build("hello-mpi")
     own = site.folder / "own"
     own.mkdir()
@@ -82,7 +82,7 @@ def test_an_overlay_of_somebody_with_namespace_and_prefix(site: Site) -> None:
     site.until(lambda: not site.left(), "everything to be gone")
 
 
-def test_sixteen_ranks_on_eight_workers(site: Site) -> None:
+def test_sixteen_ranks_run_on_eight_workers(site: Site) -> None:
     package = site.build(
         "hello-mpi",
         "--set overlays.multi-node.workers=8",
@@ -95,7 +95,7 @@ def test_sixteen_ranks_on_eight_workers(site: Site) -> None:
     assert sorted(hosts) == sorted([f"hello-mpi-multi-node-worker-{worker}" for worker in range(8)] * 2)
 
 
-def test_server_side_apply_dry_run_and_diff(site: Site) -> None:
+def test_overlays_pass_server_side_apply_dry_run_and_diff(site: Site) -> None:
     package = site.build("hello-mpi")
     for overlay in ("multi-node", "single-node"):
         folder = f"quickstart/k8s/mlops/{overlay}"

@@ -1,4 +1,4 @@
-"""What fails fails visibly, to somebody who has kubectl alone."""
+"""Tests that failures are visible to a user with kubectl alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPEC = Path(__file__).parent / "specs" / "faults"
 
 
 def apply(site: Site, mode: str, *options: str, overlay: str = "multi-node") -> str:
-    """Build and apply a package that goes wrong, and return its workload's name."""
+    """Build and apply a package that fails, and return the name of its workload."""
     package = site.build(str(SPEC), "--mode", mode, *options)
     site.run(f"kubectl -k quickstart/k8s/mlops/{overlay} apply", cwd=package)
     return f"faults-{mode}-{overlay}"
@@ -29,7 +29,7 @@ def terminated(site: Site, pod: str) -> dict[str, Any]:
     return state
 
 
-def test_a_script_that_exits_3(site: Site) -> None:
+def test_launcher_status_shows_the_exit_code_and_message_of_a_failed_script(site: Site) -> None:
     job = apply(site, "exit")
     assert site.end_of(job) == "Failed"
     state = terminated(site, site.launcher())
@@ -37,14 +37,14 @@ def test_a_script_that_exits_3(site: Site) -> None:
     assert "the learning rate is not a number" in state["message"]
 
 
-def test_a_pod_whose_script_exits_3(site: Site) -> None:
+def test_pod_status_shows_the_exit_code_and_message_of_a_failed_script(site: Site) -> None:
     pod = apply(site, "exit", overlay="single-node")
     assert site.end_of_pod(pod) == "Failed"
     state = terminated(site, pod)
     assert (state["exitCode"], state["message"].strip()) == (3, "the learning rate is not a number")
 
 
-def test_a_rank_killed_in_mid_run(site: Site) -> None:
+def test_launcher_status_shows_the_signal_of_a_killed_rank(site: Site) -> None:
     job = apply(site, "linger")
     site.until_both_ranks_say("works")
     site.run(f"kubectl exec {job}-worker-1 -- sh -c 'kill -9 $(pidof sleep)'")
@@ -54,7 +54,7 @@ def test_a_rank_killed_in_mid_run(site: Site) -> None:
     assert "signal 9" in state["message"], state["message"]
 
 
-def test_a_worker_deleted_in_mid_run(site: Site) -> None:
+def test_launcher_status_names_a_deleted_worker(site: Site) -> None:
     job = apply(site, "linger")
     site.until_both_ranks_say("works")
     site.run(f"kubectl delete pod {job}-worker-1 --grace-period=1")
@@ -64,7 +64,7 @@ def test_a_worker_deleted_in_mid_run(site: Site) -> None:
     assert f"{job}-worker-1" in state["message"], state["message"]
 
 
-def test_an_image_that_does_not_exist(site: Site) -> None:
+def test_missing_image_is_shown_by_pods_and_does_not_end_the_job(site: Site) -> None:
     job = apply(site, "exit", "--set image.tag=none")
 
     def reasons() -> set[str]:
@@ -76,7 +76,7 @@ def test_an_image_that_does_not_exist(site: Site) -> None:
     assert not ENDS.intersection(site.conditions(job))
 
 
-def test_an_exhausted_quota(site: Site) -> None:
+def test_exhausted_quota_is_named_in_events(site: Site) -> None:
     site.run("kubectl create quota small --hard=requests.cpu=25m,limits.cpu=9,requests.memory=1Gi,limits.memory=9Gi")
     job = apply(site, "exit")
 

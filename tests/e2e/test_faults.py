@@ -1,4 +1,4 @@
-"""All that goes wrong in a cluster: the right verdict and exit code, in seconds, and nothing left behind."""
+"""Tests of faults in a cluster: verdict and exit code are right within seconds, and no objects are left."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BOTH = pytest.mark.parametrize("overlay", ["multi-node", "single-node"])
 
 @pytest.fixture
 def outage() -> Iterator[Callable[[str], None]]:
-    """Stops parts of the cluster; all of them run again when the test is over."""
+    """Yield a function that stops a part of the cluster; all parts are started again after the test."""
     if "MLPACK_E2E_CONTEXT" in os.environ:
         pytest.skip("only the cluster of tests/testbed may be broken")
     stopped = []
@@ -40,7 +40,7 @@ def outage() -> Iterator[Callable[[str], None]]:
 
 
 @BOTH
-def test_a_script_that_fails(site: Site, overlay: str) -> None:
+def test_deploy_reports_exit_code_and_last_lines_of_a_failed_script(site: Site, overlay: str) -> None:
     package = faulty(site, "exit:3", overlay=overlay)
     failed = package.run("deploy")
     assert failed.code == 7
@@ -50,8 +50,8 @@ def test_a_script_that_fails(site: Site, overlay: str) -> None:
     package.delete()
 
 
-def test_no_rank_ends_before_its_daemon_knows_of_it(site: Site) -> None:
-    """With threads to start ranks in, one job of short ranks in twelve never ended on a machine that was busy."""
+def test_launcher_starts_ranks_with_few_threads_and_ends(site: Site) -> None:
+    """With Open MPI's threads, one of twelve jobs with short ranks did not end on a busy machine."""
     package = faulty(site, "threads")
     deployed = package.run("deploy", "--follow")
     assert deployed.code == 0, deployed.err
@@ -62,7 +62,7 @@ def test_no_rank_ends_before_its_daemon_knows_of_it(site: Site) -> None:
 
 
 @BOTH
-def test_a_pod_that_is_killed_for_its_memory(site: Site, overlay: str) -> None:
+def test_deploy_reports_the_memory_limit_of_a_killed_pod(site: Site, overlay: str) -> None:
     package = faulty(site, "memory", overlay=overlay)
     failed = package.run("deploy")
     assert failed.code == 7
@@ -72,7 +72,7 @@ def test_a_pod_that_is_killed_for_its_memory(site: Site, overlay: str) -> None:
 
 
 @BOTH
-def test_an_image_that_does_not_exist(site: Site, overlay: str) -> None:
+def test_deploy_reports_a_missing_image_within_20_seconds(site: Site, overlay: str) -> None:
     package = faulty(site, "none", "image.tag=nope", overlay=overlay)
     failed = package.run("deploy")
     assert failed.code == 7
@@ -82,7 +82,7 @@ def test_an_image_that_does_not_exist(site: Site, overlay: str) -> None:
 
 
 @BOTH
-def test_a_node_that_is_too_small(site: Site, overlay: str) -> None:
+def test_deploy_reports_insufficient_cpu_within_20_seconds(site: Site, overlay: str) -> None:
     package = faulty(site, "none", f"overlays.{overlay}.resources.requests.cpu=999", overlay=overlay)
     failed = package.run("deploy", "--patience", "5s")
     assert failed.code == 7
@@ -90,7 +90,7 @@ def test_a_node_that_is_too_small(site: Site, overlay: str) -> None:
     package.delete()
 
 
-def test_a_full_quota_refuses_a_pod_and_leaves_nothing(site: Site) -> None:
+def test_deploy_of_a_pod_leaves_no_objects_if_the_quota_is_full(site: Site) -> None:
     site.run("kubectl create quota full --hard=pods=0")
     package = faulty(site, "none", overlay="single-node")
     failed = package.run("deploy")
@@ -99,7 +99,7 @@ def test_a_full_quota_refuses_a_pod_and_leaves_nothing(site: Site) -> None:
     assert site.left() == []
 
 
-def test_a_full_quota_keeps_an_mpijob_waiting_until_there_is_room(site: Site) -> None:
+def test_mpijob_waits_for_a_full_quota_and_runs_after_its_deletion(site: Site) -> None:
     site.run("kubectl create quota full --hard=pods=1")
     package = faulty(site, "none")
     failed = package.run("deploy", "--patience", "5s")
@@ -111,7 +111,7 @@ def test_a_full_quota_keeps_an_mpijob_waiting_until_there_is_room(site: Site) ->
 
 
 @BOTH
-def test_a_namespace_that_forbids(site: Site, overlay: str) -> None:
+def test_deploy_reports_the_pod_security_level_that_refuses_pods(site: Site, overlay: str) -> None:
     package = faulty(site, "none", overlay=overlay)
     manifest = "mpi-job.yaml" if overlay == "multi-node" else "pod.yaml"
     package.edit(manifest, "allowPrivilegeEscalation: false", "privileged: true")
@@ -124,7 +124,7 @@ def test_a_namespace_that_forbids(site: Site, overlay: str) -> None:
     package.delete()
 
 
-def test_a_job_that_the_operator_rejects_in_an_event_only(site: Site) -> None:
+def test_deploy_reports_a_rejection_that_is_only_in_an_event(site: Site) -> None:
     package = faulty(site, "none")
     package.edit("mpi-job.yaml", "cleanPodPolicy: Running", "cleanPodPolicy: Sometimes")
     failed = package.run("deploy", "--no-verify")
@@ -135,7 +135,7 @@ def test_a_job_that_the_operator_rejects_in_an_event_only(site: Site) -> None:
     package.delete()
 
 
-def test_a_config_map_that_is_missing(site: Site) -> None:
+def test_deploy_reports_a_missing_configmap(site: Site) -> None:
     package = faulty(site, "none", overlay="single-node")
     package.edit("pod.yaml", "envFrom:\n", "envFrom:\n        - configMapRef:\n            name: nowhere\n")
     failed = package.run("deploy", "--no-verify")
@@ -145,7 +145,7 @@ def test_a_config_map_that_is_missing(site: Site) -> None:
     package.delete()
 
 
-def test_a_launcher_that_fails_twice_before_it_succeeds(site: Site) -> None:
+def test_deploy_follows_a_launcher_that_fails_twice_and_then_succeeds(site: Site) -> None:
     package = faulty(site, "flaky:2", "overlays.multi-node.retries=2")
     deployed = package.run("deploy", "--follow")
     assert deployed.code == 0, deployed.err
@@ -157,10 +157,10 @@ def test_a_launcher_that_fails_twice_before_it_succeeds(site: Site) -> None:
 
 
 @pytest.mark.parametrize("how", ["delete", "evict"])
-def test_a_worker_that_is_taken_away(site: Site, how: str) -> None:
+def test_deploy_fails_if_a_worker_is_deleted_or_evicted(site: Site, how: str) -> None:
     package = faulty(site, "sleep:30")
     with package.running("deploy") as deploy:
-        # A worker that goes before it has ranks is waited for, and the job runs to its end on the one in its place.
+        # A worker that is deleted before it has ranks is replaced, and the job succeeds.
         site.until_both_ranks_say("sleeps")
         worker = "fault-multi-node-worker-1"
         if how == "delete":
@@ -178,7 +178,7 @@ def test_a_worker_that_is_taken_away(site: Site, how: str) -> None:
 
 
 @pytest.mark.alone
-def test_the_api_server_killed_and_restarted(site: Site, outage: Callable[[str], None]) -> None:
+def test_deploy_survives_a_restart_of_the_api_server(site: Site, outage: Callable[[str], None]) -> None:
     package = faulty(site, "sleep:25")
     with package.running("deploy", "--follow") as deploy:
         package.until_running()
@@ -193,7 +193,7 @@ def test_the_api_server_killed_and_restarted(site: Site, outage: Callable[[str],
     package.delete()
 
 
-def test_the_connection_lost_for_20_seconds(site: Site) -> None:
+def test_deploy_survives_a_connection_lost_for_20_seconds(site: Site) -> None:
     package = faulty(site, "sleep:30")
     with line(Path(site.environment["KUBECONFIG"])) as connection:
         with package.running("deploy", "--follow") as deploy:
@@ -208,7 +208,7 @@ def test_the_connection_lost_for_20_seconds(site: Site) -> None:
 
 
 @pytest.mark.alone
-def test_the_operator_stopped_and_back(site: Site, outage: Callable[[str], None]) -> None:
+def test_deploy_waits_for_a_stopped_operator(site: Site, outage: Callable[[str], None]) -> None:
     package = faulty(site, "none")
     outage("mpi-operator")
     with package.running("deploy") as deploy:
@@ -228,7 +228,7 @@ def test_the_operator_stopped_and_back(site: Site, outage: Callable[[str], None]
         ("kube-controller-manager", "the launcher has ended (Succeeded), but its Job is not updated yet"),
     ],
 )
-def test_an_end_that_nobody_sees_is_the_verdict_after_patience(
+def test_end_missed_by_controllers_becomes_the_verdict_after_patience(
     site: Site, outage: Callable[[str], None], part: str, away: str
 ) -> None:
     package = faulty(site, "sleep:10")

@@ -1,4 +1,4 @@
-"""The bundled models of PyTorch and MXNet really train: on one node and on several, as a user whom no image knows."""
+"""Tests that the models of PyTorch and MXNet train on one and several nodes, as a user that is not in the image."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def mxnet(images: Images) -> str:
 
 @pytest.fixture
 def claims(site: Site, new_site: Callable[[str], Site], mpi_image: str) -> Iterator[str]:
-    """Claims on a folder of the node, for results that outlive the pods; returns the options that take them."""
+    """Create claims on a folder of the node, and yield the options of `build` that use them."""
     assert mpi_image
     folder = NodeFolder(new_site("privileged"), "/tmp")
     folder.run(f"mkdir -p {folder.path}/results {folder.path}/dataset\nchmod 777 {folder.path}/results")
@@ -73,7 +73,7 @@ def _object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def changed(site: Site, model: str, before: str, more: str) -> Path:
-    """Return a copy of a bundled model whose program has further lines below one of its own."""
+    """Return a copy of a bundled model whose program has the lines `more` after the lines `before`."""
     folder = site.folder / "models" / model
     shutil.copytree(CHECKOUT / "model_specs" / model, folder)
     program = folder / "train.py"
@@ -84,28 +84,28 @@ def changed(site: Site, model: str, before: str, more: str) -> Path:
 
 
 def raising(site: Site) -> Path:
-    """Return ResNet-50 for PyTorch, whose rank 1 raises in step 2 of a run that has begun with step 1."""
+    """Return a copy of ResNet-50 for PyTorch whose rank 1 raises in step 2, except in a resumed run."""
     fault = "            if (ranks.rank, self.step, uncounted) == (1, 2, 0):\n"
     fault += '                raise ValueError(f"no image 7 at {time.time():.1f}")\n'
     return changed(site, "resnet50-pytorch", "            self.step += 1\n", fault)
 
 
 def several(site: Site, model: str | Path, *options: str) -> Faulty:
-    """Build a model's package for a user whom no image knows; its overlay `multi-node` is meant."""
+    """Build a model's package for uid 12345, and return its overlay `multi-node`."""
     package = site.build(str(model), *options)
     site.run(f"mlpack configure {package} --overlay multi-node --uid 12345 --gid 12346")
     return Faulty(site, package, "multi-node")
 
 
 def seconds_since(stderr: str, words: str) -> float:
-    """Return how long ago a program wrote `words`, with the time behind them."""
+    """Return the seconds since a program printed `words`, from the time that it printed after them."""
     said = re.search(rf"{words} at ([0-9.]+)", stderr)
     assert said, stderr
     return time.time() - float(said[1])
 
 
 def trained(site: Site, overlay: str, model: str, *options: str) -> dict[str, Any]:
-    """Build a model's package, train with one of its overlays, and return the last line of the main pod's log."""
+    """Build a model's package, deploy an overlay, and return the last JSON line of the main pod's log."""
     package = site.build(model, *options)
     where = f"{package} --overlay {overlay}"
     site.run(f"mlpack configure {where} --uid 12345 --gid 12346")
@@ -121,11 +121,11 @@ def trained(site: Site, overlay: str, model: str, *options: str) -> dict[str, An
 def test_pytorch_ends_with_equal_weights_on_both_ranks_of_a_node(site: Site, precision: str) -> None:
     result = trained(site, "single-node", "resnet50-pytorch", f"--precision {precision}", *SMALL)
     assert (result["ranks"], len(result["hosts"]), result["steps"]) == (2, 1, 4)
-    assert result["weights_digest"].startswith("sha256:")  # every rank's, or the run had refused
+    assert result["weights_digest"].startswith("sha256:")  # the run fails if ranks have different digests
 
 
 @pytest.mark.usefixtures("pytorch")
-def test_pytorch_on_two_nodes_goes_on_from_its_checkpoint_when_one_has_failed(site: Site, claims: str) -> None:
+def test_pytorch_on_two_nodes_resumes_from_its_checkpoint_after_one_has_failed(site: Site, claims: str) -> None:
     options = ("--set environment.CHECKPOINT_EVERY.value=1", "--set overlays.multi-node.retries=1")
     package = several(site, raising(site), *SMALL, *options, claims)
     deploy = package.run("deploy", "--timeout", "5m", timeout=400)
@@ -140,7 +140,7 @@ def test_pytorch_on_two_nodes_goes_on_from_its_checkpoint_when_one_has_failed(si
 
 
 @pytest.mark.usefixtures("pytorch")
-def test_pytorch_says_which_node_has_raised_and_not_which_has_lost_it(site: Site) -> None:
+def test_deploy_names_the_pytorch_node_that_raised_the_error(site: Site) -> None:
     package = several(site, raising(site), *SMALL)
     deploy = package.run("deploy", "--timeout", "5m", timeout=400)
     assert seconds_since(deploy.err, "ValueError: no image 7") <= 15
@@ -182,7 +182,7 @@ def test_mxnet_trains_on_one_node(site: Site) -> None:
 
 @pytest.mark.usefixtures("mxnet")
 def test_mxnet_trains_with_two_parameter_servers_twice_side_by_side(site: Site) -> None:
-    """The second time under another name, which an overlay of one's own gives it."""
+    """The second JobSet has another name, by the nameSuffix of an overlay around the package's."""
     package = several(site, "cifar10-mxnet", *TINY, *THREE)
     overlay = site.folder / "own"
     overlay.mkdir()

@@ -1,4 +1,4 @@
-"""hello-mpi, the half-minute check of a cluster."""
+"""Tests of hello-mpi, the half-minute check of a cluster."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from tests.e2e.site import Site
 
 
-@pytest.mark.alone  # half a minute is half a minute of a machine that does nothing else
-def test_every_rank_says_who_and_where_it_is_in_half_a_minute(site: Site, mpi_image: str) -> None:
+@pytest.mark.alone  # half a minute is measured on an otherwise idle machine
+def test_every_rank_prints_its_host_and_user_within_half_a_minute(site: Site, mpi_image: str) -> None:
     assert mpi_image == "docker.io/mpioperator/mpi-pi:openmpi"
     package = site.build("hello-mpi")
     apply, logs, wait, delete = commands(package, "multi-node")
@@ -29,7 +29,7 @@ def test_every_rank_says_who_and_where_it_is_in_half_a_minute(site: Site, mpi_im
     site.until(lambda: not site.left(), "everything to be gone")
 
 
-def test_the_pod_runs_by_the_commands_of_the_readme(site: Site, mpi_image: str) -> None:
+def test_pod_runs_with_the_commands_of_the_readme(site: Site, mpi_image: str) -> None:
     assert mpi_image
     package = site.build("hello-mpi")
     apply, logs, wait, delete = commands(package, "single-node")

@@ -1,4 +1,4 @@
-"""What others wrote, imported and run: an MxJob on JobSet, and a training of Intel's zoo, as a user no image knows."""
+"""Tests of imported models: an MXJob runs on JobSet, and a training of Intel's zoo, as a user that no image has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tests.e2e.site import Site
 
-# A scheduler and a server serve as soon as mxnet is imported, and end with the workers.
+# The scheduler and the servers begin to serve when mxnet is imported, and end with the workers.
 WORKER = """\
 import mxnet, json, os
 store = mxnet.kv.create("dist_sync")
@@ -70,14 +70,14 @@ slice_sets:
 
 
 def unpacked(site: Site, model: str) -> Path:
-    """Build an imported model, and check it for the namespace and the user."""
+    """Build an imported model for uid 12345, verify it against "restricted", and return its folder."""
     package = site.build(model)
     site.run(f"mlpack configure {package} --uid 12345 --gid 12345")
     site.run(f"mlpack verify {package} --pod-security restricted")
     return package
 
 
-def test_an_mxjob_with_one_scheduler_two_servers_and_three_workers(site: Site, images: Images) -> None:
+def test_imported_mxjob_runs_one_scheduler_two_servers_and_three_workers(site: Site, images: Images) -> None:
     image = images.build(CHECKOUT / "model_specs/cifar10-mxnet", "localhost/mxnet:1.9.1")
     container: dict[str, Any] = {
         "name": "mxnet",
@@ -108,7 +108,7 @@ def test_an_mxjob_with_one_scheduler_two_servers_and_three_workers(site: Site, i
     site.run(f"mlpack delete {package} -y")
 
 
-def test_a_training_of_the_zoo_with_two_wrappers(site: Site, tensorflow_image: str) -> None:
+def test_imported_zoo_training_runs_with_both_wrappers(site: Site, tensorflow_image: str) -> None:
     assert tensorflow_image
     for name, content in ZOO.items():
         path = site.folder / "zoo" / name

@@ -1,4 +1,4 @@
-"""A Job on a real cluster: what becomes of it, and what the verbs say of that."""
+"""Tests of a Job on a real cluster, and of the output of the verbs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWN = "job/fault-one-job"
 
 
 def job(site: Site, fault: str, *settings: str) -> Faulty:
-    """Build the package that does what `fault` says in a Job."""
+    """Build a package with a fault, to run as a Job."""
     memory = ("overlays.one-job.resources.requests.memory=32Mi", "overlays.one-job.resources.limits.memory=64Mi")
     return faulty(site, fault, *kinds.SET, *memory, *settings, overlay="one-job")
 
@@ -32,7 +32,7 @@ def pod_of(site: Site) -> str:
     return site.run("kubectl get pods --selector=job-name=fault-one-job -o name").strip()
 
 
-def test_it_runs_by_the_commands_of_the_readme(site: Site) -> None:
+def test_job_runs_with_the_commands_of_the_readme(site: Site) -> None:
     package = site.build("hello-mpi", *(f"--set {argument}" for argument in kinds.SET))
     apply, logs, wait, delete = commands(package, "one-job")
     site.run(apply, cwd=package)
@@ -42,7 +42,7 @@ def test_it_runs_by_the_commands_of_the_readme(site: Site) -> None:
     site.until(lambda: not site.left(), "everything to be gone")
 
 
-def test_it_is_deployed_and_looked_at_and_deleted(site: Site) -> None:
+def test_job_is_deployed_listed_and_deleted(site: Site) -> None:
     package = job(site, "none", "overlays.one-job.ttl=600")
     site.run(f"mlpack verify {package.folder}")
     doctor = package.run("doctor")
@@ -57,7 +57,7 @@ def test_it_is_deployed_and_looked_at_and_deleted(site: Site) -> None:
     package.delete()
 
 
-def test_it_is_started_again_and_every_attempt_is_told(site: Site) -> None:
+def test_job_is_retried_and_every_attempt_is_reported(site: Site) -> None:
     package = job(site, "exit:3", "overlays.one-job.retries=1")
     deploy = package.run("deploy")
     assert deploy.code == 7, deploy.err
@@ -68,7 +68,7 @@ def test_it_is_started_again_and_every_attempt_is_told(site: Site) -> None:
     package.delete()
 
 
-def test_a_deadline_is_the_reason(site: Site) -> None:
+def test_deadline_is_reported_as_cause_of_failure(site: Site) -> None:
     package = job(site, "sleep:120", "overlays.one-job.deadline=8")
     deploy = package.run("deploy")
     assert deploy.code == 7, deploy.err
@@ -76,7 +76,7 @@ def test_a_deadline_is_the_reason(site: Site) -> None:
     package.delete()
 
 
-def test_results_and_commands_while_it_runs(site: Site) -> None:
+def test_results_and_exec_work_while_the_job_runs(site: Site) -> None:
     package = job(site, "results-until-told")
     with package.running("deploy"):
         package.until_running()
@@ -91,7 +91,7 @@ def test_results_and_commands_while_it_runs(site: Site) -> None:
     package.delete()
 
 
-def test_a_pod_that_is_deleted_is_the_reason(site: Site) -> None:
+def test_deleted_pod_is_reported_as_cause_of_failure(site: Site) -> None:
     package = job(site, "checkpoint:120")
     with package.running("deploy") as deploy:
         package.until_running()
@@ -103,7 +103,7 @@ def test_a_pod_that_is_deleted_is_the_reason(site: Site) -> None:
     package.delete()
 
 
-def test_a_quota_that_refuses_the_pod(site: Site) -> None:
+def test_quota_that_refuses_the_pod_is_reported(site: Site) -> None:
     package = job(site, "none")
     site.run("kubectl create quota none --hard=pods=0")
     with package.running("deploy", "--patience", "5s") as deploy:
@@ -115,7 +115,7 @@ def test_a_quota_that_refuses_the_pod(site: Site) -> None:
     package.delete()
 
 
-def test_what_is_suspended_waits(site: Site) -> None:
+def test_suspended_job_is_reported_as_stuck(site: Site) -> None:
     package = job(site, "sleep:120")
     assert package.run("deploy", "--no-wait").code == 0
     site.run('kubectl patch job fault-one-job --type=merge -p \'{"spec":{"suspend":true}}\'')

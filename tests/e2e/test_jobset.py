@@ -1,4 +1,4 @@
-"""A JobSet on a real cluster: its pods find each other, and what is said when one of them fails."""
+"""Tests of a JobSet on a real cluster: its pods find each other, and the failed pod is reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PERMANENT = "overlays.nodes.permanent_exit_codes=1-127"
 
 
 def peers(site: Site, fault: str, *settings: str) -> Faulty:
-    """Build the package whose pods do what `fault` says, as a user that no image knows."""
+    """Build a package whose pods have a fault, for uid 12345, which is not in the image."""
     given = " ".join(f"--set '{setting}'" for setting in (f"environment.FAULT={fault}", *settings))
     package = Faulty(site, site.build(str(SPEC), given), "nodes")
     site.run(f"mlpack configure {package.folder} --uid 12345 --gid 12345 --fs-group 12345")
@@ -33,7 +33,7 @@ def pod_of(site: Site, index: int) -> str:
     return site.run(f"kubectl get pods {label} -o name").strip()
 
 
-def test_its_pods_find_each_other_by_name(site: Site) -> None:
+def test_pods_of_a_jobset_find_each_other_by_name(site: Site) -> None:
     package = peers(site, "none")
     deploy = package.run("deploy")
     assert (deploy.code, f"{SHOWN} has succeeded\n" in deploy.err) == (0, True), deploy.err
@@ -48,8 +48,8 @@ def test_its_pods_find_each_other_by_name(site: Site) -> None:
     package.delete()
 
 
-def test_a_name_that_somebody_puts_around_it(site: Site) -> None:
-    """An overlay of one's own over the package's: the pods ask for each other by the name that they got."""
+def test_jobset_runs_under_the_name_suffix_of_a_user(site: Site) -> None:
+    """An overlay around the package's renames the JobSet, and its pods resolve each other by the new name."""
     package = peers(site, "none").folder
     overlay = site.folder / "own"
     overlay.mkdir()
@@ -59,7 +59,7 @@ def test_a_name_that_somebody_puts_around_it(site: Site) -> None:
     site.run("kubectl wait --for=condition=Completed --timeout=120s jobset/peers-nodes jobset/peers-nodes-two")
 
 
-def test_the_node_that_fails_is_told_and_not_the_one_that_is_stopped(site: Site) -> None:
+def test_failed_node_is_reported_before_the_stopped_one(site: Site) -> None:
     package = peers(site, "exit")
     deploy = package.run("deploy")
     assert deploy.code == 7, deploy.err
@@ -70,7 +70,7 @@ def test_the_node_that_fails_is_told_and_not_the_one_that_is_stopped(site: Site)
     package.delete()
 
 
-def test_all_pods_are_started_anew_when_one_has_failed(site: Site) -> None:
+def test_all_pods_are_started_again_after_one_has_failed(site: Site) -> None:
     package = peers(site, "exit", "overlays.nodes.retries=1")
     deploy = package.run("deploy")
     assert deploy.code == 7, deploy.err
@@ -79,7 +79,7 @@ def test_all_pods_are_started_anew_when_one_has_failed(site: Site) -> None:
     package.delete()
 
 
-def test_a_permanent_exit_code_ends_the_set(site: Site) -> None:
+def test_permanent_exit_code_ends_the_jobset(site: Site) -> None:
     package = peers(site, "exit", "overlays.nodes.retries=2", PERMANENT)
     deploy = package.run("deploy")
     why = "node 1: container node ended with exit code 3, in attempt 1 of 3: exit code 3 is permanent"
@@ -90,7 +90,7 @@ def test_a_permanent_exit_code_ends_the_set(site: Site) -> None:
     package.delete()
 
 
-def test_any_other_exit_code_starts_the_set_anew(site: Site) -> None:
+def test_other_exit_code_restarts_the_jobset(site: Site) -> None:
     package = peers(site, "killed", "overlays.nodes.retries=1", PERMANENT)
     deploy = package.run("deploy")
     why = "node 1: container node ended with exit code 137 (killed)"
@@ -99,7 +99,7 @@ def test_any_other_exit_code_starts_the_set_anew(site: Site) -> None:
     package.delete()
 
 
-def test_a_pod_that_is_deleted_is_the_reason(site: Site) -> None:
+def test_deleted_pod_is_reported_as_cause_of_failure(site: Site) -> None:
     package = peers(site, "sleep")
     with package.running("deploy") as deploy:
         site.until(lambda: "step 1" in package.run("logs").out, "the pods to have met")

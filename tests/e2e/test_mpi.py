@@ -1,4 +1,4 @@
-"""Each MPI starts its ranks on distinct hosts, as a user whom the image has never heard of."""
+"""Tests that each MPI implementation starts ranks on distinct hosts, as a user that is not in the image."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPECS = Path(__file__).parent / "specs" / "mpi"
 
 
 def become(package: Path, uid: int, gid: int, fs_group: int) -> None:
-    """Make the second of the mlops user's two edits."""
+    """Set the user and group ids in all patches of a package."""
     for patch in package.glob("quickstart/k8s/mlops/*/*-patch.yaml"):
         text = patch.read_text()
         for key, value in (("runAsUser", uid), ("runAsGroup", gid), ("fsGroup", fs_group)):

@@ -1,4 +1,4 @@
-"""The option `nfs`, with a real server: what pods write arrives there as theirs, and what goes wrong is told."""
+"""Tests of the option `nfs` with a real server: ownership of written files, and reported failures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WORKERS = ("storage-multi-node-worker-0", "storage-multi-node-worker-1")
 
 @pytest.fixture
 def share(new_site: Callable[[str], Site]) -> Iterator[NodeFolder]:
-    """A folder that the cluster's NFS server exports, in which one user may write, and nobody else, root included."""
+    """Yield a folder of the cluster's NFS server that only one user may write to, not even root."""
     if "MLPACK_E2E_CONTEXT" in os.environ:
         pytest.skip("only the cluster of tests/testbed has an NFS server")
     folder = NodeFolder(new_site("privileged"), "/var/export")
@@ -42,7 +42,7 @@ def share(new_site: Callable[[str], Site]) -> Iterator[NodeFolder]:
 
 
 def mounts(share: NodeFolder) -> list[str]:
-    """Return what the node has mounted of the share, and the clients that serve such mounts."""
+    """Return the node's mounts of the share, and the command lines of the clients that serve them."""
     node = cluster_node.find()
     assert node
     of_share = f"{ADDRESS}:{share.path}/"
@@ -52,13 +52,15 @@ def mounts(share: NodeFolder) -> list[str]:
 
 
 def built(site: Site, folder: str, *options: str, server: str = ADDRESS, overlay: str = "multi-node") -> Faulty:
-    """Build a package whose folders are in a folder of an NFS server, for the user who may write there."""
+    """Build a package that keeps its data in a folder of an NFS server, for the user that may write there."""
     package = site.build(str(SPEC), f"--with nfs --site NFS_SERVER={server} --root {folder}", *options)
     site.run(f"mlpack configure {package.name} --uid {UID} --gid {GID}")
     return Faulty(site, package, overlay)
 
 
-def test_results_are_on_the_server_and_stay_there(new_site: Callable[[str], Site], share: NodeFolder) -> None:
+def test_results_are_stored_on_the_server_and_outlive_the_pods(
+    new_site: Callable[[str], Site], share: NodeFolder
+) -> None:
     site = new_site("baseline")
     package = built(site, share.path)
     with package.running("deploy") as deploy:
@@ -89,7 +91,7 @@ def test_results_are_on_the_server_and_stay_there(new_site: Callable[[str], Site
 
 
 def left_on(share: NodeFolder) -> dict[str, tuple[str, str]]:
-    """Return who left something in the folder of results on the server: the file's owner and contents."""
+    """Return the owner and contents of each file in the server's folder of results, by the name of its pod."""
     script = (
         f"cd {share.path}/storage/output\nfor file in $(ls); do echo $file $(stat -c %u:%g $file) $(cat $file); done"
     )
@@ -97,7 +99,7 @@ def left_on(share: NodeFolder) -> dict[str, tuple[str, str]]:
     return {file.removeprefix("left-by-"): (owner, contents) for file, owner, contents in lines}
 
 
-def test_root_is_nobody_to_the_server(new_site: Callable[[str], Site], share: NodeFolder) -> None:
+def test_nfs_server_refuses_writes_of_root(new_site: Callable[[str], Site], share: NodeFolder) -> None:
     site = new_site("baseline")
     package = built(site, share.path, "--with root", overlay="single-node")
     site.run(f"mlpack configure {package.folder.name} --uid 0 --gid 0")
@@ -109,7 +111,7 @@ def test_root_is_nobody_to_the_server(new_site: Callable[[str], Site], share: No
 
 
 @pytest.mark.parametrize("overlay", ["multi-node", "single-node"])
-def test_a_folder_that_is_not_yet_on_the_server(
+def test_deploy_reports_a_missing_folder_and_the_job_runs_once_it_exists(
     new_site: Callable[[str], Site], share: NodeFolder, overlay: str
 ) -> None:
     site = new_site("baseline")
@@ -120,13 +122,13 @@ def test_a_folder_that_is_not_yet_on_the_server(
     assert failed.seen_after(missing) <= 12
     assert missing in package.run("status").out
     share.run(f"cd {share.path}\nmkdir new\nmv dataset storage new")
-    # The kubelet tries again by itself, and the job may end at once.
+    # The kubelet retries the mount, and the job may end at once.
     ended = package.run("status", "--watch")
     assert ended.code == 0, ended.err
     package.delete()
 
 
-def test_a_server_that_nobody_knows(new_site: Callable[[str], Site], share: NodeFolder) -> None:
+def test_deploy_reports_an_unresolvable_nfs_server(new_site: Callable[[str], Site], share: NodeFolder) -> None:
     site = new_site("baseline")
     package = built(site, share.path, server="nfs.example.com", overlay="single-node")
     failed = package.run("deploy", "--patience", "10s")

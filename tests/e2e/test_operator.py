@@ -1,4 +1,4 @@
-"""An operator is installed, serves, and is gone again: the real one, in a pod, looking after one namespace only."""
+"""Tests of `mlpack operator` with real operators in pods; mpi-operator watches one namespace only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JOBSET_IMAGE = "registry.k8s.io/jobset/jobset:v0.12.0"
 
 @pytest.fixture(scope="session")
 def operator_image(images: Images, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The operator that runs beside the cluster of `tests/testbed`, as an image."""
+    """Return an image of the mpi-operator of `tests/testbed`."""
     return _image_of("mpi-operator", "/opt/mpi-operator", IMAGE, images, tmp_path_factory.mktemp("operator"))
 
 
@@ -46,7 +46,7 @@ def _image_of(program: str, path: str, name: str, images: Images, folder: Path) 
 
 @pytest.fixture
 def manifest(site: Site, tmp_path: Path) -> Iterator[Path]:
-    """A manifest like upstream's, under other names: the cluster's own operator is to stay."""
+    """Yield a manifest like upstream's under other names, so that the cluster's own operator stays."""
     own = f"operator-{site.namespace}"
     path = tmp_path / "operator.yaml"
     path.write_text(yaml.safe_dump_all(_objects(site, own)))
@@ -54,7 +54,7 @@ def manifest(site: Site, tmp_path: Path) -> Iterator[Path]:
     site.shell(f"kubectl delete namespace {own} --wait=false; kubectl delete clusterrolebinding {own}")
 
 
-def test_install_waits_until_it_is_available_and_uninstall_until_it_is_gone(
+def test_install_waits_for_the_operator_and_uninstall_for_its_deletion(
     site: Site, manifest: Path, operator_image: str
 ) -> None:
     assert operator_image
@@ -78,14 +78,14 @@ def test_install_waits_until_it_is_available_and_uninstall_until_it_is_gone(
     assert site.run("mlpack operator status mpi"), "the cluster's own operator has stayed"
 
 
-def test_an_image_that_does_not_exist_is_told_within_seconds(site: Site, manifest: Path) -> None:
+def test_missing_image_of_the_operator_is_reported_within_seconds(site: Site, manifest: Path) -> None:
     manifest.write_text(manifest.read_text().replace(IMAGE, "localhost/nobody/operator:none"))
     done = site.shell(f"mlpack operator install mpi --from {manifest} --timeout 90s")
     assert done.returncode == 7, done.stderr
     assert "the image localhost/nobody/operator:none cannot be pulled" in done.stderr
 
 
-def test_it_is_not_removed_under_a_running_job(site: Site, mpi_image: str) -> None:
+def test_operator_uninstall_refuses_while_a_job_is_running(site: Site, mpi_image: str) -> None:
     assert mpi_image
     package = faulty(site, "sleep:60")
     assert package.run("deploy", "--no-wait").code == 0
@@ -98,7 +98,7 @@ def test_it_is_not_removed_under_a_running_job(site: Site, mpi_image: str) -> No
 
 @pytest.fixture
 def jobset_release(images: Images, tmp_path: Path) -> Iterator[Path]:
-    """What JobSet's release consists of, in a cluster that has nothing of it; the cluster's own is back afterwards."""
+    """Remove JobSet from the cluster, yield the manifest of its pinned release, and restore JobSet."""
     from tests.testbed.operators import jobset_release, remove_jobset
 
     _image_of("jobset", "/manager", JOBSET_IMAGE, images, tmp_path)
@@ -114,8 +114,8 @@ def jobset_release(images: Images, tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.alone
 @pytest.mark.usefixtures("mpi_image")
 @pytest.mark.skipif("MLPACK_E2E_CONTEXT" in os.environ, reason="another cluster's JobSet is not ours to remove")
-def test_the_release_of_jobset_is_missed_installed_and_removed(site: Site, jobset_release: Path) -> None:
-    """To the byte what is pinned, with its roles, its webhooks, and the certificate that it makes for them."""
+def test_pinned_release_of_jobset_is_installed_and_removed(site: Site, jobset_release: Path) -> None:
+    """The manifest is the pinned one byte for byte, including roles, webhooks and their certificate."""
     package = peers(site, "none")
     doctor = package.run("doctor")
     missing = "JobSet is not served in jobset.x-k8s.io/v1alpha2; fix: mlpack operator install jobset"
@@ -145,7 +145,7 @@ def test_the_release_of_jobset_is_missed_installed_and_removed(site: Site, jobse
 
 def _objects(site: Site, own: str) -> list[dict[str, object]]:
     labels = {"app": own}
-    # The pod of a cluster without Services finds the API server where the tests do.
+    # The cluster has no Services, so the pod uses the API server's address of the tests.
     server = site.run("kubectl config view --minify -o jsonpath='{.clusters[0].cluster.server}'")
     host, _, port = server.removeprefix("https://").partition(":")
     environment = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port or "443"}

@@ -1,4 +1,4 @@
-"""A package as a definition of the task service: registered with curl, started by the client, on a real cluster."""
+"""Test of a package as a definition of the task service: registered with curl, run by the client on a real cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ADDRESS = "127.0.0.1:18083"
 
 @contextmanager
 def served(site: Site) -> Iterator[None]:
-    """Run `mlpack serve` as a person starts it; the environment of the site names it and has a token."""
+    """Run `mlpack serve`, and set its address and a token in the site's environment."""
     site.environment["MLPACK_TOKEN"] = site.run("mlpack serve token ada --role developer --database s.db").strip()
     site.environment["MLPACK_SERVER"] = f"http://{ADDRESS}"
     log = site.folder / "serve.log"
@@ -37,7 +37,7 @@ def served(site: Site) -> Iterator[None]:
         assert "Traceback" not in log.read_text(encoding="utf-8")
 
 
-def test_a_bundled_package_is_started_by_its_keys(site: Site) -> None:
+def test_bundled_package_runs_as_a_task_with_values_for_its_keys(site: Site) -> None:
     definition = {"name": "hello", "package": {"source": "hello-mpi", "overlay": "multi-node"}}
     (site.folder / "definition.json").write_text(json.dumps(definition), encoding="utf-8")
     with served(site):

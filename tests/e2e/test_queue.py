@@ -1,4 +1,4 @@
-"""The option `queue` with Kueue: a workload waits for room in its queue, and then runs to its end."""
+"""Tests of the option `queue` with Kueue: a workload waits for room in its queue, and then succeeds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ API = "kueue.x-k8s.io/v1beta2"
 
 @pytest.fixture
 def queue(site: Site) -> Iterator[str]:
-    """A LocalQueue of the site, whose ClusterQueue lets nothing start yet; returns the name of both."""
+    """Create a LocalQueue and its ClusterQueue, which admits nothing yet, and yield the name of both."""
     site.run(f"kubectl label namespace {site.namespace} {QUEUES}=true")
     name = site.namespace
     quotas = [{"name": resource, "nominalQuota": quota} for resource, quota in (("cpu", "2"), ("memory", "4Gi"))]
@@ -59,7 +59,7 @@ def workload(site: Site) -> dict[str, Any]:
     return queued
 
 
-def test_an_mpijob_is_suspended_until_its_queue_has_room(site: Site, queue: str) -> None:
+def test_mpijob_is_suspended_until_its_queue_has_room(site: Site, queue: str) -> None:
     package = site.build("hello-mpi", f"--with queue --site QUEUE={queue}")
     site.run(commands(package, "multi-node")[0], cwd=package)
     assert workload(site)["spec"]["queueName"] == queue
@@ -73,7 +73,7 @@ def test_an_mpijob_is_suspended_until_its_queue_has_room(site: Site, queue: str)
     assert asked == {"launcher": 1, "worker": 2}
 
 
-def test_a_pod_is_gated_until_its_queue_has_room(site: Site, queue: str) -> None:
+def test_pod_is_gated_until_its_queue_has_room(site: Site, queue: str) -> None:
     package = site.build("hello-mpi", f"--with queue --site QUEUE={queue}")
     site.run(commands(package, "single-node")[0], cwd=package)
     assert workload(site)["spec"]["queueName"] == queue
@@ -83,7 +83,7 @@ def test_a_pod_is_gated_until_its_queue_has_room(site: Site, queue: str) -> None
     assert site.end_of_pod("hello-mpi-single-node") == "Succeeded", site.log("hello-mpi-single-node")
 
 
-def test_a_job_is_suspended_until_its_queue_has_room(site: Site, queue: str) -> None:
+def test_job_is_suspended_until_its_queue_has_room(site: Site, queue: str) -> None:
     sets = " ".join(f"--set {argument}" for argument in kinds.SET)
     package = site.build("hello-mpi", f"{sets} --with queue --site QUEUE={queue}")
     site.run(commands(package, "one-job")[0], cwd=package)
@@ -97,7 +97,7 @@ def test_a_job_is_suspended_until_its_queue_has_room(site: Site, queue: str) -> 
     assert [pod_set["count"] for pod_set in workload(site)["spec"]["podSets"]] == [1]
 
 
-def test_a_jobset_is_suspended_until_its_queue_has_room_for_all_its_pods(site: Site, queue: str) -> None:
+def test_jobset_is_suspended_until_its_queue_has_room_for_all_pods(site: Site, queue: str) -> None:
     package = Faulty(site, site.build(str(SPEC), f"--with queue --site QUEUE={queue}"), "nodes")
     with package.running("deploy") as deploy:
         assert workload(site)["spec"]["queueName"] == queue
@@ -111,8 +111,8 @@ def test_a_jobset_is_suspended_until_its_queue_has_room_for_all_its_pods(site: S
     assert [(pod_set["name"], pod_set["count"]) for pod_set in workload(site)["spec"]["podSets"]] == [("node", 2)]
 
 
-def test_a_task_of_a_run_that_is_suspended_for_five_seconds_succeeds(site: Site, queue: str) -> None:
-    """A runner that takes a suspended Job for a failed one would end before the queue has room."""
+def test_run_waits_for_a_suspended_task_and_then_succeeds(site: Site, queue: str) -> None:
+    """A runner that mistakes a suspended Job for a failed one would end before the queue has room."""
     tasks = {"quick": {"entrypoint": "echo done"}, "next": {"entrypoint": "echo done"}}
     (site.folder / "mlcube.yaml").write_text(json.dumps({"name": "q", "docker": {"image": MPI_IMAGE}, "tasks": tasks}))
     site.environment["XDG_CACHE_HOME"] = str(site.folder / "cache")

@@ -1,4 +1,4 @@
-"""A few of the faults that `python -m tests.faults` makes by the hundred."""
+"""Test of a few random faults; `python -m tests.faults` causes hundreds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.faults.run import run_trials
 
 @pytest.mark.alone
 @pytest.mark.usefixtures("mpi_image")
-def test_what_is_said_holds_while_parts_of_the_cluster_go_away() -> None:
+def test_answers_stay_true_during_random_faults() -> None:
     if "MLPACK_E2E_CONTEXT" in os.environ:
         pytest.skip("only the cluster of tests/testbed may be broken")
     outcome = run_trials(12, 3, "ci")

@@ -1,4 +1,4 @@
-"""ResNet-50 v1.5 really trains: the package as delivered, every variant, on several nodes and on one."""
+"""Tests of ResNet-50 v1.5: the unedited package and every variant, on several nodes and on one."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from tests.e2e.site import Site
 
 SMALL = "--set environment.IMAGE_SIZE=64"
-"""Where it is not about how long it takes."""
+"""The options of tests that need no images of full size."""
 
-pytestmark = [pytest.mark.usefixtures("tensorflow_image"), pytest.mark.alone]  # it takes all the CPUs there are
+pytestmark = [pytest.mark.usefixtures("tensorflow_image"), pytest.mark.alone]  # the training uses all CPUs
 
 
-def test_both_overlays_unedited_at_the_same_time(site: Site) -> None:
+def test_both_unedited_overlays_train_at_the_same_time(site: Site) -> None:
     package = site.build("resnet50", "--precision fp32")
     multi, single = (commands(package, overlay) for overlay in ("multi-node", "single-node"))
     for command in (multi[0], single[0]):
@@ -43,12 +43,12 @@ def test_both_overlays_unedited_at_the_same_time(site: Site) -> None:
     assert len(result["hosts"]) == 2
     assert (result["data"], result["steps"]) == ("synthetic", 10)
     assert re.search(r"synthetic", log, flags=re.IGNORECASE)
-    assert result["weights_digest"], result  # every rank's, or the run had refused
+    assert result["weights_digest"], result  # the run fails if ranks have different digests
     assert result["checkpoint"], result
 
     site.run(multi[3], cwd=package)
     site.until(lambda: all("multi-node" not in name for name in site.left()), "the MPIJob to be gone")
-    assert site.phase(pod) == "Succeeded"  # the other overlay is left alone
+    assert site.phase(pod) == "Succeeded"  # the other overlay's pod is kept
     assert site.run("kubectl get pods -oname|grep training|cut -c5-").strip() == pod
     assert last_json(site.run(single[1], cwd=package))["ranks"] == 1
     site.run(single[3], cwd=package)
@@ -59,7 +59,7 @@ def test_both_overlays_unedited_at_the_same_time(site: Site) -> None:
     ("precision", "mode", "overlay"),
     [("bf16", "training", "multi-node"), ("bf16", "training", "single-node"), ("fp32", "inference", "single-node")],
 )
-def test_every_other_variant(site: Site, precision: str, mode: str, overlay: str) -> None:
+def test_every_other_variant_of_resnet_runs(site: Site, precision: str, mode: str, overlay: str) -> None:
     package = site.build("resnet50", SMALL, f"--precision {precision}", f"--mode {mode}", "--set environment.STEPS=3")
     site.run(commands(package, overlay)[0], cwd=package)
     name = f"{package.name}-{overlay}"
@@ -82,10 +82,10 @@ print(json.dumps({**version, "classes": len(prediction), "sum": sum(prediction)}
 """
 
 
-def test_what_was_trained_is_served_from_the_claim(site: Site, volumes: str) -> None:  # noqa: F811 - the fixture
-    """Fresh weights are served where there are none, and it is said so; then those that a training has written.
+def test_trained_weights_are_served_from_the_claim(site: Site, volumes: str) -> None:  # noqa: F811 - the fixture
+    """Random weights are served, with a warning, while no checkpoint exists; then those that a training has written.
 
-    The training has no end: its checkpoint is there while it trains.
+    The training does not end: its checkpoint is written while it runs.
     """
     for name in ("results", "dataset"):
         claim(site, name, volumes)
@@ -114,7 +114,7 @@ def test_what_was_trained_is_served_from_the_claim(site: Site, volumes: str) -> 
 
 
 def serve(site: Site, package: Path) -> tuple[int, str]:
-    """Deploy a package that serves, and ask it; return after how many steps the weights are, and which they are."""
+    """Deploy a serving package, send a request, and return the number of training steps and the source of weights."""
     served = site.shell(f"mlpack deploy {package}")
     assert served.returncode == 0, served.stderr
     answer = last_json(site.run(f"mlpack exec {package} -- python3 -c {shlex.quote(ASK)}"))

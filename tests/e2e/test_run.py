@@ -1,4 +1,4 @@
-"""Tasks of an MLCube of our own, run one after the other on a real cluster under "restricted" as uid 12345."""
+"""Tests of tasks of an MLCube and of sequences on a real cluster, under "restricted" as uid 12345."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FAIL = "echo no such file: train.csv >&2; exit 3"
 
 
 def cube(site: Site) -> Path:
-    """Write a cube like MLCube's own hello_world: two tasks with the same files, and one that fails."""
+    """Write a cube like MLCube's hello_world: two tasks that share files, and one that fails."""
     parameters = {
         "inputs": {"name": "names/alice.txt"},
         "outputs": {"chat": {"type": "file", "default": "chats/a.txt"}},
@@ -50,7 +50,7 @@ def cube(site: Site) -> Path:
 RUN = "mlpack run ./cube --uid 12345 --set overlays.wrong.retries=0 --pod-security restricted"
 
 
-def test_the_tasks_of_a_cube(site: Site, node: NodeFolder, volumes: str) -> None:  # noqa: F811
+def test_tasks_of_a_cube_run_in_order_and_resume(site: Site, node: NodeFolder, volumes: str) -> None:  # noqa: F811
     cube(site)
     only_one_for_one_node(site, "results")
     run = f"{RUN} --site CLAIM_CLASS={volumes} --site CLAIM_SIZE=1Gi"
@@ -91,8 +91,8 @@ sequence: [train, server]
 variants:"""
 
 
-def test_a_sequence_ends_when_its_deployment_serves(site: Site) -> None:
-    """First by the README's commands for kubectl alone, which a run with --resume does not take for its own."""
+def test_sequence_ends_when_its_deployment_serves(site: Site) -> None:
+    """The README's commands for kubectl run first; a run with --resume refuses their Job as foreign."""
     model = shutil.copytree(CHECKOUT / "tests/e2e/specs/serve", site.folder / "model")
     spec = model / "spec.yaml"
     text = spec.read_text(encoding="utf-8").replace("replicas: 2", "replicas: 1")

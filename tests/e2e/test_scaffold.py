@@ -1,4 +1,4 @@
-"""What `mlpack init` creates builds and runs as it is, with the image of its own Dockerfile."""
+"""Tests that models of `mlpack init` build and run without edits, with the image of their Dockerfile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         ("scaffold-server", "--kind Deployment", "serving", "serving on {}-"),
     ],
 )
-def test_a_new_model_runs_as_it_is(
+def test_new_model_runs_without_edits(
     site: Site, images: Images, name: str, options: str, overlay: str, line: str
 ) -> None:
     site.run(f"mlpack init {options} {name}")

@@ -1,4 +1,4 @@
-"""The server of the task service in a cluster, as its manifests bring it there."""
+"""Tests of the server of the task service in a cluster, deployed with its manifests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AUTHORIZATION = '-H "Authorization: Bearer $MLPACK_TOKEN" -H "Content-Type: appl
 
 @pytest.fixture(scope="session")
 def server_image(images: Images, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The image of the server, made as its Dockerfile says."""
+    """Return the image of the server, built from its Dockerfile."""
     folder = tmp_path_factory.mktemp("server-image")
     shutil.copytree(CHECKOUT / "deploy/server", folder, dirs_exist_ok=True)
     pip: list[str | Path] = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
@@ -40,7 +40,7 @@ def server_image(images: Images, tmp_path_factory: pytest.TempPathFactory) -> st
 
 @contextmanager
 def claimable(site: Site, folder: NodeFolder) -> Iterator[str]:
-    """Provide a storage class with one volume, which every user may write to."""
+    """Create a storage class with one volume that every user may write to, and yield its name."""
     name = f"server-{site.namespace}"
     path = folder.run(f"mkdir -m 777 {folder.path} && echo {folder.path}").strip()
     site.apply(
@@ -71,7 +71,7 @@ def claimable(site: Site, folder: NodeFolder) -> Iterator[str]:
 
 @contextmanager
 def forwarded(home: Site) -> Iterator[str]:
-    """Give an address of this machine that leads to the server."""
+    """Forward a local port to the server, and yield its URL."""
     argv = ["kubectl", "port-forward", "deployment/mlpack-server", ":8080"]
     with subprocess.Popen(argv, env=home.environment, stdout=subprocess.PIPE, text=True) as forwarding:
         try:
@@ -83,7 +83,7 @@ def forwarded(home: Site) -> Iterator[str]:
             forwarding.terminate()
 
 
-def test_a_server_in_the_cluster_runs_a_job(
+def test_server_in_the_cluster_runs_a_job(
     site: Site, new_site: Callable[[str], Site], mpi_image: str, server_image: str
 ) -> None:
     assert mpi_image == MPI_IMAGE
@@ -124,7 +124,7 @@ def test_a_server_in_the_cluster_runs_a_job(
             assert answer == "no", f"{question} in {namespace}"
 
 
-def test_the_dockerfile_names_the_image_of_the_manifests() -> None:
+def test_dockerfile_names_the_image_of_the_manifests() -> None:
     from packager.service.in_cluster import IMAGE as DEFAULT
 
     assert DEFAULT in (CHECKOUT / "deploy/server/Dockerfile").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The task service on a real cluster: filled values become objects, run, and are followed to their end."""
+"""Tests of the task service on a real cluster: submitted values become objects, which are followed to their end."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from tests.e2e.site import Images, Site
 
 PATIENCE = 120_000.0
-"""Milliseconds that a busy cluster may take."""
+"""Milliseconds that the page may take on a busy cluster."""
 
 OUTAGE = 60.0
-"""Seconds for which the API server is away."""
+"""Seconds for which the API server is unreachable."""
 
-# The image that the original's definition names; what its program gets, it prints.
+# The image of the original's definition; its program prints its three configs.
 DOCKERFILE = """\
 FROM docker.io/library/debian:trixie-slim
 USER 1000:1000
 CMD ["sh", "-c", "for name in GLOBALCFG DATASETCFG PROCESSCFG; do printenv $name; done; touch $STORAGE/done"]
 """
 
-# A job that learns for some seconds, waits for a file if it has to, and ends with an exit code.
+# A job that prints metrics for some seconds, waits for a file if one is set, and ends with an exit code.
 LEARNING = """\
 apiVersion: batch/v1
 kind: Job
@@ -66,7 +66,7 @@ spec:
           {% endif %}
           exit {{ process.train.code | default(0) | int }}
 """
-# Two pods, which wait for a file and end with an exit code; the second one's is 0.
+# A JobSet of two pods that wait for a file; the first ends with the given exit code, the second with 0.
 SET = """\
 apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
@@ -107,7 +107,11 @@ DEFINITION = {
 
 
 class Hooks(ThreadingHTTPServer):
-    """A receiver of callbacks; attribute: the headers and the body of each."""
+    """A receiver of callbacks.
+
+    Attributes:
+        got: The headers and the body of each callback.
+    """
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Hook)
@@ -118,7 +122,7 @@ class Hooks(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def told(self, release: str) -> list[str]:
-        """Return what was told of a job."""
+        """Return the statuses in the callbacks of a job, in order."""
         return [body["status"] for _, body in self.got if body["task_id"] == release]
 
 
@@ -151,7 +155,7 @@ def hooked() -> Iterator[Hooks]:
 
 @contextmanager
 def served(site: Site, **settings: Any) -> Iterator[httpx.Client]:
-    """Run `mlpack serve` as a person starts it, and yield a client."""
+    """Run `mlpack serve` with settings, and yield a client."""
     (site.folder / "server.yaml").write_text(json.dumps({**settings, "callbacks": {"allow": ["127.0.0.1"]}}))
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -180,7 +184,7 @@ def _answers(client: httpx.Client) -> bool:
 
 @contextmanager
 def volume(site: Site) -> Iterator[str]:
-    """Provide a storage class with one volume, and yield its name."""
+    """Create a storage class with one volume, and yield its name."""
     name = f"aws-efs-{site.namespace}"
     site.apply(
         {
@@ -208,14 +212,14 @@ def volume(site: Site) -> Iterator[str]:
 
 
 def send(client: httpx.Client, path: str, body: bytes) -> Any:
-    """Send a body that must be accepted, and return the answer."""
+    """Send a body, assert that the answer is 201, and return its JSON."""
     answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 201, answer.text
     return answer.json()
 
 
 def register(client: httpx.Client) -> None:
-    """Register the template and the definition of jobs that learn."""
+    """Register the template and the definition of the jobs that print metrics."""
     send(client, "/v1/templates", json.dumps({"name": "learning-task", "template": LEARNING}).encode())
     send(client, "/v1/definitions", json.dumps(DEFINITION).encode())
 
@@ -230,8 +234,8 @@ def ended(client: httpx.Client, release: str) -> dict[str, Any] | None:
     return job if job["ended"] else None
 
 
-def test_the_bodies_of_the_original_run_as_a_job(site: Site, images: Images, tmp_path: Path) -> None:
-    """As its users sent them, but for what differs between clusters: whether images are pulled, and who is told."""
+def test_request_bodies_of_the_original_run_as_a_job(site: Site, images: Images, tmp_path: Path) -> None:
+    """The bodies are those of the original's users, except for the pull policy and the callback address."""
     (tmp_path / "image").mkdir()
     (tmp_path / "image/Dockerfile").write_text(DOCKERFILE, encoding="utf-8")
     assert images.build(tmp_path / "image", original.IMAGE) == original.IMAGE
@@ -267,7 +271,7 @@ def test_the_bodies_of_the_original_run_as_a_job(site: Site, images: Images, tmp
 
 
 def check_objects(site: Site, client: httpx.Client, release: str) -> None:
-    """The objects are those of the original's template, and the program has read its three configs."""
+    """Check that the objects are those of the original's template, and that the program has read its three configs."""
     items = {item["kind"]: item for item in site.get(f"configmap/{release} pvc/{release} job/{release}")["items"]}
     objects.check_config(items["ConfigMap"], release)
     objects.check_job(items["Job"], release, "IfNotPresent")
@@ -285,7 +289,7 @@ def check_objects(site: Site, client: httpx.Client, release: str) -> None:
 
 
 @pytest.mark.usefixtures("mpi_image")
-def test_a_person_runs_a_job_with_the_page(site: Site) -> None:
+def test_user_runs_a_job_with_the_page(site: Site) -> None:
     expect.set_options(timeout=PATIENCE)
     program, barriers = browser.axe(), []
     with served(site) as client, browser.chromium() as chromium, chromium.new_context() as context:
@@ -326,7 +330,7 @@ def test_a_person_runs_a_job_with_the_page(site: Site) -> None:
 
 @pytest.mark.usefixtures("mpi_image")
 def test_workloads_of_operators_are_followed(site: Site) -> None:
-    """A package's MPIJob, and JobSets whose pods belong to Jobs that nobody but their operator has labelled."""
+    """The workloads are a package's MPIJob, and JobSets whose Jobs only the operator has labelled."""
     with served(site) as client:
         send(client, "/v1/templates", json.dumps({"name": "set", "template": SET}).encode())
         values = {"user_values_description": "process:\n  train:\n    code: (Required:integer) Exit code\n"}
@@ -345,7 +349,7 @@ def test_workloads_of_operators_are_followed(site: Site) -> None:
             site.until(lambda: job_of(client, release)["status"] == "running", "the set to run")  # noqa: B023
             site.until(lambda: len(job_of(client, release)["pods"]) == 2, "both pods")  # noqa: B023
             for pod in site.run(f"kubectl get pods --selector mlpack.dev/job={release} -o name").split():
-                go = f"kubectl exec {pod} -- touch /tmp/go"  # a job runs when the first of its pods does
+                go = f"kubectl exec {pod} -- touch /tmp/go"  # retried: a job is running once its first pod is
                 site.until(lambda: site.shell(go).returncode == 0, "a container that runs commands")  # noqa: B023
         jobs = {release: site.until(lambda: ended(client, release), "the end") for release in (hello, good, bad)}  # noqa: B023
         assert {release: job["status"] for release, job in jobs.items()} == {
@@ -361,7 +365,7 @@ def test_workloads_of_operators_are_followed(site: Site) -> None:
 
 
 @pytest.mark.usefixtures("mpi_image")
-def test_jobs_that_end_while_the_api_server_is_away_are_told_right(site: Site) -> None:
+def test_jobs_that_end_during_an_outage_of_the_api_server_are_reported_correctly(site: Site) -> None:
     own = Path(site.environment["KUBECONFIG"])
     direct = f"kubectl --kubeconfig={shutil.copy(own, site.folder / 'direct')}"
     with line(own) as connection, hooked() as hooks, served(site) as client:

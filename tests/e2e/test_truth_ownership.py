@@ -1,4 +1,4 @@
-"""Nothing of others' is applied over or deleted, and what a cluster refuses is said at once, with what mends it."""
+"""Tests that foreign objects are neither changed nor deleted, and that refusals are reported at once with a fix."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def uid(site: Site, what: str) -> str:
     return str(site.get(what)["metadata"]["uid"])
 
 
-def test_a_strangers_pod_and_configmap_are_neither_changed_nor_deleted(site: Site) -> None:
+def test_foreign_pod_and_configmap_are_neither_changed_nor_deleted(site: Site) -> None:
     package = faulty(site, "none", overlay="single-node")
     site.apply(SLEEPER)
     site.run(f"kubectl create configmap {ENV} --from-literal=theirs=1")
@@ -66,7 +66,7 @@ def test_a_strangers_pod_and_configmap_are_neither_changed_nor_deleted(site: Sit
     assert sorted(site.left()) == [f"configmap/{ENV}", f"pod/{POD}"]
 
 
-def test_a_configmap_that_others_have_put_data_into_is_left(site: Site) -> None:
+def test_delete_keeps_a_configmap_with_data_of_others(site: Site) -> None:
     package = faulty(site, "sleep:60", overlay="single-node")
     site.run(f"kubectl create configmap {ENV} --from-literal=theirs=1")
     site.run(f"kubectl apply -k {package.folder}/quickstart/k8s/mlops/single-node")
@@ -77,14 +77,14 @@ def test_a_configmap_that_others_have_put_data_into_is_left(site: Site) -> None:
 
 
 @pytest.mark.parametrize("how", ["apply", "apply --server-side", "create"])
-def test_what_kubectl_alone_has_made_of_the_package_can_be_deleted(site: Site, how: str) -> None:
+def test_delete_removes_objects_that_kubectl_created_from_the_package(site: Site, how: str) -> None:
     package = faulty(site, "sleep:60", overlay="single-node")
     site.run(f"kubectl {how} -k {package.folder}/quickstart/k8s/mlops/single-node")
     assert package.run("deploy", "--no-wait", "--force-conflicts").code == 0
     package.delete()
 
 
-def test_another_persons_job_of_another_build_goes_only_with_a_yes(site: Site) -> None:
+def test_delete_removes_a_job_of_another_user_and_build_only_with_yes(site: Site) -> None:
     bobs = faulty(site, "sleep:60", overlay="single-node")
     assert bobs.run("deploy", "--no-wait").code == 0
     notes = "mlpack/deployed-by=bob@laptop mlpack/digest=sha256:0123456789abcdef"
@@ -104,7 +104,7 @@ def test_another_persons_job_of_another_build_goes_only_with_a_yes(site: Site) -
 
 @contextmanager
 def policy(site: Site, label: str) -> Iterator[str]:
-    """Let no pod in the site's namespace have a label."""
+    """Deny pods with a label in the site's namespace, and yield the policy's name."""
     name = f"no-{site.namespace}"
     here = {"matchLabels": {"kubernetes.io/metadata.name": site.namespace}}
     rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
@@ -128,7 +128,7 @@ def policy(site: Site, label: str) -> Iterator[str]:
         site.run(f"kubectl delete validatingadmissionpolicy,validatingadmissionpolicybinding {name}")
 
 
-def test_a_policy_is_named_at_once_by_deploy_and_found_by_the_doctor(site: Site) -> None:
+def test_deploy_and_doctor_name_the_policy_that_denies_pods(site: Site) -> None:
     package = faulty(site, "none", overlay="single-node")
     with policy(site, "mlpack/digest") as name:
         refused = package.run("deploy")
@@ -151,9 +151,7 @@ def test_a_policy_is_named_at_once_by_deploy_and_found_by_the_doctor(site: Site)
         ("training.kubeflow.org/job-role", "launcher and worker"),
     ],
 )
-def test_the_doctor_finds_a_policy_that_chooses_pods_by_the_operators_labels(
-    site: Site, label: str, whose: str
-) -> None:
+def test_doctor_finds_a_policy_on_labels_set_by_the_operator(site: Site, label: str, whose: str) -> None:
     package = faulty(site, "none")
     with policy(site, label) as name:
         by_check = findings(package.run("doctor", "-o", "json").out)
@@ -162,7 +160,7 @@ def test_the_doctor_finds_a_policy_that_chooses_pods_by_the_operators_labels(
     assert (state, message) == ("fails", f"the pods of {whose} are rejected: {why}")
 
 
-def test_a_job_whose_pods_a_policy_denies_ends_at_once(site: Site) -> None:
+def test_deploy_ends_within_30_seconds_if_a_policy_denies_the_pods(site: Site) -> None:
     package = faulty(site, "none")
     with policy(site, "training.kubeflow.org/replica-index") as name:
         refused = package.run("deploy")
@@ -187,7 +185,7 @@ def test_a_job_whose_pods_a_policy_denies_ends_at_once(site: Site) -> None:
     ],
     ids=["quota", "pod security"],
 )
-def test_what_the_server_refuses_is_said_with_a_hint_and_nothing_is_made(
+def test_deploy_reports_a_refusal_with_a_hint_and_creates_no_objects(
     site: Site, make: str, message: str, hint: str
 ) -> None:
     package = faulty(site, "none", overlay="single-node")
@@ -201,7 +199,7 @@ def test_what_the_server_refuses_is_said_with_a_hint_and_nothing_is_made(
     assert site.left() == []
 
 
-def test_a_limit_range_is_said_with_a_hint(site: Site) -> None:
+def test_deploy_reports_a_limit_range_with_a_hint(site: Site) -> None:
     package = faulty(site, "none", overlay="single-node")
     limit = {"type": "Container", "max": {"memory": "1Mi"}}
     site.apply({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"}, "spec": {"limits": [limit]}})
@@ -212,7 +210,7 @@ def test_a_limit_range_is_said_with_a_hint(site: Site) -> None:
     assert site.left() == []
 
 
-def test_a_kind_that_is_not_served_is_not_taken_for_nothing(site: Site) -> None:
+def test_history_lists_a_running_mpijob(site: Site) -> None:
     package = faulty(site, "sleep:60")
     assert package.run("deploy", "--no-wait").code == 0
     listed = json.loads(site.run(f"mlpack history {package.folder} -o json"))
@@ -221,7 +219,7 @@ def test_a_kind_that_is_not_served_is_not_taken_for_nothing(site: Site) -> None:
 
 
 def findings(text: str) -> dict[str, list[tuple[str, str, str | None]]]:
-    """Return what the doctor has said, by check."""
+    """Return the state, message and fix of doctor's findings, by check."""
     by_check: dict[str, list[tuple[str, str, str | None]]] = {}
     for finding in json.loads(text)["findings"]:
         by_check.setdefault(finding["check"], []).append((finding["state"], finding["message"], finding["fix"]))

@@ -1,4 +1,4 @@
-"""What results, logs and exec say is so: nothing is left out in silence, and nothing is taken for what it is not."""
+"""Tests that results, logs and history report everything that they leave out or cannot read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INCOMPLETE = "error: the copy differs from the results in the pod: "
 
 @pytest.fixture
 def sleeper(site: Site) -> Faulty:
-    """A package of one pod that has nothing to do."""
+    """Deploy a package of one pod that sleeps, and return it."""
     package = faulty(site, "sleep:300", overlay="single-node")
     assert package.run("deploy", "--no-wait").code == 0
     package.until_running()
@@ -43,12 +43,12 @@ def results(package: Faulty, *options: str) -> Ran:
 
 
 def here(package: Faulty) -> dict[str, int]:
-    """Return what has arrived, and how long it is."""
+    """Return the sizes of the copied files by path."""
     folder = package.site.folder / "here"
     return {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_file_that_cannot_be_read_is_named_whatever_else_changes(sleeper: Faulty) -> None:
+def test_results_name_an_unreadable_file_while_other_files_change(sleeper: Faulty) -> None:
     inside(sleeper, "echo x >secret && chmod 0 secret && echo a >a && echo z >z")
     inside(sleeper, "(timeout 20 sh -c 'while :; do echo x >>log; done' >/dev/null 2>&1 &)")
     first = results(sleeper)
@@ -62,7 +62,7 @@ def test_a_file_that_cannot_be_read_is_named_whatever_else_changes(sleeper: Faul
 
 
 @pytest.mark.parametrize("change", ["echo x >>file", "truncate -s 1000 file; sleep 0.1; truncate -s 60M file"])
-def test_a_file_that_changes_while_it_is_read_is_named(sleeper: Faulty, change: str) -> None:
+def test_results_name_a_file_that_changes_while_it_is_read(sleeper: Faulty, change: str) -> None:
     inside(sleeper, "truncate -s 60M file")
     inside(sleeper, f"(timeout 60 sh -c 'while :; do {change}; sleep 0.1; done' >/dev/null 2>&1 &)")
     torn = sleeper.site.until(lambda: (ran := results(sleeper)).code == 7 and ran, "a torn file", 60)
@@ -70,7 +70,7 @@ def test_a_file_that_changes_while_it_is_read_is_named(sleeper: Faulty, change: 
     assert f"{INCOMPLETE}1 changed while it was read\n" in torn.err
 
 
-def test_odd_names_are_left_out_by_name_and_the_rest_arrives(sleeper: Faulty) -> None:
+def test_results_skip_and_name_odd_names_and_copy_the_rest(sleeper: Faulty) -> None:
     inside(
         sleeper, r"""touch a zz && echo x >"$(printf 'new\nline')" && echo x >"$(printf 'esc\033[2J')" && ln -s a l"""
     )
@@ -83,7 +83,7 @@ def test_odd_names_are_left_out_by_name_and_the_rest_arrives(sleeper: Faulty) ->
     assert sorted(here(sleeper)) == ["a", "zz"]
 
 
-def test_very_many_files_stay_quick(sleeper: Faulty) -> None:
+def test_results_copy_50001_files_within_two_minutes(sleeper: Faulty) -> None:
     inside(sleeper, "mkdir many && cd many && seq 50001 | xargs touch")
     ran = results(sleeper)
     assert ran.code == 0, ran.err
@@ -91,7 +91,7 @@ def test_very_many_files_stay_quick(sleeper: Faulty) -> None:
     assert ran.seconds < 120
 
 
-def test_a_pod_that_is_deleted_in_the_middle(sleeper: Faulty) -> None:
+def test_results_report_an_interruption_if_the_pod_is_deleted(sleeper: Faulty) -> None:
     inside(sleeper, "echo a >a && truncate -s 3G zz")
     with sleeper.running("results", str(sleeper.site.folder / "here")) as copying:
         sleeper.site.until(lambda: sum(here(sleeper).values()) > 1 << 20, "the first megabyte", 30)
@@ -102,7 +102,7 @@ def test_a_pod_that_is_deleted_in_the_middle(sleeper: Faulty) -> None:
     assert here(sleeper) in ({}, {"a": 2})
 
 
-def test_a_log_comes_out_byte_for_byte(site: Site) -> None:
+def test_logs_print_a_log_byte_for_byte(site: Site) -> None:
     package = faulty(site, "progress", overlay="single-node")
     followed = subprocess.run(
         package.command("deploy", "--follow"), env=site.environment, cwd=site.folder, capture_output=True, check=True
@@ -116,7 +116,7 @@ def test_a_log_comes_out_byte_for_byte(site: Site) -> None:
     assert logs.stderr == b""
 
 
-def test_a_log_whose_first_lines_were_rotated_away_says_so(site: Site) -> None:
+def test_logs_report_that_first_lines_were_rotated_out(site: Site) -> None:
     package = faulty(site, "flood", overlay="single-node")
     assert package.run("deploy", "--no-wait").code == 0
 
@@ -132,7 +132,7 @@ def test_a_log_whose_first_lines_were_rotated_away_says_so(site: Site) -> None:
 
 
 def limited(package: Faulty, *rules: dict[str, Any]) -> Faulty:
-    """Return the package in the hands of somebody who may do no more than what is said here."""
+    """Return the package with the kubeconfig of a service account that has only these rules."""
     site = package.site
     site.apply(
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "somebody"}},
@@ -158,7 +158,7 @@ def limited(package: Faulty, *rules: dict[str, Any]) -> Faulty:
     return replace(package, site=replace(site, environment=environment))
 
 
-def test_somebody_who_may_see_neither_events_nor_logs_nor_jobs(site: Site) -> None:
+def test_commands_report_missing_permissions_for_events_logs_and_jobs(site: Site) -> None:
     package = faulty(site, "sleep:5", overlay="single-node")
     package = limited(
         package, {"apiGroups": [""], "resources": ["pods", "configmaps"], "verbs": ["get", "list", "create", "patch"]}
@@ -179,7 +179,7 @@ def test_somebody_who_may_see_neither_events_nor_logs_nor_jobs(site: Site) -> No
     assert f"pod/{POD}" in listed.stdout
 
 
-def test_somebody_who_may_run_no_command(sleeper: Faulty) -> None:
+def test_results_report_a_missing_permission_to_exec(sleeper: Faulty) -> None:
     sleeper = limited(sleeper, {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get", "list"]})
     ran = results(sleeper)
     assert ran.code == 7
@@ -190,7 +190,7 @@ def test_somebody_who_may_run_no_command(sleeper: Faulty) -> None:
 
 @pytest.mark.alone
 @pytest.mark.skipif("MLPACK_E2E_CONTEXT" in os.environ, reason="only the cluster of tests/testbed may be broken")
-def test_a_kubelet_that_is_away_is_named(sleeper: Faulty) -> None:
+def test_logs_and_results_report_a_kubelet_that_does_not_answer(sleeper: Faulty) -> None:
     component("stop", "kubelet")
     try:
         for verb, *arguments in (("logs",), ("results", str(sleeper.site.folder / "here"), "--timeout=20s")):

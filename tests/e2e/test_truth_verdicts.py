@@ -1,4 +1,4 @@
-"""What was stopped before its end has failed, whatever its exit code is; and who stopped it is said."""
+"""Tests that stopped pods have failed whatever their exit code is, and that the cause is reported."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def delete(site: Site, pod: str) -> None:
 
 
 STOPPED = ("which stopped it", "it was deleted")
-"""A pod that ends at once may be gone between two looks."""
+"""The possible messages; a pod that ends at once may vanish between two polls."""
 
 
 def stop(package: Faulty, how: str, pod: str) -> str:
-    """Deploy, stop a pod when the ranks sleep, and return what was said in the end; the exit code has to be 7."""
+    """Deploy, stop a pod once the ranks sleep, assert the exit code 7, and return stderr."""
     with package.running("deploy") as deploy:
         package.until_running()
         main = package.site.launcher() if package.overlay == "multi-node" else pod
@@ -49,7 +49,7 @@ def stop(package: Faulty, how: str, pod: str) -> str:
 
 
 @pytest.mark.parametrize("how", ["delete", "evict"])
-def test_a_pod_that_saves_and_ends_with_0_when_it_is_stopped(site: Site, how: str) -> None:
+def test_stopped_pod_has_failed_even_with_exit_code_0(site: Site, how: str) -> None:
     package = faulty(site, "checkpoint:120", overlay="single-node")
     stderr = stop(package, how, "fault-single-node")
     assert "has succeeded" not in stderr
@@ -58,7 +58,7 @@ def test_a_pod_that_saves_and_ends_with_0_when_it_is_stopped(site: Site, how: st
 
 
 @pytest.mark.parametrize("how", ["delete", "evict"])
-def test_a_launcher_that_is_stopped_is_the_reason(site: Site, how: str) -> None:
+def test_stopped_launcher_is_reported_as_cause_of_failure(site: Site, how: str) -> None:
     package = faulty(site, "checkpoint:120")
     stderr = stop(package, how, "")
     end = stderr.splitlines()[-2]
@@ -69,7 +69,7 @@ def test_a_launcher_that_is_stopped_is_the_reason(site: Site, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["delete", "evict"])
-def test_a_worker_that_is_stopped_is_the_reason_for_deploy_and_status(site: Site, how: str) -> None:
+def test_stopped_worker_is_reported_as_cause_by_deploy_and_status(site: Site, how: str) -> None:
     package = faulty(site, "sleep:120")
     stderr = stop(package, how, "fault-multi-node-worker-1")
     assert "has failed: pod/fault-multi-node-worker-1: " in stderr
@@ -81,7 +81,7 @@ def test_a_worker_that_is_stopped_is_the_reason_for_deploy_and_status(site: Site
 
 
 @pytest.mark.parametrize("overlay", ["multi-node", "single-node"])
-def test_a_namespace_that_is_deleted_is_named(site: Site, overlay: str) -> None:
+def test_deploy_names_a_deleted_namespace(site: Site, overlay: str) -> None:
     package = faulty(site, "checkpoint:120", overlay=overlay)
     with package.running("deploy") as deploy:
         package.until_running()
@@ -91,7 +91,7 @@ def test_a_namespace_that_is_deleted_is_named(site: Site, overlay: str) -> None:
     assert re.search(f"namespace {site.namespace} (not found|is being deleted)", stderr)
 
 
-def test_a_pod_that_is_deleted_after_its_end_has_succeeded(site: Site) -> None:
+def test_pod_deleted_after_its_end_has_succeeded(site: Site) -> None:
     package = faulty(site, "none", overlay="single-node")
     assert package.run("deploy").code == 0
     patch = '{"metadata":{"finalizers":["example.com/hold"]}}'
@@ -102,7 +102,7 @@ def test_a_pod_that_is_deleted_after_its_end_has_succeeded(site: Site) -> None:
     site.run("""kubectl patch pod fault-single-node --type=merge -p '{"metadata":{"finalizers":null}}'""")
 
 
-def test_a_retry_that_a_quota_refuses_ends_the_patience(site: Site) -> None:
+def test_deploy_ends_if_a_quota_refuses_a_retry(site: Site) -> None:
     package = faulty(site, "exit:3", "overlays.multi-node.retries=2")
     with package.running("deploy", "--patience", "5s") as deploy:
         site.until(lambda: "launcher" in site.run("kubectl get pods -o name"), "the launcher")
@@ -116,19 +116,19 @@ def test_a_retry_that_a_quota_refuses_ends_the_patience(site: Site) -> None:
     package.delete()
 
 
-def test_a_child_that_is_killed_for_its_memory_in_a_pod_that_ends_well(site: Site) -> None:
+def test_deploy_reports_a_process_killed_for_memory_in_a_successful_pod(site: Site) -> None:
     package = faulty(site, "child-memory", overlay="single-node")
     deployed = package.run("deploy")
     assert deployed.code == 0, deployed.err
     status = json.loads(package.run("status", "-o", "json").out)
     (main,) = [container for container in status["pods"][0]["containers"] if container["name"] == "main"]
     assert (main["exit_code"], main["signal"]) == (0, None)
-    if main["reason"] == "OOMKilled":  # a runtime whose kernel kills the whole container says nothing of its children
+    if main["reason"] == "OOMKilled":  # a runtime whose kernel kills the whole container does not report its children
         assert "a process in container main was killed for using more memory than the limit of 64Mi" in deployed.err
     package.delete()
 
 
-def test_a_child_that_is_killed_for_its_memory_on_a_worker_of_a_job_that_ends_well(site: Site) -> None:
+def test_deploy_reports_processes_killed_for_memory_on_workers_of_a_successful_job(site: Site) -> None:
     package = faulty(site, "child-memory")
     deployed = package.run("deploy")
     assert deployed.code == 0, deployed.err
@@ -140,14 +140,14 @@ def test_a_child_that_is_killed_for_its_memory_on_a_worker_of_a_job_that_ends_we
         found = json.loads(package.run("status", "-o", "json").out)["findings"]
         return [(finding["reason"], finding["message"], finding["others"]) for finding in found]
 
-    # The workers are stopped one after the other, and one that has ended by itself is told by itself.
+    # The workers are stopped one after the other, and the first to end has a finding of its own at first.
     site.until(lambda: findings() == [("OOMKilled", told, 1)], "one finding for both workers", 60)
     sentence = "processes were killed for taking more memory than their worker may, in:"
     assert f"{sentence} fault-multi-node-worker-0 fault-multi-node-worker-1\n" in package.run("logs").out
     package.delete()
 
 
-def test_rights_that_are_lost_during_a_wait_are_told_as_that(site: Site) -> None:
+def test_deploy_reports_permissions_lost_during_a_wait(site: Site) -> None:
     package = faulty(site, "sleep:120", overlay="single-node")
     site.run(
         "kubectl create serviceaccount guest && kubectl create rolebinding guest --clusterrole=admin"

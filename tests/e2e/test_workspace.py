@@ -1,4 +1,4 @@
-"""Files to and from the storage of packages, under "restricted": with mlpack as uid 12345, and with kubectl alone."""
+"""Tests of file transfers to and from claims under "restricted": mlpack with uid 12345, and kubectl alone."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ cat "$OUTPUT_DIR/result"
 """
 
 
-def test_a_secret_a_download_code_in_three_configmaps_and_a_dataset_elsewhere(
+def test_job_uses_a_secret_a_download_three_configmaps_and_a_pushed_dataset(
     site: Site,
     node: NodeFolder,  # noqa: F811
     volumes: str,  # noqa: F811
 ) -> None:
-    """The dataset and this package are pushed to claims of their own, and the results are pulled from a third."""
+    """The dataset and the package are each pushed to a claim, and the results are pulled from a third."""
     for name in ("results", "dataset", "model"):
         claim(site, name, volumes)
     package = model(site)
@@ -89,7 +89,7 @@ def test_a_secret_a_download_code_in_three_configmaps_and_a_dataset_elsewhere(
 
 
 def model(site: Site) -> Path:
-    """Build the package of a model that fetches its weights from a server of ours."""
+    """Build the package of a model that downloads its weights from a local server."""
     folder = site.folder / "model"
     (folder / "code").mkdir(parents=True)
     for name in "abc":
@@ -111,7 +111,7 @@ def model(site: Site) -> Path:
     return package
 
 
-def test_a_cubes_files_with_kubectl_alone_and_an_interrupted_push(site: Site, volumes: str) -> None:  # noqa: F811
+def test_cube_files_are_copied_with_kubectl_and_an_interrupted_push_continues(site: Site, volumes: str) -> None:  # noqa: F811
     only_one_for_one_node(site, "results")
     task = {"entrypoint": "cat", "parameters": {"inputs": {"a": {"type": "file", "default": "in/a.txt"}}}}
     cube = {"name": "files", "docker": {"image": MPI_IMAGE}, "k8s": {"pvc": "results"}, "tasks": {"show": task}}

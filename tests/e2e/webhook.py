@@ -1,4 +1,4 @@
-"""A mutating webhook for one namespace: it listens on this machine, and changes what is created there."""
+"""A mutating webhook that runs on this machine and patches objects that are created in one namespace."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PODS = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
 
 @contextmanager
 def mutating(site: Site, patch: Patch, resources: dict[str, list[str]] = PODS) -> Iterator[str]:
-    """Change everything of `resources` that is created in the site's namespace; yields the configuration's name."""
+    """Patch all created objects of `resources` in the site's namespace, and yield the configuration's name."""
     server_url = urlsplit(site.run("kubectl config view --minify -o jsonpath='{.clusters[0].cluster.server}'"))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((server_url.hostname, server_url.port or 443))
@@ -79,7 +79,7 @@ def _served(certificate: Path, address: str, patch: Patch) -> Iterator[int]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Print no line per request."""
 
     server = ThreadingHTTPServer((address, 0), Handler)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -94,7 +94,7 @@ def _served(certificate: Path, address: str, patch: Patch) -> Iterator[int]:
 
 
 def _certify(file: Path, address: str) -> str:
-    """Write a key and a certificate for the address, and return the certificate as a `caBundle`."""
+    """Write a key and a certificate for the address to a file, and return the certificate as a `caBundle`."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "webhook")])
     now = dt.datetime.now(dt.UTC)
