@@ -1,4 +1,4 @@
-"""Finds what the policies and webhooks of a cluster change in what is created there, and what fails because of it."""
+"""Finds the changes that a cluster's policies and webhooks make in created objects, and which of them do harm."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LABEL = re.compile(r"(?:.+\.)?metadata\.labels\.(.+)")
 _CONTAINER = re.compile(r"(?:.+\.)?(?:initContainers|containers)\[[^]]+\](\.image)?")
 
 _OURS = frozenset({MANAGED_BY, PACKAGE})
-"""The labels by which mlpack knows what is the package's."""
+"""The labels by which mlpack finds the objects of a package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class AdmissionChange:
     """A value that admission changes.
 
     Attributes:
-        whose: The object, or the pods: `mpijob/x`, `the pods of worker`.
+        whose: The changed object or pods: `mpijob/x`, `the pods of worker`.
         difference: The value before and after.
-        harm: Why the package fails or hangs because of it; None if it need not.
+        harm: Why the change makes the package fail or hang; None if it does not.
     """
 
     whose: str
@@ -46,12 +46,12 @@ class AdmissionChange:
 def object_changes(
     sent: Iterable[Object], planned: Iterable[Object], live: Collection[Key] | Mapping[Key, Object]
 ) -> Iterator[AdmissionChange]:
-    """Yield what admission changes in objects.
+    """Yield the changes that admission makes in objects.
 
     Args:
-        sent: The objects as they are applied.
+        sent: The objects that are applied.
         planned: The server's answers to a dry run.
-        live: What exists already. Others may have added fields to it: only values that differ count.
+        live: The existing objects. Only changed values count in them, since others may have added fields.
     """
     before = {key(item): item for item in sent}
     for item in planned:
@@ -61,7 +61,7 @@ def object_changes(
 
 
 def pod_changes(trials: Sequence[Trial]) -> Iterator[AdmissionChange]:
-    """Yield what admission changes in pods; a change in the pods of several roles is one."""
+    """Yield the changes that admission makes in pods; the same change in several roles is yielded once."""
     differences: dict[tuple[str, str | None], Difference] = {}
     roles: dict[tuple[str, str | None], list[str]] = {}
     for trial in trials:
@@ -74,7 +74,7 @@ def pod_changes(trials: Sequence[Trial]) -> Iterator[AdmissionChange]:
 
 
 def _harm(difference: Difference, needed_labels: Collection[str]) -> str | None:
-    """Return why the package fails or hangs because of a change; other checks judge whether the pods still fit."""
+    """Return why a change makes the package fail or hang; None if it does not, or if another check judges it."""
     if difference.before is None:
         return None
     if (label := _LABEL.fullmatch(difference.path)) and label[1] in needed_labels:
@@ -90,6 +90,6 @@ def _harm(difference: Difference, needed_labels: Collection[str]) -> str | None:
 
 
 def _in_registry(image: str) -> str:
-    """Return an image's name without its registry: a mirror has it under the same name."""
+    """Return an image's name without its registry, which is the same in a mirror."""
     registry, slash, path = image.partition("/")
     return path if slash and ("." in registry or ":" in registry or registry == "localhost") else image

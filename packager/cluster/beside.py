@@ -1,4 +1,4 @@
-"""Reads the state of the objects beside a workload that serves: how it is reached, and what scales it."""
+"""Reads the state of the objects beside a serving workload: Services, Ingresses, autoscalers, disruption budgets."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ class Beside:
     """An object beside a workload.
 
     Attributes:
-        shown: As kubectl takes it: `service/name`.
-        state: What it is at, in a few words.
+        shown: The object's name for kubectl: `service/name`.
+        state: The object's state, in a few words.
     """
 
     shown: str
     state: str
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for `-o json`."""
+        """Return the object's name and state for `-o json`."""
         return {"object": self.shown, "state": self.state}
 
 
 def beside(kubectl: Kubectl, manifests: Manifests) -> tuple[Beside, ...]:
-    """Return what is beside the main workload, in the order of the manifests; empty when the user may not see it.
+    """Return the objects beside the main workload, in the order of the manifests; none if the user may not see them.
 
     Raises:
-        ClusterError: The cluster cannot say.
+        ClusterError: The cluster does not answer, or refuses to.
     """
     workload = manifests.workload
     kinds = structures()[workload["kind"]].companion_kinds
@@ -62,7 +62,7 @@ def beside(kubectl: Kubectl, manifests: Manifests) -> tuple[Beside, ...]:
 
 
 def state(item: Object | None) -> str:
-    """Return what an object is at, in a few words; None is one that is not there."""
+    """Return the state of an object in a few words; `item` is None for a missing object."""
     if item is None:
         return "not found"
     match item["kind"]:
@@ -96,7 +96,7 @@ def _ingress(ingress: Object) -> str:
 
 
 def _addresses(item: Object) -> str:
-    """Return at which addresses a cloud, or a controller, takes requests for it."""
+    """Return the addresses at which a load balancer or a controller accepts requests for an object."""
     entries = listing(mapping(status(item).get("loadBalancer")).get("ingress"))
     addresses = [str(entry.get("ip") or entry.get("hostname")) for entry in entries]
     return f"at {', '.join(addresses)}" if addresses else "no address yet"
@@ -110,7 +110,7 @@ def _autoscaler(autoscaler: Object) -> str:
 
 
 def _troubles(autoscaler: Object) -> Iterator[str]:
-    """Yield why it does not scale."""
+    """Yield the reasons for which an autoscaler does not scale."""
     for kind in ("AbleToScale", "ScalingActive"):
         ability = condition(autoscaler, kind) or {}
         if ability.get("status") == "False":

@@ -24,7 +24,7 @@ def missing(kubectl: Kubectl, overlays: Sequence[Manifests]) -> tuple[str, ...]:
     """Return the claims that the pods of overlays mount, that none of the overlays creates and that do not exist.
 
     Raises:
-        ClusterError: The cluster does not tell.
+        ClusterError: The cluster does not answer, or refuses to.
     """
     mounted: dict[str, None] = {}
     created: set[str] = set()
@@ -43,9 +43,9 @@ def described(claim: str, size: str, storage_class: str | None) -> Object:
     """Return a claim that one node at a time may mount.
 
     Args:
-        claim: Its name.
-        size: How much it asks for, as a quantity.
-        storage_class: Its class; None for the default class of the cluster.
+        claim: The claim's name.
+        size: The requested storage, as a quantity.
+        storage_class: The storage class; None for the cluster's default.
     """
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
     return {
@@ -57,10 +57,10 @@ def described(claim: str, size: str, storage_class: str | None) -> Object:
 
 
 def create(kubectl: Kubectl, described_claims: Sequence[Object]) -> None:
-    """Create claims, which `kubectl apply` may change later.
+    """Create claims with `--save-config`, so that `kubectl apply` can change them later.
 
     Raises:
-        ClusterError: The cluster refuses one. If it exists meanwhile, nothing happens.
+        ClusterError: The cluster refuses a claim; one that already exists is no error.
     """
     for claim in described_claims:
         stdin = json.dumps(claim).encode()

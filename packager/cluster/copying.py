@@ -1,4 +1,4 @@
-"""Copies a folder from a running container: tar packs it there, `packager.cluster.receive` unpacks it here."""
+"""Copies a folder from a running container: tar packs it in the container, `packager.cluster.receive` unpacks it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from packager.kubectl.client import Kubectl
 
 QUIET_SECONDS = 8.0
-"""Seconds without a byte after which that is worth a word."""
+"""Seconds without data after which the silence is reported."""
 
 _CHUNK = 1 << 16
 
@@ -33,13 +33,13 @@ PACK_COMMAND = (
     "-c",
     'LC_ALL=C tar -c -f - -C "$1" .; code=$?; printf "%s %s\\n" "$0" "$code"; read -r released; exit "$code"',
 )
-"""What runs in the container, with a mark and the folder behind it.
+"""The command in the container, without its last two arguments, the mark and the folder.
 
-When a program in a container ends, output that has not been read yet may be lost, and kubectl ends with 0 all the
-same (kubernetes/kubernetes#60140). So this one waits until the mark, which follows the archive, has arrived.
+When a program in a container ends, unread output may be lost, and kubectl still ends with 0
+(kubernetes/kubernetes#60140). So this command waits until the mark, which follows the archive, has arrived.
 """
 
-# What tar fills its last record with, and more: a program that still writes then does not write an archive's end.
+# More bytes than tar uses to fill its last record: a program that writes more after the end does not write a tar.
 _TAIL = 1 << 20
 
 
@@ -54,7 +54,7 @@ class RemoteFolder:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The result of a copy: what arrived, tar's messages, and the folders in which files changed meanwhile."""
+    """The result of a copy: the received files, tar's messages, and the folders in which files changed meanwhile."""
 
     received: Received
     remarks: Remarks
@@ -64,19 +64,19 @@ class Copied:
 def copy(
     kubectl: Kubectl, place: RemoteFolder, folder: Path, *, patience: float, tell: Callable[[str], object]
 ) -> Copied:
-    """Copy what is at `place` into `folder`, which is made when it is missing.
+    """Copy a folder of a container into a local one, which is created if it is missing.
 
     Args:
-        kubectl: The user's.
-        place: Where from.
-        folder: Where to.
-        patience: Seconds without a byte after which it is given up; 0 for never.
-        tell: Told when nothing comes.
+        kubectl: The user's kubectl.
+        place: The folder to copy.
+        folder: The local folder.
+        patience: Seconds without data after which the copy is given up; 0 for never.
+        tell: Called with a message when no data arrives.
 
     Raises:
         ClusterError: The container has no such folder or no tar, or the connection broke off.
-        TimedOutError: Nothing came for too long.
-        VerificationError: What came is not what tar writes.
+        TimedOutError: No data arrived for `patience` seconds.
+        VerificationError: The received data is not a tar archive.
         OSError: `folder` cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -156,13 +156,13 @@ def _idle_limit(place: RemoteFolder, patience: float, tell: Callable[[str], obje
 
 
 def _is_partial(returncode: int, remarks: Remarks) -> bool:
-    """Whether tar has ended badly for no other reason than files that it named: 1 and 2 are its exit codes."""
+    """Whether tar's exit code, 1 or 2, has no other cause than the files in its messages."""
     named = not remarks.is_complete or remarks.left_out
     return returncode in (1, 2) and bool(named) and not (remarks.others or remarks.folder)
 
 
 def _copy_error(kubectl: Kubectl, place: RemoteFolder, done: Finished, remarks: Remarks) -> ClusterError:
-    """Return why a copy broke off."""
+    """Return the error that explains why a copy broke off."""
     words = " ".join((" ".join(remarks.others) or done.stderr).split())
     if missing := re.search(r'exec: "(\S+)": executable file not found|\b(tar): (?:command )?not found', words):
         program = missing[1] or missing[2]
@@ -183,7 +183,7 @@ def _copy_error(kubectl: Kubectl, place: RemoteFolder, done: Finished, remarks: 
 
 
 def _end_message(done: Finished, words: str) -> str:
-    """Return how kubectl, or tar, has ended."""
+    """Return the reason for the end of kubectl or tar, for a message."""
     if done.returncode < 0:
         return f"kubectl was ended by signal {-done.returncode}"
     if "tar: short read" in words:
@@ -194,7 +194,7 @@ def _end_message(done: Finished, words: str) -> str:
 
 
 def pod_end(kubectl: Kubectl, pod_name: str) -> str | None:
-    """Return what has become of the pod, when that explains that nothing comes of it any more."""
+    """Return the state of a pod in a sentence if it explains why no data arrives; None if it does not."""
     try:
         pod = kubectl.get(f"pods/{pod_name}")
     except MlpackError:

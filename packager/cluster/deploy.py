@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 _SURPLUS_SECONDS = 60
 
 _KEPT = f"{FIELD_MANAGER}-replicas"
-"""Who sets the number of replicas from the deploy that hands it over to an autoscaler until that sets it first."""
+"""The field manager of the number of replicas after a deploy adds an autoscaler, until the autoscaler sets it."""
 
 _SET_BY_AUTOSCALER = frozenset({("kube-controller-manager", ".spec.replicas"), (_KEPT, ".spec.replicas")})
-"""The field that an autoscaler sets, as the message of a conflict names it and its managers."""
+"""The managers and path of the field that an autoscaler sets, as the message of a conflict names them."""
 
 _BY = f"metadata.annotations.{DEPLOYED_BY}"
-"""Where a workload names who has deployed it, which another user's deploy would change."""
+"""The path of the annotation with the deploying user, which another user's deploy would change."""
 
 _AS_JSON = ("--output=json", "--show-managed-fields")
 
 
 class DeployState(StrEnum):
-    """What is in the cluster under the workload's name; what is outdated takes the changes while it runs."""
+    """The state of the workload in the cluster; an outdated one accepts changes while it runs."""
 
     ABSENT = "absent"
     SAME = "same"
@@ -56,13 +56,13 @@ class DeployState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a deploy finds in the cluster.
+    """The state of the cluster before a deploy.
 
     Attributes:
-        state: In a word.
-        live: The workload that is there.
-        differences: How what is there differs from the manifests, object by object, as a person reads it. Of a
-            workload that is the same, it is what the cluster's policies change.
+        state: The state of the workload.
+        live: The existing workload.
+        differences: The differences between the existing objects and the manifests, with the object's name. For a
+            workload that is the same, they are the changes that the cluster's policies make.
         deployed_by: The user who deployed the existing workload, if known.
     """
 
@@ -73,13 +73,13 @@ class Situation:
 
 
 def situation(manifests: Manifests, live: Mapping[Key, Object], planned: Sequence[Object] = ()) -> Situation:
-    """Return what is in the cluster under the names of `manifests`.
+    """Return the state of the workload and the objects with the names of `manifests` in the cluster.
 
     Args:
-        manifests: What would be applied.
-        live: The objects that were looked up.
-        planned: The objects as the server would store them. A workload that differs from its manifest is the same if
-            it would stay as it is: the cluster's policies have made it so.
+        manifests: The objects that would be applied.
+        live: The existing objects.
+        planned: The objects as the server would store them. A workload that differs from its manifest counts as the
+            same if the apply would not change it: then the cluster's policies have caused the differences.
     """
     workload = live.get(key(manifests.workload))
     if workload is None:
@@ -93,8 +93,8 @@ def situation(manifests: Manifests, live: Mapping[Key, Object], planned: Sequenc
         is_same = not changed or all(change.path == _BY for change in differences(stored, workload))
     else:
         changed = tuple(_changes(manifests, live))
-        # What was applied by kubectl itself carries no digest, and with other workloads the digest is of these, too:
-        # there, it is what can be seen that counts.
+        # Objects applied by kubectl itself have no digest, and with several workloads the digest covers all of them:
+        # in these cases, only the visible differences count.
         is_same = not changed and (annotation(workload, RENDERED) is None or bool(manifests.others))
     ended = manifests.kind.ending(Snapshot(workload))
     changed_state = DeployState.OUTDATED if manifests.kind.serves else DeployState.CHANGED
@@ -103,7 +103,7 @@ def situation(manifests: Manifests, live: Mapping[Key, Object], planned: Sequenc
 
 
 def is_touched(manifests: Manifests, live: Mapping[Key, Object]) -> bool:
-    """Whether a workload was deployed as it is in `manifests`, and is not like that: by a policy, or by hand."""
+    """Whether a policy or a user has changed a workload since it was deployed from these very `manifests`."""
     pairs = [(item, live.get(key(item))) for item in manifests.workloads]
     return any(
         item is not None and annotation(item, RENDERED) == manifests.digest and differences(manifest, item)
@@ -122,30 +122,30 @@ def apply(
     """Apply objects with server-side apply, unless the dry run is on the client side.
 
     Args:
-        kubectl: The user's.
-        manifests: JSON or YAML.
+        kubectl: The user's kubectl.
+        manifests: The objects, as JSON or YAML.
         dry_run: `server` or `client` to apply nothing.
         force_conflicts: Whether to take over fields that another field manager has set.
         flags: More flags for kubectl.
 
     Returns:
-        What kubectl printed.
+        kubectl's stdout.
 
     Raises:
-        ClusterError: The server refused something; the rest may have been applied.
+        ClusterError: The server refused an object; others may have been applied.
     """
     with workfolder.temporary() as folder:
         file = folder / "manifests.json"
         file.write_text(manifests, encoding="utf-8")
         arguments = ["apply", f"--filename={file}"]
-        if dry_run != "client":  # kubectl knows no server-side apply on the client
+        if dry_run != "client":  # kubectl has no client-side dry run of a server-side apply
             arguments += ["--server-side", f"--field-manager={FIELD_MANAGER}"]
             arguments += ["--force-conflicts"] if force_conflicts else []
         arguments += [f"--dry-run={dry_run}"] if dry_run else []
         return _run(kubectl, [*arguments, *flags])
 
 
-def apply_all(  # noqa: PLR0913 - what is there, what comes and what goes
+def apply_all(  # noqa: PLR0913 - the existing, the applied and the deleted objects
     kubectl: Kubectl,
     manifests: Manifests,
     stamped: str,
@@ -154,24 +154,24 @@ def apply_all(  # noqa: PLR0913 - what is there, what comes and what goes
     surplus: Sequence[Object] = (),
     force_conflicts: bool = False,
 ) -> list[Object]:
-    """Apply all objects or, as far as a dry run can tell, none; never overwrite objects of others.
+    """Apply all objects, or none if a dry run is refused; never overwrite objects of others.
 
     Args:
-        kubectl: The user's.
-        manifests: What is applied.
-        stamped: The same, as it is applied.
-        live: What was looked up under its names before.
-        surplus: What is deleted before it is applied, for an autoscaler would go on to change the workload.
+        kubectl: The user's kubectl.
+        manifests: The objects to apply.
+        stamped: The same objects as JSON, with the labels and annotations of the deploy.
+        live: The objects that existed under these names before.
+        surplus: The objects to delete before the apply; an autoscaler among them would change the workload again.
         force_conflicts: Whether to take over fields that another field manager has set.
 
     Returns:
-        The objects as the dry run had them.
+        The objects in the server's answer to the dry run.
 
     Raises:
-        ClusterError: The server refused something, or an object of the same name was created meanwhile.
-        TimedOutError: Something of `surplus` is not gone yet; nothing was applied.
+        ClusterError: The server refused an object, or another user created an object of the same name meanwhile.
+        TimedOutError: An object of `surplus` still exists; nothing was applied.
     """
-    # A quota or a policy that refuses the last object would leave the others behind.
+    # Without the dry run, a quota or a policy that refuses the last object would leave the others applied.
     try:
         objects = planned(kubectl, stamped, force_conflicts=force_conflicts)
     except ConflictError as error:
@@ -184,7 +184,7 @@ def apply_all(  # noqa: PLR0913 - what is there, what comes and what goes
     if surplus:
         remove(kubectl, surplus, timeout=_SURPLUS_SECONDS)
     if kept := list(_handed_over(manifests, live)):
-        # Of two such flags, the later counts; and kubectl would miss the other fields of what is there already.
+        # The later of two such flags counts; and kubectl's validation would report the missing fields.
         apply(kubectl, as_list(kept), flags=(f"--field-manager={_KEPT}", "--validate=false"))
     try:
         applied = _objects(apply(kubectl, stamped, flags=_AS_JSON, force_conflicts=force_conflicts))
@@ -210,9 +210,9 @@ def planned(kubectl: Kubectl, manifests: str, *, force_conflicts: bool = False) 
 
 
 def _handed_over(manifests: Manifests, live: Mapping[Key, Object]) -> Iterator[Object]:
-    """Yield the number of replicas, to be applied, of what an autoscaler decides about from now on.
+    """Yield objects to apply, with the current number of replicas of the workloads that an autoscaler now controls.
 
-    A field without a manager gets its default, which is 1: what serves would go down to that
+    A field without a manager gets its default, which is 1: a serving workload would be scaled down to it
     (https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#migrating-deployments-and-statefulsets-to-horizontal-autoscaling).
     """
     targets = [
@@ -229,7 +229,7 @@ def _handed_over(manifests: Manifests, live: Mapping[Key, Object]) -> Iterator[O
 
 
 def _release_fields(kubectl: Kubectl, taken: list[Object]) -> None:
-    """Take out of others' objects what was applied to them: a manager that applies nothing owns nothing any more."""
+    """Remove the applied fields from objects of others, with an apply that contains no fields."""
     empty = [
         {"apiVersion": item["apiVersion"], "kind": item["kind"], "metadata": {"name": item["metadata"]["name"]}}
         for item in taken
@@ -238,7 +238,7 @@ def _release_fields(kubectl: Kubectl, taken: list[Object]) -> None:
 
 
 def _applied_before_failure(kubectl: Kubectl, manifests: Manifests, live: Mapping[Key, Object]) -> str:
-    """Return what a deploy that was refused has made all the same, as a list in a sentence."""
+    """Return the names of the objects that a refused deploy has created, as a list in a sentence."""
     try:
         live_now = look_up(kubectl, manifests.objects)
     except ClusterError:
@@ -263,7 +263,7 @@ def _run(kubectl: Kubectl, arguments: list[str]) -> str:
     done = kubectl.run(*arguments)
     unknown = NO_KIND.search(done.stderr) if done.returncode != 0 else None
     if unknown and kubectl.serves(f"{unknown[1]}.{unknown[2].partition('/')[0]}"):
-        done = kubectl.run(*arguments)  # an API server that starts does not know every kind at once
+        done = kubectl.run(*arguments)  # an API server that is starting does not serve every kind at once
     if done.returncode == 0:
         return str(done.stdout)
     error = kubectl.unready_or(explained_error(done.stderr))

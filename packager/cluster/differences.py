@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _MISSING = object()
 
-# Keys by which Kubernetes tells the items of a list apart (x-kubernetes-list-map-keys, patchMergeKey).
+# Keys by which Kubernetes identifies the items of a list (x-kubernetes-list-map-keys, patchMergeKey).
 _KEYS = ("name", "mountPath", "containerPort", "key")
 
 
@@ -23,9 +23,9 @@ class Difference:
     """A value that differs.
 
     Attributes:
-        path: Where: `spec.containers[main].image`; empty for an object that is not there at all.
-        before: What is there; None for nothing.
-        after: What the manifest says.
+        path: The path of the value: `spec.containers[main].image`; empty for an object that does not exist.
+        before: The value in the cluster; None if there is none.
+        after: The value in the manifest.
     """
 
     path: str
@@ -40,7 +40,7 @@ class Difference:
 
     @property
     def _key(self) -> str:
-        """The name of the value, where it is one that people give it: of a ConfigMap, a Secret, an environment."""
+        """The key of a value of a ConfigMap, a Secret or an environment; empty for other values."""
         named = re.fullmatch(r"(?:data|stringData|binaryData)\.(.+)|.*\.env\[([^]]+)\]\.value", self.path)
         return (named[1] or named[2]) if named else ""
 
@@ -50,7 +50,7 @@ def differences(manifest: Any, live: Any) -> list[Difference]:
 
     Args:
         manifest: An object as it would be applied.
-        live: The object that is there.
+        live: The existing object.
     """
     relevant = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind", "metadata")}
     metadata = manifest.get("metadata", {})
@@ -80,7 +80,7 @@ def _compare_lists(desired: list[Any], actual: list[Any], path: str) -> Iterator
 
 
 def list_key(*lists: list[Any]) -> str | None:
-    """Return the key that tells the items of each list apart; None when there is none."""
+    """Return the key whose values are unique in each list; None if there is none."""
     return next((key for key in _KEYS if all(_are_told_apart(items, key) for items in lists)), None)
 
 

@@ -1,7 +1,7 @@
-"""Reads files from a folder of a storage into a local one: each appears completely or not at all.
+"""Downloads files from a folder of a storage into a local folder: each appears completely or not at all.
 
-A large file arrives in the folder PARTS in the local one, under its digest, and is continued there after a broken
-connection. Everything that comes from the pod is bounded by the listing that was asked for before.
+A large file arrives in the folder PARTS of the local folder, under its digest, and is continued after a broken
+connection. The listing, which is read first, limits the data that is accepted from the pod.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from packager.cluster.workspace import Listing, StoragePlace, StoredEntry
 
 LARGE = 4 << 20
-"""Files from this size on are read one by one, from the byte on that has not arrived; smaller ones together."""
+"""The smallest size of files that are read one by one, from the first missing byte; smaller ones are read together."""
 
 _CHUNK = 1 << 18
 _SHOWN = 20
 
 _MAX_REASONS = 1_000
-"""Of so many files that cannot be read, the reason is asked for."""
+"""The largest number of unreadable files whose reasons are asked for."""
 
-# Not every busybox has a tar that reads a list. Its xargs starts one program for at most 32 KiB of words.
+# Not every busybox has a tar that reads a list. Its xargs passes at most 32 KiB of arguments to one program.
 _PACK = ENTER + "head -c \"$3\" | tr '\\n' '\\000' | xargs -0 tar -c -f - --\n"
 _LIST_BYTES = 24 << 10
 _TAIL = ENTER + 'tail -c "+$4" -- "./$3"\n'
@@ -47,7 +47,7 @@ _PART_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A file that is to be pulled, and the digest that it has to have."""
+    """A file to pull, and its expected digest."""
 
     entry: StoredEntry
     digest: str
@@ -55,13 +55,13 @@ class Remote:
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """What a pull has to do.
+    """The work of a pull.
 
     Attributes:
-        files: What is to be read.
-        unchanged: The files that are here already, with the same content.
-        listing: What is there.
-        unread: What cannot be read, and why.
+        files: The files to read.
+        unchanged: The paths of files that exist locally with the same content.
+        listing: The contents of the remote folder.
+        unread: The paths that cannot be read, each with the reason.
     """
 
     files: tuple[Remote, ...]
@@ -71,21 +71,21 @@ class Required:
 
     @property
     def size(self) -> int:
-        """The bytes of what is to be read."""
+        """The number of bytes to read."""
         return sum(file.entry.size for file in self.files)
 
 
 def compare(shell: ContainerShell, where: StoragePlace, folder: Path, *, force: bool) -> Required:
-    """Return what has to be read.
+    """Return the files that a pull has to read.
 
     Args:
-        shell: Of a pod with the storage.
-        where: The folder there.
-        folder: The local one.
-        force: Whether local files with other contents are replaced.
+        shell: The shell of a pod with the storage.
+        where: The remote folder.
+        folder: The local folder.
+        force: Whether to replace local files with other contents.
 
     Raises:
-        ClusterError: The folder cannot be read; or files with other contents are here, each of which is a problem.
+        ClusterError: The remote folder cannot be read; or local files differ, each of which is a problem of the error.
     """
     listing = listed(shell, where)
     files = listing.files
@@ -119,15 +119,15 @@ def compare(shell: ContainerShell, where: StoragePlace, folder: Path, *, force: 
 def fetch(
     shell: ContainerShell, where: StoragePlace, required: Required, folder: Path, advance: Callable[[int], object]
 ) -> tuple[str, ...]:
-    """Read what is required into a local folder, which is made when it is missing; what is complete is not read again.
+    """Read the required files into a local folder, which is created if missing; complete files are not read again.
 
     Returns:
-        The files that changed while they were read, and did not arrive.
+        The paths of files that changed during the pull and did not arrive.
 
     Raises:
-        ClusterError: The folder cannot be read.
-        BrokenOffError: The connection broke off: call it again.
-        VerificationError: What came is not what was asked for, or a link in the local folder is in the way.
+        ClusterError: The remote folder cannot be read.
+        BrokenOffError: The connection broke off; call the function again to continue.
+        VerificationError: The received data was not requested, or a link in the local folder is in the way.
         OSError: The local folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ def fetch(
                 if entry.kind == "folder":
                     _make_folder(place, entry.path)
             changed = _fetch_each(shell, where, large, place, advance)
-            # tar sends the second of two hard links without its content: such a file is read by itself.
+            # tar sends the second of two hard links without content: such a file is read separately.
             late = [file for batch in _batches(small) for file in _fetch_batch(shell, where, batch, folder, advance)]
             changed += _fetch_each(shell, where, late, place, advance)
         with suppress(OSError):
@@ -153,7 +153,7 @@ def fetch(
 
 
 def _is_apart(file: Remote) -> bool:
-    """Whether a file is read by itself: it is large, or GNU tar takes a part of its path for an escape."""
+    """Whether a file is read separately: it is large, or GNU tar would read a part of its path as an escape."""
     return file.entry.size >= LARGE or "\\" in file.entry.path
 
 
@@ -174,7 +174,7 @@ def _batches(files: Sequence[Remote]) -> Iterator[list[Remote]]:
 def _fetch_batch(
     shell: ContainerShell, where: StoragePlace, files: list[Remote], folder: Path, advance: Callable[[int], object]
 ) -> list[Remote]:
-    """Read files, and return those that have not arrived; one that has grown beyond the limits keeps back no other."""
+    """Read files together, and return those that have not arrived; a file that has grown too much stops no other."""
     late: list[Remote] = []
     while files:
         try:
@@ -192,10 +192,10 @@ def _missing(files: Sequence[Remote], folder: Path) -> list[Remote]:
 def _fetch_together(
     shell: ContainerShell, where: StoragePlace, files: Sequence[Remote], folder: Path, advance: Callable[[int], object]
 ) -> list[Remote]:
-    """Read files, and return those that have not arrived with their digests; these leave what is here unchanged."""
+    """Read files together, and return those that have not arrived with their digests; they replace no local file."""
     lines = "".join(f"./{file.entry.path}\n" for file in files).encode()
     given = shell.stream(_PACK, where.storage.path, where.path, str(len(lines)), given=[lines])
-    # Folders and extended headers count as well.
+    # The limits have to leave room for folders and extended headers.
     limits = Limits(size=sum(file.entry.size for file in files) + 4096 * len(files), files=len(files))
     digests = {file.entry.path: file.digest for file in files}
     tar = _Stream(given)
@@ -204,12 +204,12 @@ def _fetch_together(
     except TooMuchError:
         raise
     except VerificationError:
-        tar.drain()  # if the connection broke off, that is why
+        tar.drain()  # raises if a broken connection is the cause
         raise
     failure = None
     try:
         tar.drain()
-    except ScriptError as error:  # tar also ends so when a file has changed
+    except ScriptError as error:  # tar also fails when a file has changed
         failure = error
     changed = _missing(files, folder)
     if failure and not changed:
@@ -229,7 +229,7 @@ def _fetch_each(
     for file in files:
         try:
             _fetch_one(shell, where, file, place, advance)
-        except (_ChangedError, ScriptError):  # also if it is gone, or may no longer be read
+        except (_ChangedError, ScriptError):  # a ScriptError: the file was deleted, or is no longer readable
             changed.append(file)
     return changed
 
@@ -300,7 +300,7 @@ def _write_all(file: int, data: bytes) -> None:
 
 
 def _local_digest(path: Path, size: int) -> str | None:
-    """Return the SHA-256 of a local file of this size; None when there is none."""
+    """Return the SHA-256 of a local file of this size; None if no such file can be opened."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -321,21 +321,21 @@ def _digest(file: int) -> str:
 
 
 class _Stream:
-    """Chunks as a file that can be read."""
+    """A readable file that consists of chunks."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
         self._buffer = b""
 
     def read(self, size: int) -> bytes:
-        """Return up to `size` bytes; none at the end."""
+        """Return up to `size` bytes; empty at the end."""
         if not self._buffer:
             self._buffer = next(self._chunks, b"")
         data, self._buffer = self._buffer[:size], self._buffer[size:]
         return data
 
     def drain(self) -> None:
-        """Read what is left, of which there is not much, so that the end of the other side is known."""
+        """Read up to 1 MiB that is left, so that an error of the other side is raised."""
         left = 1 << 20
         while left > 0 and (data := self.read(_CHUNK)):
             left -= len(data)

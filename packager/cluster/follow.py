@@ -1,6 +1,6 @@
 """Follows a workload through snapshots until its state is final or a deadline is reached.
 
-It polls rather than watches: a poll has no state to lose when the connection breaks or the API server restarts.
+The state is polled, not watched: a poll has no state to lose when the connection breaks or the API server restarts.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from packager.workloads.workload import Workload
 
 INTERVAL = 1.0
-"""Seconds from one look to the next, unless they take more than a third of that."""
+"""Seconds from one poll to the next, unless a poll takes more than a third of that."""
 
 LONGEST_PAUSE = 4.0
-"""Seconds between two looks at most, however long these take: the return of a cluster is to be noticed soon."""
+"""The longest pause between two polls in seconds, so that the return of a cluster is noticed soon."""
 
 MAX_SILENCE = 300.0
-"""Seconds without an answer after which the cluster counts as gone."""
+"""Seconds without an answer after which the wait ends with an error."""
 
 
 class SnapshotReader(Protocol):
-    """Takes a snapshot."""
+    """A function that takes a snapshot."""
 
     def __call__(self, *, events: bool) -> Snapshot | None:
         """Return the workload and its objects; None if the workload does not exist.
 
         Args:
-            events: Whether to ask for events too, of which a namespace may hold thousands.
+            events: Whether to read events too; a namespace may contain thousands.
 
         Raises:
             ClusterError: The cluster did not answer, or refused to.
@@ -52,12 +52,12 @@ class Update:
     """The result of one poll.
 
     Attributes:
-        verdict: What can be said.
-        snapshot: What it is said of; the last one seen, while the cluster does not answer.
-        silence: Seconds for which the cluster has not answered; 0 when it has.
-        error: What kept it from answering.
-        is_last: Whether waiting on makes no sense: it is over, or nothing but a person can mend it.
-        per_workload: Of several workloads, the newest update of each; this one is that of the one that is worst off.
+        verdict: The verdict on the workload.
+        snapshot: The snapshot that the verdict is about; while the cluster does not answer, the last one.
+        silence: Seconds for which the cluster has not answered; 0 after an answer.
+        error: The reason why the cluster did not answer.
+        is_last: Whether the wait is over: the state is final, or only a user can fix it.
+        per_workload: The newest update of each of several workloads; this update is that of the worst one.
     """
 
     verdict: Verdict
@@ -69,12 +69,12 @@ class Update:
 
     @property
     def index(self) -> int:
-        """Which of several workloads it is about."""
+        """The index of the workload that the update is about, among several."""
         return next((index for index, update in enumerate(self.per_workload) if update.verdict is self.verdict), 0)
 
     @property
     def why_silent(self) -> str:
-        """What there was in the place of an answer, in words; empty when there was an answer."""
+        """The message of the error in place of an answer; empty after an answer."""
         return str(self.error or "").removeprefix(NO_ANSWER)
 
     @property
@@ -84,10 +84,10 @@ class Update:
 
 
 _NOT_SEEN_YET = Update(Verdict(Phase.PENDING, "it has not been found yet"), None)
-"""What has been deployed just now is there, also when the cluster goes silent in the moment after."""
+"""The state of a new deployment while the cluster has not answered yet."""
 
 
-def follow(  # noqa: PLR0913 - two of them are the time, which tests make up
+def follow(  # noqa: PLR0913 - two parameters are the time, which tests simulate
     read: SnapshotReader,
     kind: Workload,
     *,
@@ -102,19 +102,19 @@ def follow(  # noqa: PLR0913 - two of them are the time, which tests make up
     """Yield the state of a workload about once per second, until it is final or the deadline is reached.
 
     Args:
-        read: Takes a snapshot.
+        read: The function that takes a snapshot.
         kind: The workload's kind.
-        rendered: What the workload's annotation says that was applied; another value means another deploy.
-        deadline: The time, by `clock`, after which the waiting ends; None for never.
-        patience: Seconds in which the workload's operator may yet see its end.
-        keep_following: Whether to go on while it serves; else that is the last word.
-        read_events: Reads the namespace's events, which outlive the workload.
-        clock: Seconds, ever growing.
-        sleep: Waits for seconds.
+        rendered: The expected value of the annotation RENDERED; another value means another deploy.
+        deadline: The time, by `clock`, at which the wait ends; None for never.
+        patience: Seconds in which the workload's operator may still notice its end.
+        keep_following: Whether to continue while the workload serves.
+        read_events: The function that reads the namespace's events, which outlive the workload.
+        clock: A monotonic clock, in seconds.
+        sleep: The function that waits for a number of seconds.
 
     Raises:
-        ClusterError: The cluster refuses to answer from the start, or has not answered for SILENCE seconds. It may be
-            silent from the start when something was deployed just now.
+        ClusterError: The cluster does not answer the first poll, or has not answered for MAX_SILENCE seconds. After a
+            deploy (`rendered`), silence at the first poll is tolerated, but not a refusal.
     """
     updates = _Updates(kind, rendered, patience, keep_following=keep_following)
     last: Update | None = None
@@ -137,8 +137,8 @@ def follow(  # noqa: PLR0913 - two of them are the time, which tests make up
                 raise
             if silence > MAX_SILENCE:
                 raise _silence_error(error, silence) from error
-            # A restarted API server may forbid everything for a moment, before it has read its roles: whatever it
-            # says, it is believed only when it keeps saying it.
+            # A restarted API server may forbid everything until it has read its roles, so a refusal counts only when
+            # it lasts.
             yield replace(last or _NOT_SEEN_YET, silence=max(silence, INTERVAL), error=error)
         else:
             answered_at = clock()
@@ -148,7 +148,7 @@ def follow(  # noqa: PLR0913 - two of them are the time, which tests make up
                 return
         now = clock()
         seconds = now - begin
-        # Where a look takes long, the machine is busy or the cluster is: two thirds of the time are left to others.
+        # A slow poll means a busy machine or cluster, so polls take at most a third of the time.
         pause = max(INTERVAL - seconds, min(2 * seconds, LONGEST_PAUSE))
         sleep(pause if deadline is None else max(0.0, min(pause, deadline - now)))
         if deadline is not None and clock() >= deadline:
@@ -167,13 +167,13 @@ _WORST_FIRST = (
 
 
 def combined(followed: Sequence[Iterator[Update]]) -> Iterator[Update]:
-    """Yield the state of several workloads, as that of the one in the worst state.
+    """Yield the state of the worst of several workloads, with the states of all.
 
     Args:
-        followed: What becomes of each. What has its last update is not asked any more.
+        followed: The updates of each workload; none are read after a last update.
 
     Raises:
-        ClusterError: As whatever is followed.
+        ClusterError: An error of `followed`.
     """
     if len(followed) == 1:
         yield from followed[0]
@@ -195,7 +195,7 @@ def combined(followed: Sequence[Iterator[Update]]) -> Iterator[Update]:
 
 
 def _severity(update: Update) -> tuple[bool, int]:
-    """Return what sorts an update that ends a wait badly before all others, and then by its phase."""
+    """Return a sort key: failed last updates come first, then all others by phase."""
     phase = update.verdict.phase
     return not (update.is_last and not phase.is_good), _WORST_FIRST.index(phase)
 
@@ -208,7 +208,7 @@ def _silence_error(error: ClusterError, silence: float) -> ClusterError:
 
 
 class _Updates:
-    """Turns snapshots into updates, with what earlier ones showed that later ones may not."""
+    """Turns snapshots into updates, and remembers facts that later snapshots no longer contain."""
 
     def __init__(self, kind: Workload, rendered: str | None, patience: float, *, keep_following: bool) -> None:
         self._kind = kind
@@ -222,7 +222,7 @@ class _Updates:
         self._looks = 0
 
     def wants_events(self, last: Update | None) -> bool:
-        """Whether to ask for events: always while the main pod does not run, and now and then when it does."""
+        """Whether to read events: in every poll while the main pod does not run, otherwise in every tenth."""
         self._looks += 1
         is_well = last is not None and last.verdict.phase in (Phase.RUNNING, Phase.SERVING)
         if last is None or last.snapshot is None or not is_well or self._looks % 10 == 0:
@@ -231,7 +231,7 @@ class _Updates:
         return main is None or not is_running(main) or any(is_being_deleted(pod) for pod in last.snapshot.pods)
 
     def lacks_events(self, update: Update) -> bool:
-        """Whether it is over, and only events may still tell what happened to the main pod."""
+        """Whether the wait is over, and only events can still explain the end of the main pod."""
         if update.snapshot is None or not update.is_last:
             return False
         if update.verdict.phase is Phase.SERVING:
@@ -240,7 +240,7 @@ class _Updates:
         return update.verdict.phase is Phase.FAILED or main is None or is_being_deleted(main)
 
     def update_of(self, snapshot: Snapshot | None, now: float, events: Sequence[Object] = ()) -> Update:
-        """Return what `snapshot`, taken at `now`, means after those before it; `events` are read once it is gone."""
+        """Return the update for a snapshot taken at `now`; `events` explain a workload that no longer exists."""
         if snapshot is None:
             return self._gone_update(events)
         workload = snapshot.workload
@@ -256,7 +256,7 @@ class _Updates:
         return Update(verdict, snapshot, is_last=is_last)
 
     def _gone_update(self, events: Sequence[Object]) -> Update:
-        """Say of a workload that is not there how it ended or what it was stopped by, as far as that was seen."""
+        """Return the update for a workload that does not exist, with its observed end or the cause of its stop."""
         if self._workload is None:
             return Update(Verdict(Phase.ABSENT, "not found"), None, is_last=True)
         for finding in self._past.losses or ():
@@ -266,7 +266,7 @@ class _Updates:
         return Update(verdict or Verdict(Phase.ABSENT, "it was deleted"), None, is_last=True)
 
     def _is_final(self, findings: tuple[Finding, ...], now: float) -> bool:
-        """Whether one of the findings has lasted for longer than it should be waited for."""
+        """Whether a blocking finding has lasted longer than its time limit."""
         blocking = {finding.reason: finding for finding in findings if finding.blocks}
         self._since = {reason: self._since.get(reason, now) for reason in blocking}
         return any(now - self._since[reason] >= finding.final_after for reason, finding in blocking.items())

@@ -29,9 +29,9 @@ class Heartbeat:
     """The state of an operator.
 
     Attributes:
-        alive: Whether it acts.
-        evidence: How that is known, in a sentence.
-        deployment: Its Deployment, when one was found.
+        alive: Whether the operator is running.
+        evidence: The evidence, in a sentence.
+        deployment: The operator's Deployment; None if none was found.
     """
 
     alive: Alive
@@ -40,20 +40,21 @@ class Heartbeat:
 
     @property
     def image(self) -> str | None:
-        """The image that its Deployment runs."""
+        """The image of the operator's Deployment; None without one."""
         if self.deployment is None:
             return None
         return str(self.deployment["spec"]["template"]["spec"]["containers"][0]["image"])
 
 
 def check_heartbeat(kubectl: Kubectl, operator: Operator) -> Heartbeat:
-    """Return whether `operator` is running, in any namespace of the cluster.
+    """Return whether an operator is running, in any namespace of the cluster.
 
-    A lease counts for more than a Deployment: an operator may run beside the cluster, and a pod that runs may be idle.
+    A lease is stronger evidence than a Deployment: an operator may run outside the cluster, and a running pod may be
+    idle.
 
     Args:
-        kubectl: The user's.
-        operator: Which one.
+        kubectl: The user's kubectl.
+        operator: The operator.
 
     Raises:
         UnreachableError: The cluster does not answer.
@@ -79,7 +80,7 @@ def check_heartbeat(kubectl: Kubectl, operator: Operator) -> Heartbeat:
 
 
 def _is_renewed(kubectl: Kubectl, lease: Object, default: int) -> bool:
-    """Whether the lease is fresh; when it looks stale, which may be the clocks' fault, whether it is renewed at all."""
+    """Whether a lease is renewed: it is fresh, or, since clocks may differ, it changes within its duration."""
     seconds = lease["spec"].get("leaseDurationSeconds") or default
     if not lease["spec"].get("holderIdentity"):
         return False
@@ -102,7 +103,7 @@ def _renew_time(lease: Object) -> str:
 
 
 def _objects_named(kubectl: Kubectl, resource: str, name: str) -> tuple[list[Object], bool]:
-    """Return what has this name in whatever namespace, and whether the user may not see it."""
+    """Return the objects with a name in all namespaces, and whether the user is not allowed to list them."""
     try:
         return kubectl.items(resource, "--all-namespaces", f"--field-selector=metadata.name={name}"), False
     except ClusterError as error:

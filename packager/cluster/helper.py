@@ -1,4 +1,4 @@
-"""Runs a temporary pod that does nothing but mount volumes of a workload, so that commands can be run in it."""
+"""Runs a temporary pod that mounts volumes of a workload, so that commands can be run in it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
 
 LIFETIME = 3600
-"""Seconds after which a pod that was not deleted, for example after a crash of this machine, ends."""
+"""Seconds after which a pod ends that was not deleted, for example because this machine crashed."""
 
 MANAGED_BY = {"app.kubernetes.io/managed-by": "mlpack"}
 _COMPONENT = "app.kubernetes.io/component"
@@ -34,7 +34,7 @@ _SECONDS = 60.0
 
 _KEPT = ("securityContext", "imagePullSecrets", "nodeSelector", "affinity", "tolerations", "serviceAccountName")
 
-# A command in the container is another process there. After five minutes without any, the pod is not needed.
+# A command in the container is a second process. After five minutes without one, the pod is not needed any more.
 _IDLE = """trap 'exit 0' TERM
 quiet=0
 while [ "$quiet" -lt 30 ]; do
@@ -49,13 +49,13 @@ class HelperPod:
     """A temporary pod, before it is created.
 
     Attributes:
-        component: What it is for, in a word: part of its name, and its label.
-        words: How messages call it: `the pod that reads the results`.
+        component: The purpose of the pod in a word, which is part of its name and its label.
+        words: The name of the pod in messages: `the pod that reads the results`.
         container: The name of its container.
-        memory: What its container may use.
+        memory: The memory limit of its container.
         mounts: How the container mounts the volumes.
         volumes: The volumes.
-        image: The image to use; None for that of the workload.
+        image: The image to use; None for the workload's.
     """
 
     component: str
@@ -67,11 +67,11 @@ class HelperPod:
     image: str | None = None
 
     def manifest(self, workload: str, pod_spec: Object) -> Object:
-        """Return it as a pod of the workload's user, image and nodes: what a cluster let run once, it lets run again.
+        """Return the manifest of a pod with the user, image and node rules of the workload, which the cluster admits.
 
         Args:
             workload: The workload's name.
-            pod_spec: Of the workload's pods.
+            pod_spec: The PodSpec of the workload's pods.
         """
         main = pod_spec["containers"][0]
         container = {
@@ -102,11 +102,11 @@ class HelperPod:
 
 
 def sweep(kubectl: Kubectl, component: str) -> None:
-    """Delete the pods of a component that have ended by themselves, such as those that a crash has left."""
+    """Delete the ended pods of a component, such as those left by a crash."""
     selector = ",".join(f"{key}={value}" for key, value in {**MANAGED_BY, _COMPONENT: component}.items())
     try:
         pods = kubectl.items("pods", f"--selector={selector}")
-    except ClusterError:  # who may not list pods may still create one
+    except ClusterError:  # a user who may not list pods may still create one
         return
     ended = [name(pod) for pod in pods if status(pod).get("phase") in ("Succeeded", "Failed")]
     if ended:
@@ -117,11 +117,18 @@ def sweep(kubectl: Kubectl, component: str) -> None:
 def running(
     kubectl: Kubectl, helper: HelperPod, workload: str, pod_spec: Object, tell: Callable[[str], object]
 ) -> Iterator[str]:
-    """Run the pod, give its name once it runs, and delete it afterwards. `tell` is told when the pod stays.
+    """Run a helper pod, yield its name once it runs, and delete it afterwards.
+
+    Args:
+        kubectl: The user's kubectl.
+        helper: The pod to run.
+        workload: The workload's name.
+        pod_spec: The PodSpec of the workload's pods.
+        tell: Called with a message if the pod cannot be deleted.
 
     Raises:
-        ClusterError: It cannot be made, or cannot run.
-        TimedOutError: It does not start.
+        ClusterError: The pod cannot be created, or cannot run.
+        TimedOutError: The pod does not start.
     """
     _check_claims(kubectl, helper)
     pod = helper.manifest(workload, pod_spec)
@@ -135,14 +142,14 @@ def running(
 
 
 def _check_claims(kubectl: Kubectl, helper: HelperPod) -> None:
-    """Refuse a claim that does not exist: its pod would wait for it until the end of all patience."""
+    """Raise ClusterError for a claim that does not exist, for which the pod would wait until the timeout."""
     for volume in helper.volumes:
         claim = mapping(volume.get("persistentVolumeClaim")).get("claimName")
         try:
             exists = not claim or kubectl.get(f"persistentvolumeclaims/{claim}") is not None
         except UnreachableError:
             raise
-        except ClusterError:  # who may not look at claims may still mount one
+        except ClusterError:  # a user who may not get claims may still mount one
             continue
         if not exists:
             hint = "create it, or let `mlpack run PACKAGE --claim-size SIZE` create it"

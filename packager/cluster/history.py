@@ -1,4 +1,4 @@
-"""Lists what is deployed of a package and from which build, by the labels of the objects."""
+"""Lists the deployed workloads of a package and their builds, by the labels of the objects."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Deployment:
     """One workload of the package.
 
     Attributes:
-        namespace: Where it is.
+        namespace: The workload's namespace.
         workload: `kind/name`.
-        digest: Of the package that it came from; None when kubectl itself applied it.
-        deployed_by: user@machine; None likewise.
-        created: When, by the server's clock.
-        ended: `succeeded` or `failed`; None while it is neither.
+        digest: The digest of the workload's package; None if kubectl itself applied it.
+        deployed_by: The deploying user as user@machine; None if kubectl itself applied it.
+        created: The time of creation, by the server's clock.
+        ended: `succeeded` or `failed`; None for a workload that has not ended.
     """
 
     namespace: str
@@ -42,7 +42,7 @@ class Deployment:
     ended: str | None
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for `-o json`."""
+        """Return the fields for `-o json`."""
         return {
             "namespace": self.namespace,
             "workload": self.workload,
@@ -58,8 +58,8 @@ class Deployments:
     """The workloads of a package that are in the cluster.
 
     Attributes:
-        deployments: The newest first.
-        unseen: Why some are not among them, by the resource that the user may not list.
+        deployments: The workloads, the newest first.
+        unseen: The refusals, by the resource that the user may not list.
     """
 
     deployments: tuple[Deployment, ...]
@@ -70,12 +70,12 @@ def history(kubectl: Kubectl, package: str, *, everywhere: bool = False) -> Depl
     """Return the workloads of the package that are in the cluster.
 
     Args:
-        kubectl: The user's.
+        kubectl: The user's kubectl.
         package: The package's name.
         everywhere: Whether to look in all namespaces.
 
     Raises:
-        ClusterError: The cluster cannot say; or nothing was found, and there may be what the user may not see.
+        ClusterError: The cluster does not answer; or nothing was found, and the user may not list some resources.
     """
     selector = f"--selector=app.kubernetes.io/managed-by=mlpack,app.kubernetes.io/name={package}"
     where = ["--all-namespaces"] if everywhere else []
@@ -92,7 +92,7 @@ def history(kubectl: Kubectl, package: str, *, everywhere: bool = False) -> Depl
             unseen[kind.resource] = error
     if unseen and not items:
         raise next(iter(unseen.values()))
-    # What a controller has made of a workload may be of a kind, and carry labels, that a workload has.
+    # Objects that a controller creates for a workload may have a workload's kind and labels, too.
     deployments = sorted(
         (_read(item) for item in items if not owners(item)), key=lambda deployment: deployment.created, reverse=True
     )

@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 _LINES = 200
 _SECONDS = 20.0
-"""Seconds in which all logs are read; of what takes longer, the part is kept that was read by then."""
+"""Seconds in which all logs are read; of slower logs, the part that was read in time is kept."""
 
 _POD_BYTES = 64 << 10
 _LINE_BYTES = 8 << 10
-"""How much is kept of a pod's log and of one line, from the end: a kubelet counts pieces of 16 KiB as lines, so that a
-pod which writes no line feeds has 3 MiB in 200 of them. `--limit-bytes` would keep the beginning."""
+"""The largest parts of a pod's log and of one line that are kept, from the end. A kubelet counts pieces of 16 KiB as
+lines, so that a pod without line feeds has 3 MiB in 200 of them. `--limit-bytes` would keep the beginning."""
 
 _BEGINNING_BYTES = 1 << 10
-"""How much is kept of the beginning of a longer line: the pod's name, of at most 253 characters, is in it."""
+"""The bytes that are kept of a long line's beginning, which contains the pod's name of at most 253 characters."""
 
 _CHUNK = 64 << 10
 
-# What a kubelet writes in the place of a log that is gone already (pkg/kubelet/kuberuntime).
+# The messages of a kubelet in place of a log that no longer exists (pkg/kubelet/kuberuntime).
 _UNREADABLE = re.compile(r"unable to retrieve container logs|failed to (try resolving|open log|create fs|watch)")
 
-# What kubectl puts before each line of several pods' logs.
+# kubectl's prefix of each line of several pods' logs.
 _LINE = re.compile(r"\[pod/(?P<pod>[^/\]]+)/[^\]]+\] (?P<text>.*)")
 
 
@@ -49,9 +49,9 @@ class LogKeeper:
     """Takes snapshots that include the last lines of pods that will be deleted because one of them has failed.
 
     Args:
-        read: Takes a snapshot.
-        kubectl: The user's.
-        kind: The workload's kind, which knows when its pods are about to go.
+        read: The function that takes a snapshot.
+        kubectl: The user's kubectl.
+        kind: The workload's kind, which finds the pods that are about to be deleted.
     """
 
     def __init__(self, read: SnapshotReader, kubectl: Kubectl, kind: Workload) -> None:
@@ -61,7 +61,7 @@ class LogKeeper:
         self._logs: dict[str, PodLog] = {}
 
     def __call__(self, *, events: bool) -> Snapshot | None:
-        """Return a snapshot, with the logs that were kept so far. Raises as what takes it."""
+        """Return a snapshot with all logs that were kept so far. Raises the errors of `read`."""
         snapshot = self._read(events=events)
         if snapshot is None:
             return None
@@ -74,12 +74,12 @@ class LogKeeper:
         return replace(snapshot, logs=tuple(self._logs.values()))
 
     def _is_kept(self, pod: Object) -> bool:
-        """Whether the pod's log was read already, and nothing can have been added to it since."""
+        """Whether the pod's log was read, and has not changed since."""
         log = self._logs.get(uid(pod))
         return log is not None and (has_ended(log.pod) or not has_ended(pod))
 
     def _lines(self, workload: Object, pods: Sequence[Object]) -> dict[str, tuple[str, ...]]:
-        """Return the last lines of each pod, by its name: of all in one call, for they may go at any moment."""
+        """Return the last lines of each pod by name, read in one call, since the pods may be deleted at any moment."""
         selector = selector_flag(self._kind.selector(workload) or {})
         arguments = ("logs", selector, f"--tail={_LINES}", "--prefix", "--ignore-errors")
         logs = {name(pod): _End() for pod in pods}
@@ -98,7 +98,7 @@ class LogKeeper:
                     if match and match["pod"] in logs and not _UNREADABLE.match(match["text"]):
                         logs[match["pod"]].add(after_carriage_return(match["text"]))
         except MlpackError:
-            pass  # what was read before it is kept
+            pass  # lines that were read before the error are kept
         return {pod: log.lines for pod, log in logs.items()}
 
 
@@ -124,7 +124,7 @@ class _End:
 
 
 def _lines(stream: Stream, has_time: Callable[[], bool]) -> Iterator[str]:
-    """Yield the lines of `stream` until its end, or until what `has_time` raises; of a long one, its two ends."""
+    """Yield the lines of a stream until its end, or until `has_time` raises; long lines are cut in their middle."""
     line = _LineEnds()
     while has_time() and (chunk := stream.read1(_CHUNK)):
         *ended, rest = chunk.split(b"\n")

@@ -1,4 +1,4 @@
-"""Finds objects of earlier deploys that an overlay does not contain any more."""
+"""Finds objects of earlier deploys that an overlay no longer contains."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
 
 _HASH = re.compile(r"-[2456789bcdfghkmt]{10}$")
-"""What kustomize puts behind the name of a ConfigMap that is called after its content (api/hasher: encode)."""
+"""kustomize's suffix of a ConfigMap's name, which is a hash of its content (api/hasher: encode)."""
 
 
 def leftovers(kubectl: Kubectl, manifests: Manifests, identity: Identity) -> list[Object]:
     """Return the package's objects that earlier deploys of this overlay have created and this one does not contain.
 
-    These are ConfigMaps of earlier contents, and what an option has put beside a workload that is off now.
+    These are ConfigMaps with earlier contents, and objects of options that were switched off since.
 
     Raises:
-        ClusterError: The cluster cannot say.
+        ClusterError: The cluster does not answer, or refuses to.
     """
     config_maps = [
         item
@@ -41,12 +41,12 @@ def leftovers(kubectl: Kubectl, manifests: Manifests, identity: Identity) -> lis
 
 
 def switched_off(kubectl: Kubectl, manifests: Manifests, identity: Identity) -> list[Object]:
-    """Return what an option of an earlier deploy has put beside a workload, and none does any more.
+    """Return the objects beside the workloads that earlier deploys created for options which are off now.
 
-    What the user may not see is left out: who may not see it has not deployed it.
+    Objects that the user may not see are left out, since such a user cannot have deployed them.
 
     Raises:
-        ClusterError: The cluster cannot say.
+        ClusterError: The cluster does not answer, or refuses to.
     """
     known = set(map(key, manifests.objects))
     sought = [
@@ -59,7 +59,7 @@ def switched_off(kubectl: Kubectl, manifests: Manifests, identity: Identity) -> 
 
 
 def _visible(kubectl: Kubectl, sought: Sequence[Object]) -> list[Object]:
-    """Return what is there and the user may see."""
+    """Return the existing objects that the user may see."""
     if not sought:
         return []
     try:
@@ -73,7 +73,7 @@ def _visible(kubectl: Kubectl, sought: Sequence[Object]) -> list[Object]:
 
 
 def _config_maps(kubectl: Kubectl, manifests: Manifests, identity: Identity) -> list[Object]:
-    """Return the package's ConfigMaps whose names differ from those of its overlay in nothing but the hash."""
+    """Return the package's ConfigMaps whose names differ from those of the overlay only in the hash."""
     names = {name(item) for item in manifests.objects if item["kind"] == "ConfigMap"}
     plain = {_HASH.sub("", hashed) for hashed in names if _HASH.search(hashed)}
     if not plain:

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Stream(Protocol):
-        """What is read as it comes."""
+        """A stream whose bytes are read as they arrive."""
 
         def read1(self, size: int, /) -> bytes:
-            """Return up to `size` bytes, as soon as there are any; none at the end."""
+            """Return up to `size` bytes, as soon as there are any; empty at the end."""
 
 
 # RFC 3339, as Go writes it: older kubelets leave out a fraction's trailing zeros.
@@ -34,9 +34,9 @@ class Piece:
     """A line, or a part of one that is long or has not ended.
 
     Attributes:
-        moment: The line's time in UTC, with nine digits behind the second; empty for what bears no time.
-        text: As the container wrote it, with the line feed that ends the line.
-        is_first: Whether the line begins with it.
+        moment: The line's time in UTC, with nine digits after the second; empty for a line without a time.
+        text: The bytes that the container wrote, including the line feed at the end of the line.
+        is_first: Whether the piece is the beginning of the line.
     """
 
     moment: bytes
@@ -45,7 +45,7 @@ class Piece:
 
 
 def pieces(stream: Stream) -> Iterator[Piece]:
-    """Yield what `stream` holds, a line at a time; of a line without an end, parts of 8 KiB."""
+    """Yield the lines of a stream; long or unfinished lines in parts of 8 KiB."""
     line, rest = _Line(), b""
     while chunk := stream.read1(_CHUNK):
         *complete, rest = (rest + chunk).split(b"\n")
@@ -66,7 +66,7 @@ class _Line:
         self._kept = b""
 
     def take(self, data: bytes, *, is_end: bool = False) -> Iterator[Piece]:
-        """Yield what is known of the line with its next bytes; `is_end` when no more will come."""
+        """Yield the pieces that are complete with the next bytes of the line; `is_end` at the end of the stream."""
         data = self._kept + data
         self._kept = b""
         is_whole = is_end or data.endswith(b"\n")
@@ -90,7 +90,7 @@ class _Line:
 
 
 def _moment(stamp: re.Match[bytes]) -> bytes:
-    """Return the time that a stamp means as text that sorts; empty when it means none."""
+    """Return the time of a stamp in UTC as sortable text; empty for an invalid time."""
     whole, fraction, zone = stamp.groups()
     try:
         moment = datetime.fromisoformat((whole + zone).decode())
@@ -103,7 +103,7 @@ def _moment(stamp: re.Match[bytes]) -> bytes:
 
 @dataclass(slots=True)
 class _Second:
-    """The lines of one second that were read: the first one's time, and how many."""
+    """The lines of one second that were read: the time of the first, and their number."""
 
     first: bytes
     count: int = 0
@@ -112,46 +112,46 @@ class _Second:
 class LogPosition:
     """The position up to which a container's log was read, so that no byte is repeated or left out.
 
-    A kubelet gives the lines since a whole second, in the order of its file. Which of them were read is known by their
-    number: times alone tell too little, since several lines may have the same one, and those of a container's two
-    streams may be slightly out of order. When the first of them is not the one that is expected, the file is another:
-    the kubelet has begun a new one (containerLogMaxSize), and only times are left to go by.
+    A kubelet returns the lines since a whole second, in the order of its file. Lines that were read are skipped by
+    their number: times are not enough, since several lines may have the same time, and lines of a container's two
+    streams may be slightly out of order. If the first returned line is not the expected one, the kubelet has begun a
+    new file (containerLogMaxSize), and lines are skipped by their times.
 
     Attributes:
-        first: The time of the first line that was read; empty before there is one.
-        gaps: How often lines were perhaps taken away before they were read.
+        first: The time of the first line that was read; empty before the first line.
+        gaps: The number of places where lines may have been deleted before they were read.
     """
 
     def __init__(self) -> None:
         self.first = b""
         self.gaps = 0
-        self._seconds: dict[bytes, _Second] = {}  # the newest and the one before
+        self._seconds: dict[bytes, _Second] = {}  # the newest second and the one before
         self._newest = b""
-        self._of_newest = 0  # lines that have the newest time
-        self._handed = 0  # bytes of the last line, while it has no end
-        self._is_counted = False  # whether the last line is one of these
+        self._of_newest = 0  # the number of lines with the newest time
+        self._handed = 0  # the returned bytes of the last line, while it has no end
+        self._is_counted = False  # whether the last line is counted in _seconds
         self._is_resuming = False
         self._is_finished = False
-        self._ahead = 0  # lines that were read, and come again
+        self._ahead = 0  # the number of read lines that are returned again
         self._is_new_file = False
-        self._repeats = 0  # the same by times, in a new file
-        self._skip = 0  # bytes of the present line
+        self._repeats = 0  # the number of lines of a new file that may have been read in the old one
+        self._skip = 0  # bytes of the current line to skip
 
     def resume(self) -> list[str]:
-        """Return kubectl's arguments to read on from here."""
+        """Return kubectl's arguments for reading on from this position."""
         self._is_resuming, self._ahead, self._skip = bool(self._newest), 0, 0
         return [f"--since-time={_second_before(self._newest).decode()}Z"] if self._newest else ["--tail=-1"]
 
     def finish(self) -> None:
-        """Take the last answer for whole: when it held none of the lines that were read, there is another file."""
+        """Treat the last answer as complete: if it contained none of the read lines, the file is a new one."""
         if self._is_resuming and not self._is_finished:
             self._is_finished = True
             self.gaps += 1
 
     def take(self, piece: Piece) -> bytes:
-        """Return what is new of a piece of kubectl's answer."""
+        """Return the unread bytes of a piece of kubectl's answer."""
         if not piece.moment and not piece.text.endswith(b"\n"):
-            return b""  # the answer broke off within a time
+            return b""  # the answer broke off within a timestamp
         if piece.is_first:
             self._skip = self._begin(piece.moment)
         skipped = min(self._skip, len(piece.text))
@@ -162,8 +162,8 @@ class LogPosition:
         return text
 
     def _begin(self, moment: bytes) -> int:
-        """Return how many bytes of a line are known."""
-        if not moment:  # the rest of a line that began before the second that was asked for
+        """Return the number of a line's bytes that were read before."""
+        if not moment:  # the rest of a line that began before the requested second
             return _WHOLE_LINE if self._newest else 0
         if self._is_resuming:
             self._is_resuming = False
@@ -199,7 +199,7 @@ class LogPosition:
         return False
 
     def _count(self, moment: bytes) -> bool:
-        """Count a line that kubectl will give again; return whether it will."""
+        """Count a line that kubectl will return again, and return whether it will."""
         second, oldest = moment[:19], _second_before(max(moment, self._newest))
         if second not in self._seconds and second > self._newest[:19]:
             self._seconds = {known: lines for known, lines in self._seconds.items() if known >= oldest}

@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from packager.kubernetes.verdict import Finding
 
 PATIENCE = 10.0
-"""Seconds without a byte after which a kubelet counts as one that does not answer."""
+"""Seconds without data after which a kubelet counts as not answering."""
 
 _LAST_BYTES = 256 << 10
 
-# What a kubelet writes in the place of a log that it cannot read (pkg/kubelet/kuberuntime).
+# The messages of a kubelet in place of a log that it cannot read (pkg/kubelet/kuberuntime).
 _KUBELET_ERROR = re.compile(rb"unable to retrieve container logs|failed to (try resolving|open log|create fs|watch)")
 
-# The time between two looks of a kubelet at how long logs are (containerLogMonitorInterval).
+# The interval in which a kubelet checks the sizes of logs (containerLogMonitorInterval).
 _ROTATION = timedelta(seconds=10)
 
 
 def with_log_end(kubectl: Kubectl, finding: Finding) -> Finding:
-    """Return the finding with the end of the container's log, when the pod's status did not hold it."""
+    """Return the finding with the end of the container's log if the pod's status did not contain it."""
     if finding.log or not finding.container:
         return finding
     pod = finding.subject.removeprefix("pod/")
@@ -53,22 +53,22 @@ def with_log_end(kubectl: Kubectl, finding: Finding) -> Finding:
 class LogReader:
     """Reads the log of one container, each time from the position reached before.
 
-    It asks again and again instead of keeping a stream open: then there is nothing that a lost connection could break,
-    and any number of logs are followed in turn.
+    The log is polled, not streamed, so that a lost connection breaks nothing, and any number of logs can be followed
+    in turn.
 
     Args:
-        kubectl: The user's.
-        pod: Whose log.
-        container: Of which container; the one that does the pod's work when None.
+        kubectl: The user's kubectl.
+        pod: The pod.
+        container: The container's name; None for the pod's main container.
 
     Attributes:
-        shown: The pod, as kubectl takes it.
-        begin: The time of the first line that was read; empty before there is one.
-        late: How long after the container's start that was, when it is so long that lines may have been there before:
-            a kubelet keeps the last 10 MiB, or what it is told to, and says nothing of the rest.
-        gaps: How often lines were perhaps taken away before they were read.
-        is_gone: Whether there is no such pod any more.
-        may_miss_all: Whether the container has run for so long that an empty log need not mean that it wrote nothing.
+        shown: The pod's name for kubectl.
+        begin: The time of the first line that was read; empty before the first line.
+        late: The time from the container's start to the first line if earlier lines may have been deleted, otherwise
+            None. A kubelet keeps 10 MiB by default, and does not report deleted lines.
+        gaps: The number of places where lines may have been deleted before they were read.
+        is_gone: Whether the pod no longer exists.
+        may_miss_all: Whether an empty log may have had lines, since the container has run long enough for a rotation.
     """
 
     def __init__(self, kubectl: Kubectl, pod: Object, container: str | None = None) -> None:
@@ -85,22 +85,22 @@ class LogReader:
         self._restarts = 0
 
     def read(self, pod: Object, *, patience: float = PATIENCE) -> Iterator[bytes]:
-        """Yield what is new, in lines or parts of them: nothing when there is no log yet.
+        """Yield the new bytes in lines or parts of lines; none while the container has not started.
 
         Args:
-            pod: The same pod, as it is now.
-            patience: Seconds without a byte after which nothing more is waited for.
+            pod: The current state of the pod.
+            patience: Seconds without data after which the kubelet counts as not answering.
 
         Raises:
-            UnreachableError: The cluster, or the pod's kubelet, does not answer; what came before that was yielded.
-            ClusterError: It refuses to.
+            UnreachableError: The cluster or the pod's kubelet does not answer; bytes before that were yielded.
+            ClusterError: The cluster refuses to return the log.
         """
         status = next((entry for entry in container_statuses(pod) if entry["name"] == self._container), None)
         if status is None or ("waiting" in status["state"] and not status.get("restartCount")):
             return
         restarts = status.get("restartCount", 0)
         if restarts > self._restarts:
-            # What the container wrote between the last line read and its end; kubectl knows one container back.
+            # Read the rest of the previous container's log first; kubectl has only one previous container's log.
             if restarts > self._restarts + 1 and self.begin:
                 self.gaps += 1
                 self._position = LogPosition()
@@ -140,7 +140,7 @@ class LogReader:
         self._check_end(done.returncode, done.stderr, words)
 
     def _check_end(self, returncode: int, stderr: str, words: bytes) -> None:
-        """Raise what kubectl's end means, when it means that the log was not read."""
+        """Raise the error that kubectl's end means; a log that does not exist is no error."""
         if words:
             message = words.decode(errors="replace").strip()
             raise ClusterError(f"the log of {self.shown} cannot be read: {message}")

@@ -29,9 +29,9 @@ class Manifests:
     """The objects that an overlay applies.
 
     Attributes:
-        objects: All of it, in the order in which it is applied; the workloads included.
-        workloads: The workloads; the first is the one to use if none is named.
-        digest: Of everything, as rendered.
+        objects: All objects, including the workloads, in the order in which they are applied.
+        workloads: The workloads; the first is the default one.
+        digest: The digest of all rendered objects.
         index: The index of the selected workload; by default the main one.
     """
 
@@ -42,28 +42,28 @@ class Manifests:
 
     @property
     def workload(self) -> Object:
-        """The main workload."""
+        """The selected workload."""
         return self.workloads[self.index]
 
     @property
     def others(self) -> tuple[Object, ...]:
-        """The other workloads."""
+        """The workloads that are not selected."""
         return self.workloads[: self.index] + self.workloads[self.index + 1 :]
 
     @property
     def kind(self) -> Workload:
-        """Its kind."""
+        """The kind of the selected workload."""
         return kinds()[self.workload["kind"]]
 
     @property
     def per_workload(self) -> tuple[Manifests, ...]:
-        """The same for each of the workloads, as the main one; the one that is the main one here is the first."""
+        """The manifests with each workload selected in turn, the one that is selected in these first."""
         others = (index for index in range(len(self.workloads)) if index != self.index)
         return tuple(replace(self, index=index) for index in (self.index, *others))
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What tells the workloads from each other: their names; where two are called the same, `kind/name`."""
+        """The unique names of the workloads: their names, or `kind/name` where two have the same name."""
         names = [name(item) for item in self.workloads]
         return tuple(
             word if names.count(word) == 1 else f"{item['kind'].lower()}/{word}"
@@ -71,10 +71,10 @@ class Manifests:
         )
 
     def about(self, workload: str) -> Manifests:
-        """Return the same with the workload of this name, or `kind/name`, as the main one.
+        """Return the manifests with the workload of this name, or `kind/name`, selected.
 
         Raises:
-            UsageError: There is none, or more than one.
+            UsageError: No workload, or more than one, has the name.
         """
         pairs = [(name(item), f"{item['kind'].lower()}/{name(item)}") for item in self.workloads]
         matching = [index for index, words in enumerate(pairs) if workload in words]
@@ -88,21 +88,21 @@ class Manifests:
 
     @property
     def name(self) -> str:
-        """The main workload's name."""
+        """The name of the selected workload."""
         return name(self.workload)
 
     @property
     def shown(self) -> str:
-        """`mpijobs.kubeflow.org/name`, as kubectl takes it."""
+        """The selected workload's name for kubectl: `mpijobs.kubeflow.org/name`."""
         return f"{self.kind.resource}/{self.name}"
 
     def stamped(self, package_digest: str, deployed_by: str) -> str:
-        """Return everything as one JSON List, each object with the digest of the package, for `kubectl apply -f -`."""
+        """Return all objects, with the labels and annotations of a deploy, as one JSON List for `kubectl apply`."""
         labels, notes = self.stamp(package_digest, deployed_by)
         return as_list([_with(item, labels, notes) for item in self.objects])
 
     def stamp(self, package_digest: str, deployed_by: str) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the labels and annotations that every object gets when it is applied."""
+        """Return the labels and annotations that a deploy adds to every object."""
         value = package_digest.removeprefix("sha256:")
         notes = {DIGEST: package_digest, RENDERED: self.digest, DEPLOYED_BY: deployed_by}
         return {DIGEST: value[:16]}, notes
@@ -114,17 +114,17 @@ def as_list(items: list[Object]) -> str:
 
 
 def load(rendered: str, overlay: str, main: str = "") -> Manifests:
-    """Read what `kubectl kustomize` printed.
+    """Parse the output of `kubectl kustomize`.
 
     Args:
         rendered: A YAML stream.
-        overlay: How messages name where it comes from.
-        main: The name of the workload to use if none is named; builds name it after package and overlay;
-            where there is none of it, the first that ends by itself.
+        overlay: The name of the overlay in messages.
+        main: The name of the default workload, which builds name after package and overlay; if no workload has it, the
+            first workload that ends by itself is the default.
 
     Raises:
-        RenderError: It is no YAML, or something in it is no object, or it holds no workload of a kind that mlpack
-            knows, the same one twice, or one without a container.
+        RenderError: The output is not YAML, a document is not an object, no workload has a supported kind, a workload
+            occurs twice, or a workload has no container.
     """
     documents, problems = yamlio.load_all(rendered.encode(), overlay, max_bytes=_MAX_BYTES)
     if problems:
@@ -152,13 +152,13 @@ def load(rendered: str, overlay: str, main: str = "") -> Manifests:
 
 
 def _is_workload(item: Object) -> bool:
-    """Whether mlpack knows the kind of an object, which is not another group's of that name."""
+    """Whether an object has a supported kind, and is not of another API group's kind with the same name."""
     kind = kinds().get(item["kind"])
     return kind is not None and item["apiVersion"].rpartition("/")[0] == kind.resource.partition(".")[2]
 
 
 def _is_object(item: Any) -> bool:
-    """Whether `item` has what every object in Kubernetes has, in the form that everything here relies on."""
+    """Whether a value has the fields of a Kubernetes object: API version, kind and name, and valid labels."""
     metadata = item.get("metadata") if isinstance(item, dict) else None
     if not isinstance(metadata, dict):
         return False
@@ -170,7 +170,7 @@ def _is_object(item: Any) -> bool:
 
 
 def _has_container(kind: Workload, workload: Object) -> bool:
-    """Whether the pods of a workload can be read: a patch may have made anything of it."""
+    """Whether a workload's pods have a container with an image, which a patch may have removed or broken."""
     try:
         kind.made_objects(workload)
         return isinstance(kind.pod_template(workload)["containers"][0]["image"], str)

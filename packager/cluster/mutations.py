@@ -1,8 +1,9 @@
-"""Compares an object as it was sent with the server's answer: what admission has changed in it, as a pure function.
+"""Compares a sent object with the server's answer, to find the changes made by admission; a pure function.
 
-What Kubernetes itself adds is left out: the default values of fields (k8s.io/kubernetes, pkg/apis/*/v1/defaults.go) and
-what its own admission plugins add to every pod (plugin/pkg/admission: serviceaccount, defaulttolerationseconds,
-priority). A webhook or a MutatingAdmissionPolicy that adds such a value changes nothing.
+Additions by Kubernetes itself are left out: the default values of fields (k8s.io/kubernetes,
+pkg/apis/*/v1/defaults.go) and the additions of its own admission plugins to every pod (plugin/pkg/admission:
+serviceaccount, defaulttolerationseconds, priority). A webhook or a MutatingAdmissionPolicy that adds such a value
+changes nothing.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ _DEFAULTS: Mapping[str, tuple[Any, ...]] = {
     "internalTrafficPolicy": ("Cluster",),
     "sessionAffinity": ("None",),
 }
-"""The value that a field gets when a manifest says nothing: by its name, in whatever object."""
+"""The possible default values of a field, by its name, in any object."""
 
 _GENERATED = frozenset(
     {
@@ -87,10 +88,10 @@ _GENERATED = frozenset(
         "targetPort",
     }
 )
-"""Fields whose values Kubernetes makes up."""
+"""Fields whose values Kubernetes generates."""
 
 _MAPS = frozenset({"annotations", "data", "labels", "limits", "matchLabels", "nodeSelector", "requests"})
-"""Fields whose keys users choose, so that none of them has a default value."""
+"""Fields whose keys users choose, so that no key has a default value."""
 
 _OWN_NOTES = re.compile(
     r"kubernetes\.io/limit-ranger|deployment\.kubernetes\.io/revision|(batch\.kubernetes\.io/)?(controller-uid|job-name)"
@@ -98,21 +99,21 @@ _OWN_NOTES = re.compile(
 """Labels and annotations that Kubernetes itself adds."""
 
 _TOKEN = "kube-api-access-"  # noqa: S105 - the beginning of a volume's name
-"""How the volume of a pod's own token is called; the rest of its name is random."""
+"""The prefix of the name of the volume with a pod's token; the rest of the name is random."""
 
 _TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-"""Taints that Kubernetes lets every pod tolerate for a while."""
+"""Taints for which Kubernetes adds a limited toleration to every pod."""
 
 _NOTES = ("labels", "annotations", "finalizers", "ownerReferences")
 _BESIDE = ("apiVersion", "kind", "metadata", "status")
 
 
 def mutations(sent: Object, answer: Object) -> list[Difference]:
-    """Return what admission has changed: before is what was sent, after is what the server would store.
+    """Return the changes made by admission, from the sent values to those that the server would store.
 
     Args:
-        sent: A new object.
-        answer: The server's answer to it.
+        sent: The new object.
+        answer: The server's answer to the object.
     """
     before, after = (
         {"metadata": _only(mapping(item.get("metadata")), _NOTES), **{k: item[k] for k in item if k not in _BESIDE}}
@@ -130,7 +131,7 @@ def mutations(sent: Object, answer: Object) -> list[Difference]:
 
 
 def is_token(item: Any) -> bool:
-    """Whether a volume, or a mount of one, is that of a pod's own token."""
+    """Whether a volume or a mount contains the pod's service account token."""
     return str(mapping(item).get("name")).startswith(_TOKEN)
 
 
@@ -173,7 +174,7 @@ def _compare_lists(sent: list[Any], answer: list[Any], path: str) -> Iterator[Di
 
 
 def _added_or_removed(value: Any, path: str, *, is_added: bool) -> Iterator[Difference]:
-    """Yield each field of a value that is there on one side only."""
+    """Yield a difference for each field of a value that exists on one side only."""
     if isinstance(value, dict):
         yield from _compare({}, value, path) if is_added else _compare(value, {}, path)
     elif isinstance(value, list):
@@ -183,23 +184,23 @@ def _added_or_removed(value: Any, path: str, *, is_added: bool) -> Iterator[Diff
 
 
 def _item_difference(path: str, before: Any, after: Any) -> Difference:
-    """Return what a person wants to know of a list's item that is there on one side only."""
+    """Return the difference for a list's item that exists on one side only: its image, its value, or the whole."""
     item = mapping(before or after)
     if "image" in item:
         return Difference(path, *(side and f"image {side['image']}" for side in (before, after)))
-    if item.keys() == {"name", "value"}:  # of an environment, whose values may be secrets
+    if item.keys() == {"name", "value"}:  # an environment variable, whose value may be secret
         return Difference(f"{path}.value", *(side and side["value"] for side in (before, after)))
     return Difference(path, before, after)
 
 
 def _with_requests(resources: Mapping[str, Any]) -> dict[str, Any]:
-    """Return resources with the requests that Kubernetes makes of limits."""
+    """Return resources with the requests that Kubernetes derives from limits."""
     limits = mapping(resources.get("limits"))
     return {**resources, "requests": {**limits, **mapping(resources.get("requests"))}} if limits else dict(resources)
 
 
 def _is_own(path: str, key: str, answer: Mapping[str, Any]) -> bool:
-    """Whether Kubernetes itself adds the field `key` to what is at `path`."""
+    """Whether Kubernetes itself adds the field `key` to the value at `path`."""
     holder = path.rpartition(".")[2]
     if holder in ("labels", "annotations") and _OWN_NOTES.fullmatch(key):
         return True
@@ -211,12 +212,12 @@ def _is_own(path: str, key: str, answer: Mapping[str, Any]) -> bool:
 
 
 def _is_own_item(item: Any) -> bool:
-    """Whether Kubernetes itself adds this item to a list of every pod."""
+    """Whether Kubernetes itself adds the item to a list of every pod."""
     return is_token(item) or mapping(item).get("key") in _TOLERATED
 
 
 def _pull_policy(image: str) -> str:
-    """Return when an image is pulled if its container does not say so."""
+    """Return the default pull policy of an image."""
     name, _, _digest = image.partition("@")
     tag = name.rpartition("/")[2].partition(":")[2]
     return "Always" if name == image and tag in ("", "latest") else "IfNotPresent"

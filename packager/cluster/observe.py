@@ -40,9 +40,9 @@ def observe(kubectl: Kubectl, kind: Workload, name: str, *, events: bool = True)
     pods = [workload] if selector is None else kubectl.items("pods", selector_flag(selector))
     namespace_events = events_of(kubectl) if events else Events()
     owner_uids = {uid(workload), *map(uid, children)}
-    # The server's clock and ours may differ: nothing is ever younger than nothing.
+    # The server's clock and ours may differ, so the age is at least 0.
     age = max(0.0, (kubectl.runner.now() - created(workload)).total_seconds())
-    # Where the user may not see what owns the pods, their labels are all that there is to go by.
+    # If the user may not see the owners of the pods, pods are found by their labels only.
     own_pods = tuple(pod for pod in pods if selector is None or unseen or owners(pod) & owner_uids)
     return Snapshot(
         workload,
@@ -58,16 +58,19 @@ def observe(kubectl: Kubectl, kind: Workload, name: str, *, events: bool = True)
 
 
 _CREATED = re.compile(r"Created pod: ([a-z0-9.-]+)$")
-"""How the event ends in which a controller of Kubernetes names a pod that it has made (pkg/controller)."""
+"""The end of the event's message in which a controller of Kubernetes names a created pod (pkg/controller)."""
 
 _FEWEST_STRAYS, _MOST_STRAYS = 3, 10
-"""Of so many pods that a controller has made and that are not known, some are looked up."""
+"""The smallest number of unlisted pods of a controller that are looked up, and the largest."""
 
 
 def _strays(
     kubectl: Kubectl, makers: Sequence[Object], pods: Sequence[Object], events: Sequence[Object]
 ) -> tuple[Object, ...]:
-    """Return pods that these have made and do not know: a controller gives up what lacks the labels of its selector."""
+    """Return existing pods that `makers` created and `pods` lacks: controllers release pods without their labels.
+
+    Only pods without other owners are returned, and only if at least _FEWEST_STRAYS created pods are not listed.
+    """
     creations = (
         event for item in makers for event in events_about(events, item) if event.get("reason") == "SuccessfulCreate"
     )
@@ -79,14 +82,14 @@ def _strays(
         made_pods = kubectl.items(*(f"pods/{pod}" for pod in sorted(unknown)[:_MOST_STRAYS]))
     except UnreachableError:
         raise
-    except ClusterError:  # who may list pods need not be allowed to get one
+    except ClusterError:  # a user who may list pods need not be allowed to get one
         return ()
     maker_uids = set(map(uid, makers))
     return tuple(pod for pod in made_pods if not is_being_deleted(pod) and not owners(pod) - maker_uids)
 
 
 def _workload(kubectl: Kubectl, kind: Workload, name: str) -> tuple[list[Object], str | None]:
-    """Return the workload with what its controller has made of it, or alone, and why, when the user may see no more."""
+    """Return the workload with its children, or only the workload and the refusal if the user may not see these."""
     workload = f"{kind.resource}/{name}"
     children = kind.children(name)
     try:
@@ -102,7 +105,7 @@ def _workload(kubectl: Kubectl, kind: Workload, name: str) -> tuple[list[Object]
 
 
 def _intermediates(kubectl: Kubectl, kind: Workload, workload: Object) -> tuple[tuple[Object, ...], str | None]:
-    """Return the objects between the workload and its pods, or why the user is not allowed to see them."""
+    """Return the objects between the workload and its pods, and the refusal if the user may not see all of them."""
     labels = kind.selector(workload)
     known = {uid(workload)}
     intermediates: list[Object] = []
@@ -120,24 +123,24 @@ def _intermediates(kubectl: Kubectl, kind: Workload, workload: Object) -> tuple[
 
 
 def selector_flag(labels: Mapping[str, str]) -> str:
-    """Return the flag with which kubectl lists only what has these labels."""
+    """Return kubectl's flag that selects objects by labels."""
     return f"--selector={','.join(f'{key}={value}' for key, value in labels.items())}"
 
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """The events of a namespace; none when the user may not see them, and then what was said."""
+    """The events of a namespace; if the user may not see them, none and the refusal."""
 
     items: tuple[Object, ...] = ()
     refusal: str | None = None
 
 
 def events_of(kubectl: Kubectl) -> Events:
-    """Return the events of the namespace. They only explain, so a user who may not see them does without.
+    """Return the events of the namespace; none, with the refusal, if the user may not list them.
 
     Raises:
         UnreachableError: The cluster does not answer.
-        ClusterError: It refuses for another reason than the user's rights.
+        ClusterError: The cluster refuses for another reason than the user's permissions.
     """
     try:
         return Events(tuple(kubectl.items("events")))
@@ -148,7 +151,7 @@ def events_of(kubectl: Kubectl) -> Events:
 
 
 def _namespace(kubectl: Kubectl, kind: Workload, workload: Object, pods: Sequence[Object]) -> Object | None:
-    """Return the namespace when something that was there goes or is gone, and the user may see namespaces."""
+    """Return the namespace if a pod or the workload is being deleted or is missing, and the user may get namespaces."""
     has_begun = bool(status(workload))
     if not any(map(is_being_deleted, (workload, *pods))) and not (has_begun and kind.main(pods) is None):
         return None
@@ -161,7 +164,7 @@ def _namespace(kubectl: Kubectl, kind: Workload, workload: Object, pods: Sequenc
 
 
 def absent(kubectl: Kubectl, verdict: Verdict) -> Verdict:
-    """Return the verdict on a workload that does not exist; say so if its namespace is gone or being deleted."""
+    """Return the verdict on a missing workload, whose summary reports a missing namespace or one being deleted."""
     name = kubectl.default_namespace()
     try:
         namespace = kubectl.get(f"namespaces/{name}")
@@ -177,7 +180,7 @@ def absent(kubectl: Kubectl, verdict: Verdict) -> Verdict:
 
 
 def _nodes(kubectl: Kubectl, pods: Sequence[Object]) -> tuple[Object, ...]:
-    """Return the nodes of the pods that seem to be lost, when the user may see nodes."""
+    """Return the nodes of pods that seem to be lost; none if the user may not get nodes."""
     names = sorted({pod["spec"]["nodeName"] for pod in pods if seems_node_lost(pod) and pod["spec"].get("nodeName")})
     try:
         return tuple(kubectl.items(*(f"nodes/{name}" for name in names))) if names else ()

@@ -32,7 +32,7 @@ _USER_RESOURCES = (
     "statefulsets.apps",
     "daemonsets.apps",
 )
-"""What people keep in a namespace, beside workloads."""
+"""The resources, besides workloads, that users keep in a namespace."""
 
 _ORDER = {
     "deployment": 0,
@@ -42,7 +42,7 @@ _ORDER = {
     "customresourcedefinition": 2,
     "namespace": 4,
 }
-"""In which kinds are removed: what acts first, all others before the namespace."""
+"""The order in which kinds are deleted: Deployments first, namespaces last; other kinds come before the namespaces."""
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _ROOT_CA = "kube-root-ca.crt"
@@ -50,10 +50,10 @@ _IMAGE_HINT = "use --from FILE with a manifest whose image the nodes can pull"
 
 
 def served(kubectl: Kubectl, operator: Operator) -> tuple[str, ...]:
-    """Return the versions in which the cluster serves the operator's kind; none when it has no such CRD.
+    """Return the served versions of the operator's kind; none if its CRD is not established.
 
     Raises:
-        ClusterError: The cluster cannot say.
+        ClusterError: The cluster does not answer, or refuses to.
     """
     crd = kubectl.get(f"customresourcedefinitions.apiextensions.k8s.io/{operator.crd}")
     if crd is None or not true_condition(crd, "Established"):
@@ -62,10 +62,10 @@ def served(kubectl: Kubectl, operator: Operator) -> tuple[str, ...]:
 
 
 def jobs(kubectl: Kubectl, operator: Operator) -> tuple[list[Object], list[Object]]:
-    """Return the jobs of every namespace that still run, and those that have ended.
+    """Return the jobs in all namespaces that still run, and those that have ended.
 
     Raises:
-        ClusterError: The cluster cannot say.
+        ClusterError: The cluster does not answer, or refuses to.
     """
     kind = kinds()[operator.kind]
     running: list[Object] = []
@@ -83,16 +83,16 @@ def install(
     dry_run: str | None = None,
     force_conflicts: bool = False,
 ) -> str:
-    """Apply the operator with server-side apply, and return kubectl's message on each object.
+    """Apply the operator with server-side apply, and return kubectl's message about each object.
 
     Raises:
-        ClusterError: The cluster refuses, or a CRD of this name from another owner exists.
+        ClusterError: The cluster refuses, or a CRD of this name does not serve the needed version.
     """
     versions = served(kubectl, operator)
     if versions and operator.api.partition("/")[2] not in versions:
         raise _rival_error(operator, versions)
     arguments = ["apply", "--server-side", f"--field-manager={FIELD_MANAGER}"]
-    if dry_run == "client":  # kubectl knows no server-side apply on the client
+    if dry_run == "client":  # kubectl has no client-side dry run of a server-side apply
         arguments = ["apply"]
     arguments += ["--force-conflicts"] if force_conflicts else []
     arguments += [f"--dry-run={dry_run}"] if dry_run else []
@@ -108,10 +108,10 @@ def _rival_error(operator: Operator, versions: Sequence[str]) -> ClusterError:
 
 
 def wait_until_ready(kubectl: Kubectl, manifests: Bundle) -> Iterator[str]:
-    """Yield, about once per second, what the operator still waits for, until it serves.
+    """Yield, about once per second, the reason why the operator is not ready, until it is.
 
     Raises:
-        ClusterError: It is not going to.
+        ClusterError: The operator cannot become ready.
     """
     since: dict[str, float] = {}
     while True:
@@ -138,8 +138,8 @@ class Installed:
     """The objects of an operator that are in the cluster.
 
     Attributes:
-        ours: What `install` has applied, in the order in which it is removed.
-        others: What others have put there, and whose it is.
+        ours: The objects that `install` has applied, in the order in which they are deleted.
+        others: The objects of others, each with its owner.
     """
 
     ours: tuple[Object, ...]
@@ -147,16 +147,16 @@ class Installed:
 
 
 def installed(kubectl: Kubectl, operator: Operator, manifests: Bundle | None, *, keep_crds: bool) -> Installed:
-    """Return what `uninstall` would delete, and what it would keep because others have created it.
+    """Return the objects that `uninstall` would delete, and those that it would keep because others created them.
 
     Args:
-        kubectl: The user's.
-        operator: Which one.
+        kubectl: The user's kubectl.
+        operator: The operator.
         manifests: The objects to look for; None for those of the release.
-        keep_crds: Whether CRDs, and so all jobs, stay.
+        keep_crds: Whether to keep the CRDs, and so all jobs.
 
     Raises:
-        ClusterError: The cluster cannot say.
+        ClusterError: The cluster does not answer, or refuses to.
     """
     ours: list[Object] = []
     others: list[tuple[Object, str]] = []
@@ -177,10 +177,10 @@ def installed(kubectl: Kubectl, operator: Operator, manifests: Bundle | None, *,
 
 
 def uninstall(kubectl: Kubectl, items: Sequence[Object], *, timeout: float) -> None:
-    """Delete the objects that `install` has applied, one after the other, and wait until they are gone.
+    """Delete objects one after the other, and wait until they are deleted.
 
     Raises:
-        TimedOutError: Something is not gone yet.
+        TimedOutError: An object still exists after `timeout` seconds.
         ClusterError: The cluster refuses.
     """
     deadline = kubectl.runner.clock() + timeout
@@ -190,15 +190,15 @@ def uninstall(kubectl: Kubectl, items: Sequence[Object], *, timeout: float) -> N
 
 
 def _is_own(item: Object) -> bool:
-    """Whether `install` has applied the object, and no other installer (Helm, Argo CD, kubectl apply) claims it."""
+    """Whether `install` may have applied the object, and no other tool (Helm, Argo CD, kubectl apply) claims it."""
     claims = ("meta.helm.sh/release-name", "argocd.argoproj.io/tracking-id", _LAST_APPLIED)
     is_claimed = any(annotation(item, claim) for claim in claims)
-    # An object that is applied with nothing but a name, as a ServiceAccount may be, has no field manager.
+    # An object that is applied with only a name, such as a ServiceAccount, has no field manager.
     return not is_claimed and (FIELD_MANAGER in managers(item) or not managers(item))
 
 
 def _foreign_objects(kubectl: Kubectl, namespace: str, ours: Sequence[Object]) -> str:
-    """Return what others keep in the operator's namespace, as a list in a sentence; not what controllers made."""
+    """Return the objects of others in a namespace, except those of controllers, as a list in a sentence."""
     where = f"--namespace={namespace}"
     resources = (*_workload_resources(kubectl, ours), *_USER_RESOURCES)
     items = [item for resource in resources for item in kubectl.items(resource, where)]
@@ -208,7 +208,7 @@ def _foreign_objects(kubectl: Kubectl, namespace: str, ours: Sequence[Object]) -
 
 
 def _workload_resources(kubectl: Kubectl, ours: Sequence[Object]) -> Iterator[str]:
-    """Yield the resources of the kinds of workload that the cluster has, but those whose CRD is among `ours`."""
+    """Yield the resources of the served kinds of workload, except those whose CRD is among `ours`."""
     removed = {name(item) for item in ours if item["kind"] == "CustomResourceDefinition"}
     for kind in kinds().values():
         if kind.operator is None or (kind.operator.crd not in removed and served(kubectl, kind.operator)):
@@ -216,7 +216,7 @@ def _workload_resources(kubectl: Kubectl, ours: Sequence[Object]) -> Iterator[st
 
 
 def _removable(operator: Operator, manifests: Bundle | None, *, keep_crds: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield kind, name and namespace: first what acts, last what everything else is in."""
+    """Yield the kind, name and namespace of the objects to delete, in the order of _ORDER."""
     brought = [_reference(item) for item in manifests.objects] if manifests else list(operator.brings)
     brought.sort(key=lambda entry: _ORDER.get(entry[0], 3))
     yield from (entry for entry in brought if not (keep_crds and entry[0] == "customresourcedefinition"))
@@ -227,7 +227,7 @@ def _reference(item: Object) -> tuple[str, str, str]:
 
 
 def _pending(kubectl: Kubectl, manifests: Bundle) -> tuple[str | None, Finding | None]:
-    """Return what is waited for (None: nothing any more), and what may be in its way."""
+    """Return the reason why the operator is not ready (None if it is), and the finding that may explain it."""
     for crd in manifests.of("CustomResourceDefinition"):
         live = kubectl.get(f"customresourcedefinitions.apiextensions.k8s.io/{name(crd)}")
         if live is None or not true_condition(live, "Established"):
@@ -255,7 +255,7 @@ def _patience(finding: Finding) -> float:
 
 
 def _is_available(deployment: Object) -> bool:
-    """Whether every pod is available and of the newest kind, as `kubectl rollout status` sees it."""
+    """Whether every pod is updated and available, by the rules of `kubectl rollout status`."""
     counts = status(deployment)
     is_current = counts.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
     updated = counts.get("updatedReplicas", 0)

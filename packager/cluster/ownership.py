@@ -25,7 +25,7 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 PACKAGE = "app.kubernetes.io/name"
 
 _APPLIERS = (FIELD_MANAGER, "kubectl-client-side-apply", "kubectl", "kubectl-last-applied")
-"""Who applies a package: mlpack, or kubectl by itself."""
+"""The field managers of a package's own applies: mlpack and kubectl."""
 
 Key = tuple[str, str]
 """An object's kind and name."""
@@ -42,8 +42,8 @@ class Identity:
 
     Attributes:
         package: The package's name.
-        digest: Of this build.
-        user: user@machine.
+        digest: The digest of this build.
+        user: The user, as user@machine.
     """
 
     package: str
@@ -51,13 +51,13 @@ class Identity:
     user: str
 
     def owns(self, item: Object) -> bool:
-        """Whether an object belongs to this package, whatever its build and deployer."""
-        if not {MANAGED_BY, PACKAGE} & set(labels(item)):  # an overlay may have been edited to give none
+        """Whether an object belongs to this package, regardless of its build and deployer."""
+        if not {MANAGED_BY, PACKAGE} & set(labels(item)):  # an edited overlay may have no labels
             return annotation(item, DIGEST) is not None
         return labels(item).get(MANAGED_BY) == "mlpack" and labels(item).get(PACKAGE) == self.package
 
     def differs(self, item: Object) -> str | None:
-        """Return how an object's deployment differs from ours: `deployed by …, from another build (…)`."""
+        """Return the difference between an object's deploy and ours: `deployed by …, from another build (…)`."""
         user, digest = annotation(item, DEPLOYED_BY), annotation(item, DIGEST)
         parts = [f"deployed by {user}"] if user not in (None, self.user) else []
         if digest is not None and digest != self.digest:
@@ -65,7 +65,7 @@ class Identity:
         return ", ".join(parts) or None
 
     def remark(self, item: Object) -> str | None:
-        """Return, in a sentence, that an object is not of this very package, build and person; None when it is."""
+        """Return a sentence about an object of another package, build or user; None for an object of this identity."""
         if not self.owns(item):
             return f"{shown(item)} does not belong to the package {self.package}"
         how = self.differs(item)
@@ -85,10 +85,10 @@ def resource(item: Object) -> str:
 
 
 def look_up(kubectl: Kubectl, manifests: Iterable[Object]) -> dict[Key, Object]:
-    """Return what is in the cluster under the kinds and names of `manifests`, managed fields included.
+    """Return the existing objects with the kinds and names of `manifests`, including managed fields.
 
     Raises:
-        ClusterError: The cluster cannot say.
+        ClusterError: The cluster does not answer, or refuses to.
     """
     names = [resource(item) for item in manifests]
     while names:
@@ -127,7 +127,7 @@ def refuse_taken(live: Mapping[Key, Object], identity: Identity) -> None:
     """Refuse to overwrite objects of others.
 
     Raises:
-        ClusterError: Some of `live` are not the package's.
+        ClusterError: Some of `live` do not belong to the package.
     """
     taken = [(item, owner(item)) for item in live.values() if not identity.owns(item)]
     if taken:
@@ -135,10 +135,10 @@ def refuse_taken(live: Mapping[Key, Object], identity: Identity) -> None:
 
 
 def foreign_objects(items: Iterable[Object], known: Mapping[Key, Object]) -> list[Object]:
-    """Return the objects that others have created since `known` was looked up, and that this deploy has changed.
+    """Return the applied objects that others have created since `known` was looked up.
 
-    An object that this deploy has created has no other manager yet. On one that others made from the same package, they
-    manage the labels themselves.
+    An object that this deploy has created has no other manager yet. On an object that others created from the same
+    package, they manage the labels.
     """
     return [item for item in items if key(item) not in known and _is_only_labelled_by_us(item)]
 
@@ -147,7 +147,7 @@ def refuse_foreign(items: Iterable[Object]) -> None:
     """Refuse to continue if others have just created some of the objects.
 
     Raises:
-        ClusterError: There are any.
+        ClusterError: `items` is not empty.
     """
     taken = [(item, owner({**item, "metadata": {**item["metadata"], "labels": {}}})) for item in items]
     if taken:
@@ -155,7 +155,7 @@ def refuse_foreign(items: Iterable[Object]) -> None:
 
 
 def foreign_data(item: Object, manifest: Object) -> list[str]:
-    """Return who has added data to an object of the package: `bob has set data.KEY`."""
+    """Return the managers who have added data to an object of the package: `bob has set data.KEY`."""
     keys_by_manager: dict[str, set[str]] = {}
     for part in ("data", "binaryData"):
         extra = set(item.get(part) or ()) - set(manifest.get(part) or ())

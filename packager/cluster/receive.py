@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 _MAX_FILES = 1_000_000
 
-# What stays free on the disk, unless half of what is free is less.
+# The bytes that stay free on the disk, unless half of the free bytes are fewer.
 _RESERVE = 1 << 30
 
 _CHUNK = 1 << 20
 
-# More names would not be read.
+# Users would not read more names.
 _MAX_NAMES = 1_000
 
 _FILES = b"0\x007"
@@ -45,12 +45,12 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
-# The file system cannot hold such a name, or has something else of that name.
+# The file system does not support the name, or has another kind of entry with this name.
 _BAD_NAME_ERRNOS = frozenset(
     (errno.EINVAL, errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY)
 )
 
-# A time that every file system can hold: until the year 2106.
+# Times before the year 2106 are supported by every file system.
 _LATEST = 1 << 32
 
 
@@ -59,12 +59,12 @@ class Received:
     """The result of unpacking a tar stream.
 
     Attributes:
-        files: How many files arrived.
-        size: Their bytes.
-        skipped: The names of what was left out, fit for a terminal: links, devices, sparse files, and what has a name
-            that must not be in the folder, or cannot be. The first thousand.
-        unnamed: How many more were left out.
-        orphans: The hard links to files that did not arrive, and why; the first thousand.
+        files: The number of received files.
+        size: The number of their bytes.
+        skipped: The first thousand names of skipped members, fit for a terminal: links, devices, sparse files, and
+            names that are not allowed or not supported in the folder.
+        unnamed: The number of further skipped members.
+        orphans: The first thousand hard links to files that did not arrive, each with the reason.
     """
 
     files: int
@@ -75,15 +75,15 @@ class Received:
 
 
 class TooMuchError(VerificationError):
-    """More arrives than the limits allow."""
+    """The archive exceeds the limits."""
 
 
 class _SkippedError(Exception):
-    """A member that is left out."""
+    """A member is skipped."""
 
 
 class _OrphanError(Exception):
-    """A hard link to a file that did not arrive."""
+    """A hard link refers to a file that did not arrive."""
 
 
 def receive(
@@ -93,22 +93,21 @@ def receive(
     limits: Limits | None = None,
     digests: Mapping[str, str] | None = None,
 ) -> Received:
-    """Unpack a tar, as it comes, into a `folder` that may hold things already; a file of the same name is replaced.
+    """Unpack a tar stream into an existing folder; files of the same name are replaced.
 
-    A file appears when it is complete, and stays when what comes after it is damaged. A hard link becomes a copy of its
-    file, which comes before it. Memory stays within a few MiB, and 64 bytes for each file.
+    A file appears when it is complete, and stays if a later part of the stream is damaged. A hard link becomes a copy
+    of an earlier file. Memory stays within a few MiB, and 64 bytes for each file.
 
     Args:
-        stream: The tar.
-        folder: Where to.
+        stream: The tar stream.
+        folder: The folder to unpack into.
         advance: Called with the number of bytes as they are written.
-        limits: How many files and bytes may arrive; None: a million files and folders, and as many bytes as the disk
-            has room for, less 1 GiB or half of what is free.
-        digests: The paths that may arrive, with the SHA-256 that each file has to have: a file with another one is
-            skipped. None for all paths, and any content.
+        limits: The largest numbers of files and bytes; None for a million files and folders, and the free bytes of the
+            disk less 1 GiB, or half of them.
+        digests: The accepted paths with their SHA-256; other files are skipped. None for all paths and any content.
 
     Raises:
-        TooMuchError: More arrives than the limits allow.
+        TooMuchError: The archive exceeds the limits.
         VerificationError: The tar is damaged or breaks off, or a link in `folder` is in the way.
         OSError: `folder` cannot be written.
     """
@@ -118,7 +117,7 @@ def receive(
     orphans: list[str] = []
     with ExitStack() as stack:
         root = _open_until_exit(stack, folder, os.O_DIRECTORY)
-        # In the folder itself, for a rename does not lead from one file system to another.
+        # The work folder is in the folder itself, since a rename cannot move a file to another file system.
         work = _open_until_exit(stack, stack.enter_context(workfolder.beside(folder / "results")), _FOLDER_FLAGS)
         stack.enter_context(_errors_explained())
         unpacker = _Unpacker(tar, ReceivingFolder(root, work, folder), advance, digests)
@@ -165,7 +164,7 @@ def _disk_limits(folder: Path) -> Limits:
 
 @dataclass(frozen=True, slots=True)
 class ReceivingFolder:
-    """The folder that receives files: its descriptor, that of a work folder in it, and its name for messages."""
+    """A folder that receives files: its descriptor, that of a work folder in it, and its name for messages."""
 
     root: int
     work: int
@@ -173,7 +172,7 @@ class ReceivingFolder:
 
     @contextmanager
     def folder(self, path: str) -> Iterator[int]:
-        """Open the folder `path`, which is made where it is not."""
+        """Open a folder below this one, creating missing parts, and yield its descriptor."""
         step, current = self.shown, os.dup(self.root)
         try:
             for part in path.split("/") if path else ():
@@ -187,13 +186,13 @@ class ReceivingFolder:
                 os.close(current)
                 current = child
                 if is_new:
-                    os.fchmod(current, 0o755)  # whatever the umask
+                    os.fchmod(current, 0o755)  # independent of the umask
             yield current
         finally:
             os.close(current)
 
     def refuse_link(self, folder: int, name: str, step: Path) -> None:
-        """Raise ContentError when `name` is a link."""
+        """Raise ContentError if `name` is a link in a folder; `step` is its path for the message."""
         with suppress(FileNotFoundError):
             if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 raise ContentError(f"{step} is a link")
@@ -204,11 +203,11 @@ class _Unpacker:
     """Writes the members of a tar into a folder.
 
     Attributes:
-        tar: The tar.
-        place: The folder.
-        advance: As for `receive`.
-        digests: As for `receive`.
-        arrived: The inodes of the files that have arrived.
+        tar: The tar stream.
+        place: The folder to unpack into.
+        advance: The argument of `receive`.
+        digests: The argument of `receive`.
+        arrived: The inodes of the received files.
     """
 
     tar: TarStream
@@ -251,7 +250,7 @@ class _Unpacker:
             self.arrived.add(inode)
 
     def _linked(self, stack: ExitStack, target: str) -> Iterator[bytes]:
-        """Return the content of a file that has arrived; it counts as if it arrived again. Raises _OrphanError."""
+        """Return the content of a received file, which counts towards the limits again. Raises _OrphanError."""
         try:
             above, _, name = normalized(target).rpartition("/")
             with self.place.folder(above) as folder:
@@ -266,9 +265,9 @@ class _Unpacker:
         return iter(lambda: os.read(file, _CHUNK), b"")
 
     def _write(self, member: Arrival, chunks: Iterator[bytes]) -> tuple[str, int]:
-        """Write a file into the work folder, and return its SHA-256 and its inode."""
+        """Write a file into the work folder, and return its SHA-256 and inode."""
         content = hashlib.sha256()
-        with suppress(FileNotFoundError):  # of a member that could not take its name
+        with suppress(FileNotFoundError):  # left by a member that could not be renamed
             os.unlink(workfolder.FILE, dir_fd=self.place.work)
         new = os.open(workfolder.FILE, _NEW_FLAGS, 0o600, dir_fd=self.place.work)
         with os.fdopen(new, "wb", buffering=0) as file:

@@ -26,9 +26,9 @@ class Bundle:
     """The manifest of an operator.
 
     Attributes:
-        text: As it is.
-        objects: What is in it.
-        is_pinned: Whether it is upstream's, of the pinned version, to the byte.
+        text: The bytes of the manifest.
+        objects: The objects in the manifest.
+        is_pinned: Whether the manifest is upstream's pinned release, byte for byte.
     """
 
     text: bytes
@@ -41,7 +41,7 @@ class Bundle:
 
     @contextmanager
     def file(self) -> Iterator[Path]:
-        """Give a file with the manifest in it."""
+        """Yield a temporary file with the manifest."""
         with workfolder.temporary() as folder:
             path = folder / "operator.yaml"
             path.write_bytes(self.text)
@@ -49,11 +49,11 @@ class Bundle:
 
 
 def bundle(operator: Operator, file: Path | None = None) -> Bundle:
-    """Return the manifest of `operator`: upstream's, or what is in `file`.
+    """Return the manifest of an operator: upstream's release, or the contents of `file`.
 
     Raises:
-        ToolError: It cannot be fetched or read.
-        VerificationError: What upstream has is not what was pinned.
+        ToolError: The manifest cannot be fetched or read.
+        VerificationError: The digest of upstream's manifest is not the pinned one.
         UsageError: The file contains no manifests.
     """
     if file is None:

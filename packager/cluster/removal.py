@@ -32,7 +32,7 @@ _AT_ONCE = 4
 _INTERVAL = 0.5
 
 _REFUSED_SECONDS = 15.0
-"""Seconds after which a refusal is believed: a restarted API server may forbid everything for a moment."""
+"""Seconds after which a refusal counts, since a restarted API server may forbid everything for a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class Survey:
     """The objects in the cluster under the names of a package's overlay.
 
     Attributes:
-        workloads: The workloads that are there and the package's.
-        rest: What else of the package's is there and goes.
-        kept: Claims that stay because the user wants to keep them.
-        others: What is not the package's, or not only, and whose it is.
+        workloads: The existing workloads of the package.
+        rest: The package's other objects to delete.
+        kept: The claims that the user wants to keep.
+        others: The objects that belong to others, or contain their data, each with the owner.
     """
 
     workloads: tuple[Object, ...]
@@ -53,10 +53,10 @@ class Survey:
 
 
 def survey(kubectl: Kubectl, manifests: Manifests, identity: Identity, *, keep_claims: bool = False) -> Survey:
-    """Return what a delete would remove and what it would leave.
+    """Return the objects that a delete would remove and those that it would keep.
 
     Raises:
-        ClusterError: The cluster cannot say.
+        ClusterError: The cluster does not answer, or refuses to.
     """
     live = look_up(kubectl, manifests.objects)
     others: list[tuple[Object, str]] = []
@@ -80,16 +80,16 @@ def survey(kubectl: Kubectl, manifests: Manifests, identity: Identity, *, keep_c
 
 
 def remove(kubectl: Kubectl, items: Sequence[Object], *, timeout: float | None) -> None:
-    """Delete objects, and all that controllers made for them, and wait until they are gone.
+    """Delete objects and their dependents, and wait until the objects no longer exist.
 
     Args:
-        kubectl: The user's.
-        items: As the cluster gave them.
-        timeout: Seconds to wait; None not to wait.
+        kubectl: The user's kubectl.
+        items: The objects in the cluster, with their uids.
+        timeout: The longest wait in seconds; None not to wait.
 
     Raises:
-        TimedOutError: They are not gone yet.
-        ClusterError: The server refused, or one of the objects has been replaced by another one.
+        TimedOutError: Objects still exist.
+        ClusterError: The server refused, or an object was replaced by another one of its name.
     """
     begin = kubectl.runner.clock()
     listed: dict[str, dict[str, str]] = {}
@@ -103,17 +103,17 @@ def remove(kubectl: Kubectl, items: Sequence[Object], *, timeout: float | None) 
 
 
 def await_stragglers(kubectl: Kubectl, kind: Workload, workload: Object, *, timeout: float) -> None:
-    """Wait until the pods are gone too that a controller made when it had not heard yet of the workload's deletion.
+    """Wait until pods no longer exist that the controller created before it noticed the workload's deletion.
 
     Args:
-        kubectl: The user's.
+        kubectl: The user's kubectl.
         kind: The workload's kind.
-        workload: What was deleted, as the cluster gave it.
-        timeout: Seconds to wait.
+        workload: The deleted workload, with its uid.
+        timeout: The longest wait in seconds.
 
     Raises:
-        TimedOutError: They are not gone yet.
-        ClusterError: The cluster cannot say.
+        TimedOutError: Pods still exist.
+        ClusterError: The cluster does not answer, or refuses to.
     """
     selector = kind.selector(workload)
     if selector is None:
@@ -130,11 +130,11 @@ def _await_gone(
     begin: float,
     timeout: float,
 ) -> None:
-    """Wait until `remaining`, which is given what was left at the look before, returns nothing any more.
+    """Wait until `remaining`, called with the objects that it returned before, returns no more objects.
 
     Raises:
-        TimedOutError: Something is left, or may be, when `timeout` seconds have passed since `begin`.
-        ClusterError: The cluster has refused for _REFUSED seconds to say so.
+        TimedOutError: Objects remain, or may remain, `timeout` seconds after `begin`.
+        ClusterError: The cluster has refused to answer for _REFUSED_SECONDS.
     """
     left, answered_at = list(items), runner.clock()
     while True:
@@ -163,7 +163,7 @@ def _names(items: Sequence[Object]) -> str:
 
 
 def _pods_of(kubectl: Kubectl, selector: str, workload: Object) -> list[Object]:
-    """Return the workload's pods that are there, as far as the user may see pods."""
+    """Return the existing pods of a workload; none if the user may not list pods."""
     try:
         pods = kubectl.items("pods", selector)
     except ClusterError as error:
@@ -174,13 +174,13 @@ def _pods_of(kubectl: Kubectl, selector: str, workload: Object) -> list[Object]:
 
 
 def _not_gone(kubectl: Kubectl, items: list[Object]) -> list[Object]:
-    """Return those of `items` that are not gone."""
+    """Return those of `items` that still exist."""
     live_uids = {uid(item) for item in kubectl.items(*(resource(item) for item in items))} if items else set()
     return [item for item in items if uid(item) in live_uids]
 
 
 def _options(file: Path, item: Object) -> Path:
-    """Write to `file` that this very object is to be deleted, and no other one of its name."""
+    """Write options to a file that delete an object only if its uid is unchanged, and return the file."""
     options = {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
@@ -192,7 +192,7 @@ def _options(file: Path, item: Object) -> Path:
 
 
 def _delete(kubectl: Kubectl, item: Object, path: str, options: Path) -> None:
-    """Delete one object; what is gone already is no error."""
+    """Delete one object; a missing one is no error. Raises ClusterError."""
     done = kubectl.request("delete", f"--raw={path}", f"--filename={options}")
     if done.returncode == 0 or NO_OBJECT.search(done.stderr):
         return
@@ -202,7 +202,7 @@ def _delete(kubectl: Kubectl, item: Object, path: str, options: Path) -> None:
 
 
 def _path(kubectl: Kubectl, item: Object, listed: dict[str, dict[str, str]]) -> str:
-    """Return where the API has an object; `listed` keeps what each version of it serves, by kind."""
+    """Return the API path of an object; `listed` caches the resource names of each API version by kind."""
     version = item["apiVersion"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     if version not in listed:

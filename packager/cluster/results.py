@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from packager.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
 
-# Volumes that are gone with their pod.
+# Kinds of volumes that are deleted with their pod.
 _EPHEMERAL_VOLUMES = ("emptyDir", "ephemeral", "configMap", "secret", "downwardAPI", "projected")
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The place of the results.
+    """The place of a workload's results.
 
     Attributes:
-        path: OUTPUT_DIR, as the container sees it.
-        container: The container that writes them, of the pod's spec.
-        volume: The volume that OUTPUT_DIR lies on; None for the container's own file system.
-        mounts: How the container mounts the volume.
+        path: OUTPUT_DIR, in the container.
+        container: The container that writes the results, from the PodSpec.
+        volume: The volume that contains OUTPUT_DIR; None for the container's own file system.
+        mounts: The container's mounts of the volume.
     """
 
     path: str
@@ -43,17 +43,17 @@ class Output:
 
     @property
     def storage(self) -> str:
-        """What the results are on, for a person."""
+        """The name of the storage of the results, for messages."""
         return "the container's own file system" if self.volume is None else storage_of(self.volume)
 
 
 def outlives_pods(volume: Object) -> bool:
-    """Whether what is on a volume outlives the pods that mount it."""
+    """Whether data on a volume outlives the pods that mount it."""
     return not any(kind in volume for kind in _EPHEMERAL_VOLUMES)
 
 
 def storage_of(volume: Object) -> str:
-    """Return what a volume is, for a person: `the claim results`, `nfs`."""
+    """Return a volume's name for messages: `the claim results`, `nfs`."""
     claim = volume.get("persistentVolumeClaim")
     return f"the claim {claim['claimName']}" if claim else next(key for key in volume if key != "name")
 
@@ -62,11 +62,11 @@ def output_of(pod_spec: Object, objects: Sequence[Object]) -> Output:
     """Return the place to which the pods of a workload write.
 
     Args:
-        pod_spec: Of the pods that compute.
-        objects: What is applied together with the workload: mlops.env is a ConfigMap among them.
+        pod_spec: The PodSpec of the pods that compute.
+        objects: The objects that are applied with the workload, including the ConfigMap of mlops.env.
 
     Raises:
-        ClusterError: There is no OUTPUT_DIR.
+        ClusterError: OUTPUT_DIR is not set.
     """
     values = [item.get("data", {}).get("OUTPUT_DIR") for item in objects if item["kind"] == "ConfigMap"]
     path = next((value for value in values if value), None)
@@ -85,7 +85,7 @@ def output_of(pod_spec: Object, objects: Sequence[Object]) -> Output:
 def reader(
     kubectl: Kubectl, workload: str, pod_spec: Object, output: Output, tell: Callable[[str], object]
 ) -> AbstractContextManager[str]:
-    """Run a pod that mounts the volume, give its name, and delete it afterwards; see `helper.running`."""
+    """Run a pod that mounts the volume of the results, yield its name, and delete it; see `helper.running`."""
     assert output.volume is not None
     helper = HelperPod(
         component="results",

@@ -23,18 +23,18 @@ _MANAGER = "mlpack-secret"
 def create(
     kubectl: Kubectl, name: str, values: Mapping[str, str], *, force: bool = False, dry_run: bool = False
 ) -> None:
-    """Create the Secret `name`; kubectl reads the values on its stdin, so they are on no command line and in no file.
+    """Create a Secret; kubectl reads the values from stdin, so they are on no command line and in no file.
 
     Args:
-        kubectl: The user's, with the namespace.
-        name: The Secret.
-        values: What it contains, by key.
-        force: Whether these keys of a Secret that exists are replaced; its other keys are kept.
-        dry_run: Whether the cluster only judges it.
+        kubectl: The user's kubectl, set to the namespace.
+        name: The Secret's name.
+        values: The values, by key.
+        force: Whether to replace these keys of an existing Secret; its other keys are kept.
+        dry_run: Whether the cluster only validates the Secret.
 
     Raises:
-        ClusterError: It exists already, or the cluster rejects it.
-        ToolError: kubectl is missing, or did not end.
+        ClusterError: The Secret already exists, or the cluster rejects it.
+        ToolError: kubectl is missing or did not end.
     """
     encoded = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
     secret = {
@@ -44,7 +44,7 @@ def create(
         "type": "Opaque",
         "data": encoded,
     }
-    # What a client applies, it copies into an annotation; the server does not.
+    # A client-side apply copies the values into an annotation; a server-side apply does not.
     verb = ["apply", "--server-side", "--force-conflicts", f"--field-manager={_MANAGER}"] if force else ["create"]
     arguments = [*verb, "--filename=-", "--output=name", *(["--dry-run=server"] if dry_run else [])]
     done = kubectl.run(*arguments, timeout=HANGING_SECONDS, stdin=json.dumps(secret).encode())

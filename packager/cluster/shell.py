@@ -1,4 +1,4 @@
-"""Runs shell scripts in a container whose input and output are data: each ends with a mark, so nothing is cut off."""
+"""Runs shell scripts with binary input and output in a container; a mark after the output shows that it is complete."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from packager.kubectl.client import Kubectl
 
 MAX_ANSWER = 64 << 20
-"""What a script may write: the names and digests of half a million files."""
+"""The largest output of a script in bytes: the names and digests of half a million files."""
 
 _CHUNK = 1 << 16
 
 _MISSING = re.compile(r'exec: "(\S+)": executable file not found|(?:^|\W)([a-z0-9]+): (?:command )?not found')
 
-# See `copying.PACK_COMMAND`: output that has not been read may be lost when a program ends.
+# Unread output may be lost when a program ends: see `copying.PACK_COMMAND`.
 _FRAME = """LC_ALL=C; export LC_ALL; mark=$1; shift
 run() {
 %s
@@ -35,10 +35,10 @@ run "$@"; code=$?; printf '%%s %%s\\n' "$mark" "$code"; read -r released; exit "
 
 
 class BrokenOffError(Exception):
-    """The connection ended before the script did; what it has done so far stays.
+    """The connection ended before the script did; changes that it has made so far stay.
 
     Args:
-        reason: What is known of it.
+        reason: The error that explains it.
     """
 
     def __init__(self, reason: MlpackError) -> None:
@@ -47,12 +47,12 @@ class BrokenOffError(Exception):
 
 
 class ScriptError(ClusterError):
-    """A script has ended with another code than 0.
+    """A script has ended with a code other than 0.
 
     Args:
-        code: The code.
-        message: What it wrote to stderr, on one line.
-        hint: What to do about it.
+        code: The exit code of the script.
+        message: The script's stderr, on one line.
+        hint: A hint for the user.
     """
 
     def __init__(self, code: int, message: str, *, hint: str | None = None) -> None:
@@ -65,11 +65,11 @@ class ContainerShell:
     """The shell of a running container.
 
     Attributes:
-        kubectl: The user's.
+        kubectl: The user's kubectl.
         pod: The pod.
         container: The container.
-        patience: Seconds without any data after which it is given up; 0 for never.
-        tell: Told when nothing comes.
+        patience: Seconds without data in either direction after which a script is given up; 0 for never.
+        tell: Called with a message when no data is sent or received.
     """
 
     kubectl: Kubectl
@@ -79,20 +79,20 @@ class ContainerShell:
     tell: Callable[[str], object]
 
     def ask(self, script: str, *arguments: str, given: Iterable[bytes] = (), longer: float = 0) -> bytes:
-        """Return what a script writes.
+        """Run a script, and return its stdout.
 
         Args:
             script: The body of a shell function.
-            arguments: What it is called with.
-            given: What it reads; it has to know by itself where that ends.
-            longer: Seconds more without any data than usual.
+            arguments: The arguments of the function.
+            given: The stdin of the script, which must find the end of its input by itself.
+            longer: Seconds that are added to `patience`.
 
         Raises:
-            ScriptError: It ended with another code than 0.
-            ClusterError: It cannot be run.
-            BrokenOffError: The connection ended before.
-            TimedOutError: Nothing came for too long.
-            VerificationError: It writes more than it may.
+            ScriptError: The script ended with a code other than 0.
+            ClusterError: The script cannot be run.
+            BrokenOffError: The connection ended before the script.
+            TimedOutError: No data was sent or received for too long.
+            VerificationError: The output is larger than MAX_ANSWER.
         """
         answer = bytearray()
         for chunk in self.stream(script, *arguments, given=given, longer=longer):
@@ -102,7 +102,7 @@ class ContainerShell:
         return bytes(answer)
 
     def stream(self, script: str, *arguments: str, given: Iterable[bytes] = (), longer: float = 0) -> Iterator[bytes]:
-        """Yield what a script writes, as it comes; see `ask`."""
+        """Run a script, and yield its stdout as it arrives; arguments and errors are those of `ask`."""
         mark = secrets.token_hex(16)
         words = ["sh", "-c", _FRAME % script, "sh", mark, *arguments]
         command = ["exec", "--stdin", self.pod, f"--container={self.container}", "--", *words]
@@ -117,7 +117,7 @@ class ContainerShell:
             if marked.code in (0, None):
                 running.release()
                 done = running.wait()
-            else:  # the script reads no more, and kubectl may wait for ever to pass on what it was to read
+            else:  # the script has stopped reading, and kubectl may wait forever to pass on the rest of its input
                 done = running.give_up()
         if marked.code != 0:
             raise self._error(marked.code, done.stderr)
@@ -140,7 +140,7 @@ class ContainerShell:
 
 
 class _Clock:
-    """Looks how long neither side has sent anything."""
+    """Measures the time in which neither side has sent data."""
 
     def __init__(self, shell: ContainerShell, longer: float) -> None:
         self.running: Running | None = None

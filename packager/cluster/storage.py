@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def lost_with_pods(manifests: Manifests) -> str | None:
-    """Return, in a sentence, that the workload's results go with its pods; None when they stay, or there are none."""
+    """Return a sentence if the workload's results are deleted with its pods; None if they stay or there are none."""
     if manifests.kind.serves:
         return None
     pod_spec = manifests.kind.pod_template(manifests.workload)
@@ -25,7 +25,7 @@ def lost_with_pods(manifests: Manifests) -> str | None:
         output = output_of(pod_spec, manifests.objects)
     except ClusterError:
         return None
-    # What a site adds to the workload of a build need not write anything, and one with claims of its own writes there.
+    # A workload that a site has added need not write results; one that mounts a writable claim writes them there.
     if output.outlives_pods or _writes_to_claim(pod_spec) or (manifests.index and output.volume is None):
         return None
     return f"results are lost when the pods are deleted: OUTPUT_DIR is on {output.storage}"
@@ -39,7 +39,7 @@ def _writes_to_claim(pod_spec: Object) -> bool:
 
 
 def lasting_storage(package: Path | str) -> str:
-    """Return the command that puts the results of a package, as the user named it, on storage that stays."""
+    """Return the command that switches on lasting storage for a package, which is named as the user wrote it."""
     first, *others = (option.name for option in OPTIONS if {"output", "dataset"} <= set(option.places))
     command = shlex.join(["mlpack", "configure", argument(Path(package)), "--storage", first])
     return f"{command} (or {', '.join(others)})"

@@ -1,4 +1,4 @@
-"""Parses what tar prints to stderr in a pod: which files are missing from the archive or changed while read."""
+"""Parses tar's messages on stderr in a pod: which files are missing from the archive or changed while read."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Remarks:
     """The messages of tar, by meaning.
 
     Attributes:
-        unread: What could not be read, and why: `a.txt: Permission denied`.
-        changed: The files that changed, or became shorter, while they were read: what arrived of them may be torn.
-        gone: What was listed, and not there any more when it was to be read.
-        left_out: What is neither a file nor a folder, or has a name that tar cannot write.
-        folder: Why the folder itself could not be entered; None when it could.
-        others: Everything else, the first lines of it.
-        more: How many more of any of these there were.
+        unread: The paths that could not be read, with the reason: `a.txt: Permission denied`.
+        changed: The files that changed or became shorter while they were read, whose copies may be inconsistent.
+        gone: The paths that were deleted between listing and reading.
+        left_out: The paths that are neither files nor folders, or whose names tar cannot write.
+        folder: The reason why the folder itself could not be entered; None if it could.
+        others: The first lines that were not recognized.
+        more: The number of further paths and lines.
     """
 
     unread: tuple[str, ...] = ()
@@ -65,12 +65,12 @@ class Remarks:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that was there has arrived as it was."""
+        """Whether all files have arrived unchanged."""
         return not (self.unread or self.changed or self.gone)
 
 
 def parse_remarks(stderr: str, folder: str) -> Remarks:
-    """Return the meaning of the lines in `stderr` from a tar that packs `folder`."""
+    """Parse the stderr of a tar that packs `folder`."""
     names: dict[str, dict[str, None]] = {"unread": {}, "changed": {}, "gone": {}, "left_out": {}, "others": {}}
     folder_problem, more = None, 0
     for line in stderr.split("\n"):
@@ -102,7 +102,7 @@ def _kind(line: str) -> tuple[str, str]:
 
 
 def _plain(name: str) -> str:
-    """Return a name without the `./` before it, and with the characters for which GNU tar writes octal numbers."""
+    """Return a name without its leading `./`, and with GNU tar's octal escapes decoded."""
     if name.isascii() and "\\" in name:
         data = _OCTAL.sub(lambda code: chr(_LETTERS.get(code[1]) or int(code[1], 8)), name).encode("latin-1")
         name = data.decode(errors="replace")

@@ -19,36 +19,36 @@ if TYPE_CHECKING:
 
 SPARSE = b"S"
 
-# Links, devices and folders: whatever size they claim, nothing follows.
+# Links, devices and folders have no content, whatever size their header claims.
 _EMPTY = b"123456"
 _EXTENSIONS = b"LKNxgX"
 
-# A path is at most 4 KiB long, and nothing else in an extended header is of use here.
+# A path is at most 4 KiB long, and no other record of an extended header is needed.
 _EXTENSION_BYTES = 64 << 10
 _MAX_EXTENSIONS = 8
 
 _CHUNK = 1 << 20
 
-# How much tar fills its last record with: 10 KiB, unless it is told otherwise.
+# More bytes than tar uses to fill its last record, which is 10 KiB by default.
 _TAIL = 1 << 20
 
 
 class LimitError(ContentError):
-    """More comes than the limits allow."""
+    """The archive exceeds the limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A member as it arrives.
+    """The header of a member.
 
     Attributes:
-        path: As it is written; bytes that are not UTF-8 as surrogates.
+        path: The path in the header, with surrogates for bytes that are not UTF-8.
         kind: The type flag.
-        size: The bytes that follow.
-        mode: Permissions.
-        mtime: Seconds since 1970.
-        target: Of a link, the path that it leads to, as `path`.
-        is_known: Whether all that its headers say was understood; its path may not be the real one otherwise.
+        size: The number of bytes of content.
+        mode: The permissions.
+        mtime: The time of the last change, in seconds since 1970.
+        target: The path that a link refers to, encoded as `path` is.
+        is_known: Whether all extended headers were understood; otherwise the path may be wrong.
     """
 
     path: str
@@ -61,7 +61,7 @@ class Arrival:
 
 
 class TarStream:
-    """The members of a tar, one after the other; `chunks` gives the content of the last one."""
+    """A reader of the members of a tar, one after the other; `chunks` yields the content of the current one."""
 
     def __init__(self, stream: IO[bytes], limits: Limits) -> None:
         self._stream = stream
@@ -72,11 +72,11 @@ class TarStream:
         self._fill = 0
 
     def members(self) -> Iterator[Arrival]:
-        """Yield the members; of one that is not read, the content is passed over.
+        """Yield the members; content that was not read is skipped.
 
         Raises:
             DamageError: The tar is damaged, or ends too early.
-            LimitError: More comes than the limits allow.
+            LimitError: The archive exceeds the limits.
         """
         while (member := self._member()) is not None:
             self._count += 1
@@ -93,7 +93,7 @@ class TarStream:
                 raise DamageError("it has data after its end")
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield what is left of the last member's content, at most 1 MiB at a time. Raises DamageError."""
+        """Yield the unread content of the current member, at most 1 MiB at a time. Raises DamageError."""
         while self._left:
             chunk = self._read(min(self._left, _CHUNK))
             self._left -= len(chunk)
@@ -102,7 +102,7 @@ class TarStream:
         self._fill = 0
 
     def count(self, size: int) -> None:
-        """Count bytes that are stored and did not arrive. Raises LimitError: they are too many."""
+        """Add bytes to the size that the limits apply to. Raises LimitError."""
         self._size += size
         if self._size > self._limits.size:
             raise LimitError(f"the archive contains more than {self._limits.size:,} bytes")
@@ -122,7 +122,7 @@ class TarStream:
         return b"".join(parts)
 
     def _member(self) -> Arrival | None:
-        """Return the next member, with what its extensions say of it; None at the end."""
+        """Return the next member, with the values of its extended headers; None at the end."""
         records: dict[str, bytes] = {}
         is_known = True
         for _ in range(_MAX_EXTENSIONS):
@@ -141,7 +141,7 @@ class TarStream:
         raise DamageError("it has too many headers in a row")
 
     def _extend(self, records: dict[str, bytes], header: Arrival) -> bool:
-        """Take what an extension says, and return whether it was understood."""
+        """Add the values of an extended header to `records`, and return whether it was understood."""
         self._expect(header.size)
         if header.size > _EXTENSION_BYTES:
             for _ in self.chunks():
@@ -185,7 +185,7 @@ def _parsed(block: bytes) -> Arrival:
 
 
 def _number(field: bytes) -> int:
-    """Return a number, in octal digits or, as GNU tar writes large and negative ones, in base 256."""
+    """Return a number from octal digits, or from base 256, which GNU tar uses for large and negative numbers."""
     if field[0] & 0x80:
         is_negative = field[0] & 0x40
         return -1 if is_negative else int.from_bytes(bytes((field[0] & 0x3F,)) + field[1:], "big")

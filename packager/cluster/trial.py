@@ -1,6 +1,6 @@
-"""Tries the pods of an overlay with dry runs: policies and webhooks for pods see no template, only pods.
+"""Tries the pods of an overlay with dry runs, since policies and webhooks for pods do not see templates.
 
-A pod is made of each template as the workload's controller would make it, with the labels that the controller adds.
+Each template becomes a pod as the workload's controller would create it, with the labels that the controller adds.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _AT_ONCE = 4
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A pod that was tried.
+    """The result of a dry run of a pod.
 
     Attributes:
-        pods: Its template.
-        sent: The pod.
-        needed_labels: The labels by which its controller, and the objects beside the workload, find such pods.
+        pods: The template of the pod.
+        sent: The pod that was sent.
+        needed_labels: The labels by which the controller and the objects beside the workload find such pods.
         answer: The pod as the server would create it; None if it would not.
-        error: Why there is no answer.
+        error: The error in place of an answer.
     """
 
     pods: Pods
@@ -53,12 +53,12 @@ class Trial:
 
     @property
     def role(self) -> str:
-        """The name of the pods for users."""
+        """The name of the pods in messages."""
         return self.pods.role.lower() or self.pods.manifest.name
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """The PodSpec with which such a pod would run, without what Kubernetes adds to every pod."""
+        """The PodSpec with which such a pod would run, without Kubernetes' own additions to every pod."""
         if self.answer is None:
             return self.pods.spec
         spec = dict(self.answer["spec"])
@@ -71,14 +71,14 @@ class Trial:
 def try_pods(
     kubectl: Kubectl, manifests: Manifests, pods: Sequence[Pods], identity: Identity, planned: Sequence[Object] = ()
 ) -> tuple[Trial, ...]:
-    """Return a trial of each template; nothing is created.
+    """Try a pod of each template with a dry run, and return the results.
 
     Args:
-        kubectl: The user's, pointed at the namespace.
-        manifests: What would be applied.
-        pods: The templates in it.
-        identity: Who works here, with which build.
-        planned: The objects as the server would store them, as far as it has said so: controllers use these.
+        kubectl: The user's kubectl, set to the namespace.
+        manifests: The objects that would be applied.
+        pods: The templates in the manifests.
+        identity: The user and the build of the package.
+        planned: The objects as the server would store them, if known, since controllers use these.
     """
     stored = {key(item): Manifest(item) for item in planned}
     trials = [_made(manifests, _stored_template(template, stored), template, identity) for template in pods]
@@ -87,7 +87,7 @@ def try_pods(
 
 
 def create(kubectl: Kubectl, item: Any, *arguments: str) -> Finished:
-    """Run `kubectl create` for an object, and return what it printed. Raises as `Kubectl.run`."""
+    """Run `kubectl create` for an object, and return the finished process. Raises the errors of `Kubectl.run`."""
     with workfolder.temporary() as folder:
         file = folder / "object.json"
         file.write_text(json.dumps(item), encoding="utf-8")
@@ -95,7 +95,7 @@ def create(kubectl: Kubectl, item: Any, *arguments: str) -> Finished:
 
 
 def _stored_template(template: Pods, stored: Mapping[tuple[str, str], Manifest]) -> Pods:
-    """Return a template as the server would store it; a Pod, which is tried itself, as it is."""
+    """Return a template as the server would store it; a Pod is returned unchanged, since it is tried itself."""
     manifest = stored.get((template.manifest.kind, template.manifest.name))
     if manifest is None or not template.location:
         return template
@@ -103,7 +103,7 @@ def _stored_template(template: Pods, stored: Mapping[tuple[str, str], Manifest])
 
 
 def _made(manifests: Manifests, stored: Pods, template: Pods, identity: Identity) -> Trial:
-    """Return a pod as it will be created."""
+    """Return a trial, not yet run, of a pod as it will be created."""
     maker = next((one for one in manifests.per_workload if one.workload is template.manifest.data), None)
     own = mapping(template.metadata.get("labels"))
     added = maker.kind.pod_labels(maker.name, template.role.lower()) if maker else {}
@@ -124,7 +124,7 @@ def _made(manifests: Manifests, stored: Pods, template: Pods, identity: Identity
 
 
 def _selected(manifests: Manifests, labels: Mapping[str, Any]) -> set[str]:
-    """Return the labels by which other objects of the overlay, such as a Service, select pods with these labels."""
+    """Return those of the labels by which other objects of the overlay, such as a Service, select the pods."""
     selectors = [mapping(mapping(item.get("spec")).get("selector")) for item in manifests.objects]
     selectors += [mapping(at(item, ("spec", "podSelector"))) for item in manifests.objects]
     selected = [mapping(selector.get("matchLabels")) or selector for selector in selectors]

@@ -1,7 +1,7 @@
-"""Writes files into a folder of a storage: they appear when all are complete, and what has arrived is not sent again.
+"""Uploads files to a folder of a storage: they appear when all are complete, and received bytes are not sent again.
 
-Files arrive in the folder PARTS beside their places, under their digests. When all are complete and have these digests,
-they are renamed.
+Files arrive in the folder PARTS of the remote folder, under their digests. When all are complete and have these
+digests, they are renamed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from packager.cluster.workspace import Listing
 
 LARGE = 4 << 20
-"""Files from this size on are sent one by one, from the byte on that has not arrived; smaller ones together."""
+"""The smallest size of files that are sent one by one, from the first missing byte; smaller ones are sent together."""
 
 _CHUNK = 1 << 18
 _SHOWN = 20
 
-# Parts that are older than a day are left of a push that is not continued.
+# Parts older than a day belong to a push that is not continued, and are deleted.
 _PREPARE = (
     """
 mkdir -p "$2" || return 1
@@ -44,13 +44,13 @@ mkdir -p {PARTS} && cd {PARTS} && find . -type f -mmin +1440 -exec rm -f -- {{}}
     find . -type f -exec stat -c '%s %n' {{}} +
 """
 )
-# The head of busybox does not say why it cannot write.
+# busybox's head does not report why it cannot write, so cat writes.
 _APPEND = ENTER + f'head -c "$4" | cat >>"{PARTS}/$3"\n'
-# The tar of busybox reads on after the end of an archive.
+# busybox's tar reads on after the end of an archive, so head limits its input.
 _UNPACK = ENTER + f'head -c "$3" | tar -x -o -m -f - -C {PARTS}\n'
 _REMOVE = ENTER + f'rm -f -- "{PARTS}/$3"\n'
 
-# The list has three lines for each file: what has arrived, its mode, and its place.
+# The list has three lines for each file: the name of its part, its mode, and its path.
 _COMMIT = (
     ENTER
     + f"""
@@ -68,13 +68,13 @@ rmdir {PARTS} 2>/dev/null || :  # another push may have something there
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
-    """A file that is to be pushed.
+    """A file to push.
 
     Attributes:
-        path: Below the local folder.
-        source: Where it is.
-        size: Bytes.
-        is_executable: Whether its owner may execute it.
+        path: The path below the local folder.
+        source: The path of the file on this machine.
+        size: The size in bytes.
+        is_executable: Whether the file's owner may execute it.
     """
 
     path: str
@@ -83,10 +83,10 @@ class LocalFile:
     is_executable: bool
 
     def chunks(self, offset: int = 0, advance: Callable[[int], object] = lambda _size: None) -> Iterator[bytes]:
-        """Yield its bytes from `offset` on.
+        """Yield the bytes of the file from `offset` on.
 
         Raises:
-            UsageError: It cannot be read, or is not as long as it was.
+            UsageError: The file cannot be read, or has become shorter.
         """
         left = self.size - offset
         try:
@@ -103,7 +103,7 @@ class LocalFile:
 
     @property
     def digest(self) -> str:
-        """Its SHA-256, in hexadecimal digits. Raises UsageError."""
+        """The SHA-256 of the file, in hexadecimal digits. Raises UsageError."""
         content = hashlib.sha256()
         for chunk in self.chunks():
             content.update(chunk)
@@ -112,7 +112,7 @@ class LocalFile:
 
 @dataclass(frozen=True, slots=True)
 class LocalFolder:
-    """What is to be pushed: its files, and its folders without any."""
+    """The contents of a local folder: its files, and the paths of its empty folders."""
 
     files: tuple[LocalFile, ...]
     empty: tuple[str, ...]
@@ -120,25 +120,25 @@ class LocalFolder:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file on its way: its name in PARTS, which begins with its digest."""
+    """A file that is being sent, and its name in PARTS, which begins with its digest."""
 
     file: LocalFile
     name: str
 
     @property
     def digest(self) -> str:
-        """The digest that it has to have."""
+        """The expected digest."""
         return self.name.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """What a push has to do.
+    """The work of a push.
 
     Attributes:
-        parts: What is to be sent.
-        empty: Folders to make.
-        unchanged: The files that are there already, with the same content.
+        parts: The files to send.
+        empty: The empty folders to create.
+        unchanged: The paths of files that exist on the storage with the same content.
     """
 
     parts: tuple[Part, ...]
@@ -147,16 +147,16 @@ class Pending:
 
     @property
     def size(self) -> int:
-        """The bytes of what is to be sent."""
+        """The number of bytes to send."""
         return sum(part.file.size for part in self.parts)
 
 
 def local_folder(folder: Path) -> LocalFolder:
-    """Return what is in a local folder.
+    """Return the contents of a local folder.
 
     Raises:
-        UsageError: There is no such folder; it contains a link, a device or a name that cannot be sent, each of which
-            is a problem; or it cannot be read.
+        UsageError: The folder does not exist or cannot be read; or it contains links, devices or names that cannot be
+            sent, each of which is a problem of the error.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder")
@@ -182,7 +182,7 @@ def local_folder(folder: Path) -> LocalFolder:
 
 
 def _walk(folder: Path, path: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield what is below a folder, sorted, but of folders only those that are empty."""
+    """Yield the files and the empty folders below a folder, sorted by name, with their status."""
     with os.scandir(folder) as entries:
         names = sorted(entry.name for entry in entries if not entry.name.startswith(".mlpack-"))
     for name in names:
@@ -211,16 +211,16 @@ def _complaint(path: str, status: os.stat_result) -> str | None:
 
 
 def compare(shell: ContainerShell, where: StoragePlace, local: LocalFolder, *, force: bool) -> Pending:
-    """Return what has to be sent.
+    """Return the files that a push has to send.
 
     Args:
-        shell: Of a pod with the storage.
-        where: The folder.
-        local: What is to be there.
-        force: Whether files with other contents are replaced.
+        shell: The shell of a pod with the storage.
+        where: The remote folder.
+        local: The contents of the local folder.
+        force: Whether to replace remote files with other contents.
 
     Raises:
-        ClusterError: Files with other contents are there, or something that is no file; each is a problem.
+        ClusterError: Remote files differ, or other entries are in their places; each is a problem of the error.
     """
     listing = listed(shell, where, must_exist=False)
     files = listing.files
@@ -261,17 +261,17 @@ def _refuse(where: StoragePlace, listing: Listing, pending: Pending, different: 
 
 
 def send(shell: ContainerShell, where: StoragePlace, pending: Pending, advance: Callable[[int], object]) -> int:
-    """Bring all parts into PARTS, and return how many bytes had arrived before, and are not sent again.
+    """Send all parts to PARTS, and return the number of bytes that had arrived before and are not sent again.
 
     Args:
-        shell: Of a pod with the storage.
-        where: The folder.
-        pending: What is to be sent.
-        advance: Called with the number of bytes that have arrived, or are on their way.
+        shell: The shell of a pod with the storage.
+        where: The remote folder.
+        pending: The work of the push.
+        advance: Called with the numbers of bytes that had arrived before or were sent.
 
     Raises:
-        ClusterError: They cannot be written.
-        BrokenOffError: The connection broke off: call it again.
+        ClusterError: The parts cannot be written.
+        BrokenOffError: The connection broke off; call the function again to continue.
         UsageError: A file changed while it was read.
     """
     before = 0
@@ -307,10 +307,10 @@ def _append(
 
 
 def verify(shell: ContainerShell, where: StoragePlace, pending: Pending) -> None:
-    """Compare the digests of what has arrived; what is damaged is removed.
+    """Compare the digests of the received parts, and delete damaged ones.
 
     Raises:
-        ClusterError: A file is not what was sent.
+        ClusterError: A part is damaged.
         BrokenOffError: The connection broke off.
     """
     below = StoragePlace(where.storage, f"{where.path}/{PARTS}")
@@ -324,10 +324,10 @@ def verify(shell: ContainerShell, where: StoragePlace, pending: Pending) -> None
 
 
 def commit(shell: ContainerShell, where: StoragePlace, pending: Pending, *, force: bool) -> None:
-    """Give all parts their names.
+    """Rename all parts to their paths, and create the empty folders.
 
     Raises:
-        ClusterError: That cannot be done, or files have appeared there meanwhile, which are left as they are.
+        ClusterError: The folder cannot be written; or files have appeared during the push, which are kept unchanged.
         BrokenOffError: The connection broke off.
     """
     lines = [f"{part.name}\n{_mode(part.file)}\n{part.file.path}\n" for part in pending.parts]
@@ -363,7 +363,7 @@ def _archive_size(parts: Sequence[Part]) -> int:
 
 
 def _archive(parts: Sequence[Part], advance: Callable[[int], object]) -> Iterator[bytes]:
-    """Yield a tar archive of small files; several in a chunk."""
+    """Yield a tar archive of small files, with several files in a chunk."""
     buffer = bytearray()
     for part in parts:
         mode = 0o755 if part.file.is_executable else 0o644

@@ -1,4 +1,4 @@
-"""The storage that a workload's pods use and that outlives them: which there is, and what is on it."""
+"""Finds the storage of a workload that outlives its pods, and lists and hashes the files on it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
 
 PARTS = ".mlpack-parts"
-"""The folder, in the one that files are pushed to or pulled to, with what has not arrived completely."""
+"""The folder for incomplete files, in the folder that files are pushed or pulled to."""
 
 MAX_FILES = 200_000
-"""Of which one push or pull may consist."""
+"""The largest number of files and folders of a push or pull."""
 
 _MAX_SKIPPED = 1_000
 
-# How fast a storage is read at least, to know when a command that prints nothing meanwhile hangs.
+# The lowest assumed speed of a storage, to distinguish a hanging command from a slow one without output.
 _BYTES_PER_SECOND = 10 << 20
 
 _NO_FOLDER, _LEADS_OUT = 3, 4
 
-# What a script that works in a folder begins with: $1 is where the storage is mounted, $2 the folder.
+# The beginning of a script that works in a folder: $1 is the storage's mount path, $2 the folder.
 ENTER = f"""
 cd "$1" && root=$(pwd -P) || return 1
 [ -d "$2" ] || return {_NO_FOLDER}
@@ -40,7 +40,7 @@ cd "$2" || return 1
 case "$(pwd -P)/" in "${{root%/}}"/*) ;; *) return {_LEADS_OUT} ;; esac
 """
 
-# A line feed in a name would be taken for the end of it: such names are counted only.
+# Names with line feeds are only counted, since a line feed would end them in the listing.
 _LIST = (
     ENTER
     + f"""
@@ -54,7 +54,7 @@ return 0
 """
 )
 
-# head reads no more than it may, so the list's length says where it ends.
+# The list's length is passed, so that head stops reading at its end.
 _DIGESTS = (
     ENTER
     + """
@@ -63,7 +63,7 @@ head -c "$3" | tr '\\n' '\\000' | xargs -0 sha256sum -- || [ $? = 123 ]  # 123: 
 """
 )
 
-# Of each file, why it cannot be read, behind the last colon of what head says.
+# The reason why a file cannot be read follows the last colon of head's message.
 _WHY_UNREAD = (
     ENTER
     + """
@@ -77,11 +77,11 @@ done
 
 @dataclass(frozen=True, slots=True)
 class LastingStorage:
-    """A volume that outlives the pods, and where they mount it.
+    """A volume that outlives the pods, and its mount.
 
     Attributes:
-        path: Where.
-        mount: How.
+        path: The mount path.
+        mount: The container's mount of the volume.
         volume: The volume.
     """
 
@@ -91,18 +91,18 @@ class LastingStorage:
 
     @property
     def words(self) -> str:
-        """What it is: `the claim results`."""
+        """The name of the storage in messages: `the claim results`."""
         return storage_of(self.volume)
 
     def writable(self) -> LastingStorage:
-        """Return the same, for a pod that writes to it."""
+        """Return the storage with a mount for a pod that writes to it."""
         mount, volume = deepcopy(self.mount), deepcopy(self.volume)
         for part in (mount, *(source for source in volume.values() if isinstance(source, dict))):
             part.pop("readOnly", None)
         return LastingStorage(self.path, mount, volume)
 
     def read_only(self) -> LastingStorage:
-        """Return the same, for a pod that only reads."""
+        """Return the storage with a mount for a pod that only reads."""
         return LastingStorage(self.path, {**self.mount, "readOnly": True}, self.volume)
 
 
@@ -112,7 +112,7 @@ class StoragePlace:
 
     Attributes:
         storage: The storage.
-        path: The folder, as the pods see it.
+        path: The folder's path in the pods.
     """
 
     storage: LastingStorage
@@ -121,14 +121,14 @@ class StoragePlace:
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """What is in a folder of a storage.
+    """An entry of a folder of a storage.
 
     Attributes:
-        path: Below the folder.
+        path: The path below the folder.
         kind: `file`, `folder`, `link` or `other`.
-        size: Bytes, of a file.
-        modified: Seconds since 1970.
-        is_executable: Whether its owner may execute it.
+        size: The size of a file in bytes; 0 for other kinds.
+        modified: The time of the last change, in seconds since 1970.
+        is_executable: Whether the file's owner may execute it.
     """
 
     path: str
@@ -140,13 +140,13 @@ class StoredEntry:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What is in a folder.
+    """The contents of a folder.
 
     Attributes:
-        entries: Sorted by their paths.
-        skipped: Names that no file may have here, fit for a terminal; the first thousand.
-        unnamed: How many more there are.
-        unread: Messages about what could not be read, fit for a terminal.
+        entries: The entries, sorted by path.
+        skipped: The first thousand names that are not allowed, fit for a terminal.
+        unnamed: The number of further names that are not allowed.
+        unread: The messages about unreadable entries, fit for a terminal.
     """
 
     entries: tuple[StoredEntry, ...] = ()
@@ -156,14 +156,14 @@ class Listing:
 
     @property
     def files(self) -> dict[str, StoredEntry]:
-        """The files, by their paths."""
+        """The files, by path."""
         return {entry.path: entry for entry in self.entries if entry.kind == "file"}
 
 
 def storages(pod_spec: Object) -> tuple[LastingStorage, ...]:
-    """Return what outlives the pods, in the order in which their main container mounts it.
+    """Return the volumes that outlive the pods, in the order in which the main container mounts them.
 
-    Of mounts of one volume within each other, it is the outer one.
+    If mounts of one volume are nested, only the outermost is returned.
     """
     volumes = {volume["name"]: volume for volume in pod_spec.get("volumes") or ()}
     kept = [
@@ -175,16 +175,16 @@ def storages(pod_spec: Object) -> tuple[LastingStorage, ...]:
 
 
 def place(folder: str | None, available: Sequence[LastingStorage], environment: Mapping[str, str]) -> StoragePlace:
-    """Return the folder that the user means.
+    """Return the storage and path of the folder that the user named.
 
     Args:
-        folder: As the pods see it; below the storage, if there is only one; or a key of mlops.env, such as OUTPUT_DIR.
-            None for all of the only storage.
+        folder: The folder's path in the pods; a path below the only storage; or a key of mlops.env, such as
+            OUTPUT_DIR. None for the only storage itself.
         available: The storages.
-        environment: What mlops.env says.
+        environment: The values of mlops.env.
 
     Raises:
-        UsageError: It is on no storage, or there are several.
+        UsageError: The folder is on no storage; the path is invalid; or there are several storages to choose from.
     """
     hint = ", ".join(f"{storage.path} ({storage.words})" for storage in available)
     if not available:
@@ -210,11 +210,11 @@ def place(folder: str | None, available: Sequence[LastingStorage], environment: 
 
 
 def listed(shell: ContainerShell, where: StoragePlace, *, must_exist: bool = True) -> Listing:
-    """Return what is in a folder and below it.
+    """Return the entries in and below a folder.
 
     Raises:
-        ClusterError: It does not exist, unless it need not, or cannot be read.
-        VerificationError: There is more than 200,000 entries.
+        ClusterError: The folder cannot be read, or does not exist (only with `must_exist`).
+        VerificationError: The folder contains more than MAX_FILES entries.
     """
     try:
         answer = shell.ask(_LIST, where.storage.path, where.path)
@@ -230,12 +230,12 @@ def listed(shell: ContainerShell, where: StoragePlace, *, must_exist: bool = Tru
 
 
 def digests(shell: ContainerShell, where: StoragePlace, files: Mapping[str, int]) -> dict[str, str]:
-    """Return the SHA-256 of files in a folder, in hexadecimal digits; nothing of those that cannot be read.
+    """Return the SHA-256 of files in a folder by path, in hexadecimal digits; unreadable files are left out.
 
     Args:
-        shell: Of a pod with the storage.
+        shell: The shell of a pod with the storage.
         where: The folder.
-        files: Their paths below the folder, and their sizes, which tell how long it may take.
+        files: The sizes of the files, by their paths below the folder; the sizes determine the time limit.
 
     Raises:
         ClusterError: The folder cannot be read.
@@ -251,7 +251,7 @@ def digests(shell: ContainerShell, where: StoragePlace, files: Mapping[str, int]
 
 
 def why_unread(shell: ContainerShell, where: StoragePlace, paths: Sequence[str]) -> tuple[str, ...]:
-    """Return why files in a folder cannot be read: `a.txt: Permission denied`. Raises ClusterError."""
+    """Return the reasons why files cannot be read: `a.txt: Permission denied`. Raises ClusterError."""
     reasons = _ask_about(shell, _WHY_UNREAD, where, paths) if paths else []
     named = zip(paths, [shown(text) for text in reasons], strict=False)
     return tuple(f"{shown(path)}: {text or 'it cannot be read'}" for path, text in named)
@@ -260,7 +260,7 @@ def why_unread(shell: ContainerShell, where: StoragePlace, paths: Sequence[str])
 def _ask_about(
     shell: ContainerShell, script: str, where: StoragePlace, paths: Iterable[str], longer: float = 0
 ) -> list[str]:
-    """Return the lines that a script writes which reads paths in a folder."""
+    """Run a script that reads paths in a folder, and return its lines. Raises ClusterError."""
     lines = "".join(f"./{path}\n" for path in paths).encode()
     arguments = (where.storage.path, where.path, str(len(lines)))
     try:
@@ -310,7 +310,7 @@ def _entry(line: bytes) -> StoredEntry:
 
 
 def conflicts(files: Iterable[str], folders: Iterable[str], entries: Mapping[str, StoredEntry]) -> dict[str, str]:
-    """Return why some of these files and folders cannot be made beside `entries`, by their paths."""
+    """Return the reasons why files and folders cannot be created beside `entries`, by path."""
     reasons = {}
     for kind, path in (*(("file", path) for path in files), *(("folder", path) for path in folders)):
         steps = path.split("/")

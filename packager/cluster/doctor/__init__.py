@@ -1,12 +1,12 @@
-"""Finds what would make a package fail on a cluster before anything is applied, and leaves nothing behind.
+"""Finds the reasons for which a package would fail on a cluster before anything is applied, and creates no objects.
 
 software    kubectl, the server, the kinds, the operator
-permission  the namespace, and what the user may do
-admission   whether policies admit the pods, and what they change in them
+permission  the namespace, and the user's permissions
+admission   whether policies admit the pods, and which changes they make in them
 quota       the namespace's quotas
 nodes       room on the nodes
 reference   claims, secrets, names, and the server's own dry run
-beside      what the objects need that options put beside a workload
+beside      the needs of the objects that options put beside a workload
 memory      whether the processes of a pod can share enough of it
 results     whether results outlive the pods
 """
@@ -57,7 +57,7 @@ CHECKS: dict[str, Check] = {
     "memory": memory.shared_memory,
     "results": results.results,
 }
-"""In the order in which a person mends things. Each can be understood, and can fail, without the others."""
+"""The checks in the order in which a user fixes problems. Each is independent of the others."""
 
 _AT_ONCE = 4
 
@@ -66,7 +66,7 @@ _DENIED = re.compile(r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)"(?: in
 
 
 def examine(case: Case) -> Iterator[CheckResult]:
-    """Yield the results of each check, in order, as soon as they are known."""
+    """Yield the results of each check, in order, as soon as the check has ended."""
     first, *rest = CHECKS
     results, can_continue = _run_check(case, first)
     yield from results
@@ -80,11 +80,11 @@ def examine(case: Case) -> Iterator[CheckResult]:
 
 
 def _run_check(case: Case, check: str) -> tuple[list[CheckResult], bool]:
-    """Return what a check has found, and whether others can find anything."""
+    """Return the results of a check, and whether the cluster can be reached by the other checks."""
     results = []
     try:
         for result in CHECKS[check](case):
-            results.append(result)  # noqa: PERF402 - what was found before an error counts
+            results.append(result)  # noqa: PERF402 - results before an error count
     except (ClusterError, ToolError) as error:
         results.append(_unknown_result(case, check, error))
         return results, not isinstance(error, UnreachableError)

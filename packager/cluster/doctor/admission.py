@@ -1,4 +1,4 @@
-"""Checks whether the cluster's policies admit the pods, and what its policies and webhooks change in them."""
+"""Checks whether the cluster's policies admit the pods, and which changes policies and webhooks make in them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 _POLICIES = "admissionregistration.k8s.io/v1"
 _MUTATORS = ("mutatingwebhookconfigurations", "limitranges")
-"""What may change objects, in every cluster."""
+"""The resources that may change objects, in every cluster."""
 
 
 def admission(case: Case) -> Iterator[CheckResult]:
-    """Check that the cluster admits each group of pods, and report what it changes in them.
+    """Check that the cluster admits each group of pods, and report the changes that it makes in them.
 
-    What the checks of the namespace, of its quotas, and of what is referred to say better is left to them.
+    Refusals because of the namespace, its quotas and missing references are left to the checks of these.
     """
     refused: dict[tuple[str, str | None], list[str]] = {}
     is_reported_elsewhere = False
@@ -47,7 +47,7 @@ def admission(case: Case) -> Iterator[CheckResult]:
 
 
 def reported(case: Case, check: str, changes: Iterable[AdmissionChange]) -> Iterator[CheckResult]:
-    """Yield a result for each change by admission; one that does no harm is a note."""
+    """Yield a result for each change by admission; a harmless change is a note."""
     for change in changes:
         has_policies = case.resource(_POLICIES, "MutatingAdmissionPolicy")
         resources = [*_MUTATORS, *(["mutatingadmissionpolicies"] if has_policies else [])]
@@ -59,5 +59,5 @@ def _is_reported_elsewhere(error: str, reason: str | None) -> bool:
         (reason == "PodSecurity")
         or (reason == "QuotaExceeded" and "must specify" not in error)
         or bool(sentences.PREREQUISITE_MISSING.search(error))
-        or bool(sentences.NO_RIGHT_TO_CREATE.search(error))  # it is the operator that makes the pods
+        or bool(sentences.NO_RIGHT_TO_CREATE.search(error))  # the operator creates the pods, not the user
     )

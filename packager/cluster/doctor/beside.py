@@ -1,4 +1,4 @@
-"""Checks that the cluster has what the objects beside a workload need, which options of the site put there."""
+"""Checks the needs of the objects that site options put beside a workload: Ingress classes and metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _METRICS = "metrics.k8s.io"
 
 
 def beside(case: Case) -> Iterator[CheckResult]:
-    """Check that there is the class of each Ingress, and what each autoscaler decides by."""
+    """Check that the class of each Ingress exists, and that the metrics of each autoscaler are served."""
     for item in case.manifests.objects:
         if item["kind"] == "Ingress" and (ingress_class := item["spec"].get("ingressClassName")):
             if case.kubectl.get(f"ingressclasses.networking.k8s.io/{ingress_class}"):
@@ -35,7 +35,7 @@ def beside(case: Case) -> Iterator[CheckResult]:
 
 
 def _needs_metrics(autoscaler: Object) -> bool:
-    """Whether it decides by what pods use of their CPU or memory."""
+    """Whether an autoscaler decides by the CPU or memory usage of pods."""
     return any(
         metric.get("type") in ("Resource", "ContainerResource") for metric in listing(autoscaler["spec"].get("metrics"))
     )

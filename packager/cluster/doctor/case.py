@@ -38,13 +38,13 @@ class CheckState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One thing that was checked.
+    """One result of a check.
 
     Attributes:
-        check: What, in a word.
-        state: Whether it would fail.
-        message: What was found.
-        fix: The command that mends it, or that says more.
+        check: The name of the check.
+        state: Whether the package would fail.
+        message: The finding, in a sentence.
+        fix: A command that fixes the problem, or that shows more about it.
     """
 
     check: str
@@ -58,8 +58,8 @@ class PlannedObjects:
     """The server's answer to a dry run.
 
     Attributes:
-        objects: The objects as it would store them.
-        error: Why it would not.
+        objects: The objects as the server would store them.
+        error: The refusal; None if the server accepts the objects.
     """
 
     objects: tuple[Object, ...] = ()
@@ -71,15 +71,15 @@ class Case:
     """A package's overlay, and the cluster that it is to run in.
 
     Attributes:
-        source: The package, as the user named it.
-        kubectl: The user's, pointed at the namespace.
-        namespace: Where it is to run.
-        manifests: What would be applied.
-        overlay: The same, with its pods.
-        level: The Pod Security level that it reaches.
-        exceeded: What keeps it from a stricter one.
-        identity: Who works here, with which build.
-        creating: The commands that create claims which the overlay mounts and does not contain, by the claim.
+        source: The package's path or name, as the user wrote it.
+        kubectl: The user's kubectl, set to the namespace.
+        namespace: The namespace to run in.
+        manifests: The objects that would be applied.
+        overlay: The rendered overlay, with its pods.
+        level: The strictest Pod Security level that the overlay meets.
+        exceeded: The fields that violate a stricter level.
+        identity: The user and the build of the package.
+        creating: The commands that create claims which the overlay mounts and does not contain, by claim.
     """
 
     source: str
@@ -95,7 +95,7 @@ class Case:
 
     @cached_property
     def plan(self) -> PlannedObjects:
-        """What the server would store of what would be applied, or why it would not."""
+        """The server's answer to a dry run of the manifests."""
         try:
             return PlannedObjects(tuple(deploy.planned(self.kubectl, self.stamped)))
         except (ClusterError, ToolError) as error:
@@ -103,7 +103,7 @@ class Case:
 
     @cached_property
     def stamped(self) -> str:
-        """What would be applied, as JSON."""
+        """The manifests as JSON, with labels and annotations of a deploy."""
         return self.manifests.stamped("sha256:" + "0" * 64, "mlpack doctor")
 
     @cached_property
@@ -113,16 +113,16 @@ class Case:
 
     @cached_property
     def demands(self) -> tuple[Demand, ...]:
-        """What the workload's pods ask for, with what the cluster's policies make of it."""
+        """The resources that the workload's pods need, including changes by the cluster's policies."""
         return demands(self.overlay, [trial.spec for trial in self.trials])
 
     @cached_property
     def live(self) -> dict[Key, Object]:
-        """What is in the cluster under the names of what would be applied. Raises ClusterError."""
+        """The existing objects with the names of the manifests. Raises ClusterError."""
         return look_up(self.kubectl, self.manifests.objects)
 
     def resource(self, api: str, kind: str) -> str | None:
-        """Return the name by which the API serves a kind (`mpijobs`); None when it does not. Raises ClusterError."""
+        """Return the resource name of a kind in an API (`mpijobs`); None if it is not served. Raises ClusterError."""
         listed = self._discovered(f"/apis/{api}" if "/" in api else f"/api/{api}")
         for entry in (listed or {}).get("resources") or ():
             if entry["kind"] == kind and "/" not in entry["name"]:
@@ -130,7 +130,7 @@ class Case:
         return None
 
     def versions(self, group: str) -> list[str]:
-        """Return the versions of an API group that are served. Raises ClusterError."""
+        """Return the served versions of an API group. Raises ClusterError."""
         listed = self._discovered(f"/apis/{group}") if group else None
         return [str(entry["version"]) for entry in (listed or {}).get("versions") or ()]
 
@@ -141,25 +141,25 @@ class Case:
 
     @property
     def namespace_flag(self) -> str:
-        """The flag that points a command of the user's at the namespace."""
+        """The kubectl flag that selects the namespace."""
         return f"-n {quote(self.namespace)}"
 
 
 def ok(check: str, message: str) -> CheckResult:
-    """Return the result that there is no problem."""
+    """Return a result without a problem."""
     return CheckResult(check, CheckState.OK, message)
 
 
 def fails(check: str, message: str, fix: str | None = None) -> CheckResult:
-    """Return the result that the package would fail."""
+    """Return a result for a problem that would make the package fail."""
     return CheckResult(check, CheckState.FAILS, message, fix)
 
 
 def unknown(check: str, message: str, fix: str | None = None) -> CheckResult:
-    """Return the result that the check could not be made."""
+    """Return a result for a check that could not be made."""
     return CheckResult(check, CheckState.UNKNOWN, message, fix)
 
 
 def note(check: str, message: str, fix: str | None = None) -> CheckResult:
-    """Return a remark that the user should know, although nothing fails because of it."""
+    """Return a result for a remark that does not make the package fail."""
     return CheckResult(check, CheckState.NOTE, message, fix)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from packager.workloads.pods import Pods
 
 Amounts = dict[str, Decimal]
-"""How much of each resource."""
+"""Amounts of resources, by their names."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class Demand:
     """The needs of a group of identical pods.
 
     Attributes:
-        name: What a person calls them.
-        count: How many there are.
-        spec: Their PodSpec.
-        requests: What each of them asks for.
-        limits: What each of them may take.
+        name: The name of the pods in messages.
+        count: The number of pods.
+        spec: The PodSpec of the pods.
+        requests: The requests of each pod.
+        limits: The limits of each pod.
     """
 
     name: str
@@ -43,7 +43,7 @@ def demands(overlay: RenderedOverlay, specs: Sequence[Mapping[str, Any]] = ()) -
 
     Args:
         overlay: The overlay.
-        specs: The PodSpec with which each of them would run; as the overlay says when empty.
+        specs: The PodSpec with which each group would run; the overlay's own if empty.
     """
     return tuple(
         Demand(
@@ -54,7 +54,7 @@ def demands(overlay: RenderedOverlay, specs: Sequence[Mapping[str, Any]] = ()) -
 
 
 def _least(overlay: RenderedOverlay, pods: Pods) -> int:
-    """Return how many pods an autoscaler keeps at least; the manifest does not say it then."""
+    """Return the smallest number of pods that an autoscaler keeps; 0 if the overlay has no autoscaler for them."""
     target = (pods.manifest.kind, pods.manifest.name)
     scalers = [manifest.spec for manifest in overlay.manifests if manifest.kind == "HorizontalPodAutoscaler"]
     references = [(mapping(spec.get("scaleTargetRef")), integer(spec.get("minReplicas"))) for spec in scalers]
@@ -68,8 +68,8 @@ def _named(reference: Mapping[str, Any]) -> tuple[Any, Any]:
 def of_pod(spec: Mapping[str, Any], part: str) -> Amounts:
     """Return the requests or limits of a pod, as the scheduler counts them.
 
-    Init containers run one after the other before the rest, so that only the largest counts; those that keep running
-    (sidecars) count with the rest. From Kubernetes, pkg/api/v1/resource/helpers.go.
+    Init containers run one after the other before the containers, so only the largest counts; those that keep running
+    (sidecars) count with the containers. Source: Kubernetes, pkg/api/v1/resource/helpers.go.
     """
     concurrent: Amounts = {}
     largest: Amounts = {}
@@ -84,7 +84,7 @@ def of_pod(spec: Mapping[str, Any], part: str) -> Amounts:
 
 
 def total(demands: Iterable[Demand], part: str) -> Amounts:
-    """Return the sum over all pods; `part` is `requests` or `limits`."""
+    """Return the sum of the `requests` or `limits` (`part`) of all pods."""
     totals: Amounts = {}
     for demand in demands:
         amounts = demand.requests if part == "requests" else demand.limits
@@ -93,7 +93,7 @@ def total(demands: Iterable[Demand], part: str) -> Amounts:
 
 
 def shown(amount: Decimal) -> str:
-    """Return a quantity for a person: 500m, 2, 1536Mi."""
+    """Return a quantity for messages: 500m, 2, 1536Mi."""
     if amount != amount.to_integral_value():
         return f"{(amount * 1000).normalize():f}m"
     for suffix, power in (("Gi", 3), ("Mi", 2), ("Ki", 1)):
@@ -106,7 +106,7 @@ def shown(amount: Decimal) -> str:
 def _amounts(container: Any, part: str) -> Amounts:
     resources = mapping(mapping(container).get("resources"))
     amounts = mapping(resources.get(part))
-    if part == "requests":  # a limit without a request is both
+    if part == "requests":  # a limit without a request counts as both
         amounts = {**mapping(resources.get("limits")), **amounts}
     return {resource: parse(str(amount)) for resource, amount in amounts.items()}
 

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
 
 _REPORTED = 50
-"""A node reports no more of its images than this, the largest first (kubelet, nodeStatusMaxImages)."""
+"""The largest number of images that a node reports, the largest images first (kubelet, nodeStatusMaxImages)."""
 
 
 def images(case: Case) -> Iterator[CheckResult]:
-    """Check that each image is on the nodes, or in a registry that they may pull it from; pull nothing."""
+    """Check that each image is on a node or has a registry to pull it from; no image is pulled."""
     nodes, refused = _nodes(case)
     for image in dict.fromkeys(name for demand in case.demands for name in _images(demand.spec)):
         registry = image.partition("/")[0]
@@ -40,7 +40,7 @@ def images(case: Case) -> Iterator[CheckResult]:
 
 
 def _nodes(case: Case) -> tuple[list[Object], bool]:
-    """Return the nodes, and whether the user may not look at them."""
+    """Return the nodes, and whether the user is not allowed to list them."""
     try:
         return case.kubectl.items("nodes"), False
     except UnreachableError:

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 _SHARED = "/dev/shm"  # noqa: S108 - a folder of pods
 _DEFAULT = "64 MiB"
-"""What containerd gives a pod without such a volume; tests/e2e/test_components.py measures it."""
+"""The shared memory of a pod without such a volume in containerd; tests/e2e/test_components.py measures it."""
 
 _GPU = "gpu"
-"""What the names of GPUs contain, of any vendor: nvidia.com/gpu, amd.com/gpu, gpu.intel.com/i915."""
+"""A part of the resource names of all vendors' GPUs: nvidia.com/gpu, amd.com/gpu, gpu.intel.com/i915."""
 
 
 def shared_memory(case: Case) -> Iterator[CheckResult]:
-    """Say that pods with several GPUs have little shared memory: NCCL and data loaders end with a bus error there."""
+    """Report pods with several GPUs and little shared memory, in which NCCL and data loaders end with a bus error."""
     fix = f"mlpack configure {quote(argument(Path(case.source)))} --with shared-memory --set SHM_SIZE=8Gi"
     for demand in case.demands:
         if _gpus(demand) > 1 and not _has_volume(demand):
@@ -34,11 +34,11 @@ def shared_memory(case: Case) -> Iterator[CheckResult]:
 
 
 def _gpus(demand: Demand) -> int:
-    """Return how many GPUs one of the pods has: no request of them may differ from the limit."""
+    """Return the number of GPUs of each pod from its limits, which requests of GPUs must equal."""
     return sum(int(amount) for resource, amount in demand.limits.items() if "/" in resource and _GPU in resource)
 
 
 def _has_volume(demand: Demand) -> bool:
-    """Whether one of the pod's containers has a volume in the place of the runtime's shared memory."""
+    """Whether a container of the pod mounts a volume over the runtime's shared memory."""
     mounts = [mount for one in listing(demand.spec.get("containers")) for mount in listing(one.get("volumeMounts"))]
     return any(mapping(mount).get("mountPath") == _SHARED for mount in mounts)

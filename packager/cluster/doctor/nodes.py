@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def nodes(case: Case) -> Iterator[CheckResult]:
-    """Check that all pods fit on the nodes at once, in any arrangement, beside the pods that already run."""
+    """Check that all pods fit on the nodes at the same time, beside the pods that already run."""
     all_nodes = case.kubectl.items("nodes")
     try:
         running = case.kubectl.items("pods", "--all-namespaces", "--field-selector=status.phase!=Succeeded")
@@ -54,7 +54,7 @@ def nodes(case: Case) -> Iterator[CheckResult]:
 
 
 class _Room:
-    """What a node has left, while pods are placed on it."""
+    """The free resources of a node, while pods are placed on it."""
 
     def __init__(self, node: Object, pods: Any) -> None:
         self.node = node
@@ -67,7 +67,7 @@ class _Room:
             self.left[key] = self.left.get(key, Decimal(0)) - amount
 
     def reason_against(self, demand: Demand) -> str | None:
-        """Return why a pod does not fit on the node; None when it does."""
+        """Return the reason why a pod does not fit on the node; None if it fits."""
         spec = self.node["spec"]
         if not true_condition(self.node, "Ready"):
             return "not ready"
@@ -86,7 +86,7 @@ class _Room:
 
 
 def _first_unplaced(demands: tuple[Demand, ...], rooms: list[_Room]) -> Demand | None:
-    """Place every pod, the largest first, on the fullest node that takes it; return one that finds no place."""
+    """Place every pod, the largest first, on the fullest node that fits; return the first demand that does not fit."""
     trial = [_copy_of(room) for room in rooms]
     for demand in sorted(demands, key=lambda demand: demand.requests.get("cpu", Decimal(0)), reverse=True):
         spreads = [_Spread(constraint, demand, trial) for constraint in _strict_spreads(demand)]
@@ -106,9 +106,9 @@ def _first_unplaced(demands: tuple[Demand, ...], rooms: list[_Room]) -> Demand |
 
 
 class _Spread:
-    """How many of the matching pods are in each domain of a spread constraint: on each host, in each zone.
+    """The number of matching pods in each domain of a spread constraint, such as each host or zone.
 
-    Domains are those of the nodes that the pods' node selector leaves (nodeAffinityPolicy: Honor, the default).
+    Only domains of nodes that match the pods' node selector count (nodeAffinityPolicy: Honor, the default).
     """
 
     def __init__(self, constraint: Mapping[str, Any], demand: Demand, rooms: list[_Room]) -> None:
@@ -121,7 +121,7 @@ class _Spread:
         }
 
     def takes(self, node: Object) -> bool:
-        """Whether one more pod may be scheduled to the node; a node without the label takes none."""
+        """Whether one more pod may be scheduled to the node; never to a node without the label."""
         domain = labels(node).get(self._key)
         return domain in self._pods and self._pods[domain] + 1 - min(self._pods.values()) <= self._skew
 
@@ -130,7 +130,7 @@ class _Spread:
 
 
 def _missing_label(node: Object, demand: Demand) -> str | None:
-    """Return a label that the pods' node selector wants and the node has not; None when it has all."""
+    """Return the first label of the pods' node selector that the node lacks; None if it has all."""
     selected = mapping(demand.spec.get("nodeSelector")).items()
     return next((f"{key}={value}" for key, value in selected if labels(node).get(key) != str(value)), None)
 
@@ -182,7 +182,7 @@ def _tolerates(spec: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
 
 
 def _is_own_pod(pod: Object, case: Case) -> bool:
-    """Whether the pod is of an earlier run of one of the workloads, which the next one takes the place of."""
+    """Whether the pod belongs to an earlier run of one of the workloads, which the next run replaces."""
     is_here = pod["metadata"]["namespace"] == case.namespace
     return is_here and any(_is_pod_of(pod, one) for one in case.manifests.per_workload)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _ENFORCE = "pod-security.kubernetes.io/enforce"
 _SECONDS = 60.0
 
-# What deploy, status, logs, exec, results and delete do, beyond what is applied.
+# The permissions that deploy, status, logs, exec, results and delete need, besides those on the applied objects.
 _ALWAYS_NEEDED = (
     ("", "pods", "", ("get", "list")),
     ("", "pods", "log", ("get",)),
@@ -34,7 +34,7 @@ _APPLY_VERBS = ("get", "create", "patch", "delete")
 
 
 def namespace(case: Case) -> Iterator[CheckResult]:
-    """Check that the namespace exists, and that the overlay satisfies the Pod Security level that it enforces."""
+    """Check that the namespace exists, and that the overlay meets the namespace's Pod Security level."""
     name = case.namespace
     item = case.kubectl.get(f"namespaces/{name}")
     if item is None:
@@ -99,7 +99,7 @@ def permissions(case: Case) -> Iterator[CheckResult]:
 
 
 def _needed_permissions(case: Case) -> Iterator[tuple[str, str, str, str]]:
-    """Yield group, resource, subresource and verb."""
+    """Yield the group, resource, subresource and verb of each needed permission."""
     for api, kind in dict.fromkeys((item["apiVersion"], item["kind"]) for item in case.manifests.objects):
         name = case.resource(api, kind)
         for verb in _APPLY_VERBS if name else ():
@@ -113,7 +113,7 @@ def _needed_permissions(case: Case) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _grant_command(case: Case, name: str) -> str:
-    """Return the command with which an administrator grants it."""
+    """Return the command with which an administrator grants a permission."""
     known = [operator for operator in operators().values() if name.partition("/")[0] == operator.crd]
     role = known[0].edit_role if known else "edit"
     if role is None:
@@ -125,7 +125,7 @@ def _grant_command(case: Case, name: str) -> str:
 
 
 def _documents(text: str) -> list[Any]:
-    """Return the JSON documents of `text`: kubectl prints one after the other."""
+    """Return the JSON documents in `text`, which kubectl prints one after the other. Raises ClusterError."""
     decoder = json.JSONDecoder()
     documents = []
     while text := text.lstrip():

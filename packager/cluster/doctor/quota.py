@@ -31,7 +31,7 @@ def quotas(case: Case) -> Iterator[CheckResult]:
     for quota in all_quotas:
         scopes = set(listing(quota["spec"].get("scopes")))
         if not scopes <= _EVERY_POD or quota["spec"].get("scopeSelector"):
-            continue  # it counts pods of another sort
+            continue  # this quota counts other pods
         used = mapping(status(quota).get("used"))
         for key, hard in mapping(status(quota).get("hard")).items():
             needed = requested.get(_ALIASES.get(key, key))

@@ -1,4 +1,4 @@
-"""Checks that the claims and Secrets that pods refer to exist, and that no name is taken."""
+"""Checks that claims and other objects that pods refer to exist, and that no name is taken."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
 def claims(case: Case) -> Iterator[CheckResult]:
-    """Check that every claim exists, can be mounted by as many pods as need it, and is bound or will be."""
+    """Check that every claim exists, is bound or will be, and can be mounted by all pods that use it."""
     users: Counter[str] = Counter()
     shared: set[str] = set()
     for demand in case.demands:
@@ -66,7 +66,7 @@ def claims(case: Case) -> Iterator[CheckResult]:
 
 
 def references(case: Case) -> Iterator[CheckResult]:
-    """Check that every Secret, ConfigMap and service account of the pods is in the package or exists already."""
+    """Check that every Secret, ConfigMap and service account of the pods is in the package or exists."""
     users: dict[tuple[str, str], str] = {}
     for demand in case.demands:
         users = dict.fromkeys(_named_objects(demand.spec), demand.name) | users
@@ -92,7 +92,7 @@ def references(case: Case) -> Iterator[CheckResult]:
 
 
 def names(case: Case) -> Iterator[CheckResult]:
-    """Check that no name is taken: of the applied objects, and of those that operators create for them."""
+    """Check that the names of the applied objects, and of those that operators create for them, are free."""
     yield from dict.fromkeys(finding for one in case.manifests.per_workload for finding in _name_results(case, one))
 
 
@@ -128,7 +128,7 @@ def _name_results(case: Case, manifests: Manifests) -> Iterator[CheckResult]:
 
 
 def dry_run(case: Case) -> Iterator[CheckResult]:
-    """Check that the server accepts every object, with a dry run, and report what its policies change in them."""
+    """Check with a dry run that the server accepts every object, and report the changes that its policies make."""
     if (error := case.plan.error) is None:
         yield ok("apply", f"the server accepts all {len(case.manifests.objects)} objects (dry run)")
         sent = [item for item in json.loads(case.stamped)["items"] if item["kind"] != "Pod"]  # tried as a pod
@@ -143,7 +143,7 @@ def dry_run(case: Case) -> Iterator[CheckResult]:
 
 
 def _binding_problem(case: Case, claim: Object, *, brought: bool) -> str | None:
-    """Return why the claim will not be bound; None when it is, or when the first pod makes it so."""
+    """Return why the claim will not be bound; None if it is bound, or will be once a pod uses it."""
     if not brought and status(claim).get("phase") == "Bound":
         return None
     if status(claim).get("phase") == "Lost":
@@ -183,7 +183,7 @@ def _has_volume(case: Case, claim: Object, storage_class: str) -> bool:
 
 
 def _named_objects(spec: Any) -> Iterator[tuple[str, str]]:
-    """Yield kind and name of everything that the pod cannot start without."""
+    """Yield the kind and name of each object that the pod cannot start without."""
     if account := spec.get("serviceAccountName"):
         yield "ServiceAccount", str(account)
     for volume in listing(spec.get("volumes")):
@@ -205,7 +205,7 @@ def _named_objects(spec: Any) -> Iterator[tuple[str, str]]:
 
 
 def _missing_reference(case: Case, kind: str, named: str, who: str, keys: set[str]) -> CheckResult | None:
-    """Return what the pods miss of an object that they refer to; None when it is there, with all its `keys`."""
+    """Return the failure for a referenced object that is missing or lacks some of `keys`; None if it is complete."""
     item = case.kubectl.get(f"{kind.lower()}s/{named}")
     create = _create_command(case, kind, named)
     is_own = bool(keys) and any(
@@ -222,7 +222,7 @@ def _missing_reference(case: Case, kind: str, named: str, who: str, keys: set[st
 
 
 def _secret_keys(case: Case) -> dict[str, set[str]]:
-    """Return the keys of each Secret that the pods cannot start without."""
+    """Return the required keys of each Secret that the pods read."""
     keys: dict[str, set[str]] = {}
     for demand in case.demands:
         for container in (*listing(demand.spec.get("initContainers")), *listing(demand.spec.get("containers"))):
@@ -239,7 +239,7 @@ def _pull_secrets(case: Case) -> list[str]:
 
 
 def _foreign_children(case: Case, manifests: Manifests, live: Object | None) -> Iterator[Object]:
-    """Yield the existing objects that have a name that the operator needs, and do not belong to the workload."""
+    """Yield existing objects whose names the operator needs, and which do not belong to the workload."""
     made = manifests.kind.made_objects(manifests.workload)
     for item in case.kubectl.items(*made, "--show-managed-fields") if made else ():
         if live is None or uid(live) not in owners(item):
@@ -247,7 +247,7 @@ def _foreign_children(case: Case, manifests: Manifests, live: Object | None) -> 
 
 
 def _removal_hint(case: Case, manifests: Manifests, live: Object | None) -> str:
-    """Return what one does about an earlier deployment: another person's is theirs to delete."""
+    """Return the fix for an earlier deployment: delete it, or ask the other user who deployed it."""
     if live is not None and (user := annotation(live, DEPLOYED_BY)) not in (None, case.identity.user):
         return f"ask {user}, or use another namespace (-n)"
     return f"kubectl delete {quote(manifests.shown)} {case.namespace_flag}"

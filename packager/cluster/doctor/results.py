@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def results(case: Case) -> Iterator[CheckResult]:
-    """Check that the results are on storage that outlives the pods; if not, it is a remark, not a failure."""
+    """Report, as a note, results that are not on storage that outlives the pods."""
     for lost in dict.fromkeys(map(lost_with_pods, case.manifests.per_workload)):
         if lost:
             yield note("results", lost, lasting_storage(case.source))

@@ -29,7 +29,7 @@ def versions(case: Case) -> Iterator[CheckResult]:
     """Check that kubectl is new enough, and that the server answers.
 
     Raises:
-        UnreachableError: It does not; nothing else can be found out then.
+        UnreachableError: The server does not answer, so that no other check is possible.
     """
     done = case.kubectl.run("version", "--output=json", "--request-timeout=20s", timeout=_SECONDS)
     try:
@@ -54,7 +54,7 @@ def versions(case: Case) -> Iterator[CheckResult]:
 
 
 def kinds(case: Case) -> Iterator[CheckResult]:
-    """Check that every kind is served, in the version that the package uses."""
+    """Check that every kind is served in the version that the package uses."""
     used = dict.fromkeys((item["apiVersion"], item["kind"]) for item in case.manifests.objects)
     for api, kind in used:
         if case.resource(api, kind):
@@ -89,7 +89,7 @@ def _operator_result(case: Case, needed: Operator) -> CheckResult:
 
 
 def _installation(kind: str) -> str | None:
-    """Return the command that lets a cluster serve a kind; None when mlpack has none."""
+    """Return the command that installs the operator of a kind; None if mlpack installs none for it."""
     known = known_kinds().get(kind)
     return known.operator.installation() if known and known.operator else None
 
