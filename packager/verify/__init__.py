@@ -4,15 +4,15 @@
     rendering     the overlays as written, read without kustomize, with nothing from outside the package; and each
                   rendered by each kubectl
     schema        each manifest, by the fields that each version of Kubernetes has
-    objects, rights: what it creates, and what its pods use from their namespace
+    objects, rights: the objects that the package creates, and what its pods use from their namespace
     listed        every field, label and annotation that no build, option or kind makes
-    environment   which variables it sets
-    names, references, containers, podspec, kinds, options: whether it makes sense
-    security      the Pod Security level: stated, and judged when one is asked for, or when an edit lowers it
-    changes       what was edited, line by line
-    original      an overlay without its edits, to tell what they have brought
-    additions, replaced: workloads that an edit adds, and what it lets pods use
-    usage         what it takes of its namespace and cluster by name
+    environment   the variables that the package sets
+    names, references, containers, podspec, kinds, options: whether Kubernetes and the operators accept the values
+    security      the Pod Security level: reported; a problem if it exceeds the requested one, or an edit weakens it
+    changes       the edited lines
+    original      an overlay without its edits, to find what the edits have added
+    additions, replaced: workloads that an edit adds, and images, programs and storage that it changes
+    usage         the claims, priority classes and addresses that the package names
     expected      the digest that the user expects
     workspace     the overlay that creates a claim, and nothing else
     server        a server-side dry run, on request
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 
 _SECONDS = 120.0
-"""How long the overlays of a package may take to render; a hundred of ours take 30 seconds."""
+"""The time in seconds that the overlays of a package may take to render; a hundred of ours take 30 seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +78,16 @@ class Checks:
     """The options of verifying.
 
     Attributes:
-        kubectls: What renders; more than one have to agree.
-        kubernetes: Minor versions whose schemas count; none means all that there are.
-        level: The Pod Security level that every overlay has to keep within; None only states which each reaches.
-        server: The cluster to ask; None asks none.
-        limits: How much the package may hold.
-        allowed: The words of `--allow`: kinds, fields, labels and annotations that it may have besides, and variables
-            that an edit may add.
-        namespace: The one that its objects may name, besides none.
-        expected: The digest that it has to have, `sha256:…`; None if the user has given none.
-        runner: What starts kubectl.
+        kubectls: The kubectl programs that render; if there are several, all must print the same.
+        kubernetes: The minor versions to check against; empty for all that there are schemas for.
+        level: The Pod Security level that every overlay must meet; None to report each overlay's level only.
+        server: The cluster for a server-side dry run; None for none.
+        limits: The limits for the size of the package.
+        allowed: The words of `--allow`: additional kinds, fields, labels and annotations that are permitted, and
+            variables that an edit may add.
+        namespace: The namespace that the objects may name; None if they may name none.
+        expected: The digest that the user expects, `sha256:…`; None without an expectation.
+        runner: Starts kubectl.
     """
 
     kubectls: tuple[str, ...] = ("kubectl",)
@@ -105,8 +105,9 @@ def verify(package: Package, checks: Checks) -> Report:
     """Return the report on `package`.
 
     Raises:
-        VerificationError: It holds what no package does, and was not looked at further.
-        ToolError: A folder cannot be read, or a file changes meanwhile. What cannot be read of files is in the report.
+        VerificationError: The package has content that no package may have, and was not checked further.
+        ToolError: A folder cannot be read, or a file changes during the check. Files that cannot be read are in the
+            report.
     """
     versions = checks.kubernetes or schema.versions()
     checked = integrity.check(package, checks.limits)
@@ -170,7 +171,7 @@ def verify(package: Package, checks: Checks) -> Report:
 
 
 def _rendered(package: Package, checks: Checks, unchecked: list[str]) -> Iterator[tuple[str, render.Outcome]]:
-    """Yield the name and the outcome of each overlay, and add to `unchecked` why one is not rendered."""
+    """Yield the name and the outcome of each overlay; add the reason to `unchecked` if one is not rendered."""
     end = checks.runner.clock() + _SECONDS
     for name in package.applied:
         if checks.runner.clock() > end:
@@ -183,22 +184,22 @@ def _rendered(package: Package, checks: Checks, unchecked: list[str]) -> Iterato
 
 
 def trust(package: Package, overlay: RenderedOverlay, checks: Checks) -> list[Problem]:
-    """Return why an overlay must not be applied: the part of `verify` that takes only milliseconds.
+    """Return the problems for which an overlay must not be applied: the part of `verify` that takes only milliseconds.
 
-    It starts kubectl only for a package with edits: where the level is not "restricted" or a pod has a service account,
-    and where an edit is more than ids, values and switches.
+    kubectl is started only for a package with edits: if the level is not "restricted", a pod has a service account, or
+    an edit changes more than ids, values and switches.
 
-    What a user is meant to edit may have been edited. Each check here is one of `verify` too: what is a problem here is
-    one there, with the same words.
+    Edits of the editable files are accepted. `verify` makes each of these checks too, and reports the same problems
+    with the same messages.
 
     Args:
         package: The package.
-        overlay: What was rendered of it already (`packager.rendering.render.read` and `kubectl`).
-        checks: What to check; its kubectl, level, allowed kinds, namespace and limits count.
+        overlay: An overlay of the package, rendered by `packager.rendering.render.read` and `kubectl`.
+        checks: The options; only kubectl, level, allowed kinds, namespace and limits are used.
 
     Raises:
-        VerificationError: The package holds what none does, and was not looked at further.
-        ToolError: A file cannot be read, and nothing else is wrong.
+        VerificationError: The package has content that no package may have, and was not checked further.
+        ToolError: A file cannot be read, and there is no other problem.
     """
     checked = integrity.check(package, checks.limits)
     problems = checked.problems
@@ -223,7 +224,7 @@ def _overlay_problems(package: Package) -> Iterator[Problem]:
 
 
 def _edit_problems(package: Package, checked: integrity.Checked, edits: Edits, checks: Checks) -> Iterator[Problem]:
-    """Yield what is wrong with the package's edits and its digest, whatever it renders to."""
+    """Yield the problems with the package's edits and its digest, which do not depend on the rendered manifests."""
     if not edits.is_complete:
         message = f"more than {changes.MOST_LINES:,} lines are edited, more than anyone reads"
         yield Problem(str(package.source), 0, 0, message, "build the package again with these values")
@@ -248,9 +249,9 @@ def _field_problems(
     checks: Checks,
     judged: frozenset[listed.Place] = frozenset(),
 ) -> Iterator[Problem]:
-    """Yield the fields that exceed a Pod Security level, and those that are not listed and were not judged already.
+    """Yield the fields that exceed the Pod Security level, and unlisted fields that no other check reports.
 
-    If no level is requested, the fields count that an edit has added.
+    If no level is requested, only fields that an edit has added exceed it.
     """
     if checks.level is not None:
         by_level = exceeded
@@ -263,7 +264,7 @@ def _field_problems(
 
 
 def _schema_places(overlay: RenderedOverlay, versions: tuple[str, ...]) -> frozenset[listed.Place]:
-    """Return the places that the schemas find something wrong with."""
+    """Return the places of all schema faults."""
     return frozenset(
         (str(manifest), dotted(fault.location))
         for manifest in overlay.manifests
@@ -280,7 +281,7 @@ def _manifest_problems(overlay: RenderedOverlay, versions: tuple[str, ...]) -> I
 
 
 def _without_schema(overlay: RenderedOverlay) -> Iterator[str]:
-    """Yield why a manifest was not checked against a schema."""
+    """Yield a message for each manifest that was not checked against a schema, with the reason."""
     for manifest in overlay.manifests:
         api = str(manifest.data.get("apiVersion"))
         if (api, manifest.kind) not in schema.kinds():

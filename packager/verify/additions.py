@@ -23,9 +23,9 @@ def check(overlay: RenderedOverlay, original: Original, allowed: frozenset[str])
     """Yield a finding for each workload that an edit adds.
 
     Args:
-        overlay: An overlay of the package, as it is.
+        overlay: An overlay of the package, with its edits.
         original: The overlay without its edits.
-        allowed: The kinds that the user has named.
+        allowed: The kinds that the user allows.
 
     Raises:
         ToolError: A file cannot be read, or there is no room for a copy.
@@ -33,7 +33,7 @@ def check(overlay: RenderedOverlay, original: Original, allowed: frozenset[str])
     workloads = _workloads(overlay, allowed)
     if len(workloads) < 2 or original.edits.are_expected:
         return
-    # If the original does not render, what an edit adds is not known; a build makes one workload.
+    # If the original does not render, the additions cannot be found; a build makes one workload.
     sealed = _workloads(original.permitted, allowed) if original.permitted else workloads[:1]
     known = {_identity(manifest) for manifest in sealed}
     others = [manifest for manifest in workloads if _identity(manifest) not in known]
@@ -44,7 +44,7 @@ def check(overlay: RenderedOverlay, original: Original, allowed: frozenset[str])
 
 
 def _workloads(overlay: RenderedOverlay, allowed: frozenset[str]) -> list[Manifest]:
-    """Return the manifests that make pods, and are not of a kind that the user has named."""
+    """Return the manifests that make pods, except those of a kind that the user allows."""
     makers = {id(pods.manifest): pods.manifest for pods in overlay.pods}
     return [manifest for manifest in makers.values() if not is_allowed(manifest, allowed)]
 

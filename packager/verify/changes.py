@@ -1,7 +1,7 @@
 """Finds the lines that were edited in a package, and those that change more than ids, values and switches.
 
 The inventory contains the original lines of the files that people may edit. Users are expected to change the ids in a
-patch, the values in an env file and which options are on. Every edited line is reported, with what it was.
+patch, the values in an env file and which options are on. Every edited line is reported with its original.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from packager.package.opened import Package
 
 MOST_LINES = 500
-"""How many edited lines are reported. More are no edit that a person makes, and none that a person reads."""
+"""The most edited lines that are reported. No person makes more edits, or reads them."""
 
-# Finding what two texts have in common takes the square of their length.
+# The time to compare two texts grows with the square of their length.
 _LINES = 1_000
 
 _SHOWN = 1_000
-"""How many characters of a line are printed."""
+"""The most characters of a line that are printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class EditedLine:
 
     Attributes:
         file: The file as the user named it.
-        line: Its number, from 1; where the line was, for one that is gone.
-        before: What it was sealed with; None when it is new.
-        after: What it is; None when it is gone.
-        expected: Whether it is an id, a value or a switch, which a package leaves to its user.
+        line: The number of the line, from 1; for a deleted line, the number of the line at its place.
+        before: The sealed line; None for a new line.
+        after: The present line; None for a deleted line.
+        expected: Whether the edit changes only an id, a value or a switch, which are left to the user.
     """
 
     file: str
@@ -67,9 +67,9 @@ class Edits:
 
     Attributes:
         package: The package.
-        paths: The files, below its root.
-        lines: Their lines that changed; at most `MOST_LINES`.
-        is_complete: Whether these are all of them.
+        paths: The edited files, below the package's root.
+        lines: The edited lines; at most `MOST_LINES`.
+        is_complete: Whether `lines` contains all edited lines.
     """
 
     package: Package
@@ -79,12 +79,12 @@ class Edits:
 
     @property
     def are_expected(self) -> bool:
-        """Whether all of them are ids, values of keys that the package has, and switches."""
+        """Whether all edits change only ids, values of keys that the package has, and switches."""
         return self.is_complete and all(change.expected for change in self.lines)
 
 
 def _short(line: str | None, *, whole: bool = False) -> str:
-    """Return a line for a message: escaped, without indentation; of a long one the start, the end and the length."""
+    """Return a line for a message: escaped, without indentation; a long line as its start, end and length."""
     plain = (line or "") if whole else (line or "").strip()
     if len(plain) <= _SHOWN:
         return repr(plain)
@@ -93,7 +93,7 @@ def _short(line: str | None, *, whole: bool = False) -> str:
 
 
 def read(package: Package, edited: Sequence[str]) -> Edits:
-    """Return the edits of the files `edited`: paths below the package's root, whose lines its inventory holds.
+    """Return the edits of the files `edited`: paths below the package's root, with lines in the inventory.
 
     Raises:
         ToolError: A file cannot be read.
@@ -111,7 +111,7 @@ def _all_lines(package: Package, edited: Sequence[str]) -> Iterator[EditedLine]:
 
 
 def _masked(change: EditedLine, path: str) -> EditedLine:
-    """Return a change as it may be shown; in a manifest, what is called like a secret may be anything."""
+    """Return a change with secrets masked; in a manifest only those in URLs, as any key may sound like a secret."""
     is_site = path.endswith(layout.site_env(""))
 
     def shown(line: str | None) -> str | None:
@@ -126,9 +126,9 @@ def permitted(path: str, before: bytes, now: bytes) -> bytes:
     """Return the sealed content of a file with only the ids, values and switches of its present content.
 
     Args:
-        path: Its path below the package's root.
-        before: What it was sealed with.
-        now: What it is.
+        path: The path of the file below the package's root.
+        before: The sealed content.
+        now: The present content.
     """
     if path.endswith(".env"):
         return _without_new_keys(before, now)
@@ -138,18 +138,18 @@ def permitted(path: str, before: bytes, now: bytes) -> bytes:
         if layout.is_patch(path):
             return ids.with_ids_of(before, now)
     except (MlpackError, UnicodeDecodeError):
-        pass  # what cannot be read permits nothing
+        pass  # without ids that can be read, no edit is permitted
     return before
 
 
 def _without_new_keys(before: bytes, now: bytes) -> bytes:
-    """Return the env file `now` without the lines of keys that `before` neither sets nor has commented out."""
+    """Return the env file `now` without the lines of new keys, which `before` neither sets nor has commented out."""
     new = {line.number - 1 for line in envfile.added(before, now)}
     return b"\n".join(row for number, row in enumerate(now.split(b"\n")) if number not in new)
 
 
 def _switched(before: bytes, now: bytes) -> bytes:
-    """Return the kustomization `before` with the components on that are on in `now`, and no others."""
+    """Return the kustomization `before` with only those components switched on that are on in `now`."""
     is_on = {component.path: component.on for component in kustomization.components(now)}
     for component in kustomization.components(before):
         if component.path in is_on:
@@ -171,7 +171,7 @@ def _lines(text: bytes) -> list[str]:
 
 
 def _difference(file: str, before: list[str], after: list[str], *, expected: bool) -> Iterator[EditedLine]:
-    """Yield each line that differs, by its number in `after`."""
+    """Yield each line that differs, with its number in `after`."""
     start = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))))
     if max(len(before), len(after)) - start > _LINES:
         codes = [("replace", start, len(before), start, len(after))]

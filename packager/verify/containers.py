@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def check(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield a finding for every container and ConfigMap that Kubernetes would refuse, or could not start."""
+    """Yield a finding for every container and ConfigMap that Kubernetes would refuse or could not start."""
     for pods in overlay.pods:
         for location, container in pods.containers():
             yield from _image(overlay, pods.manifest, (*location, "image"), container.get("image"))
@@ -63,7 +63,7 @@ def _resources(overlay: RenderedOverlay, manifest: Manifest, here: Location, giv
 
 
 def _user(overlay: RenderedOverlay, pods: Pods, here: Location, container: dict[str, Any]) -> Iterator[Problem]:
-    """Check that no container must run as a user that it must not run as: the kubelet would not start it."""
+    """Check that no container with `runAsNonRoot` has `runAsUser: 0`: the kubelet would not start it."""
     own, of_pod = mapping(container.get("securityContext")), mapping(pods.spec.get("securityContext"))
     yield from _ids(overlay, pods.manifest, (*here, "securityContext"), container)
     place = (*here, "securityContext") if "runAsUser" in own else (*pods.location, "spec", "securityContext")
@@ -82,7 +82,7 @@ def _ids(overlay: RenderedOverlay, manifest: Manifest, here: Location, holder: d
 
 
 def _unique(overlay: RenderedOverlay, pods: Pods) -> Iterator[Problem]:
-    """A strategic merge takes two of one name for one; a list that is replaced whole can still hold both."""
+    """Yield duplicate names: a strategic merge joins items of one name, but a list replaced whole may have both."""
     seen: set[tuple[str, str]] = set()
     named = [("container", *item) for item in pods.containers()] + [("volume", *item) for item in pods.volumes()]
     for what, location, item in named:

@@ -1,4 +1,4 @@
-"""Checks the variables of containers: those of mlops.env and other ConfigMaps, and those that an edit adds."""
+"""Checks the variables of containers: those in mlops.env and other ConfigMaps, and those that an edit adds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 KIND = "variable"
-"""The kind of problems with variables that an edit adds."""
+"""The kind of the problems with variables that an edit adds."""
 
 
 def check(overlay: RenderedOverlay) -> Iterator[Problem]:
@@ -52,12 +52,12 @@ def check(overlay: RenderedOverlay) -> Iterator[Problem]:
 
 
 def added(overlay: RenderedOverlay, original: Original, allowed: frozenset[str]) -> Iterator[Problem]:
-    """Yield a finding for each variable that an edit adds: many programs run what some variable says.
+    """Yield a finding for each variable that an edit adds: many programs run commands from a variable.
 
     Args:
-        overlay: An overlay of the package, as it is.
+        overlay: An overlay of the package, with its edits.
         original: The overlay without its edits.
-        allowed: What the user has allowed; variables as `permission` names them.
+        allowed: The words of `--allow`; `permission` returns that of a variable.
 
     Raises:
         ToolError: A file cannot be read, or there is no room for a copy.
@@ -73,7 +73,7 @@ def added(overlay: RenderedOverlay, original: Original, allowed: frozenset[str])
 
 
 def permission(name: str) -> str:
-    """Return the word with which the user allows a variable that a package was sealed without."""
+    """Return the word of `--allow` that permits an edit to add a variable."""
     return f"{VARIABLE}{name}"
 
 
@@ -92,7 +92,7 @@ def _variables(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Locati
 
 
 def _secrets(overlay: RenderedOverlay) -> set[tuple[str, str]]:
-    """Return the variables that containers get from a Secret, each with the ConfigMaps that they also read."""
+    """Return each variable that a container gets from a Secret, with each ConfigMap that the container also reads."""
     pairs = set()
     for pods in overlay.pods:
         for _, container in pods.containers():
@@ -108,7 +108,7 @@ def _secrets(overlay: RenderedOverlay) -> set[tuple[str, str]]:
 
 
 def _choices(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield a finding for each ConfigMap that chooses a script for pods which is none of theirs."""
+    """Yield a finding for each ConfigMap that chooses a script that its pods do not have."""
     seen: set[str] = set()
     for pods in overlay.pods:
         scripts = choices(pods)
@@ -123,7 +123,7 @@ def _choices(overlay: RenderedOverlay) -> Iterator[Problem]:
 
 
 def _messages(key: str, readers: Sequence[Manifest]) -> Iterator[str]:
-    """Yield why `key` cannot be set, for any package or for one of the workloads that read it."""
+    """Yield each reason why `key` cannot be set: in any package, or for a workload that reads it."""
     if reason := refusal_reason(key):
         yield f"it cannot be set in a package: {reason}"
     for workload in readers:

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def is_digest(word: str) -> bool:
-    """Whether `word` is a digest as it is printed."""
+    """Whether `word` is a digest in the printed form, `sha256:` and 64 hexadecimal digits."""
     return re.fullmatch("sha256:[0-9a-f]{64}", word) is not None
 
 
 def check(package: Package, checked: Checked, digest: str) -> Iterator[Problem]:
-    """Yield a finding if `digest` is neither that of the package as it is, nor, without edits, the sealed one."""
+    """Yield a finding if `digest` is neither that of the package as received nor, without edits, the sealed one."""
     if digest == checked.received or (digest == package.digest and not checked.edits):
         return
     place = str(package.source)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def check(overlay: RenderedOverlay) -> Iterator[Problem]:
     """Yield a finding for everything that the controller of a workload would refuse or misinterpret.
 
-    And for what the objects beside a workload mean otherwise than it does.
+    Also yield a finding for each companion object that contradicts the workload.
     """
     for manifest in overlay.manifests:
         for fault in (*structures.faults(manifest), *structures.companion_faults(manifest, overlay.manifests)):

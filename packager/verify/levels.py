@@ -1,4 +1,4 @@
-"""Checks whether edits of a package need a weaker Pod Security level than the package as it was sealed."""
+"""Checks whether edits of a package need a weaker Pod Security level than the sealed package."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def lowered(fields: Sequence[Exceeded], original: Original) -> tuple[Exceeded, ...]:
-    """Return which of `fields` an edit has brought; switching on an option of the package is an edit, too.
+    """Return the fields that an edit has added; switching on an option of the package is an edit, too.
 
     Args:
-        fields: Every field of an overlay of the package, as it is, that exceeds the level "restricted".
+        fields: Every field of an overlay with its edits that exceeds the level "restricted".
         original: The overlay without its edits.
 
     Raises:
@@ -31,7 +31,7 @@ def lowered(fields: Sequence[Exceeded], original: Original) -> tuple[Exceeded, .
 
 
 def problems(fields: Sequence[Exceeded]) -> Iterator[Problem]:
-    """Yield a finding for each field that an edit has brought."""
+    """Yield a finding for each field that an edit has added."""
     for field in fields:
         message = (
             f"{field.manifest}: {field.field}: {field.reason}, which the package did not ask for when it was sealed"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from packager.rendering.overlay import RenderedOverlay
 
 FIELD = "field"
-"""The kind of these problems."""
+"""The kind of the problems with unlisted fields, labels and annotations."""
 
 
 Place = tuple[str, str]
@@ -36,7 +36,7 @@ def check(
     Args:
         overlay: An overlay of a package.
         allowed: The words of `--allow`.
-        elsewhere: What other checks judge.
+        elsewhere: The places that other checks report.
     """
     known = facts(overlay)
     for manifest in overlay.manifests:
@@ -52,7 +52,7 @@ def judged(
     allowed: Collection[str],
     kinds: Collection[tuple[str, str]] = MADE,
 ) -> Iterator[Unlisted]:
-    """Yield each unlisted part of an object; if its kind is not in `kinds`, only in its metadata and its pods."""
+    """Yield each unlisted part of an object; if its kind is not in `kinds`, only those in its metadata and its pods."""
     judge = Judge(known, allowed)
     yield from judge.metadata(manifest)
     is_known = (manifest.api, manifest.kind) in kinds and lists(manifest)
@@ -65,7 +65,7 @@ def judged(
 
 
 def facts(overlay: RenderedOverlay) -> Facts:
-    """Return what a package says beside the objects of an overlay."""
+    """Return the options, site values and names of an overlay that the table's rules refer to."""
     on = options.switched_on(overlay.sources)
     site = options.site_values(overlay.sources)
     of_options = (key.name for name in on for key in KNOWN[name].keys if key.name in CLAIMS)
@@ -81,7 +81,7 @@ def facts(overlay: RenderedOverlay) -> Facts:
 
 
 def _is_elsewhere(unlisted: Unlisted, manifest: Manifest, places: Collection[Place]) -> bool:
-    """Whether one of the places is this one, or below it."""
+    """Whether one of the places is the unlisted part, or below it."""
     path = dotted(unlisted.location)
     return any(name == str(manifest) and f"{field}.".startswith((f"{path}.", f"{path}[")) for name, field in places)
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from packager.kubernetes.manifest import Manifest
     from packager.rendering.overlay import RenderedOverlay
 
-# A CronJob adds a time of eleven characters to its name, a Service is a host.
+# A CronJob appends a time of eleven characters to its name; a Service's name is a host name.
 _MAX_LENGTHS = {"CronJob": 52, "Service": LABEL_LENGTH}
 
 
 def check(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield a finding for every name that something would refuse."""
+    """Yield a finding for every name that Kubernetes or an operator would refuse."""
     for manifest in overlay.manifests:
         yield from _own_name(overlay, manifest)
         yield from _labels(overlay, manifest)
@@ -48,7 +48,7 @@ def _own_name(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]
 
 
 def _longest_pod_name(manifest: Manifest) -> str | None:
-    """Return the longest name that a pod of `manifest` gets; None when nothing is put behind its name."""
+    """Return the longest name that a pod of `manifest` gets; None if nothing is appended to the manifest's name."""
     if structure := structures.structure_of(manifest):
         return structure.longest_name(manifest)
     if manifest.kind == "StatefulSet":
@@ -57,7 +57,7 @@ def _longest_pod_name(manifest: Manifest) -> str | None:
 
 
 def _reserved_names(overlay: RenderedOverlay, workload: Manifest) -> Iterator[Problem]:
-    """Yield a finding for every name of an object that is made for the workload anyway."""
+    """Yield a finding for every object that has the name of an object that the operator makes for the workload."""
     structure = structures.structure_of(workload)
     if structure is None:
         return
@@ -68,7 +68,7 @@ def _reserved_names(overlay: RenderedOverlay, workload: Manifest) -> Iterator[Pr
 
 
 def _shared_names(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield a finding for every workload for which an object of the same name is made as for one before it."""
+    """Yield a finding for every workload whose operator makes an object of the same name for an earlier workload."""
     makers: dict[tuple[str, str], Manifest] = {}
     for workload in overlay.manifests:
         structure = structures.structure_of(workload)

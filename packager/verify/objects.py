@@ -1,6 +1,6 @@
-"""Checks that a package creates only kinds of object that a build makes, in the namespace that it is applied to.
+"""Checks that a package creates only objects of kinds that a build makes, in the namespace that it is applied to.
 
-Everything else is a finding, unless the user names its kind.
+Every other object is a finding, unless the user allows its kind.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from packager.rendering.overlay import RenderedOverlay
 
 KIND = "kind"
-"""The kind of problems with objects that no build makes."""
+"""The kind of the problems with objects that no build makes."""
 
 MADE = frozenset(
     (
@@ -31,10 +31,10 @@ MADE = frozenset(
         *(pair for structure in structures().values() for pair in structure.companion_kinds),
     )
 )
-"""The apiVersion and kind of everything that a build makes."""
+"""The apiVersion and kind of every object that a build makes."""
 
 _ALONE = MADE - {pair for structure in structures().values() for pair in structure.companion_kinds}
-"""The same, for objects that belong to workloads of certain kinds only."""
+"""The members of MADE that a build makes whatever the kinds of the overlay's workloads are."""
 
 # `kubectl api-resources --namespaced=false` of Kubernetes 1.37.
 _CLUSTER_WIDE = frozenset(
@@ -54,7 +54,7 @@ _SYSTEM_NAMES = frozenset(("kube-root-ca.crt", "openshift-service-ca.crt", "isti
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """An object that an overlay makes; `namespace` is empty for the one that it is applied to."""
+    """An object that an overlay makes; `namespace` is empty for the namespace that the package is applied to."""
 
     overlay: str
     api: str
@@ -64,7 +64,7 @@ class Made:
 
     @property
     def is_usual(self) -> bool:
-        """Whether it is of a kind that builds make, and in the namespace that it is applied to."""
+        """Whether builds make this kind, and the object is in the namespace that the package is applied to."""
         return (self.api, self.kind) in MADE and not self.namespace
 
     def __str__(self) -> str:
@@ -84,9 +84,9 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str], namespace: str | No
     """Yield a finding for every object that no build makes.
 
     Args:
-        overlay: It.
+        overlay: A rendered overlay.
         allowed: The kinds that the user allows; other findings about their objects are still reported.
-        namespace: The one that objects may name, besides none.
+        namespace: The namespace that objects may name; None if they may name none.
     """
     for manifest in overlay.manifests:
         if not is_allowed(manifest, allowed):
@@ -100,7 +100,7 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str], namespace: str | No
 
 
 def is_allowed(manifest: Manifest, allowed: frozenset[str]) -> bool:
-    """Whether the user has named the kind of `manifest`, as `Kind` or as `Kind.group`."""
+    """Whether the user allows the kind of `manifest`, as `Kind` or as `Kind.group`."""
     group = _group(manifest)
     return manifest.kind in allowed or f"{manifest.kind}.{group}" in allowed
 
@@ -127,26 +127,26 @@ def _kind(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
 
 
 def _beside(overlay: RenderedOverlay, manifest: Manifest, workloads: Sequence[Manifest]) -> Iterator[Problem]:
-    """Yield that an object has the name of none of the workloads beside which a build makes one of its kind."""
+    """Yield a finding if a build makes the object's kind only for some workloads, and none of these has its name."""
     if not any(workload.name == manifest.name for workload in workloads):
         message = f"a build creates one {manifest.kind}, with the name of {workloads[0]}"
         yield _unmade(overlay, manifest, ("metadata", "name"), message)
 
 
 def allow_word(manifest: Manifest) -> str:
-    """Return what `--allow` takes to permit the kind of `manifest`; empty if the kind cannot be named."""
+    """Return the word of `--allow` that permits the kind of `manifest`; empty if the kind is not a valid word."""
     group = _group(manifest)
     word = f"{manifest.kind}.{group}" if group else manifest.kind
     return word if words.is_kind(word) else ""
 
 
 def permits_hint(word: str) -> str | None:
-    """Return the hint that a word of `--allow` permits something; None if there is none."""
+    """Return the hint that a word of `--allow` permits something; None for an empty word."""
     return f"--allow {word} permits it" if word else None
 
 
 def _unmade(overlay: RenderedOverlay, manifest: Manifest, location: Location, message: str) -> Problem:
-    """Return a finding about an object that its kind, named by the user, permits."""
+    """Return a finding about an object, which `--allow` with the object's kind permits."""
     word = allow_word(manifest)
     return overlay.problem(manifest, location, message, permits_hint(word)).about(KIND, word)
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def switched_on(sources: Sources) -> dict[str, str]:
-    """Return the options and other known components that an overlay has on, each with its folder.
+    """Return the options and other built-in components that an overlay has on, each with its folder.
 
-    A component of the site's own that has such a name, in another folder, is none of them.
+    A site's own component with the name of an option, in another folder, is not included.
     """
     on = {posixpath.basename(folder): folder for folder, _ in sources.components}
     return {
@@ -30,16 +30,16 @@ def switched_on(sources: Sources) -> dict[str, str]:
 
 
 def site_values(sources: Sources) -> dict[str, str]:
-    """Return the values of the options that an overlay has on, as `site.env` has them."""
+    """Return the values in `site.env` of the options that an overlay has on."""
     texts = (sources.files.get(layout.site_env(posixpath.dirname(folder))) for folder in switched_on(sources).values())
     return {line.key: line.value for text in dict.fromkeys(texts) if text for line in envfile.lines(text)}
 
 
 def check(sources: Sources, environment: str) -> Iterator[Problem]:
-    """Yield a finding for every component that is listed twice, for options that do not go together, and for values.
+    """Yield a finding for each component that is listed twice, for options that conflict, and for invalid values.
 
     Args:
-        sources: What the overlay is made of.
+        sources: The files of the overlay.
         environment: The path of its mlops.env, below the package's root.
     """
     listed: dict[str, Position] = {}
@@ -58,7 +58,7 @@ def check(sources: Sources, environment: str) -> Iterator[Problem]:
 
 
 def _suspended(sources: Sources) -> Iterator[Problem]:
-    """Yield a finding for every manifest or patch that says itself whether the workload is suspended."""
+    """Yield a finding for every manifest or patch that sets `suspend` itself."""
     for origin in sources.origins:
         if isinstance(origin, Written):
             for location in (("spec", "suspend"), ("spec", "runPolicy", "suspend")):
@@ -68,7 +68,7 @@ def _suspended(sources: Sources) -> Iterator[Problem]:
 
 
 def _values(sources: Sources, on: dict[str, Position], site: str, environment: str) -> Iterator[Problem]:
-    """Yield what is wrong with the values that the options `on` read in two env files."""
+    """Yield the problems with the values that the options `on` read in two env files."""
     values, lines = _env_values(sources, site)
     others, other_lines = _env_values(sources, environment)
     for option, fault in faults(on, values, others):

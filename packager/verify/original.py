@@ -1,4 +1,4 @@
-"""Renders an overlay as it was sealed, to tell what an edit has brought."""
+"""Renders an overlay as it was sealed, to find what an edit has added."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from packager.rendering.overlay import RenderedOverlay
     from packager.verify.changes import Edits
 
-# kustomize makes a ConfigMap of no larger file, and reads no larger YAML.
+# The limit of kustomize for a file of a ConfigMap, and for YAML.
 _BYTES = 2 << 20
 
 _ROOT = "root"
@@ -32,7 +32,7 @@ _ROOT = "root"
 
 
 class Original:
-    """One overlay of a package without its edits. It is rendered when it is needed, and once.
+    """One overlay of a package without its edits, rendered at most once, when it is first needed.
 
     Attributes:
         edits: The edits of the package.
@@ -46,20 +46,20 @@ class Original:
 
     @cached_property
     def sealed(self) -> RenderedOverlay | None:
-        """The overlay as it was sealed; None when it does not render.
+        """The overlay as it was sealed; None if it does not render.
 
-        With the ids of now, if it was sealed with the option `root`: the user is then expected to set them to 0. And
-        with the options' values of now, if it does not render without: an option may be sealed on, and its values not
-        be known until the package is at its site.
+        It has the present ids if it was sealed with the option `root`: the user is then expected to set them to 0. It
+        has the present values of options if it does not render without: an option may be sealed on although its values
+        are only set at the site.
 
         Raises:
-            ToolError: There is no room for a copy, a file cannot be read, or kubectl came to no end.
+            ToolError: There is no room for a copy, a file cannot be read, or kubectl timed out or printed too much.
         """
         return self._rendered(self._sealed_content) or self._rendered(self._sealed_content_with_site)
 
     @cached_property
     def permitted(self) -> RenderedOverlay | None:
-        """The overlay with no more edits than ids, values and switches; otherwise as `sealed`."""
+        """The overlay with only those edits that change ids, values and switches; otherwise as `sealed`."""
         return self._rendered(self._permitted_content)
 
     def _rendered(self, content: Callable[[str], bytes]) -> RenderedOverlay | None:
@@ -97,7 +97,7 @@ class Original:
 
 @contextmanager
 def _restored(package: Package, contents: Mapping[str, bytes]) -> Iterator[Package]:
-    """Give a copy of what the package renders, with other contents in some files, by path.
+    """Yield a copy of the files that the package renders; `contents` replaces files, by path.
 
     Raises:
         ToolError: There is no room for a copy, or a file cannot be read.

@@ -1,6 +1,6 @@
 """Finds values of a pod that the API server would refuse, or that prevent the pod from running.
 
-From Kubernetes' pkg/apis/core/validation (v1.37): ValidatePodSpec and what it calls.
+Source: Kubernetes' pkg/apis/core/validation (v1.37), ValidatePodSpec and the functions that it calls.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 
 
 def check(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield a finding for every value of a pod that would be refused, or would let nothing run."""
+    """Yield a finding for every value of a pod that would be refused, or would prevent the pod from running."""
     for manifest in overlay.manifests:
         structure = structures.structure_of(manifest)
         ranges = structure.ranges if structure else {}
@@ -204,7 +204,7 @@ def _ports(overlay: RenderedOverlay, pods: Pods, here: Location, container: dict
 
 
 def _tree(paths: Iterable[str]) -> dict[str, Any]:
-    """Return paths by their steps, with the whole path at the end: so a spec is walked once for all of them."""
+    """Return the paths as a tree of their steps, with the whole path at each leaf: one walk of a spec finds all."""
     tree: dict[str, Any] = {}
     for path in paths:
         steps = path.split(".")
@@ -221,7 +221,7 @@ _PATHS = _tree((*_CHOICES, *_RANGES, *_FORMS))
 
 
 def _listed(value: Any, paths: dict[str, Any], here: Location) -> Iterator[tuple[str, Location, Any]]:
-    """Yield the path, the location and the value for everything below `value` at one of the paths."""
+    """Yield the path, the location and the value of everything below `value` that is at one of the paths."""
     for step, below in paths.items():
         children: Iterable[tuple[str | int, Any]] = ()
         if step == "*":

@@ -1,4 +1,4 @@
-"""Checks that everything that a manifest refers to exists: ConfigMaps, keys, volumes, claims, variables."""
+"""Checks that the ConfigMaps, keys, volumes, claims and variables exist that a manifest refers to."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _VARIABLE = re.compile(rf"\$\$|\$\(({VARIABLE})\)")
 
 
 def check(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield a finding for every reference to something that does not exist."""
+    """Yield a finding for every reference to an object, key, volume, claim or variable that does not exist."""
     for pods in overlay.pods:
         yield from _default_container(overlay, pods)
         for location, volume in pods.volumes():
@@ -38,7 +38,7 @@ def check(overlay: RenderedOverlay) -> Iterator[Problem]:
 
 
 def _default_container(overlay: RenderedOverlay, pods: Pods) -> Iterator[Problem]:
-    """Check that the container whose log `kubectl logs` shows exists."""
+    """Check that the default container exists, whose log `kubectl logs` shows."""
     names = [mapping(container).get("name") for container in listing(pods.spec.get("containers"))]
     name = pods.default_container
     if names and name is not None and name not in names:
@@ -57,7 +57,7 @@ def _volume(overlay: RenderedOverlay, pods: Pods, location: Location, volume: di
 
 
 def _duplicate_paths(overlay: RenderedOverlay, pods: Pods, location: Location, sources: list[Any]) -> Iterator[Problem]:
-    """Yield the paths that two sources of a volume have (pkg/apis/core/validation: validateProjectionSources)."""
+    """Yield each path that two sources of a volume have (pkg/apis/core/validation: validateProjectionSources)."""
     seen: set[str] = set()
     for index, source in enumerate(sources):
         for kind in ("configMap", "secret", "downwardAPI"):
@@ -81,12 +81,12 @@ def _environment(
 
 
 def _config_map(overlay: RenderedOverlay, pods: Pods, location: Location, reference: Any) -> Iterator[Problem]:
-    """Check a reference to a ConfigMap, and to its keys where it names some."""
+    """Check a reference to a ConfigMap, and to the keys that the reference names."""
     if not isinstance(reference, dict) or reference.get("optional") is True or reference.get("name") is None:
         return
     config = overlay.named("ConfigMap", reference["name"])
     if config is None:
-        return  # as `listed` says
+        return  # `listed` reports it
     keys = _keys(overlay, reference["name"])
     named = [((*location, "key"), reference.get("key"))]
     named += [
@@ -129,7 +129,7 @@ def _mounts(overlay: RenderedOverlay, pods: Pods, location: Location, container:
 
 
 def _mount_complaint(path: str, folder: str, read_only: list[str]) -> str | None:
-    """Return why nothing can be mounted at `path`, which is `folder` once the kubelet has read it."""
+    """Return the reason why nothing can be mounted at `path`, or None; `folder` is the path as the kubelet reads it."""
     if not path.strip():
         return f"expected a folder, found {path!r}"
     if ".." in path.split("/"):
@@ -141,7 +141,7 @@ def _mount_complaint(path: str, folder: str, read_only: list[str]) -> str | None
 
 
 def _read_only(container: dict[str, Any], volumes: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """Yield the folders that the kubelet writes completely: no other mount can be below them."""
+    """Yield the read-only folders, which the kubelet fills completely: no other mount can be below them."""
     for entry in listing(container.get("volumeMounts")):
         mount = mapping(entry)
         volume = mapping(volumes.get(text(mount.get("name"))))
@@ -150,7 +150,7 @@ def _read_only(container: dict[str, Any], volumes: dict[str, dict[str, Any]]) ->
 
 
 def _command(overlay: RenderedOverlay, pods: Pods, location: Location, container: dict[str, Any]) -> Iterator[Problem]:
-    """Check the variables in the command, and that a file which it names on a mounted ConfigMap is one of its keys."""
+    """Check that the variables of the command exist, and the files that it names in mounted ConfigMaps."""
     variables = _variables(overlay, pods, container)
     mounted = _mounted(overlay, pods, container)
     for field in ("command", "args"):
@@ -175,7 +175,7 @@ def _expanded(text: str, variables: dict[str, str]) -> str:
 
 
 def _variables(overlay: RenderedOverlay, pods: Pods, container: dict[str, Any]) -> dict[str, str] | None:
-    """Return the container's environment; None when some of it comes from what the package does not hold."""
+    """Return the container's environment; None if a part of it comes from an object outside of the package."""
     variables = dict.fromkeys(added_variables(pods.manifest), "")
     for source in listing(container.get("envFrom")):
         name = mapping(mapping(source).get("configMapRef")).get("name")
@@ -191,7 +191,7 @@ def _variables(overlay: RenderedOverlay, pods: Pods, container: dict[str, Any]) 
 
 
 def _mounted(overlay: RenderedOverlay, pods: Pods, container: dict[str, Any]) -> dict[str, tuple[list[str], list[str]]]:
-    """Return the folders that ConfigMaps are mounted at: the ConfigMaps, and the files that are there."""
+    """Return the ConfigMaps that are mounted at each folder, and the files that they have there."""
     volumes = {text(volume.get("name")): volume for _, volume in pods.volumes()}
     mounted = {}
     for entry in listing(container.get("volumeMounts")):
@@ -209,7 +209,7 @@ def _mounted(overlay: RenderedOverlay, pods: Pods, container: dict[str, Any]) ->
 
 
 def _files(overlay: RenderedOverlay, config: dict[str, Any]) -> list[str]:
-    """Return the paths that a source of a volume has in it: those of its items, or all keys of the ConfigMap."""
+    """Return the paths of a source in its volume: those of its items, or all keys of the ConfigMap."""
     if config.get("items"):
         return [str(mapping(item).get("path")) for item in listing(config.get("items"))]
     return _keys(overlay, config["name"])

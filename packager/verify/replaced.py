@@ -1,4 +1,4 @@
-"""Names what pods use because of an edit: other images, programs, folders of nodes and servers, and claims."""
+"""Lists the images, programs, claims, and folders of nodes and servers that pods use because of an edit."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from packager.verify.original import Original
 
 _MOST = 50
-"""How many are named of one overlay; the edited lines are all listed besides."""
+"""The most notes about one overlay; the report also lists every edited line."""
 
 _SHOWN = 300
 
 
 class _Usage(Value, frozen=True):
-    """One thing that pods use.
+    """An image, program, folder or claim that pods use.
 
     Attributes:
-        noun: What it is.
-        value: Which one.
+        noun: The noun for messages, such as "image".
+        value: The name of the image, the program, the folder or the claim.
         manifest: The workload.
-        location: Where it says so.
+        location: The location of the value in the workload.
     """
 
     noun: str
@@ -41,7 +41,7 @@ class _Usage(Value, frozen=True):
 
 
 def notes(overlay: RenderedOverlay, original: Original) -> Iterator[Problem]:
-    """Yield each image, program, folder and claim that the overlay uses, and did not use when it was sealed.
+    """Yield a note for each image, program, folder and claim that the overlay uses, and did not use when sealed.
 
     Raises:
         ToolError: A file cannot be read, or there is no room for a copy.

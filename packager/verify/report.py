@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """The Pod Security level of an overlay, and every field that keeps it from a stricter one.
+    """The Pod Security level of an overlay, and every field that exceeds a stricter one.
 
     The level is None if the overlay has a workload whose pods were not checked, or no workload.
 
     Attributes:
-        overlay: Its name.
-        level: The one that it keeps within in every version of Kubernetes that was asked for.
-        exceeded: Those fields.
-        levels: The level in each version: the versions of each level.
+        overlay: The overlay's name.
+        level: The strictest level that the overlay meets in every requested version of Kubernetes.
+        exceeded: The fields that exceed a stricter level.
+        levels: The versions of Kubernetes in which the overlay meets each level.
     """
 
     overlay: str
@@ -36,22 +36,22 @@ class Security:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The verdict on a package.
+    """The result of verifying a package.
 
     Attributes:
-        package: Its name.
-        digest: The digest that it was sealed with.
-        received: The digest of all its files as they are; None if one of them is missing, not sealed or unread.
-        problems: What is wrong, in order of file and line.
-        edits: Editable files that have been edited.
-        unchecked: What could not be found out, and why; neither good nor bad.
-        security: For each overlay that could be rendered.
-        objects: What the overlays make.
-        notes: What may not mean what it seems to, and is no problem when it does.
-        changes: The lines that were edited.
-        kubernetes: The versions whose schemas were checked against.
-        kubectls: What rendered.
-        server: Whether a cluster was asked.
+        package: The package's name.
+        digest: The digest that the package was sealed with.
+        received: The digest of all files as they are; None if a file is missing, was not sealed or could not be read.
+        problems: The problems, in order of file and line.
+        edits: The editable files that have been edited.
+        unchecked: The checks that could not be made, each with the reason; they count as neither passed nor failed.
+        security: The Pod Security level of each overlay that could be rendered.
+        objects: The objects that the overlays make.
+        notes: Facts that the user should know, and that are not problems.
+        changes: The edited lines.
+        kubernetes: The versions of Kubernetes whose schemas the manifests were checked against.
+        kubectls: The kubectl programs that rendered the overlays.
+        server: Whether a server-side dry run was requested.
     """
 
     package: str

@@ -24,17 +24,17 @@ _OPTION = BY_NAME["service-account"]
 
 SECRET = "Secret"  # noqa: S105 - a kind
 ACCOUNT = "ServiceAccount"
-"""The kinds of these problems, and what `--allow` takes to permit them."""
+"""The kinds of these problems, which are also the words of `--allow` that permit them."""
 
 
 def check(overlay: RenderedOverlay, allowed: frozenset[str], original: Original | None = None) -> Iterator[Problem]:
     """Yield a finding for every Secret and service account that a pod uses and no option of the package provides.
 
-    An option provides no account if an edit has switched it on, or has changed the account.
+    An option does not provide the account if an edit has switched the option on or changed the account.
 
     Args:
         overlay: A rendered overlay.
-        allowed: The kinds that the user has named.
+        allowed: The kinds that the user allows.
         original: The overlay without its edits; None if there are none.
 
     Raises:
@@ -55,7 +55,7 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str], original: Original 
 
 
 def notes(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield what the pods read from the Secret of the package, and each service account that they run as."""
+    """Yield a note on the variables that pods read from the package's Secret, and on each of their service accounts."""
     yield from _account_notes(overlay)
     own = _own_secret(overlay)
     places = [
@@ -88,7 +88,7 @@ def _account_notes(overlay: RenderedOverlay) -> Iterator[Problem]:
 
 
 def _own_secret(overlay: RenderedOverlay) -> str | None:
-    """Return the Secret that SECRET in `site.env` names, where the component `secrets` is on; else None."""
+    """Return the Secret that SECRET in `site.env` names, if the component `secrets` is on; else None."""
     if SECRETS.name not in options.switched_on(overlay.sources):
         return None
     return options.site_values(overlay.sources).get(SECRETS.keys[0].name)
@@ -139,7 +139,7 @@ def _projected(location: Location, volume: dict[str, Any]) -> Iterator[tuple[Loc
 
 
 def _account(overlay: RenderedOverlay, pods: Pods, own: str | None) -> Iterator[Problem]:
-    """Yield a finding for another service account than `own`, and for a token, unless that account has it."""
+    """Yield a finding for each service account other than `own`, and for a mounted token of another account."""
     here = (*pods.location, "spec")
     for field in ("serviceAccountName", "serviceAccount"):
         name = pods.spec.get(field)
@@ -155,14 +155,14 @@ def _account(overlay: RenderedOverlay, pods: Pods, own: str | None) -> Iterator[
 
 
 def _own_account(overlay: RenderedOverlay) -> str | None:
-    """Return the service account that SERVICE_ACCOUNT in `site.env` names, where its option is on; else None."""
+    """Return the service account that SERVICE_ACCOUNT in `site.env` names, if its option is on; else None."""
     if _OPTION.name not in options.switched_on(overlay.sources):
         return None
     return options.site_values(overlay.sources).get(_OPTION.keys[0].name)
 
 
 def _sealed_account(overlay: RenderedOverlay, original: Original | None) -> str | None:
-    """Return the service account that the option gives the pods, if the package was sealed with it; else None."""
+    """Return the service account that the option sets, if the package was sealed with it; else None."""
     own = _own_account(overlay)
     if own is None or original is None or not original.edits.paths:
         return own

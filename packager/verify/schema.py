@@ -1,8 +1,8 @@
 """Checks manifests against the schemas of Kubernetes and the operators: unknown, missing or mistyped fields.
 
-Only names and types are checked here; other modules check the values. Kubernetes' own kinds, and kinds without a folder
-in `packager.workloads`, have theirs in `schemas/`; the others have one in their folder. All of them are made by
-`python -m tools.schemas`, which describes their format.
+Only names and types are checked here; other modules check the values. The schemas of Kubernetes' own kinds, and of
+kinds without a folder in `packager.workloads`, are in `schemas/`; the schema of another kind is in its folder.
+`python -m tools.schemas` makes all schemas, and describes their format.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def versions() -> tuple[str, ...]:
 
 
 def kinds() -> frozenset[tuple[str, str]]:
-    """Return each apiVersion and kind that there is a schema for."""
+    """Return each apiVersion and kind that has a schema."""
     return frozenset(_kinds())
 
 
@@ -58,7 +58,7 @@ def _limited_to(fault: Fault, versions: list[str]) -> Fault:
 
 
 def unknown_step(api: str, kind: str, path: str) -> tuple[str, str | None] | None:
-    """Return the message about a path that a kind does not have, and a hint; None for `spec.volumes[].name`."""
+    """Return a message and a hint if the kind does not have the path, such as `spec.volumes[].name`; else None."""
     expression = _kinds()[api, kind]
     for step in path.replace("[]", ".[]").split("."):
         if expression == "any":
@@ -81,10 +81,10 @@ def _expressions(spans: str) -> list[str]:
 
 
 class _Checker:
-    """Walks a manifest beside its schema, as one version of Kubernetes has it.
+    """Compares a manifest with its schema in one version of Kubernetes.
 
     Attributes:
-        faults: What is wrong with it.
+        faults: The faults of the manifest.
     """
 
     def __init__(self, version: str) -> None:
@@ -176,7 +176,7 @@ def _minor(version: str) -> int:
 
 @cache
 def _in_version(name: str, minor: int) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the fields that the table `name` has in Kubernetes 1.`minor`, and those that have to be there."""
+    """Return the fields that the table `name` has in Kubernetes 1.`minor`, and the required fields."""
     fields, required = _types()[name]
     known = {field: expression for field, spans in fields.items() if (expression := _for_version(spans, minor))}
     return known, tuple(field for spans in required if (field := _for_version(spans, minor)))
@@ -199,7 +199,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _schemas() -> Iterator[dict[str, Any]]:
-    """Yield every schema that there is."""
+    """Yield every schema."""
     for path in sorted((*_SCHEMAS.glob("*.json"), *(structure.schema for structure in structures().values()))):
         if path.is_file():
             yield _read(path)

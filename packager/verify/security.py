@@ -1,7 +1,7 @@
-"""Determines the Pod Security level of an overlay, and which fields prevent a stricter one, in each Kubernetes version.
+"""Determines an overlay's Pod Security level in each Kubernetes version, and the fields that prevent a stricter one.
 
-From the Pod Security Standards, and Kubernetes' pod-security-admission, policy/check_*.go (v1.37), which says from
-which version on each rule holds.
+Sources: the Pod Security Standards, and Kubernetes' pod-security-admission, policy/check_*.go (v1.37), which has the
+version from which on each rule applies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _NEWEST = 1_000
-"""No version of Kubernetes is newer."""
+"""A minor version above all that exist: for rules that never end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class Exceeded:
     """A field that asks for more than a level allows.
 
     Attributes:
-        level: The lowest level that allows it.
-        manifest: Whose field it is.
-        field: Its path.
-        reason: What it is, and what the level below wants.
-        place: Where it is written.
-        versions: The minor versions of Kubernetes in which the level below forbids it, of those that were asked for.
+        level: The strictest level that allows the field.
+        manifest: The manifest with the field.
+        field: The path of the field.
+        reason: The reason why a stricter level forbids the field.
+        place: The file, line and column of the field.
+        versions: The requested minor versions of Kubernetes in which a stricter level forbids the field.
     """
 
     level: Level
@@ -49,7 +49,7 @@ class Exceeded:
 
 
 LEVEL = "level"
-"""The kind of problems with fields that a Pod Security level forbids."""
+"""The kind of the problems with fields that a Pod Security level forbids."""
 
 _ADDABLE = frozenset(
     """
@@ -77,7 +77,7 @@ _SYSCTLS = {
     "net.ipv4.tcp_notsent_lowat": 37,
     "net.ipv4.tcp_slow_start_after_idle": 37,
 }
-"""The sysctls that "baseline" allows, each with the minor version from which on it does."""
+"""The sysctls that "baseline" allows, each with the first minor version that allows it."""
 
 _VOLUMES = frozenset(
     (
@@ -93,7 +93,7 @@ _VOLUMES = frozenset(
     )
 )
 _SELINUX = {None: 0, "": 0, "container_t": 0, "container_init_t": 0, "container_kvm_t": 0, "container_engine_t": 31}
-"""The types of SELinux that "baseline" allows, likewise."""
+"""The types of SELinux that "baseline" allows, each with the first minor version that allows it."""
 
 _ENGINES = ("RuntimeDefault", "Localhost")
 """The profiles of seccomp and AppArmor that "baseline" allows."""
@@ -104,15 +104,15 @@ _HANDLERS = (
 )
 
 _HOSTS = 34
-"""The minor version from which on probes and hooks must not name a host."""
+"""The first minor version in which probes and hooks must not name a host."""
 
 _USER_NAMESPACES = 35
-"""The minor version from which on pods in a user namespace of their own (`hostUsers: false`) may be root there."""
+"""The first minor version in which pods in a user namespace of their own (`hostUsers: false`) may be root there."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reason:
-    """Why a field exceeds a level, and in which minor versions of Kubernetes."""
+    """The reason why a field exceeds a level, and the minor versions of Kubernetes in which it does."""
 
     location: Location
     text: str
@@ -121,11 +121,11 @@ class _Reason:
 
 
 def exceeded(overlay: RenderedOverlay, versions: Sequence[str] = ()) -> tuple[Exceeded, ...]:
-    """Return every field that keeps the overlay from a stricter level in one of these versions, what needs most first.
+    """Return every field that exceeds a stricter level in one of these versions, the most privileged first.
 
     Args:
         overlay: The overlay.
-        versions: Minor versions of Kubernetes, such as 1.34; none means all that there are schemas for.
+        versions: Minor versions of Kubernetes, such as 1.34; empty for all that there are schemas for.
     """
     asked = tuple(versions) or schema.versions()
     fields = [
@@ -139,7 +139,7 @@ def exceeded(overlay: RenderedOverlay, versions: Sequence[str] = ()) -> tuple[Ex
 
 
 def by_version(fields: Sequence[Exceeded], versions: Sequence[str]) -> dict[Level, list[str]]:
-    """Return the levels that an overlay with these fields reaches, each with the versions in which it does."""
+    """Return the levels that an overlay with these fields meets, each with its versions of Kubernetes."""
     levels: dict[Level, list[str]] = {}
     for version in versions:
         levels.setdefault(level([field for field in fields if version in field.versions]), []).append(version)
@@ -147,12 +147,12 @@ def by_version(fields: Sequence[Exceeded], versions: Sequence[str]) -> dict[Leve
 
 
 def level(fields: Sequence[Exceeded]) -> Level:
-    """Return the level that is reached in every version when these fields exceed the stricter ones."""
+    """Return the level that an overlay meets in every version if these fields exceed the stricter ones."""
     return max((field.level for field in fields), key=list(Level).index, default=Level.restricted)
 
 
 def breaches(fields: tuple[Exceeded, ...], allowed: Level) -> Iterator[Problem]:
-    """Yield a finding for every field that the level `allowed` forbids, with the option that may go in its place."""
+    """Yield a finding for every field that the level `allowed` forbids, with a hint to the fix."""
     order = list(Level)
     for field in fields:
         if order.index(field.level) > order.index(allowed):
@@ -195,7 +195,7 @@ def _beyond_baseline(pods: Pods) -> Iterator[_Reason]:
 
 
 def _hosts(location: Location, container: dict[str, Any]) -> Iterator[_Reason]:
-    """Yield each host that a probe or a hook of a container names: the node asks it, from its own network."""
+    """Yield each host that a probe or a hook of a container names: the node sends the request, from its own network."""
     for handler in _HANDLERS:
         for action in ("httpGet", "tcpSocket"):
             place = (*handler, action, "host")
@@ -279,7 +279,7 @@ def _container_beyond_restricted(pods: Pods, here: Location, container: dict[str
     for index, name in enumerate(listing(capabilities.get("add"))):
         if name != "NET_BIND_SERVICE" and text(name) in _ADDABLE:
             yield _Reason((*here, "capabilities", "add", index), f"the capability {name}")
-    if not isinstance(seccomp, dict):  # another type than the allowed ones exceeds "baseline", too
+    if not isinstance(seccomp, dict):  # a type that is not allowed exceeds "baseline", too
         place = whole if "seccompProfile" in of_pod and "seccompProfile" not in context else here
         yield _Reason((*place, "seccompProfile"), "expected RuntimeDefault")
 

@@ -19,10 +19,10 @@ _SECONDS = 120.0
 
 
 def check(package: Package, outcome: Outcome, kubectl: Kubectl) -> tuple[list[Problem], list[str]]:
-    """Return the cluster's objections to the overlay, and the reason if it could not be asked.
+    """Return the problems that the cluster reports, and the reasons if it could not check the overlay.
 
     Raises:
-        ToolError: kubectl is missing, or did not end.
+        ToolError: kubectl is missing or timed out.
     """
     assert outcome.overlay
     name = outcome.overlay.name
@@ -50,7 +50,7 @@ def check(package: Package, outcome: Outcome, kubectl: Kubectl) -> tuple[list[Pr
 
 
 def _placed(outcome: Outcome, answer: str) -> Problem:
-    """Return a finding that points at the field that the API server names, when it names one that is there."""
+    """Return a finding at the field that the API server's answer names, if the manifest has it."""
     assert outcome.overlay
     message = f"the cluster says: {answer}"
     for manifest in outcome.overlay.manifests:

@@ -28,14 +28,14 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _FIVE_MORE = "<>&"
 _THREE_MORE = "\u2028\u2029"
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_CONTROL_IN_JSON = re.compile(r"\\[bfu]|[\x7f-\x9f]")  # what may be one: where none is, no text need be looked at
+_CONTROL_IN_JSON = re.compile(r"\\[bfu]|[\x7f-\x9f]")  # without a match, no text has a control character
 _FILES = ("data", "binaryData", "stringData")
 
 _as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def check(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield a finding for everything that is too large, and for keys and characters that Kubernetes refuses."""
+    """Yield a finding for each object that is too large, and for keys and characters that Kubernetes refuses."""
     for manifest in overlay.manifests:
         copy = _as_json(manifest.data)
         yield from _size(overlay, manifest, copy)
@@ -55,7 +55,7 @@ def _size(overlay: RenderedOverlay, manifest: Manifest, copy: str) -> Iterator[P
 
 
 def _annotation_bytes(manifest: Manifest, copy: str) -> int:
-    """Return how many bytes the annotations of an object take once `kubectl apply` has added its copy to them."""
+    """Return the size of an object's annotations in bytes, including the copy that `kubectl apply` adds."""
     size = len(copy.encode(errors="surrogatepass"))
     size += 5 * sum(map(copy.count, _FIVE_MORE)) + 3 * sum(map(copy.count, _THREE_MORE))
     own = mapping(mapping(manifest.data.get("metadata")).get("annotations"))
@@ -74,12 +74,12 @@ def _keys(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
 
 
 def _characters(overlay: RenderedOverlay, manifest: Manifest, copy: str) -> Iterator[Problem]:
-    """Files may hold any character; what else is said to Kubernetes holds no control character but tabs and lines."""
+    """Yield control characters, except tabs, line breaks, and those in the data of a ConfigMap or Secret."""
     fields = manifest.data
     if any(field in fields for field in _FILES):
         fields = {key: value for key, value in fields.items() if key not in _FILES}
         copy = _as_json(fields)
-    is_plain = copy.isascii() and "\\" not in copy and "\x7f" not in copy  # many times as fast as the pattern
+    is_plain = copy.isascii() and "\\" not in copy and "\x7f" not in copy  # many times faster than the pattern
     if is_plain or not _CONTROL_IN_JSON.search(copy):
         return
     for location, value in _texts(fields, ()):

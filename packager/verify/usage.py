@@ -1,4 +1,4 @@
-"""Names what an overlay takes of its namespace and its cluster by name: claims, a priority class, addresses."""
+"""Lists the claims, priority classes and addresses of the namespace and cluster that an overlay names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def notes(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield each claim, priority class and address once, with the first place that names it."""
+    """Yield a note for each claim, priority class and address, at the first place that names it."""
     places: dict[str, tuple[Manifest, Location]] = {}
     for message, manifest, location in (*_of_pods(overlay), *_of_companions(overlay)):
         places.setdefault(message, (manifest, location))

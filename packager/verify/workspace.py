@@ -1,4 +1,4 @@
-"""Checks the overlay `workspace`: it creates claims and nothing else."""
+"""Checks that the overlay `workspace` creates only claims."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield what the overlay `workspace` creates besides claims, and that it does not create the package's own."""
+    """Yield a finding for each object of the overlay that is not a claim, and if the package's own claim is missing."""
     if overlay.claim is None:
         return
     for manifest in overlay.manifests:
