@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from packager.rendering.sources import Sources
 
 
-# What kustomize reads as an address even if a file or folder of this name exists: of a file, with a scheme
-# (api/internal/loader, `IsRemoteFile`); of a folder, also `user@`, GitHub and Azure's `_git/` without one
-# (api/internal/git, `NewRepoSpecFromURL`).
+# Entries that kustomize reads as addresses even if a file or folder of this name exists: for files, those with a
+# scheme (api/internal/loader, `IsRemoteFile`); for folders, also those with `user@`, GitHub and Azure's `_git/` without
+# a scheme (api/internal/git, `NewRepoSpecFromURL`).
 _REMOTE_FILE = re.compile(r"[:?]")
 _REMOTE_FOLDER = re.compile(r"[:?]|^[^/]*@|^github\.com/|_git/", re.IGNORECASE)
 
-# Each part is one name: neither empty nor made of what Go's net/url, a shell or a terminal reads otherwise.
+# Each part is a name: not empty, and without characters that Go's net/url, a shell or a terminal interprets.
 _PLAIN = re.compile(r"[\w.+@,-][\w.+@, -]*(/[\w.+@,-][\w.+@, -]*)*/?")
 
 
@@ -31,9 +31,9 @@ class Entries:
     """The entries of a kustomization.
 
     Attributes:
-        sources: What is noted of the overlay that draws it in.
-        folder: The kustomization's, below the package's root.
-        document: The kustomization itself.
+        sources: The files and problems of the overlay that includes the kustomization.
+        folder: The folder of the kustomization, below the package's root.
+        document: The content of the kustomization.
     """
 
     def __init__(self, sources: Sources, folder: str, document: Document) -> None:
@@ -42,7 +42,7 @@ class Entries:
         self.document = document
 
     def entries(self, key: str, above: Location = ()) -> Iterator[tuple[Location, Any]]:
-        """Yield each entry of the list at `key` and its location; a finding, if it is not a list."""
+        """Yield each entry of the list at `key` and its location; note a finding if the value is not a list."""
         holder: Any = self.document.data
         for step in above:
             holder = holder[step]
@@ -54,12 +54,12 @@ class Entries:
             self.refuse((*above, key), "expected a list")
 
     def resolved(self, entry: Any, location: Location, remote: re.Pattern[str] = _REMOTE_FOLDER) -> str | None:
-        """Return the path of what `entry` names in the package; None, and a finding, when it names nothing there.
+        """Return the path of the file or folder that `entry` names; None, with a finding, if the package has none.
 
         Args:
             entry: A path, from the kustomization's folder.
-            location: Its location.
-            remote: What kustomize reads as an address here.
+            location: The location of the entry.
+            remote: The pattern of entries that kustomize reads as addresses.
         """
         if not isinstance(entry, str) or not entry:
             self.refuse(location, "expected a path")
@@ -82,7 +82,7 @@ class Entries:
         return None
 
     def file(self, entry: Any, location: Location) -> str | None:
-        """Return the path of a file that has to lie below the kustomization; None, and a finding, if it does not."""
+        """Return the path of a file below the kustomization's folder; None, with a finding, if there is none."""
         path = self.resolved(entry, location, _REMOTE_FILE)
         if path is None:
             return None
@@ -100,16 +100,16 @@ class Entries:
         return Position(problem.file, problem.line, problem.column)
 
     def note(self, location: Location, message: str, hint: str | None = None) -> None:
-        """Note a finding with a key, which kustomize puts up with."""
+        """Note a finding about a key that kustomize accepts."""
         self.sources.problems.append(self.document.problem(location, message, hint=hint, at_key=True))
 
     def refuse(self, location: Location, message: str, hint: str | None = None, *, at_key: bool = False) -> None:
-        """Note a finding that kustomize refuses the overlay for."""
+        """Note a finding for which kustomize would refuse the overlay."""
         self.sources.refuse(self.document.problem(location, message, hint=hint, at_key=at_key))
 
 
 def _is_possible_path(path: str) -> bool:
-    """Whether a package can hold a file of this name; the system would not even look for one that is too long."""
+    """Whether a package can contain this path; the system cannot look up a path that is too long."""
     try:
         return bool(normalized(path))
     except ContentError:

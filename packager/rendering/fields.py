@@ -3,7 +3,7 @@
 These are the fields of kustomize's own types (kustomize, api/types) that some kubectl from 1.22 to 1.36 reads, except
 those with which kustomize fetches or runs something that is not in the package.
 
-kustomize is written in Go, which reads `Path` and `paTH` as `path`: a key counts only when it is written as it is here.
+kustomize is written in Go, which reads `Path` and `paTH` as `path`: only the spelling of this table is accepted.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class KnownFields(Value, frozen=True):
-    """The fields of a mapping, each with those of the mapping, or of each mapping of the list, that it holds.
+    """The fields of a mapping, each with the fields of its own value: a mapping, or a list of mappings.
 
     Attributes:
-        fields: By name; None for a field that holds no mapping, or one with keys of the user's own.
-        listed: Whether the value is a list of such mappings.
+        fields: The fields by name; None for a field without mappings, or with keys that the user chooses.
+        listed: Whether these are the fields of each item of a list.
     """
 
     fields: Mapping[str, KnownFields | None] = field(default_factory=dict)
@@ -55,7 +55,7 @@ _IMAGES = _list("name newName newTag tagSuffix digest")
 REPLACEMENTS = _list(
     "path", source=_one("group version kind name namespace fieldPath", options=_FILL), targets=_TARGETS
 )
-"""The fields of each entry of `replacements`, and of a file that one names."""
+"""The fields of each entry of `replacements`, and of a file that an entry names."""
 
 PATCH_TRANSFORMER = _one("apiVersion kind patch", metadata=_one("name"), target=_SELECTOR)
 """The fields of a PatchTransformer with an inline patch."""
@@ -109,7 +109,7 @@ _FORBIDDEN = {
 
 
 def check(document: Document, fields: KnownFields, above: Location = ()) -> Iterator[Problem]:
-    """Yield a finding for each key below `above` that is none of `fields`, as it is written."""
+    """Yield a finding for each key below `above` that is not in `fields` with this spelling."""
     value: Any = document.data
     for step in above:
         value = value[step]
@@ -131,11 +131,11 @@ def _mapping(document: Document, mapping: dict[str, Any], fields: KnownFields, a
 
 
 def _unknown(key: str, fields: KnownFields) -> tuple[str, str | None]:
-    """Return what is wrong with a key, and what mends it."""
+    """Return the message about an unknown key, and a hint to the fix."""
     if key in _FORBIDDEN:
         return _FORBIDDEN[key].format(key), "write the fields out" if key == "<<" else None
     for known in (*fields.fields, *_FORBIDDEN):
-        if known.casefold() == key.casefold():  # of each letter that Go takes for another, casefold makes that one
+        if known.casefold() == key.casefold():  # casefold maps every letter that Go treats as another to that letter
             hint = f"write {known!r}" if known in fields.fields else None
             return f"kubectl reads the key {key!r} as {known!r}", hint
     return f"unknown field {key!r}", similar(key, fields.fields)

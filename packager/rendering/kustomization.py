@@ -1,7 +1,7 @@
-"""Reads all kustomizations of an overlay as they are written, without kustomize.
+"""Reads all kustomizations of an overlay as written, without kustomize.
 
-It finds problems that kustomize reports badly or not at all, with their lines; it checks that nothing from outside the
-package is included, before kubectl renders anything; and it collects where everything is written
+This module finds problems that kustomize reports without a line or not at all. It checks that nothing from outside the
+package is included, before kubectl renders anything, and collects the places where the parts of manifests are written
 (`packager.rendering.origins`).
 """
 
@@ -51,7 +51,7 @@ def read(package: Package, folder: str) -> Sources:
 def _read(
     sources: Sources, folder: str, included_at: Problem | None, above: tuple[str, ...], *, transforming: bool = False
 ) -> None:
-    """Read the kustomization in `folder`, which `included_at` (a place, with no message yet) draws in."""
+    """Read the kustomization in `folder`, which is included at `included_at` (a place, with no message yet)."""
     names = [name for name in KUSTOMIZATIONS if sources.exists(f"{folder}/{name}")]
     if len(names) != 1 or folder in above or len(above) > _DEPTH:
         what = "includes itself" if names else "has no kustomization.yaml"
@@ -73,7 +73,7 @@ def _read(
 
 
 class _Kustomization(Entries):
-    """One kustomization: goes through its fields in the order in which kustomize applies them."""
+    """Reads one kustomization, field by field in the order in which kustomize applies them."""
 
     def __init__(
         self, sources: Sources, folder: str, document: Document, above: tuple[str, ...], *, transforming: bool
@@ -111,7 +111,7 @@ class _Kustomization(Entries):
             self.sources.refuse(problem)
 
     def _include(self, entry: Any, location: Location, *, component: bool) -> None:
-        """Go into a folder, or read a file of manifests."""
+        """Read the kustomization of a folder, or a file of manifests."""
         path = self.resolved(entry, location)
         if path is None:
             return
@@ -130,7 +130,7 @@ class _Kustomization(Entries):
                 self._refuse(transformers.manifest(document, self.sources.files[path]))
 
     def _transformers(self, entry: Any, location: Location) -> None:
-        """Go into a folder whose manifests change those of this kustomization."""
+        """Read the kustomization of a folder whose manifests transform those of this one."""
         path = self.resolved(entry, location)
         if path is None:
             return
@@ -210,7 +210,7 @@ class _Kustomization(Entries):
                 self._add_written(document, target, is_patch=True)
 
     def _check_patch_target(self, document: Document) -> None:
-        """Check that a patch without a target has something to patch."""
+        """Check that the manifest exists that a patch without a target names."""
         kind, name = _identity(document)
         named = [
             origin.name
@@ -224,10 +224,10 @@ class _Kustomization(Entries):
             self.sources.refuse(document.problem(("metadata", "name"), message, hint=hint))
 
     def _inline(self, location: Location) -> tuple[list[Document], list[Problem]]:
-        """Read an inline patch of a kustomization, with its line numbers there.
+        """Read an inline patch of a kustomization, with its line numbers in the kustomization.
 
-        The content of a block scalar (`|`) begins in the line below its mark. Columns are those of six blanks, which is
-        where our own lists put it.
+        The content of a block scalar (`|`) begins in the line below its mark. Columns are counted for an indentation of
+        six blanks, that of our own lists.
         """
         value: Any = self.document.data
         for step in location:
@@ -253,7 +253,7 @@ class _Kustomization(Entries):
             self._refuse(fields.check(document, replace(fields.REPLACEMENTS, listed=listed)))
 
     def _replacement_targets(self, source: dict[str, Any], targets: Any) -> Iterator[tuple[dict[str, Any], Position]]:
-        """Yield each target whose value is a line of an env file, and the place of that line."""
+        """Yield each target that is filled from a line of an env file, and the position of that line."""
         key = str(source.get("fieldPath", "")).removeprefix("data.")
         for origin in self.sources.origins:
             if isinstance(origin, Generated) and origin.name == source.get("name") and key in origin.keys:
@@ -263,13 +263,13 @@ class _Kustomization(Entries):
 
     def _add_written(self, document: Document, target: Any = None, *, is_patch: bool = False) -> None:
         kind, name = _identity(document)
-        if isinstance(target, dict):  # which decides, whatever the patch calls itself
+        if isinstance(target, dict):  # the target decides, not the kind and name in the patch
             kind, name = str(target.get("kind") or ""), ""
         self.sources.origins.append(Written(kind, name, document, is_patch))
 
 
 def _fields_of(target: dict[str, Any], place: Position) -> Iterator[Replaced]:
-    """Yield what a replacement fills whole, or up to its last part: an image's own file says its name and tag."""
+    """Yield the fields that a replacement fills, except images, of which an env file has only a part."""
     select, paths = target["select"], target.get("fieldPaths")
     for path in paths if isinstance(paths, list) else ():
         if isinstance(path, str) and not path.endswith(".image"):

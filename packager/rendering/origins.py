@@ -1,7 +1,7 @@
-"""Finds where each part of a rendered manifest is written, so that a finding points at a line of the package.
+"""Finds the place where a part of a rendered manifest is written, so that findings point at lines of the package.
 
-Kustomize renames, merges and generates, so line numbers of its output do not match any file. Each origin knows one
-place where something of a manifest is written, and how much of a path into the manifest leads there.
+Kustomize renames, merges and generates, so line numbers of its output do not match any file. Each origin has one
+place where a part of a manifest is written, and returns how much of a path into the manifest leads there.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Position(NamedTuple):
 
 
 class Origin(Protocol):
-    """Something that is written somewhere in the package and ends up in a manifest."""
+    """A part of a manifest as it is written in the package."""
 
     def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
-        """Return how many steps of `location` are written here, and the place of the last of them.
+        """Return how many steps of `location` this origin contains, and the position of the last; None if it has none.
 
         Args:
             location: A path into the rendered manifest.
@@ -50,14 +50,14 @@ class Written:
         if not _matches(manifest, self.kind, self.name):
             return None
         if self.is_patch and location[:2] == ("metadata", "name"):
-            return None  # which it patches, not what that is called
+            return None  # the name in a patch selects the object, and does not set its name
         steps = _written_steps(self.document.data, location, manifest)
         return len(steps), _position_in(self.document, steps, at_key=at_key and len(steps) == len(location))
 
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """A JSON patch (RFC 6902): a list of operations on whatever its target selects."""
+    """A JSON patch (RFC 6902): a list of operations on the objects that its target selects."""
 
     kind: str
     name: str
@@ -124,7 +124,7 @@ class Replaced:
 def find(
     origins: Iterable[Origin], location: Location, manifest: Mapping[str, Any], *, at_key: bool = False
 ) -> Position | None:
-    """Return where the value at `location` of `manifest` is written: what is applied last wins, the deepest first."""
+    """Return the position of the value at `location`: the deepest, and of equally deep ones the last applied."""
     best: tuple[int, Position] | None = None
     for origin in origins:
         match = origin.place(location, manifest, at_key=at_key)
@@ -134,14 +134,14 @@ def find(
 
 
 def _matches(manifest: Mapping[str, Any], kind: str, name: str) -> bool:
-    """Whether `manifest` can have come from something of this kind and name: prefixes and suffixes were added."""
+    """Whether `manifest` can come from an object of this kind and name, with a prefix and a suffix added."""
     metadata = manifest.get("metadata")
     rendered = str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
     return kind in ("", str(manifest.get("kind"))) and name in rendered
 
 
 def _written_steps(written: Any, location: Location, rendered: Any) -> Location:
-    """Return the part of `location` that `written` has, in terms of `written`: a list's items are told by name."""
+    """Return the steps of `location` that `written` has, with its own indices; items of lists are matched by name."""
     steps: list[str | int] = []
     for step in location:
         rendered = _at(rendered, (step,))
@@ -160,7 +160,7 @@ def _written_steps(written: Any, location: Location, rendered: Any) -> Location:
 
 
 def _matching_item(written: Any, index: int, rendered: Any) -> int | None:
-    """Return which item of the list `written` became the item `rendered` at `index`."""
+    """Return the index in `written` of the item that became the item `rendered` at `index`; None without one."""
     if not isinstance(written, list):
         return None
     name = rendered.get("name") if isinstance(rendered, dict) else None
@@ -185,14 +185,14 @@ def _at(value: Any, location: Location) -> Any:
 
 
 def _is_prefix(path: list[str], location: Location) -> bool:
-    """Whether a JSON pointer's steps are the beginning of `location`; `-` is whichever item was put at the end."""
+    """Whether a JSON pointer's steps are the beginning of `location`; `-`, an appended item, matches any index."""
     return len(path) <= len(location) and all(
         step == str(here) or (step == "-" and isinstance(here, int)) for step, here in zip(path, location, strict=False)
     )
 
 
 def _selects(field_path: str, location: Location, manifest: Mapping[str, Any]) -> bool:
-    """Whether kustomize's field path, such as `spec.containers.[name=main].image`, means `location`."""
+    """Whether kustomize's field path, such as `spec.containers.[name=main].image`, selects `location`."""
     steps = split(field_path)
     if len(steps) != len(location):
         return False
@@ -209,7 +209,7 @@ def _selects(field_path: str, location: Location, manifest: Mapping[str, Any]) -
 
 
 def split(field_path: str) -> list[str]:
-    """Return the steps of a kustomize field path; the dots inside `[name=value]` part nothing."""
+    """Return the steps of a kustomize field path, which dots separate, except those inside `[name=value]`."""
     steps, depth = [""], 0
     for character in field_path:
         depth += (character == "[") - (character == "]")

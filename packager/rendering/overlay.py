@@ -1,4 +1,4 @@
-"""RenderedOverlay: an overlay's manifests, their pods, and the places where they are written."""
+"""RenderedOverlay: the manifests of an overlay, their pods, and the places where they are written."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class RenderedOverlay:
     """One overlay, rendered.
 
     Attributes:
-        name: The name of its folder.
-        manifests: What kubectl made of it, in its order.
-        sources: Where that is written.
-        claim: The claim that it creates, if it is the overlay `workspace`; else None.
+        name: The name of the overlay's folder.
+        manifests: The rendered manifests, in kubectl's order.
+        sources: The files that the overlay was rendered from.
+        claim: The claim of the overlay `workspace`; None for other overlays.
     """
 
     name: str
@@ -36,11 +36,11 @@ class RenderedOverlay:
 
     @cached_property
     def pods(self) -> tuple[Pods, ...]:
-        """Every pod template, and every Pod."""
+        """The pods of all manifests: each pod template, and each Pod."""
         return tuple(pods for manifest in self.manifests for pods in structures.pods(manifest))
 
     def named(self, kind: str, name: object) -> Manifest | None:
-        """Return the manifest of this kind and name; None when the overlay has none."""
+        """Return the manifest of this kind and name; None if the overlay has none."""
         return next((m for m in self.manifests if m.kind == kind and m.name == name), None)
 
     def names(self, kind: str) -> list[str]:
@@ -56,7 +56,7 @@ class RenderedOverlay:
         *,
         at_key: bool = False,
     ) -> Problem:
-        """Return a finding that points at where the value at `location` of `manifest` is written."""
+        """Return a finding at the place where the value at `location` of `manifest` is written."""
         place = find(self.sources.origins, location, manifest.data, at_key=at_key) or self.sources.start
         step = dotted(location)
         return Problem(*place, f"{manifest}{': ' + step if step else ''}: {message}", hint)

@@ -1,4 +1,4 @@
-"""Renders every overlay with each kubectl; all must print the same bytes, without warnings."""
+"""Renders overlays with each kubectl; all must print the same bytes, without warnings."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def read(package: Package, name: str) -> Sources:
     """Return the sources of the overlay `name`, if kubectl may render it.
 
     Raises:
-        VerificationError: It may not: the overlay is broken, or draws in what is not in the package. The problems also
-            say which of the package's files are not as they were sealed.
+        VerificationError: The overlay is broken, or includes files from outside of the package. The problems also list
+            the package's files that differ from the sealed ones.
         ToolError: A file cannot be read.
     """
     sources = kustomization.read(package, layout.overlay(name))
@@ -49,8 +49,8 @@ def kubectl(package: Package, name: str, sources: Sources, program: str, runner:
     """Return kubectl's output for an overlay, rendered from a copy of the files that were read.
 
     Raises:
-        ToolError: There is no such kubectl, or it came to no end.
-        RenderError: It refused the overlay, or printed nothing.
+        ToolError: kubectl is missing, timed out or printed too much.
+        RenderError: kubectl refused the overlay, or printed nothing.
     """
     with sources.copied() as copy:
         try:
@@ -66,11 +66,11 @@ class Outcome:
     """The result of rendering one overlay.
 
     Attributes:
-        overlay: Rendered; None when it was not.
-        rendered: What it was read from: what kubectl printed.
-        problems: What is wrong with it.
-        unchecked: Why it could not be found out, when it could not.
-        sources: What it is made of.
+        overlay: The rendered overlay; None if no kubectl rendered it.
+        rendered: The output of the first kubectl, from which the overlay was read.
+        problems: The problems of the overlay.
+        unchecked: The reasons why a kubectl could not be run.
+        sources: The files of the overlay.
     """
 
     overlay: RenderedOverlay | None
@@ -81,7 +81,7 @@ class Outcome:
 
 
 def render(package: Package, name: str, kubectls: Sequence[str], runner: Runner) -> Outcome:
-    """Render the overlay `name` with each of `kubectls`; never one that draws in what is not in the package."""
+    """Render the overlay `name` with each of `kubectls`, unless it includes files from outside of the package."""
     sources = kustomization.read(package, layout.overlay(name))
     if sources.refused:
         return Outcome(None, tuple(sources.problems), (), sources)
@@ -117,13 +117,13 @@ def render(package: Package, name: str, kubectls: Sequence[str], runner: Runner)
 
 
 def _with_user_paths(message: str, copy: Path, package: Package) -> str:
-    """Return kubectl's words on one line, and with files called as the user calls them."""
+    """Return kubectl's message on one line, with the paths that the user gave."""
     words = " ".join(message.replace('\\"', '"').split())
     return words.replace(str(copy.resolve()), str(package.source)).replace(str(copy), str(package.source))
 
 
 def _position_of(message: str, sources: Sources) -> Position:
-    """Return where a kustomization says what kubectl's words quote; where the overlay begins, when none does."""
+    """Return the position in a kustomization of text that kubectl's message quotes; the overlay's start without any."""
     for quoted in sorted(re.findall(r"[\w./=\[\]-]{3,}", message), key=len, reverse=True):
         for document in sources.kustomizations:
             if location := _location_of(document.data, quoted):

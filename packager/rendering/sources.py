@@ -1,4 +1,4 @@
-"""Sources: the files of an overlay as they are read, where values are written, and problems with the files."""
+"""Sources: the files of an overlay as they are read, the places where values are written, and the files' problems."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from packager.rendering.origins import Origin
 
 _MAX_BYTES = 1 << 20
-"""What Kubernetes takes of a ConfigMap, and more than any manifest needs."""
+"""The limit of a file: that of a ConfigMap in Kubernetes, and more than any manifest needs."""
 
 _ALL_BYTES = 16 << 20
 _ALL_YAML = 4 << 20
-"""The limit for all that an overlay reads, counted at each read: ten times what our largest overlay reads."""
+"""The limits for all reads of an overlay, repeated ones included: ten times what our largest overlay reads."""
 
 _DOCUMENT = 1 << 10
-"""What reading a file takes, however short it is."""
+"""The bytes that each read of a YAML file counts for, in addition to its content."""
 
 _MAX_ENTRIES = 1_000
 """The most entries of a list or mapping."""
@@ -49,19 +49,19 @@ _MAX_NODES = 20_000
 
 
 class Sources:
-    """The files of one overlay and of all that it draws in.
+    """The files of one overlay and of all folders that it includes.
 
     Attributes:
-        origins: Where things are written, in the order in which kustomize applies them.
-        problems: What is wrong with the files.
-        notes: What is no problem, and may not mean what it seems to.
-        refused: Those of the problems for which kustomize would refuse them, or must not be asked.
-        components: The folder of each component, and where it is listed.
-        shown: Says how messages name a path of the package.
-        kustomizations: The overlay's own first, then those it draws in, the nearest first.
-        files: What was read, by path.
-        declared: What the package's own spec says; values of env files in it are intended exactly as written.
-        start: Where the overlay begins: what a finding points at that has no better place.
+        origins: The places where parts of manifests are written, in the order in which kustomize applies them.
+        problems: The problems with the files.
+        notes: Values that are not problems, but may be read differently than written.
+        refused: The problems for which kustomize would refuse the overlay, or must not be run.
+        components: The folder of each component, and the position at which it is listed.
+        shown: Returns the name of a path in messages.
+        kustomizations: The overlay's own kustomization first, then those that it includes, the nearest first.
+        files: The contents that were read, by path.
+        declared: The values of the package's own spec; env files contain these exactly as intended.
+        start: The start of the overlay, for findings without a more precise position.
     """
 
     def __init__(
@@ -88,27 +88,27 @@ class Sources:
         self._env_files: dict[str, tuple[list[tuple[Weight, Problem]], dict[str, Position]]] = {}
 
     def is_file(self, path: str) -> bool:
-        """Whether the package has a plain file at `path`, to which no link leads."""
+        """Whether the package has a plain file at `path`, without a link on the way."""
         return stat.S_ISREG(self._mode(path))
 
     def is_folder(self, path: str) -> bool:
-        """Whether the package has a folder at `path`, to which no link leads."""
+        """Whether the package has a folder at `path`, without a link on the way."""
         return stat.S_ISDIR(self._mode(path))
 
     def exists(self, path: str) -> bool:
-        """Whether the package has anything at `path`, or on the way there anything else than a folder."""
+        """Whether the package has a file, folder or link at `path`, or a link on the way."""
         return self._mode(path) != 0
 
     def names(self, folder: str) -> list[str]:
-        """Return what lies in a folder; nothing, where there is none."""
+        """Return the sorted names in a folder; none if it does not exist."""
         return sorted(path.name for path in (self._root / folder).iterdir()) if self.is_folder(folder) else []
 
     def read(self, path: str) -> bytes | None:
-        """Return the content of a file of the package; None when it is none that could be read, which is noted.
+        """Return the content of a file; None, with a problem noted, if it is not a plain file or too large.
 
         Raises:
-            VerificationError: The overlay reads far more than any has to.
-            ToolError: The system would not read it, or it is no longer what it was when it was read before.
+            VerificationError: The overlay reads more than the limit.
+            ToolError: The file cannot be read, or has changed since it was last read.
         """
         if path not in self.files:
             if not self.is_file(path):
@@ -124,12 +124,12 @@ class Sources:
         return self.files[path]
 
     def refuse(self, problem: Problem) -> None:
-        """Note a problem that kustomize would refuse the overlay for, or for which it must not be asked."""
+        """Note a problem for which kustomize would refuse the overlay, or must not be run."""
         self.refused.append(problem)
         self.problems.append(problem)
 
     def documents(self, path: str) -> list[Document]:
-        """Return the YAML documents of a file; none when they cannot be read, which is noted. Raises as `read`."""
+        """Return the YAML documents of a file; none, with a problem noted, if it cannot be read. Raises as `read`."""
         content = self.read(path)
         if content is None:
             return []
@@ -142,14 +142,14 @@ class Sources:
         return documents
 
     def count(self, documents: int) -> None:
-        """Count objects and patches. Raises VerificationError when the overlay has far more than any has to."""
+        """Count objects and patches. Raises VerificationError if the overlay has more than the limit."""
         self._documents += documents
         if self._documents > _MAX_DOCUMENTS:
             message = f"{self.start.file}: the overlay has more than {_MAX_DOCUMENTS:,} objects and patches"
             raise VerificationError(message)
 
     def _oversized(self, document: Document) -> Iterator[Problem]:
-        """Yield a problem for each list and mapping that kubectl would take too long for."""
+        """Yield a problem for each list and mapping with too many entries: kubectl would take too long."""
         for location, size in document.sizes():
             self._nodes += size
             limit = _MAX_FILES if location[1:] and location[-1] in ("items", "files") else _MAX_ENTRIES
@@ -159,9 +159,9 @@ class Sources:
             raise VerificationError(f"{self.start.file}: the overlay has more than {_MAX_NODES:,} values")
 
     def env_file(self, path: str) -> tuple[list[tuple[Weight, Problem]], dict[str, Position]]:
-        """Return the problems of an env file that was read, and where its keys are.
+        """Return the problems of an env file that was read, and the positions of its keys.
 
-        It is parsed once only: a kustomization may include the same file a thousand times.
+        The file is parsed once: a kustomization may include the same file a thousand times.
         """
         if path not in self._env_files:
             text, name = self.files[path], self.shown(path)
@@ -175,10 +175,10 @@ class Sources:
 
     @contextmanager
     def copied(self) -> Iterator[Path]:
-        """Write what was read, and nothing else, into a folder that is gone when the block ends.
+        """Write the files that were read into a temporary folder, and yield its path. The folder is removed at the end.
 
         Raises:
-            ToolError: There is no room for it.
+            ToolError: There is no room for the copy.
         """
         with workfolder.temporary() as folder:
             try:
@@ -199,7 +199,7 @@ class Sources:
         return size
 
     def _mode(self, path: str) -> int:
-        """Return the type and permissions of what is at `path`; 0 when nothing is, a link's where one is on the way."""
+        """Return the mode of the file or folder at `path`; 0 if there is none, the link's if one is on the way."""
         if path.partition("/")[0] in IGNORED_NAMES:
             return 0
         parts = [part for part in path.split("/") if part not in ("", ".")]
@@ -210,15 +210,15 @@ class Sources:
         return self._mode_at("/".join(parts))
 
     def _mode_at(self, path: str) -> int:
-        """Return the type and permissions of what is at `path`, below folders only; 0 when nothing is.
+        """Return the mode of the file or folder at `path`, whose parents are folders; 0 if there is none.
 
-        The system is asked once: an overlay asks for a hundred files in the same few folders. Who reads a file opens it
-        in a way that follows no link, whatever has become of it.
+        Each path is looked up once: an overlay names a hundred files in the same few folders. If a link
+        replaces a file later, `read` does not follow it.
         """
         if path not in self._modes:
             place = self._root / path
             try:
                 self._modes[path] = (place.lstat() if path else place.stat()).st_mode
-            except (OSError, ValueError):  # nothing there, or a name that the system would not look for
+            except (OSError, ValueError):  # there is no such path, or the system rejects it
                 self._modes[path] = 0
         return self._modes[path]

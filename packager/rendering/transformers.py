@@ -1,9 +1,9 @@
-"""Checks transformers: a package may use them only for patches with values filled in, as the option `gpu` does.
+"""Checks transformers: a package may use them only to fill values into patches, as the option `gpu` does.
 
 A folder that a kustomization lists under `transformers` renders to objects that kustomize executes as instructions, and
-some of those fetch or run programs. So such a folder may only render to PatchTransformers that contain their patch. Its
-files may contain these, or the options' own PodTemplate, which has to be deleted again; patches may only delete; and
-replacements may only fill in patches.
+some instructions fetch or run programs. So a folder of transformers may only render to PatchTransformers that contain
+their patch. Its files may contain PatchTransformers, or the options' own PodTemplate, which must be deleted again. Its
+patches may only delete, and its replacements may only fill in patches.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ALLOWED = (("builtin", _KIND), ("v1", "PodTemplate"))
 
 
 def manifest(document: Document, text: bytes) -> Iterator[Problem]:
-    """Yield the problems of a manifest in such a folder; `text` is its whole file."""
+    """Yield the problems of a manifest in a folder of transformers; `text` is the manifest's whole file."""
     if not isinstance(document.data, dict):
         return
     kind = (document.data.get("apiVersion"), document.data.get("kind"))
@@ -37,7 +37,7 @@ def manifest(document: Document, text: bytes) -> Iterator[Problem]:
 
 
 def check(document: Document) -> Iterator[Problem]:
-    """Yield what a kustomization of such a folder changes beyond the text of patches."""
+    """Yield a finding for each change that a transformers' kustomization makes, other than to the text of patches."""
     for index, entry in enumerate(_list(document.data.get("patches"))):
         if not _deletes(entry.get("patch") if isinstance(entry, dict) else None):
             message = "expected `$patch: delete` in the patch: other patches are not allowed there"
@@ -52,7 +52,7 @@ def check(document: Document) -> Iterator[Problem]:
 
 
 def _deletes(patch: Any) -> bool:
-    """Whether a patch takes objects out, and does nothing else."""
+    """Whether a patch only deletes objects."""
     if not isinstance(patch, str):
         return False
     documents, problems = yamlio.load_all(patch.encode(errors="replace"), "")
