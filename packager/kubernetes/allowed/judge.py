@@ -1,4 +1,4 @@
-"""Finds each field, label and annotation of an object that the table does not list, and each value that it does not."""
+"""Finds the fields, labels and annotations of an object, and values of them, that the table does not list."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Unlisted(Value, frozen=True):
     """A part of an object that is not in the table.
 
     Attributes:
-        location: Where it is in the object; empty for the object as a whole.
-        message: What was expected and what was found.
-        word: What `--allow` takes to permit it; None if nothing permits it.
-        options: The options that make it, and that are off.
+        location: The location in the object; empty for the object as a whole.
+        message: The problem, with the expected and the found value.
+        word: The word of `--allow` that permits the part; None if none does.
+        options: The options that make the part, all of which are off.
         at_key: Whether the problem is the key, not its value.
-        missing: The kind of object that it names and that does not exist in the package; empty if it names none.
+        missing: The kind of the object that the value refers to and the package lacks; empty without a reference.
     """
 
     location: Location
@@ -42,7 +42,7 @@ class Judge:
     """Judges the objects of one package or template.
 
     Args:
-        facts: What it says beside its objects.
+        facts: The options, values and names of the package or template.
         allowed: The words of `--allow`.
     """
 
@@ -51,11 +51,11 @@ class Judge:
         self._allowed = frozenset(allowed)
 
     def unmade(self, what: str) -> str:
-        """Return what is wrong with something that the table does not have."""
+        """Return the message about a part `what` that the table does not have."""
         return f"a template must not have {what}" if self._facts.is_template else f"no build makes {what}"
 
     def fields(self, manifest: Manifest) -> Iterator[Unlisted]:
-        """Yield the fields of an object of a kind that the table has that are not listed, except its metadata."""
+        """Yield each unlisted field of an object whose kind the table has, except its metadata."""
         root = _root(manifest)
         if not usable(root.subtree, self._facts):
             options = options_of(root.subtree)
@@ -117,7 +117,7 @@ class Judge:
 
 
 class _Walk:
-    """Walks through one object beside the table."""
+    """Compares one object with the table."""
 
     def __init__(self, facts: Facts, allowed: frozenset[str], manifest: Manifest, judge: Judge) -> None:
         self._facts = facts
@@ -166,7 +166,7 @@ class _Walk:
             yield Unlisted(location, _wrong(rows, value), known, at_key=False, missing=missing)
 
     def _missing(self, node: Node, value: dict[str, Any], location: Location, word: str) -> Iterator[Unlisted]:
-        """Yield each field of a mapping that must be there and is not."""
+        """Yield each required field that a mapping lacks."""
         for step, below in node.steps.items():
             rules = [row.value for row in usable(below.rows, self._facts) if row.value in values.REQUIRED]
             if rules and step not in value and not words.permits(self._allowed, word):
@@ -174,7 +174,7 @@ class _Walk:
 
 
 def lists(manifest: Manifest) -> bool:
-    """Whether the table has the fields of an object's kind."""
+    """Whether the table has rows for an object's kind."""
     return manifest.kind.lower() in table.fields() and manifest.kind.lower() not in table.PARTS
 
 
@@ -183,19 +183,19 @@ def _root(manifest: Manifest) -> Node:
 
 
 def permitted(row: Row, facts: Facts) -> bool:
-    """Whether what a row lists may be there."""
+    """Whether an object may have the field of a row."""
     if row.who[0] in (table.BUILD, *table.ELSEWHERE):
         return True
     return (facts.is_template and table.TEMPLATE in row.who) or not facts.options.isdisjoint(row.who)
 
 
 def usable(rows: Sequence[Row], facts: Facts) -> list[Row]:
-    """Return the rows whose fields may be there."""
+    """Return the rows whose fields an object may have."""
     return [row for row in rows if permitted(row, facts)]
 
 
 def options_of(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Return the options that make what rows list, each once."""
+    """Return the options that make the fields of rows, each once."""
     return tuple(dict.fromkeys(option for row in rows for option in row.options))
 
 

@@ -1,4 +1,4 @@
-"""Reads `fields.txt`, the list of everything that objects may contain; its head explains the columns."""
+"""Reads `fields.txt`, the list of all fields that objects may contain; the head of the file explains the columns."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from packager.base.values import Value
 BUILD = "build"
 TEMPLATE = "template"
 ELSEWHERE = ("Secret", "ServiceAccount")
-"""What the last column says of fields that any build makes, that templates may use, or that another check names."""
+"""The words of the last column, besides options: for fields that any build makes, that only templates may use, or that
+another check reports."""
 
 LABEL = "label:"
 ANNOTATION = "annotation:"
 POD = "pod"
 OBJECT = "object"
 NESTED = (POD, "container", "probe", "jobspec")
-"""What the third column names of the first: the value of such a field has the fields that are listed there."""
+"""The parts that the third column may name: the value of such a field has the fields of that part."""
 
 PARTS = (OBJECT, *NESTED[1:])
-"""What is no kind in the first column."""
+"""The words of the first column that are not kinds."""
 
 
 class Row(Value, frozen=True):
     """One line of the table.
 
     Attributes:
-        where: What it is about: `object`, `pod`, another part, or a kind in lower case.
-        what: A field below it, or the key of a label or an annotation.
-        value: Which values it may have.
-        who: Who makes it.
+        where: The holder of the field: `object`, `pod`, another part, or a kind in lower case.
+        what: A field below the holder, or the key of a label or an annotation.
+        value: The rule for the field's values.
+        who: The makers of the field: a build, templates, another check's kind, or options.
     """
 
     where: str
@@ -40,17 +41,17 @@ class Row(Value, frozen=True):
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The options that make it, one of which has to be on."""
+        """The options that make the field, one of which must be on."""
         return tuple(name for name in self.who if name not in (BUILD, TEMPLATE, *ELSEWHERE))
 
 
 class Node:
-    """A field: the rows that are about it, and what is below it.
+    """A field: its rows, and the fields below it.
 
     Attributes:
-        rows: Those rows.
+        rows: The rows about the field.
         steps: The fields below it: by name, `*` for each key of a mapping, `[]` for each item of a list.
-        subtree: All rows about it or about what is below it.
+        subtree: All rows about the field or fields below it.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Which values the table lets a field, a label or an annotation have."""
+"""The rules of the table for the values of fields, labels and annotations."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ ALL = "all"
 TAINT = "taint"
 
 REQUIRED = frozenset((TAINT,))
-"""The rules of fields that must be there: a toleration without a taint is one of every taint."""
+"""The rules of required fields: a toleration without a taint tolerates every taint."""
 
 _OF_SYSTEM = "node-role.kubernetes.io/"
-"""How the taints of nodes begin that are kept for Kubernetes itself."""
+"""The prefix of the taints of nodes that are reserved for Kubernetes itself."""
 
 REFERENCES = {"configmap": "ConfigMap", "claim": "PersistentVolumeClaim"}
-"""The kinds of object that values name, by the table's rule."""
+"""The kinds of the objects that values refer to, by the table's rule."""
 
 
 class Facts(Value, frozen=True):
-    """What a package or a template says beside its objects.
+    """The options, values and names of a package or a template that the rules refer to.
 
     Attributes:
-        options: The options that are on.
-        site: The values of site.env; None if they are not known, and any are taken.
-        config_maps: The names of its ConfigMaps.
-        claims: The names of claims that it may mount: its own, and those that options and its spec name; None for any.
+        options: The options that are switched on.
+        site: The values of site.env; None if they are unknown, which permits any value.
+        config_maps: The names of the package's ConfigMaps.
+        claims: The claims that pods may mount: the package's, and those that options and the spec name; None for any.
         names: The values of labels that may name the package and the overlay.
-        is_template: Whether an administrator has written it.
+        is_template: Whether the objects are of an administrator's template.
     """
 
     options: frozenset[str] = frozenset()
@@ -45,7 +45,7 @@ class Facts(Value, frozen=True):
 
 
 def fits(rule: str, value: Any, name: str, facts: Facts) -> bool:
-    """Whether a value of an object of this name is one that the table's `rule` means."""
+    """Whether the table's `rule` permits a value in the object `name`."""
     if rule == ALL:
         return True
     if not isinstance(value, str | int | float):
@@ -91,7 +91,7 @@ _WORDS = {
 
 
 def expected(rule: str) -> str:
-    """Return the values that a rule means, as the rest of a sentence "expected …"."""
+    """Return the values that a rule permits, as the rest of a sentence "expected …"."""
     kind, colon, argument = rule.partition(":")
     if not colon:
         return _WORDS.get(rule) or " or ".join(rule.split("|"))

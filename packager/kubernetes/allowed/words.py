@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 _KIND = re.compile(rf"[A-Za-z][A-Za-z0-9]*(\.{SUBDOMAIN})?")
 _FIELD = re.compile(r"([a-z][a-z0-9]*)((?:\.[A-Za-z][A-Za-z0-9]*(?:\[\])*|\.\*)+)")
 _TOP = ("data", "metadata", "spec")
-"""Fields right below an object: no group of an API begins so."""
+"""Fields right below an object; no API group begins with one of these words."""
 
 VARIABLE = "variable:"
-"""What the name of a variable follows that an edit adds."""
+"""The prefix of the words for variables that an edit adds."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
@@ -34,7 +34,7 @@ def is_kind(word: str) -> bool:
 
 
 def is_word(word: str) -> bool:
-    """Whether `--allow` takes a word."""
+    """Whether a word is valid for `--allow`."""
     if word.startswith((LABEL, ANNOTATION)):
         return is_key(word.partition(":")[2])
     if word.startswith(VARIABLE):
