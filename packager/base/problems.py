@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 MAX_PROBLEMS = 100
-"""How many problems of one file are listed."""
+"""The most problems of one file that are listed."""
 
 _MAX_ALL_PROBLEMS = 1_000
 _MAX_WORDS = 500
@@ -26,11 +26,11 @@ class Problem(Value, frozen=True, order=True):
     Attributes:
         file: The file as the user named it.
         line: 1-based; 0 when the finding concerns the file as a whole.
-        column: 1-based; 0 likewise.
-        message: What was expected and what was found.
-        hint: The fix, where it can be known.
-        kind: What it is about, for code that has to know: a Secret, a field, Pod Security; empty where none does.
-        allow: What `--allow` takes to permit it; empty if nothing does.
+        column: 1-based; 0 when the finding concerns the file as a whole.
+        message: The problem, usually with the expected and the found value.
+        hint: The fix; None if there is no certain one.
+        kind: The subject, for code that filters findings: a Secret, a field, Pod Security; empty for other subjects.
+        allow: The word of `--allow` that permits the finding; empty if none does.
     """
 
     file: str
@@ -46,11 +46,11 @@ class Problem(Value, frozen=True, order=True):
         return f"{shortened(place)}: {shortened(self.message)}" + (f" ({shortened(self.hint)})" if self.hint else "")
 
     def about(self, kind: str, allow: str = "") -> Problem:
-        """Return the finding with what it is about, and with what permits it."""
+        """Return a copy of the finding with `kind` and `allow`."""
         return replace(self, kind=kind, allow=allow)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the finding for `-o json`, without what is empty of `kind` and `allow`."""
+        """Return the finding for `-o json`, without `kind` and `allow` if they are empty."""
         return {key: bounded(value) for key, value in as_dict(self).items() if value or key not in ("kind", "allow")}
 
 
@@ -62,7 +62,7 @@ def ordered(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def listed(problems: Sequence[Problem]) -> list[Problem]:
-    """Return the first problems, in the same order, and how many others there are.
+    """Return the first problems of each file, in the same order, each file's followed by the number of its others.
 
     Args:
         problems: All problems, sorted by file.
@@ -78,7 +78,7 @@ def listed(problems: Sequence[Problem]) -> list[Problem]:
 
 
 def _first(problems: Iterable[Problem]) -> Iterator[Problem]:
-    """Yield the first problems of a file, and how many others there are."""
+    """Yield the first problems of a file, and a problem with the number of its others."""
     of_file = list(problems)
     yield from of_file[:MAX_PROBLEMS]
     if rest := of_file[MAX_PROBLEMS:]:
@@ -98,7 +98,7 @@ def similar(word: str, words: Iterable[str]) -> str | None:
 
 
 def show(value: Any) -> str:
-    """Return `value` as a message shows it: short, on one line, with its type where that is what is wrong."""
+    """Return `value` for a message, short and on one line; a list or a mapping only as its type."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

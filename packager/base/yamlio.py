@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-# The one parser for all of it: libyaml's when PyYAML was built with it (its wheels are), else the slower twin.
+# The parser for all YAML: libyaml's if PyYAML was built with it (its wheels are), else the slower one in Python.
 _Parser: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 MISREAD = {
@@ -31,17 +31,17 @@ MISREAD = {
     "nan": "a number",
     "inf": "a number",
 }
-"""Words, in lower case, that some YAML parsers do not read as text, each with what they read instead."""
+"""Words, in lower case, that some YAML parsers do not read as text, each with the value that they read."""
 
 # Far above any spec a person writes; a document past these is an attack ("billion laughs") or a mistake.
 MAX_BYTES = 1 << 20
 MAX_NODES = 50_000
 MAX_DEPTH = 40
 
-# What a value counts for, in characters, when an alias repeats it: MAX_NODES of them count for MAX_BYTES.
+# The characters that a value counts for when an alias repeats it: MAX_NODES values count for MAX_BYTES.
 _NODE_CHARACTERS = MAX_BYTES // MAX_NODES
 
-# libyaml looks for each tag directive among all earlier ones.
+# libyaml compares each tag directive with all earlier ones.
 _MAX_DIRECTIVES = 100
 _DIRECTIVE = re.compile("^%TAG", re.MULTILINE)
 
@@ -51,7 +51,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,9})\.[0-9]{1,6}")
-# The entries of mappings in which one was looked for: without it, a problem at each of many keys takes minutes.
+# A cache of the entries of mappings: without it, a problem at each of many keys takes minutes.
 _KEYS: WeakKeyDictionary[yaml.Node, dict[Any, tuple[yaml.Node, yaml.Node]]] = WeakKeyDictionary()
 
 _WORDS: dict[str, object] = {"true": True, "false": False, "null": None, "~": None, "": None}
@@ -86,7 +86,7 @@ class Document(Value, frozen=True):
     def problem(self, location: Location, message: str, *, hint: str | None = None, at_key: bool = False) -> Problem:
         """Return a problem with the value at `location` (with its key, for `at_key`).
 
-        A location that is not in the document means its nearest ancestor that is.
+        If the document does not have the location, the problem is at its nearest ancestor.
         """
         entries = self._entries(location)
         if self._root is None:
@@ -97,14 +97,14 @@ class Document(Value, frozen=True):
     def problem_in_block(
         self, location: Location, text: bytes, place: tuple[int, int], message: str, *, hint: str | None = None
     ) -> Problem | None:
-        """Return a problem inside the text at `location`; None unless it is written as a block (`|`) with this line.
+        """Return a problem inside the text at `location`; None unless the text is a block (`|`) with this line.
 
         Args:
-            location: Where the text is.
+            location: The location of the text.
             text: The file.
             place: Line and column in the text, from 1 on.
-            message: As `problem` has it.
-            hint: As `problem` has it.
+            message: The message of the problem.
+            hint: The hint of the problem.
         """
         entries = self._entries(location)
         if len(entries) < len(location) or not entries or getattr(entries[-1][1], "style", None) != "|":
@@ -153,7 +153,7 @@ class Document(Value, frozen=True):
         return len(self._entries(location))
 
     def _entries(self, location: Location) -> list[tuple[yaml.Node, yaml.Node]]:
-        """Return the key and the value at each step of `location`, as far as the document has it."""
+        """Return the key and the value at each step of `location` that the document has."""
         node = self._root
         entries = []
         for step in location:
@@ -173,8 +173,8 @@ def load(text: bytes, name: str) -> tuple[Document, list[Problem]]:
         name: How problems name the file.
 
     Returns:
-        The document, and what is wrong with it as YAML: syntax, duplicate keys, keys that are not text, aliases
-        without end. When they do not let it be read, the document is empty.
+        The document, and its problems as YAML: syntax, duplicate keys, keys that are not text, aliases without end. If
+        the text cannot be read, the document is empty.
     """
     roots, problems = _compose(text, name, MAX_BYTES, lambda source, loader: [yaml.compose(source, Loader=loader)])
     if problems:
@@ -185,14 +185,14 @@ def load(text: bytes, name: str) -> tuple[Document, list[Problem]]:
 def load_all(
     text: bytes, name: str, *, max_bytes: int = MAX_BYTES, read: Callable[[str, bool], Any] | None = None
 ) -> tuple[list[Document], list[Problem]]:
-    """Read every document of a YAML stream; see `load`. After a syntax error there is none.
+    """Read every document of a YAML stream; see `load`. A stream with a syntax error has no documents.
 
     Args:
         text: The bytes, UTF-8.
         name: How problems name the stream.
-        max_bytes: How long it may be.
-        read: Returns the value of a scalar that is not a key, from its text and whether it is plain; without it, the
-            value is what `load` makes of it.
+        max_bytes: The most bytes of a stream.
+        read: Returns the value of a scalar that is not a key, from its text and whether it is plain; by default, the
+            value that `load` returns.
     """
     roots, problems = _compose(
         text, name, max_bytes, lambda source, loader: list(yaml.compose_all(source, Loader=loader))
@@ -207,10 +207,10 @@ def load_all(
 
 
 def indirections(text: bytes, name: str) -> list[Problem]:
-    """Return a finding for each anchor, alias, tag and directive, and for characters that only some readers break at.
+    """Return a finding for each anchor, alias, tag, directive, and character at which only some parsers break lines.
 
-    A file without any of them means the same to every YAML parser. A syntax error, and what is too large, is left to
-    `load`. There are at most twice MAX_PROBLEMS findings.
+    A file without findings means the same to every YAML parser. `load` reports syntax errors and files that are too
+    large. There are at most twice MAX_PROBLEMS findings.
     """
     source = text.decode("utf-8-sig", "replace")
     problems = []
@@ -228,7 +228,7 @@ def _indirections(source: str, name: str) -> Iterator[Problem]:
         return
     depth = 0
     try:
-        # A document has two events for a list or a mapping, which are nodes, and two of its own.
+        # A list or a mapping is one node and two events; the document itself has two more events.
         for event in islice(yaml.parse(source, Loader=_Parser), 4 * MAX_NODES):
             for message, hint in _indirection(event):
                 assert event.start_mark
@@ -253,15 +253,15 @@ def _indirection(event: Any) -> Iterator[tuple[str, str]]:
 
 
 def read(path: Path, name: str | None = None) -> tuple[Document, list[Problem]]:
-    """Read the YAML file at `path`; see `load`. Raises OSError when it cannot be read."""
+    """Read the YAML file at `path`; see `load`. Raises OSError if the file cannot be read."""
     with path.open("rb") as file:
         return load(file.read(MAX_BYTES + 1), name or str(path))
 
 
 def spliced(text: bytes, splices: Iterable[tuple[int, int, str]]) -> bytes:
-    """Return a UTF-8 text with other characters from each start to before its end; places are those of `Span`.
+    """Return a UTF-8 text with each splice's text from its start to before its end, counted as in `Span`.
 
-    A splice that occurs twice, as of two aliases of one value, is made once.
+    A splice that occurs twice, as for two aliases of one value, is made once.
     """
     source = text.decode("utf-8-sig")
     mark = text[: len(text) - len(source.encode())]
@@ -276,7 +276,7 @@ def dump(values: Iterable[Any]) -> str:
 
 
 def scalar(text: str) -> Any:
-    """Return what the plain scalar `text` means: a number or boolean where every YAML agrees, else the text."""
+    """Return the value of the plain scalar `text`: a number or boolean if every YAML agrees, else the text."""
     if text in _WORDS:
         return _WORDS[text]
     if _INTEGER.fullmatch(text):
@@ -287,7 +287,7 @@ def scalar(text: str) -> Any:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts with several lines as blocks, and quotes what some parser would not read as a text."""
+    """Writes texts with several lines as blocks, and quotes a text that some parser would read as another type."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
         return True
@@ -306,8 +306,8 @@ class _TooLargeError(Exception):
     """A document is too deep, or has too many keys and values.
 
     Args:
-        node: The list or mapping that is too much; None for the document itself.
-        message: What is too large.
+        node: The list or mapping that exceeds a limit; None for the document itself.
+        message: The limit that is exceeded.
     """
 
     def __init__(self, node: yaml.Node | None, message: str) -> None:
@@ -343,7 +343,7 @@ def _composer(max_nodes: int) -> Any:
 def _compose(
     text: bytes, name: str, max_bytes: int, parse: Callable[[str, Any], list[yaml.Node | None]]
 ) -> tuple[list[yaml.Node | None], list[Problem]]:
-    """Return the root of each document in `text`; or none, and why it is not YAML."""
+    """Return the root of each document in `text`; none, with the problem, if it is not valid YAML."""
     if len(text) > max_bytes:
         return [], [Problem(name, 1, 1, f"the file is larger than {max_bytes // 1024} KiB, the limit for such a file")]
     try:
@@ -378,8 +378,8 @@ def _as_written(text: str, is_plain: bool) -> Any:  # noqa: FBT001 - as `load_al
 class _Reader:
     """Turns the nodes of a stream into values, and counts them.
 
-    Aliases may repeat no more in the whole stream than MAX_BYTES characters, with _NODE_CHARACTERS for each value: who
-    reads the values takes a shared list for a list of its own, and judges a shared text at each place.
+    Aliases may repeat at most MAX_BYTES characters in the whole stream, counting _NODE_CHARACTERS for each value:
+    readers of the values walk a shared list, and check a shared text, at each place.
     """
 
     def __init__(self, name: str, read: Callable[[str, bool], Any] = _as_written) -> None:
@@ -444,7 +444,7 @@ class _Reader:
 
 
 def _characters(node: yaml.Node) -> int:
-    """Return how many characters a scalar, or the keys of a mapping, have."""
+    """Return the number of characters of a scalar, or of the keys of a mapping."""
     if isinstance(node, yaml.ScalarNode):
         return len(node.value)
     return sum(len(key.value) for key, _ in node.value) if isinstance(node, yaml.MappingNode) else 0
@@ -463,14 +463,14 @@ def _line_and_column(text: bytes, offset: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=1)
 def _lines(text: bytes) -> list[str]:
-    """Return the lines of a file, of which a thousand problems may be reported one after the other."""
+    """Return the lines of a file; cached, as a thousand problems of a file may be reported one after the other."""
     return text.decode("utf-8-sig", "replace").split("\n")
 
 
 def _child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
     if isinstance(node, yaml.MappingNode):
         if node not in _KEYS:
-            # The first of keys that are the same counts.
+            # Of equal keys, the first counts.
             _KEYS[node] = {key.value: (key, value) for key, value in reversed(node.value)}
         return _KEYS[node].get(step)
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
