@@ -1,5 +1,5 @@
-"""Turns what other systems describe a workload with into a model folder.
+"""Converts workload descriptions of other systems into model folders.
 
-Each system has a folder here with a function `read`, which returns a `Draft`. `draft.py` says what that is, `source.py`
-keeps account of every key of a foreign file, and `specfile.py` writes the spec.
+Each system has a folder here with a function `read`, which returns a `Draft` (`draft.py`). `source.py` records which
+keys of a foreign file have been read, and `specfile.py` writes the spec.
 """

@@ -1,4 +1,4 @@
-"""Reads a pod template of Kubernetes, as far as a spec can say the same."""
+"""Reads the fields of a Kubernetes pod template that a spec or an option can represent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from packager.importers.draft import Sketch
     from packager.importers.source import ForeignValue, ValueOrigin
 
-# Kubernetes, third_party/forked/golang/expansion: `$$` stands for one `$`.
+# Kubernetes, third_party/forked/golang/expansion: `$$` is replaced by `$`.
 _GPU = re.compile(r"(?P<vendor>[a-z0-9.-]+)/(?:nvidia-)?gpu")
 _OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
 _LONGEST_KEY = 100
@@ -30,19 +30,19 @@ _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where POSIX shared memory is mounted
 
 
 class Given(Value, frozen=True):
-    """A value, and where it came from."""
+    """A value, and its origin."""
 
     value: Any
     origin: ValueOrigin
 
 
 class ForeignGpus(Value, frozen=True):
-    """GPUs that a container asks for.
+    """GPUs that a container requests.
 
     Attributes:
-        count: How many.
-        vendor: The prefix of their name as a resource.
-        entry: Where it asks for them.
+        count: The number of GPUs.
+        vendor: The prefix of the resource's name.
+        entry: The entry that requests the GPUs.
     """
 
     count: int
@@ -51,18 +51,18 @@ class ForeignGpus(Value, frozen=True):
 
 
 class ForeignContainer(Value, frozen=True):
-    """What is carried over of a pod template.
+    """The carried-over parts of a pod template.
 
     Attributes:
-        image: The entry of the image; None when it has none.
-        command: In place of the image's entrypoint; None for that.
-        args: In place of the image's arguments; None for these.
+        image: The entry of the image; None if the container has none.
+        command: The command; None for the image's entrypoint.
+        args: The arguments; None for the image's.
         environment: The variables.
-        requests: The resources.
-        limits: The same.
-        gpus: The GPUs that it asks for, as requests and as limits.
-        directory: Where it starts; None for the image's working directory.
-        options: The options of a site that its pod asks for, but for the one for GPUs.
+        requests: The requested resources, except GPUs.
+        limits: The limits of resources, except GPUs.
+        gpus: The requested GPUs, from requests and limits.
+        directory: The working directory; None for the image's.
+        options: The options of a site that stand for fields of the pod, except the option for GPUs.
     """
 
     image: ForeignValue | None
@@ -77,16 +77,16 @@ class ForeignContainer(Value, frozen=True):
 
 
 def read(template: ForeignValue, name: str, sketch: Sketch, ports: set[str]) -> ForeignContainer | None:
-    """Read a pod template; what it asks of a site is noted in `sketch` as options.
+    """Read a pod template; fields that a site decides are noted in `sketch` as options.
 
     Args:
         template: The `template` of a controller.
-        name: The container that computes.
-        sketch: Takes the options.
-        ports: The names of ports that are settled elsewhere.
+        name: The name of the main container.
+        sketch: The draft that gets the options.
+        ports: The names of ports that the caller reads itself.
 
     Returns:
-        What the container runs; None, and a problem, when there is no such container.
+        The container; None, with a problem, if there is none of this name.
     """
     _metadata(template.at("metadata"))
     pod = template.at("spec")
@@ -102,7 +102,7 @@ def read(template: ForeignValue, name: str, sketch: Sketch, ports: set[str]) -> 
     for entry in containers:
         if entry is not main:
             entry.leave(f"({show(_name_of(entry))}) is not carried over: a pod of a package has one container")
-    # An option that another pod asks for too is noted only once: so this pod's own are noted apart.
+    # The sketch notes an option once, even if several pods need it: so this pod's options are collected separately.
     earlier, sketch.options = sketch.options, []
     _pod(pod, sketch)
     lost = _volumes(pod, main, sketch)
@@ -123,7 +123,7 @@ def _metadata(metadata: ForeignValue | None) -> None:
 
 
 def _pod(pod: ForeignValue, sketch: Sketch) -> None:
-    """Turn the fields of a pod that options stand for into options."""
+    """Report the fields of a pod that a site decides, and note the options that stand for them."""
     for key in ("initContainers", "ephemeralContainers"):
         if entry := pod.child(key):
             for item in entry.items():
@@ -154,7 +154,7 @@ def _pull_secrets(secrets: ForeignValue, sketch: Sketch) -> None:
 
 
 def _volumes(pod: ForeignValue, container: ForeignValue, sketch: Sketch) -> dict[str, ForeignValue]:
-    """Report the volumes, and return those that are lost, by the folder in which they are mounted."""
+    """Report the volumes, and return those that are not carried over, by the folder at which they are mounted."""
     mounts: dict[str, list[ForeignValue]] = {}
     if listed := container.child("volumeMounts"):
         for item in listed.items():
@@ -232,7 +232,7 @@ def _container(main: ForeignValue, sketch: Sketch, ports: set[str], lost: dict[s
 
 
 def _check_volumes(words: ForeignValue, lost: dict[str, ForeignValue]) -> None:
-    """Refuse each word of a command that is a path in a volume that is lost."""
+    """Refuse each word of a command that names a path in a volume that is not carried over."""
     paths = {path.rstrip("/"): path for path in lost}
     patterns = {path: re.compile(rf"(?:^|[\s=:]){re.escape(path)}(?:/|\s|$)") for path in paths}
     for entry in words.items():
@@ -244,12 +244,12 @@ def _check_volumes(words: ForeignValue, lost: dict[str, ForeignValue]) -> None:
 
 
 def variables(listed: ForeignValue | None, sketch: Sketch) -> dict[str, Given]:
-    """Read a container's `env`: the variables that a package can have. A finding is added for each other one.
+    """Return the variables of a container's `env` that a package can have; add a finding for each of the others.
 
-    What comes from a Secret becomes one of the `secrets`.
+    A variable from a Secret becomes one of the `secrets`.
 
-    A reference `$(NAME)` to an earlier variable is replaced by its value, as the kubelet does; in mlops.env, which
-    becomes a ConfigMap, it would stay.
+    A reference `$(NAME)` to an earlier variable is replaced by the value, as the kubelet does: mlops.env becomes a
+    ConfigMap, in which references are not replaced.
     """
     values: dict[str, Given] = {}
     for item in listed.items() if listed else ():
@@ -274,7 +274,7 @@ def variables(listed: ForeignValue | None, sketch: Sketch) -> dict[str, Given]:
 
 
 def _secret(key: str, item: ForeignValue, source: ForeignValue, sketch: Sketch) -> bool:
-    """Put a variable that is read from a Secret; return whether it is one that a package can have."""
+    """Put a variable that is read from a Secret, if a package can have it; return whether it can."""
     reference = source.at("secretKeyRef")
     secret_entry, key_entry = (reference.at("name"), reference.at("key")) if reference else (None, None)
     secret = secret_entry.text() if secret_entry else None
@@ -294,7 +294,7 @@ def _secret(key: str, item: ForeignValue, source: ForeignValue, sketch: Sketch) 
 
 
 def complaint_about(key: str, value: str) -> str | None:
-    """Return why a spec cannot have an environment variable; None when it can."""
+    """Return the reason why a spec cannot have an environment variable; None if it can."""
     if not re.fullmatch(envfile.NAME, key) or len(key) > _LONGEST_KEY:
         return "expected a name of letters, digits and '_'"
     if key in RESERVED:
@@ -321,7 +321,7 @@ def expanded(text: str, values: dict[str, Given]) -> str | None:
 
 
 def escaped(word: str, known: set[str]) -> str:
-    """Return a word of a command in which a reference to a variable that no container has stays as it is written."""
+    """Return a word of a command with escaped references to variables that no container has: Kubernetes keeps these."""
 
     def replacement(name: str | None) -> str:
         if name is None:
@@ -335,7 +335,7 @@ def escaped(word: str, known: set[str]) -> str:
 def resources(
     listing: ForeignValue | None,
 ) -> tuple[dict[str, Given], dict[str, Given], tuple[ForeignGpus, ...]]:
-    """Return what a container requests, its limits, and the GPUs, which `gpu_option` makes the option of a site."""
+    """Return a container's requests, limits, and GPUs, for which `gpu_option` notes the option of a site."""
     parts: dict[str, dict[str, Given]] = {"requests": {}, "limits": {}}
     gpus: list[ForeignGpus] = []
     for part, quantities in parts.items():

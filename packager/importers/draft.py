@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from packager.importers.source import ValueOrigin
 
 LONGEST_NAME = 40
-"""How long the name of a model or of an overlay may be (`packager.base.fields.Label`)."""
+"""The most characters of the name of a model or an overlay (`packager.base.fields.Label`)."""
 
 
 class DraftFile(Value, frozen=True):
     """A file of the model folder.
 
     Attributes:
-        path: Where it is in the model folder.
-        content: Its bytes, or the file that they are copied from.
-        executable: Whether it may be executed.
+        path: The path in the model folder.
+        content: The content, or the file to copy.
+        executable: Whether the file is executable.
     """
 
     path: str
@@ -36,20 +36,20 @@ class DraftFile(Value, frozen=True):
 
 
 class Draft(Value, frozen=True):
-    """What an importer returns.
+    """A model folder that an importer returns.
 
     Attributes:
-        name: The model's name, and the folder's.
+        name: The name of the model and its folder.
         header: The first line of the spec, without `#`.
         data: The spec as plain values.
-        origins: Where each value came from, by its place in the spec.
+        origins: The origin of each value, by its location in the spec.
         files: The other files.
-        findings: What is not carried over.
+        findings: The parts of the imported file that are not carried over.
         options: The options that a build needs.
-        site: Their values.
+        site: The values of the options, for `site.env`.
         source: The imported file, as the user named it.
-        kind: What it is: "an MxJob".
-        namespace: The namespace in which it says that it runs; None if it says nothing of it.
+        kind: The kind of the file, such as "an MxJob".
+        namespace: The namespace that the file names; None if it names none.
     """
 
     name: str
@@ -70,10 +70,10 @@ class Sketch:
 
     Attributes:
         data: The spec so far.
-        origins: Where each of its values came from.
+        origins: The origin of each value of the spec.
         files: The other files.
         options: The options that a build needs, in the order in which they were found.
-        site: Their values.
+        site: The values of the options, for `site.env`.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Sketch:
         self.site: dict[str, str] = {}
 
     def put(self, location: Location, value: Any, origin: ValueOrigin) -> None:
-        """Set the value at `location` in the spec; mappings and lists on the way are made."""
+        """Set the value at `location` in the spec; create missing mappings and lists on the way."""
         node: Any = self.data
         for step, following in pairwise(location):
             empty: Any = [] if isinstance(following, int) else {}
@@ -108,7 +108,7 @@ class Sketch:
 
 
 def with_option(sketch: Sketch, option: str, **site: str) -> str:
-    """Note that a build needs an option, and return how a build switches it on; not with a value that none accepts."""
+    """Note that a build needs an option, unless a value is invalid; return the arguments that switch the option on."""
     for key, value in site.items():
         if complaint := KEYS[key].complaint(value):
             return f"--with {option}, and another {key}: {complaint}"
@@ -117,11 +117,11 @@ def with_option(sketch: Sketch, option: str, **site: str) -> str:
 
 
 class Naming(Value, frozen=True):
-    """A name made of another one.
+    """A name that was derived from another name.
 
     Attributes:
-        name: The result.
-        changes: What was changed, as a sentence for a finding; empty when nothing was.
+        name: The derived name.
+        changes: The change, as the predicate of a finding; empty if the name is unchanged.
     """
 
     name: str
@@ -132,9 +132,9 @@ def named(original: str, *, prefix: str, longest: int = LONGEST_NAME) -> Naming:
     """Return `original` as a name of a model or an overlay: lower case, and each run of other characters one '-'.
 
     Args:
-        original: What others call it.
-        prefix: What comes before a name that does not begin with a letter.
-        longest: How many characters the result may have.
+        original: The name in the imported file.
+        prefix: The prefix for a name that does not begin with a letter.
+        longest: The most characters of the result.
     """
     lower = re.sub(r"[^a-z0-9]+", "-", original.lower()).strip("-")
     if not re.match("[a-z]", lower):

@@ -1,4 +1,4 @@
-"""Splits the name of an image into what a spec holds."""
+"""Splits the name of an image into the keys of a spec."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def put_image(
 
     Args:
         sketch: The draft.
-        reference: The image as others name it: `[registry/]repository[:tag]`.
-        origin: Where that is.
-        ledger: Takes the problem, and a finding for an image without a tag.
-        place: Where it is in the spec.
+        reference: The name of the image: `[registry/]repository[:tag]`.
+        origin: The origin of the name.
+        ledger: The ledger for the problem, or for the finding about an image without a tag.
+        place: The location of the image in the spec.
     """
     form = re.fullmatch(IMAGE, reference)
     if form is None or len(reference) > _LONGEST:

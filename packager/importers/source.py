@@ -1,6 +1,6 @@
-"""Reads a foreign file, and keeps account of each of its keys: carried over, reported, or neither yet.
+"""Reads a foreign file, and records for each key whether it was carried over, reported, or not read yet.
 
-A key that an importer never asks for is reported at the end, so nothing is dropped in silence.
+A key that an importer never reads is reported at the end, so nothing is dropped silently.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _LONGEST_COMMENT = 160
 _MOST_ENTRIES = 1_000
 _MOST_VALUES = 10_000
 _MOST_BYTES = 16 << 20
-"""Of a list or mapping, of a file, and of all files of an import: each is ten times what any workload has."""
+"""The limits for a list or mapping, a file, and all files of an import: ten times the size of any workload."""
 
 
 class ValueOrigin(Value, frozen=True):
-    """Where a value of the spec came from.
+    """The origin of a value of the spec.
 
     Attributes:
-        comment: For the comment in the spec.
-        file: The file, as the user named it; empty for what no file says.
+        comment: The text of the comment in the spec.
+        file: The file, as the user named it; empty for a value that is not from a file.
         line: 1-based.
         column: 1-based.
     """
@@ -50,7 +50,7 @@ class ValueOrigin(Value, frozen=True):
 
 
 def decided(comment: str) -> ValueOrigin:
-    """Return the origin of a value that no key of a foreign file holds: the comment gives the reason for it."""
+    """Return the origin of a value that is not from a foreign file: the comment is the reason for the value."""
     return ValueOrigin(comment)
 
 
@@ -58,8 +58,8 @@ class Ledger:
     """The problems and findings of one import.
 
     Attributes:
-        problems: Why it cannot be imported.
-        findings: What is not carried over.
+        problems: The reasons why the file cannot be imported.
+        findings: The parts of the file that are not carried over.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Ledger:
         return text
 
     def check(self, name: str, kind: str) -> None:
-        """Raise SpecError with all problems when there are any: `name` is the file, `kind` what it should be."""
+        """Raise SpecError with all problems, if there are any: the file `name` is not a valid `kind`."""
         if self.problems:
             raise invalid(name, kind, self.problems)
 
@@ -101,7 +101,7 @@ def oversized(documents: Iterable[Document]) -> Iterator[Problem]:
 
 
 class Source:
-    """One document of a foreign file, with an account of which of its keys have been read."""
+    """One document of a foreign file, with a record of the keys that have been read."""
 
     def __init__(self, document: Document, ledger: Ledger, shown: str) -> None:
         self.document = document
@@ -112,7 +112,7 @@ class Source:
 
     @property
     def root(self) -> ForeignValue:
-        """The whole document."""
+        """The value of the whole document."""
         return ForeignValue(self, (), self.document.data)
 
     def mark(self, location: Location, *, whole: bool) -> None:
@@ -141,7 +141,7 @@ class Source:
 
 
 class ForeignValue:
-    """A value of a foreign file, and where it is."""
+    """A value of a foreign file, and its location."""
 
     def __init__(self, source: Source, location: Location, value: Any) -> None:
         self.source = source
@@ -150,24 +150,24 @@ class ForeignValue:
 
     @property
     def path(self) -> str:
-        """The keys that lead to it: `spec.replicaSpecs[0].replicas`."""
+        """The path of the value, such as `spec.replicaSpecs[0].replicas`."""
         steps = "".join(f"[{step}]" if isinstance(step, int) else f".{printable(step)}" for step in self.location)
         return steps.removeprefix(".")
 
     @property
     def key(self) -> str:
-        """Its own key."""
+        """The last step of the path."""
         return str(self.location[-1]) if self.location else ""
 
     @property
     def origin(self) -> ValueOrigin:
-        """Where it is, for the spec."""
+        """The origin of the value, for the spec."""
         place = self.problem("")
         comment = f"{self.source.shown}:{place.line}: {self.path}"
         return ValueOrigin(comment[:_LONGEST_COMMENT], place.file, place.line, place.column)
 
     def problem(self, message: str, hint: str | None = None, *, at_key: bool = False) -> Problem:
-        """Return a problem with it."""
+        """Return a problem with the value."""
         return self.source.document.problem(self.location, message, hint=hint, at_key=at_key)
 
     def refuse(self, message: str, hint: str | None = None, *, at_key: bool = False) -> None:
@@ -176,17 +176,17 @@ class ForeignValue:
         self.source.ledger.problems.append(self.problem(message, hint, at_key=at_key))
 
     def leave(self, message: str = "", hint: str | None = None) -> None:
-        """Add a finding: this key, and all below it, is not carried over, or not as it is."""
+        """Add a finding: this key, with all below it, is not carried over, or not unchanged."""
         self.done()
         text = message or "is not carried over"
         self.source.ledger.findings.append(self.problem(f"{self.path} {text}", hint, at_key=True))
 
     def done(self) -> None:
-        """Note that all of it is settled."""
+        """Mark the value, with all below it, as read."""
         self.source.mark(self.location, whole=True)
 
     def child(self, key: str) -> ForeignValue | None:
-        """Return the value of `key`, which counts as read; None when it is missing or null, or this has no keys."""
+        """Return the value of `key`, and mark it as read; None if it is missing or null, or this is not a mapping."""
         if not isinstance(self.value, dict) or key not in self.value:
             return None
         location = (*self.location, key)
@@ -195,7 +195,7 @@ class ForeignValue:
         return None if value is None else ForeignValue(self.source, location, value)
 
     def at(self, *keys: str) -> ForeignValue | None:
-        """Return the value below several keys; see `child`. Refuses what is not a mapping on the way."""
+        """Return the value below several keys; see `child`. Add a problem if a value on the way is not a mapping."""
         entry: ForeignValue | None = self
         for key in keys:
             if entry is None or not entry.is_mapping():
@@ -204,14 +204,14 @@ class ForeignValue:
         return entry
 
     def is_mapping(self) -> bool:
-        """Whether it is a mapping; adds a problem when it is not."""
+        """Whether the value is a mapping; adds a problem if it is not."""
         if isinstance(self.value, dict):
             return True
         self.refuse(f"expected a mapping, found {show(self.value)}")
         return False
 
     def children(self) -> list[ForeignValue]:
-        """Return the values of a mapping, each of which counts as read, null too; adds a problem for anything else."""
+        """Return the values of a mapping, including null, and mark them as read; add a problem for any other value."""
         if not self.is_mapping():
             return []
         entries = [ForeignValue(self.source, (*self.location, key), value) for key, value in self.value.items()]
@@ -220,7 +220,7 @@ class ForeignValue:
         return entries
 
     def items(self) -> list[ForeignValue]:
-        """Return the items of a list, each of which counts as read; adds a problem for anything else."""
+        """Return the items of a list, and mark them as read; add a problem if it is not a list."""
         if not isinstance(self.value, list):
             self.refuse(f"expected a list, found {show(self.value)}")
             return []
@@ -230,7 +230,7 @@ class ForeignValue:
         return entries
 
     def text(self) -> str | None:
-        """Return a scalar as its author wrote it; adds a problem for anything else."""
+        """Return the text of a scalar as its author wrote it; add a problem if it is not a scalar."""
         if isinstance(self.value, bool):
             return "true" if self.value else "false"
         if isinstance(self.value, str | int | float):
@@ -239,7 +239,7 @@ class ForeignValue:
         return None
 
     def whole(self, low: int, high: int) -> int | None:
-        """Return a whole number; adds a problem for anything else, or one that is not from `low` to `high`."""
+        """Return a whole number from `low` to `high`; add a problem if it is not one."""
         number = self.value
         if isinstance(number, str) and re.fullmatch(r"-?[0-9]{1,18}", number):
             number = int(number)
@@ -249,32 +249,32 @@ class ForeignValue:
         return None
 
     def words(self) -> list[str] | None:
-        """Return a list of scalars as text; adds a problem for each other item."""
+        """Return a list of scalars as text; add a problem for each item that is not a scalar."""
         items = self.items()
         texts = [item.text() for item in items]
         return [text for text in texts if text is not None] if isinstance(self.value, list) else None
 
 
 def template(text: bytes, name: str, kind: str, hint: str) -> list[Problem]:
-    """Return the problem that the file `name` is a template of `kind`, where its first `{{` is; none without any."""
+    """Return the problem that the file `name` is a template of `kind`, at its first `{{`; empty without one."""
     before, braces, _ = text.partition(b"{{")
     line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
     return [Problem(name, line, column, f"this is a template of {kind}", hint)] if braces else []
 
 
 def printable(text: str) -> str:
-    """Return a text of others for a comment: one line of ASCII."""
+    """Return foreign text for a comment: one line of ASCII."""
     return _UNPRINTABLE.sub("?", text)
 
 
 def read_bytes(path: Path, name: str, max_bytes: int = yamlio.MAX_BYTES, folder: Path | None = None) -> bytes:
-    """Return the content of a file that the user names; one found in `folder` may not be a link that leads out of it.
+    """Return the content of a file that the user names; a file found in `folder` may not be a link out of it.
 
     Returns:
-        At most one byte more than `max_bytes`, which `yamlio` then refuses.
+        The content; at most one byte more than `max_bytes`, which `yamlio` then refuses.
 
     Raises:
-        SpecError: It cannot be read, or is not a plain file.
+        SpecError: The file cannot be read, or is not a plain file.
     """
     try:
         real = path.resolve(strict=True)
@@ -284,7 +284,7 @@ def read_bytes(path: Path, name: str, max_bytes: int = yamlio.MAX_BYTES, folder:
             return stream.read(max_bytes + 1)
     except NotPlainError:
         raise SpecError(f"{name} is not a plain file") from None
-    except RuntimeError:  # a circle of links
+    except RuntimeError:  # links in a circle
         raise SpecError(f"{name}: too many levels of symbolic links") from None
     except ValueError:  # a path with a null byte
         raise SpecError(f"{name!r} is not a path") from None

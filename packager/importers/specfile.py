@@ -1,4 +1,4 @@
-"""Writes the spec of a draft as YAML, with a comment at each key that says where it came from."""
+"""Writes the spec of a draft as YAML, with the origin of each key as a comment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from packager.importers.draft import Draft
     from packager.importers.source import ValueOrigin
 
-# What every YAML reads as text without quotes, unless it is a word such as `yes`.
+# Text that every YAML parser reads as text without quotes, except words such as `yes`.
 _PLAIN = re.compile(r"[A-Za-z_/][-A-Za-z0-9_./+]*(?: [A-Za-z0-9][-A-Za-z0-9_./+]*)*")
 _LINES = re.compile(r"[^\x00-\x09\x0b-\x1f\x7f-\xa0\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]+\n")
 _WIDE = 1 << 20
@@ -29,7 +29,7 @@ _KEYS = """
     scripts workdir command args roles success resources gpu environment retries deadline ttl priority_class
     workspace overlays sequence variants precision mode
 """
-"""The keys in the order in which people read a spec. Others come after these; names that a user chooses keep theirs."""
+"""The keys in the order in which people read a spec. Other keys follow; names that a user chooses keep their order."""
 
 _ORDER = {key: position for position, key in enumerate(_KEYS.split())}
 _CHOSEN = ("environment", "requests", "limits", "roles", "overlays", "ports", "scripts", "secrets")
@@ -69,7 +69,7 @@ def _mapping(values: Mapping[str, Any], location: Location, origins: Mapping[Loc
 
 
 def _depth(location: Location) -> int:
-    """Return how many levels a key is indented: an item of a list is indented twice."""
+    """Return the number of levels that a key is indented: an item of a list is indented twice."""
     return sum(2 if isinstance(step, int) else 1 for step in location) - 1
 
 

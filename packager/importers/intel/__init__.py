@@ -1,4 +1,4 @@
-"""Specs of Intel's Model Zoo: slices of a pool of files, which its assembler put together to packages."""
+"""Specs of Intel's Model Zoo: slices of a pool of files, which the zoo's assembler combines into packages."""
 
 from packager.importers.intel.read import ZooChoices, read, spec_files
 

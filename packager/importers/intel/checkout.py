@@ -14,22 +14,22 @@ _SPECS = "tools/docker/specs"
 
 
 class Checkout(Value, frozen=True):
-    """A checkout of the zoo: its folder, and what messages put before the path of a file in it."""
+    """A checkout of the zoo: its folder, and the prefix of its files' paths in messages."""
 
     root: Path
     shown: str
 
 
 def checkout(path: Path, models: Path | None, name: str) -> Checkout:
-    """Return the checkout that the spec at `path` is in, or the one that is given.
+    """Return the checkout `models`, or the one that contains the spec at `path`.
 
     Args:
         path: The spec.
         models: The checkout, as the user names it; None for the folder above the spec's tools/docker/specs.
-        name: How messages name the spec.
+        name: The name of the spec in messages.
 
     Raises:
-        SpecError: The spec is in no such folder.
+        SpecError: The spec is not in a checkout's tools/docker/specs.
     """
     if models is not None:
         return Checkout(models.resolve(), f"{models}/")

@@ -1,8 +1,8 @@
 """The files of a package of Intel's Model Zoo: copied over each other, in order, from a checkout of the zoo.
 
-IntelAI/models, tools/docker/assembler.py, get_file: a folder is copied over what is there, `.docs` at its top is left
-out, and `.gitignore`. Of links, only those in a folder to a plain file of the same checkout are followed, and none to
-what a package leaves out, such as `.git/config`.
+IntelAI/models, tools/docker/assembler.py, get_file: a folder is copied over existing files, without `.gitignore` and
+the `.docs` at its top. Only a link in a folder to a plain file of the same checkout is followed, except to files that
+a package leaves out, such as `.git/config`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST_PATH = 200
 
 
 class ZooFile(Value, frozen=True):
-    """A file of the checkout, and where it is in it."""
+    """A file of the checkout, and the entry that copies it."""
 
     path: Path
     size: int
@@ -41,7 +41,7 @@ class ZooFile(Value, frozen=True):
 
 
 def collected(items: Iterable[ForeignValue], root: Path) -> dict[str, ZooFile]:
-    """Return the files of a package by their path in it; adds a problem for what cannot be copied."""
+    """Return the files of a package by their paths in it; add a problem for each item that cannot be copied."""
     files: dict[str, ZooFile] = {}
     total = 0
     for item in items:
@@ -70,7 +70,7 @@ def collected(items: Iterable[ForeignValue], root: Path) -> dict[str, ZooFile]:
 
 
 def relative(entry: ForeignValue | None) -> str | None:
-    """Return a path below the checkout or the package; None, and a problem, for one that is not below it."""
+    """Return a path below the checkout or the package; None, with a problem, for a path that is not below it."""
     text = (entry.text() or "").strip() if entry else ""
     if entry is None:
         return None
@@ -82,7 +82,7 @@ def relative(entry: ForeignValue | None) -> str | None:
 
 
 def _walk(root: Path, start: str, entry: ForeignValue) -> Iterable[tuple[str, ZooFile]]:
-    """Yield the files at and below `start`, by their path below it; empty for a file itself."""
+    """Yield the files at and below `start` with their paths below it; the path of a single file is empty."""
     top = plain_path(root, start)
     if top is None:
         hint = "the zoo cannot make this package either, unless --models-dir names a checkout that has it"
@@ -115,7 +115,7 @@ def _walk(root: Path, start: str, entry: ForeignValue) -> Iterable[tuple[str, Zo
 
 
 def _followed(path: Path, root: Path) -> Path:
-    """Return the plain file of the checkout that `path` is a link to; `path` itself if it is no such link."""
+    """Return the plain file of the checkout that the link `path` leads to; `path` itself if it is not such a link."""
     try:
         real = path.resolve(strict=True)
     except (OSError, RuntimeError):
@@ -125,7 +125,7 @@ def _followed(path: Path, root: Path) -> Path:
 
 
 def plain_path(root: Path, path: str) -> Path | None:
-    """Return what is at `path` below `root`, if there is something and no link is on the way."""
+    """Return the path of the file or folder at `path` below `root`; None if there is none, or a link is on the way."""
     current = root
     try:
         for step in path.split("/"):

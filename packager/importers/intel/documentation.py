@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from packager.importers.intel.code import ZooFile
     from packager.importers.source import ForeignValue, Ledger
 
-# How another package is fetched and run.
+# Titles of fragments about how another package is downloaded and run.
 _LEFT_OUT = ("title", "download link", "bare metal", "ai kit", "docker", "docker arg", "kubernetes")
 _FOLDERS = ("docs", "documentation", "readme-sections")
 _LEVEL = 2
@@ -44,10 +44,10 @@ class Fragment:
     """A fragment of a document.
 
     Attributes:
-        item: Its entry.
-        title: Its title.
-        page: What is in it.
-        folders: The folders of the checkout in which its links may start.
+        item: The entry of the fragment.
+        title: The title of the section.
+        page: The content of the fragment.
+        folders: The folders of the checkout to which the links may be relative.
     """
 
     item: ForeignValue
@@ -56,7 +56,7 @@ class Fragment:
     folders: tuple[str, ...]
 
     def resolver(self, packaged: Mapping[str, str], anchors: AbstractSet[str], top: str) -> Callable[[str], str | None]:
-        """Return what finds where a link leads: to a file of the package below `top`, or elsewhere."""
+        """Return a function that resolves links: to a file of the package below `top`, unchanged, or to None."""
 
         def resolve(target: str) -> str | None:
             if _ELSEWHERE.fullmatch(target) or (target.startswith("#") and target[1:] in anchors):
@@ -68,7 +68,7 @@ class Fragment:
 
 
 def documents(documentation: ForeignValue | None) -> list[ForeignValue]:
-    """Return the documents of a package: one, or since v2.5 a list."""
+    """Return the documents of a package: a single one, or since v2.5 a list."""
     if documentation is None:
         return []
     listed = documentation.items() if isinstance(documentation.value, list) else [documentation]
@@ -76,7 +76,7 @@ def documents(documentation: ForeignValue | None) -> list[ForeignValue]:
 
 
 def replacements(document: ForeignValue) -> dict[str, ForeignValue]:
-    """Return the words of a document that are replaced."""
+    """Return the words of a document to replace, with the entries of their replacements."""
     listed = document.at("text_replace")
     for key in ("name", "uri"):
         document.child(key)
@@ -86,14 +86,14 @@ def replacements(document: ForeignValue) -> dict[str, ForeignValue]:
 def put(
     sketch: Sketch, entries: Sequence[ForeignValue], checkout: Checkout, files: Mapping[str, ZooFile], ledger: Ledger
 ) -> None:
-    """Put the description and the sections; a finding for each fragment that is left out, and for each lost link.
+    """Put the description and the sections; add a finding for each fragment that is left out, and for each lost link.
 
     Args:
         sketch: The draft.
         entries: The documents.
-        checkout: Where the fragments are.
+        checkout: The checkout with the fragments.
         files: The files of the package, by their paths in it.
-        ledger: Takes the findings.
+        ledger: The ledger for the findings.
     """
     fragments: list[Fragment] = []
     for entry in entries:
@@ -107,7 +107,7 @@ def put(
     for fragment in fragments:
         is_description = fragment.title.lower() == "description" and "description" not in sketch.data
 
-        # Only in sections a build finds the files that links name.
+        # A build looks up the files that links name only in sections.
         resolve = fragment.resolver({} if is_description else packaged, anchors, "../")
         section = fragment.page.section(fragment.title, _LEVEL, resolve)
         ledger.findings += section.remarks
@@ -132,7 +132,7 @@ def put(
 def _fragments(
     document: ForeignValue, checkout: Checkout, ledger: Ledger, earlier: Sequence[Fragment]
 ) -> list[Fragment]:
-    """Return the fragments of a document that are true of the new package, and that no earlier one has."""
+    """Return the fragments of a document that apply to the new package, and that no earlier document has."""
     words = {word: text for word, entry in replacements(document).items() if (text := entry.text())}
     listed = document.at("docs")
     own = document.at("uri")
@@ -163,7 +163,7 @@ def _fragments(
 
 
 def _page(uri: ForeignValue, words: Mapping[str, str], checkout: Checkout, ledger: Ledger) -> markdown.Page | None:
-    """Return a fragment; None, and a finding, when it is not there or cannot be a section."""
+    """Return the content of a fragment; None, with a finding, if it is not found or cannot be a section."""
     text = (uri.text() or "").strip().removeprefix("models/")
     path = plain_path(checkout.root, text) if not text.startswith("/") and ".." not in text.split("/") else None
     if path is None or not path.is_file():
@@ -190,7 +190,7 @@ def _page(uri: ForeignValue, words: Mapping[str, str], checkout: Checkout, ledge
 
 
 def _in_checkout(target: str, folders: Sequence[str], packaged: Mapping[str, str]) -> str:
-    """Return where a link leads in the checkout: from its top, or from the first folder where something is."""
+    """Return a link's path in the checkout: from its top, or from the first folder that has a packaged file there."""
     path = markdown.unquoted(target.partition("#")[0].partition("?")[0])
     if path.startswith("/"):
         return posixpath.normpath(path.lstrip("/"))
@@ -208,7 +208,7 @@ def _describe(sketch: Sketch, item: ForeignValue, text: str, ledger: Ledger) -> 
 
 
 def _unique(sketch: Sketch, title: str) -> str:
-    """Return a title that no other section has, not even in other letters."""
+    """Return a title that no other section has, ignoring case."""
     known = {entry["title"].lower() for entry in sketch.data.get("documentation", [])}
     numbered = (f"{title} ({number})" for number in range(2, _MOST_SECTIONS + 2))
     return title if title.lower() not in known else next(name for name in numbered if name.lower() not in known)

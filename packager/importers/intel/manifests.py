@@ -30,23 +30,23 @@ _CONTAINERS = {
     "MPIJob": ("spec", "mpiReplicaSpecs", "Launcher", "template", "spec", "containers"),
     "Deployment": ("spec", "template", "spec", "containers"),
 }
-"""Where the containers of each kind are, in the order in which their image becomes that of the package."""
+"""The location of the containers of each kind, in the order of preference for the package's image."""
 _SITE = {
     "serviceAccountName": "--with service-account, if it needs one",
     "securityContext": "mlpack configure --uid, --gid",
     "volumes": "--with nfs, or --with pvc",
     "volumeMounts": "--with nfs, or --with pvc",
 }
-"""The fields of a pod and its container that a site decides, each with how."""
+"""The fields of a pod and its container that a site decides, each with a hint to the option."""
 
 # Values that the package sets by other means.
 _IDS = ("USER_ID", "GROUP_ID", "FS_ID", "USER_NAME", "GROUP_NAME")
 _START = 'MODEL_DIR="$0" && export MODEL_DIR && cd "$0" && exec "$@"'
-"""Starts a program in a folder of the image, which it finds in MODEL_DIR: a spec has neither."""
+"""Starts a program in a folder of the image and sets MODEL_DIR to the folder; a spec has no keys for these."""
 
 
 def image(folder: str, zoo: Checkout) -> ForeignValue | None:
-    """Return the image that the manifests of a folder run: of a Pod or an MPIJob, else of a Deployment; or None."""
+    """Return the image in a folder's manifests: that of a Pod or an MPIJob, else of a Deployment; None without any."""
     images: dict[str, ForeignValue] = {}
     for source in _sources(folder, zoo, Ledger()):
         kind = source.root.child("kind")
@@ -60,7 +60,7 @@ def image(folder: str, zoo: Checkout) -> ForeignValue | None:
 
 
 def put(sketch: Sketch, folder: str, zoo: Checkout, ledger: Ledger, own: ForeignValue) -> None:
-    """Put an overlay for each use below `folder`; adds a problem when no manifest makes one."""
+    """Put an overlay for each use below `folder`; add a problem if no manifest makes one."""
     top = plain_path(zoo.root, folder)
     uses = sorted(path.name for path in top.iterdir() if path.is_dir() and not path.is_symlink()) if top else []
     for use in uses:
@@ -106,7 +106,7 @@ class _Use:
         self.overlays: list[str] = []
 
     def add(self, source: Source) -> None:
-        """Take over one manifest."""
+        """Carry over one manifest."""
         root = source.root
         kind_entry = root.child("kind")
         kind = str(kind_entry.value) if kind_entry else None
@@ -129,13 +129,13 @@ class _Use:
             self._leave(root, f"({show(kind)}) is not carried over")
 
     def finish(self) -> None:
-        """Give the overlays the variables of the use, and keep references to others as they are."""
+        """Put the variables of the use into its overlays, and escape references to other variables."""
         self._fill_in()
         for overlay in self.overlays:
             self._keep_references(self.sketch.data["overlays"][overlay])
 
     def _keep_references(self, overlay: dict[str, Any]) -> None:
-        """Replace $(MODEL_DIR), which is another folder in a package, and escape references to what is no variable."""
+        """Replace $(MODEL_DIR), which is another folder in a package, and escape references to missing variables."""
         known = {"REGISTRY", "MODEL_DIR", "OUTPUT_DIR", "DATASET_DIR", "HOME"}
         known |= {*self.sketch.data.get("environment", {}), *overlay.get("environment", {})}
         for holder in (overlay, overlay.get("init", {})):
@@ -151,7 +151,7 @@ class _Use:
             for name, (value, origin) in self.variables.items():
                 if name in own:
                     continue
-                if name == "CHECKPOINT_DIR":  # all overlays of a package have this folder, or none has
+                if name == "CHECKPOINT_DIR":  # either all overlays of a package have this folder, or none
                     common = self.sketch.data.get("environment", {}).get(name)
                     if common is None:
                         self.sketch.put(("environment", name), value, origin)
@@ -160,7 +160,7 @@ class _Use:
                 self.sketch.put(("overlays", overlay, "environment", name), value, origin)
 
     def _leave(self, entry: ForeignValue, message: str, hint: str | None = None) -> None:
-        """Add a finding about what is not carried over as it is."""
+        """Add a finding about an entry that is not carried over unchanged."""
         entry.done()
         self.ledger.findings.append(entry.problem(message if entry.path == "" else f"{entry.path} {message}", hint))
 
@@ -209,7 +209,7 @@ class _Use:
         self._program(place, containers[0])
 
     def _site(self, pod: ForeignValue) -> None:
-        """Report the fields of a pod that options or the patch of a package stand for, and more containers."""
+        """Report the fields of a pod that options or the package's patch replace, and additional containers."""
         listed = pod.child("containers")
         for other in listed.items()[1:] if listed else ():
             self._leave(other, "is not carried over: a pod of a package has one container")
@@ -218,7 +218,7 @@ class _Use:
                 self._leave(entry, "is not carried over", hint)
 
     def _init(self, place: Location, pod: ForeignValue, main: ForeignValue) -> None:
-        """Put the first init container if it runs in the image of the main one; the others are left out."""
+        """Put the first init container if it has the image of the main container; report the others."""
         listed = pod.child("initContainers")
         for position, container in enumerate(listed.items() if listed else ()):
             image, own = container.at("image"), main.at("image")
@@ -232,7 +232,7 @@ class _Use:
             self.sketch.put((*place, "init", "command"), words, container.origin)
 
     def _program(self, place: Location, container: ForeignValue, words: list[str] | None = None) -> None:
-        """Put the image of a container, its resources and its command, which starts in a folder of the image."""
+        """Put the image, resources, variables and command of a container; it starts in a folder of the image."""
         self._image(place, container)
         words = self._command(container, words)
         if words:
@@ -255,7 +255,7 @@ class _Use:
                 self.sketch.put((*place, "environment", key), text, (value or variable).origin)
 
     def _settle(self, container: ForeignValue) -> None:
-        """Report what a container has beside its program, but for its name and the ConfigMap of the use."""
+        """Report the fields of a container that a site decides; its name and the use's ConfigMap need no report."""
         container.at("name")
         listed = container.child("envFrom")
         for source in listed.items() if listed else ():
@@ -266,7 +266,7 @@ class _Use:
                 self._leave(entry, "is not carried over", hint)
 
     def _command(self, container: ForeignValue, words: list[str] | None = None) -> list[str]:
-        """Return what a container starts, in its folder; a finding for a folder without a command."""
+        """Return the command of a container, started in its folder; add a finding for a folder without a command."""
         if words is None:
             words = [word for key in ("command", "args") for word in self._words(container, key)]
         directory = container.at("workingDir")
@@ -282,7 +282,7 @@ class _Use:
         return (entry.words() or []) if entry else []
 
     def _image(self, place: Location, container: ForeignValue) -> None:
-        """Put the image of a container, if it is not the package's."""
+        """Put the image of a container if it differs from the package's."""
         entry = container.at("image")
         text = (entry.text() if entry else None) or ""
         own = self.sketch.data.get("image", {})
@@ -317,7 +317,7 @@ class _Use:
         self._program(place, container, self._mpirun(place, words, container))
 
     def _mpirun(self, place: Location, words: list[str], entry: ForeignValue) -> list[str]:
-        """Take the options of mpirun off the words, and return the program that each rank runs."""
+        """Return the program that each rank runs: the words without mpirun, whose options are put or reported."""
         rest = words[1:] if words[:1] == ["mpirun"] else list(words)
         if words[:1] != ["mpirun"]:
             return rest
@@ -365,7 +365,7 @@ class _Use:
         self._program(place, containers[0])
 
     def _made(self, template: ForeignValue, root: ForeignValue) -> ForeignValue | None:
-        """Return the Deployment that a step of a Workflow makes, with the workflow's parameters filled in; or None."""
+        """Return the Deployment that a step of a Workflow makes, with the workflow's parameters filled in, or None."""
         manifest = template.at("resource", "manifest")
         text = (manifest.text() if manifest else None) or ""
         listed = root.at("spec", "arguments", "parameters")
@@ -376,7 +376,7 @@ class _Use:
                 if len(text) + text.count(word) * len(filled) > yamlio.MAX_BYTES:
                     return None
                 text = text.replace(word, filled)
-        # Behind as many line breaks, what is found in a block of text has the line that it has in the file.
+        # With these line breaks before it, each line of the block of text has its number in the file.
         above = manifest.problem("").line if manifest else 0
         document, problems = yamlio.load(b"\n" * above + text.encode(), template.source.document.name)
         if problems or not isinstance(document.data, dict) or document.data.get("kind") != "Deployment":
@@ -384,7 +384,7 @@ class _Use:
         return Source(document, self.ledger, template.source.shown).root
 
     def _workflow(self, root: ForeignValue) -> None:
-        """Each container of a Workflow becomes a Job; what makes objects of Kubernetes is left out."""
+        """Put a Job for each container of a Workflow, and an overlay for each Deployment; report other templates."""
         templates = root.at("spec", "templates")
         made: dict[str, str] = {}
         for template in templates.items() if templates else ():

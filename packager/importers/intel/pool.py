@@ -1,4 +1,4 @@
-"""The pool of specs that a spec of Intel's Model Zoo is a part of, and what a release takes from it.
+"""The pool of specs that contains a spec of Intel's Model Zoo, and the slices that a release uses.
 
 IntelAI/models, tools/docker/assembler.py: read_spec_files, get_slice_sets_and_required_args, gather_slice_list_items.
 """
@@ -38,11 +38,11 @@ class Pool:
         self.own = self._sources[path]
 
     def slices(self, name: str) -> ForeignValue | None:
-        """Return the first slice of a set; None when no file of the folder has such a set."""
+        """Return the first slice of a set; None if no file of the folder has the set."""
         for source in (self.own, self._read(self._path.parent / _BASE)):
             if source and (entry := source.root.at("slice_sets", name)):
                 return _first(entry)
-        # The zoo keeps specs that it does not build in a folder of their own, without what they are made of.
+        # The zoo keeps specs that it does not build in a separate folder, without the slices that they use.
         for top in (self._top, self._top.parent) if self._top.parent.name == _SPECS else (self._top,):
             for file in self._holding(top, name):
                 source = self._read(file)
@@ -62,7 +62,7 @@ class Pool:
         return [file for file, text in self._texts[top].items() if key in text and file not in self._sources]
 
     def _shown(self, path: Path) -> str:
-        """Return what messages call another file of the pool."""
+        """Return the name of another file of the pool in messages."""
         if path.parent == self._path.parent:
             return f"{self._name[: len(self._name) - len(self._path.name)]}{path.name}"
         return str(path)
@@ -76,7 +76,7 @@ class Pool:
 
 
 def _top(path: Path) -> Path:
-    """Return the folder whose specs are one pool: that of the framework, or the spec's own."""
+    """Return the folder of the pool: that of the framework, or the spec's own."""
     folder = path.parent
     for parent in path.parents:
         if parent.name == _SPECS:
@@ -86,7 +86,7 @@ def _top(path: Path) -> Path:
 
 
 def loaded(path: Path, name: str, ledger: Ledger) -> Document:
-    """Return a spec of the pool; a key that occurs twice, as in one of the zoo's, is a finding."""
+    """Return a spec of the pool; add a finding for a duplicate key, which one of the zoo's specs has."""
     document, problems = yamlio.load(read_bytes(path, name), name)
     problems.extend(oversized([document]))
     duplicates = [problem for problem in problems if problem.message.startswith("duplicate key")]

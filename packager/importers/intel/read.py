@@ -1,4 +1,4 @@
-"""A spec of Intel's Model Zoo -> Draft: a Pod that runs the scripts of the package, or what its manifests say."""
+"""Reads a spec of Intel's Model Zoo into a Draft: the workloads of its manifests, or a Pod that runs its scripts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PARTS = re.compile(
     r"(?P<package>.+?)-(?P<precision>fp32|int8|bf16|bfloat16|fp16)-(?P<mode>training|inference)(?P<k8s>-k8s)?"
 )
 _WRAPPER_FOLDERS = ("quickstart", "scripts")
-# What only names images and Dockerfiles.
+# Keys that only name images and Dockerfiles.
 _NAMING = ("add_to_name", "dockerfile_exclusive_name", "dockerfile_subdirectory")
 
 _SCRIPT = """\
@@ -51,12 +51,12 @@ exec {start} $SCRIPT_ARGS
 
 
 class ZooChoices(Value, frozen=True):
-    """What the user chooses for an import.
+    """The user's choices for an import.
 
     Attributes:
         models: The checkout of the zoo; found from the spec's own path when None.
         image: The image, in place of the one of the spec.
-        downloads: Whether what the package downloads becomes `downloads`.
+        downloads: Whether to put the package's downloads into `downloads`.
     """
 
     models: Path | None = None
@@ -80,12 +80,12 @@ def read(path: Path, name: str, choices: ZooChoices) -> Draft:
     """Return the draft of a package.
 
     Args:
-        path: Its spec, in a folder of the zoo's tools/docker/specs.
-        name: How messages name it.
-        choices: What the user chooses.
+        path: The spec of the package, in a folder of the zoo's tools/docker/specs.
+        name: The name of the spec in messages.
+        choices: The user's choices.
 
     Raises:
-        SpecError: It is not such a spec, or names what is not there.
+        SpecError: The file is not a spec of the zoo, or names files that do not exist.
     """
     ledger = Ledger()
     document = loaded(path, name, ledger)
@@ -212,7 +212,7 @@ class _PackageImport:
             self.ledger.findings.append(self.own.problem(message, "build it as the zoo does, or name one by --image"))
 
     def _left(self) -> None:
-        """Report what no package has."""
+        """Report the parts of a spec that a package cannot have."""
         for entry in self.slices:
             for key, message in (
                 ("partials", "are not carried over: build the image as the zoo does"),
@@ -230,7 +230,7 @@ class _PackageImport:
             runtime.leave("is not carried over: mlops.env, site.env and mlpack configure have these values")
 
     def _downloads(self) -> None:
-        """Put what the package downloads, if it is asked for; a finding for each, as no digest is known."""
+        """Put the package's downloads, if the user chooses so; add a finding for each, as the zoo states no digest."""
         number = 0
         for item in items_of(self.slices, "downloads"):
             source, destination = item.at("source"), item.at("destination")
@@ -253,7 +253,7 @@ class _PackageImport:
                 )
 
     def _manifests(self, files: dict[str, ZooFile]) -> str | None:
-        """Return the folder of the manifests that come with the package, in the checkout; None without any."""
+        """Return the folder in the checkout with the package's manifests; None without any."""
         for path, file in files.items():
             steps = path.split("/")
             if steps[:2] == ["quickstart", "mlops"] and steps[-1] in KUSTOMIZATIONS:
@@ -262,7 +262,7 @@ class _PackageImport:
         return None
 
     def _code(self, package: str, files: dict[str, ZooFile]) -> None:
-        """Put the files: into ConfigMaps if they fit, else they are in the image."""
+        """Put the files into ConfigMaps if they fit; else only the scripts that start the code in the image."""
         wrappers = [path for path in files if _is_wrapper(path)]
         if not wrappers:
             wrappers = [path for path in files if "/" not in path and path.endswith((".py", ".sh"))]
@@ -308,7 +308,7 @@ class _PackageImport:
         self._warn(wrappers, files)
 
     def _warn(self, wrappers: Sequence[str], files: dict[str, ZooFile]) -> None:
-        """Report what the scripts do that a package's container may not."""
+        """Report commands in the scripts that may fail in a package's container."""
         for path in wrappers:
             file = files[path]
             text = read_bytes(file.path, path, _LARGE).decode("utf-8", "replace")
@@ -338,7 +338,7 @@ def _is_download(values: dict[str, str]) -> bool:
 
 
 def _started(path: str) -> str:
-    """Return the script of mlpack's own that starts a file of the package."""
+    """Return the path of the generated script that starts a file of the package."""
     name = path.rpartition("/")[2]
     return f"{_RUN}/{name.removesuffix('.py')}{'' if name.endswith('.sh') else '.sh'}"
 
@@ -349,7 +349,7 @@ def _is_wrapper(path: str) -> bool:
 
 
 def _fits(files: Sequence[ZooFile]) -> bool:
-    """Whether files fit into the ConfigMaps of a package; the build counts again, and exactly."""
+    """Whether files fit into the ConfigMaps of a package; this is an estimate, the build counts exactly."""
     if sum(file.size for file in files) > configmap.CODE_PARTS * configmap.CODE_BYTES * 0.9:
         return False
     for file in files:

@@ -1,4 +1,4 @@
-"""Reads the options of `docker run` in a cube: what a site's option stands for, and what nothing does."""
+"""Reads the options of `docker run` in a cube: some become options of a site, the others are reported."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WITH_VALUE = (
 
 
 def words(entry: ForeignValue) -> list[str]:
-    """Return the words of an entry; adds a problem for what no shell would read."""
+    """Return the words of an entry; add a problem if a shell could not split it."""
     text = entry.text()
     try:
         return shlex.split(text or "")
@@ -60,7 +60,7 @@ def options(entry: ForeignValue) -> list[tuple[str, str]]:
 
 
 def run_options(entry: ForeignValue, sketch: Sketch) -> None:
-    """Take over `gpu_args` and `cpu_args`; a finding for each option that is not carried over."""
+    """Carry over `gpu_args` or `cpu_args`; add a finding for each option that is not carried over unchanged."""
     for name, value in options(entry):
         if name == "--shm-size":
             size = _size(value)
@@ -83,7 +83,7 @@ def _size(text: str) -> str | None:
 
 
 def variables(entry: ForeignValue, sketch: Sketch) -> None:
-    """Take over `env_args`: `-e KEY=VALUE`."""
+    """Carry over `env_args`: put each `-e KEY=VALUE` into the environment."""
     for name, value in options(entry):
         if name not in ("-e", "--env"):
             entry.leave(f"{f'{name}={value}' if value else name} is not carried over")

@@ -1,4 +1,4 @@
-"""Replaces `${a.b}` in the values of an MLCube, as OmegaConf does; values of the environment are never read."""
+"""Replaces `${a.b}` in the values of an MLCube, as OmegaConf does; environment variables are never read."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _DEEPEST = 8
 _LONGEST = 4096
 
 WORKSPACES = ("workspace", "runtime.workspace")
-"""The names of the workspace."""
+"""The names by which a cube refers to the workspace."""
 
 PATH_SYMBOLS = {**dict.fromkeys(WORKSPACES, WORKSPACE), "runtime.root": ROOT}
-"""What the runner's own names stand for in a path."""
+"""The symbols that replace the runner's own names in a path."""
 
 
 class InterpolationError(ValueError):
-    """A reference to nothing, in a circle, or to what is no value."""
+    """A reference to a missing key or to a key without a scalar value, or references in a circle."""
 
 
 def resolved(text: str, data: Any, names: Mapping[str, str]) -> str:
-    """Return `text` with each `${a.b}` replaced by the value at that place of `data`.
+    """Return `text` with each `${a.b}` replaced by the value at `a.b` in `data`.
 
     Args:
         text: The text.
         data: The whole file.
-        names: What names stand for that are not in the file.
+        names: The values of names that are not in the file.
 
     Raises:
         InterpolationError: A reference cannot be replaced.

@@ -1,7 +1,7 @@
-"""Where a parameter's path is on the claim that holds the workspace.
+"""Paths of parameters on the claim that holds the workspace.
 
-mlcommons/mlcube, runners/mlcube_docker and mlcube/shell.py: relative paths are below the workspace, `~` and `$NAME` are
-the user's own.
+mlcommons/mlcube, runners/mlcube_docker and mlcube/shell.py: relative paths are below the workspace; `~` and `$NAME`
+refer to the user's machine.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ import re
 from packager.base.values import Value
 
 WORKSPACE = "\x01"
-"""Stands for the workspace in a text whose references have been replaced."""
+"""The symbol for the workspace in a text with replaced references."""
 
 WORKSPACE_FOLDER = "workspace"
-"""Where the workspace is, below the folder of mlcube.yaml."""
+"""The path of the workspace below the folder of mlcube.yaml."""
 
 ROOT = "\x02"
-"""Stands for the folder of mlcube.yaml."""
+"""The symbol for the folder of mlcube.yaml in a text with replaced references."""
 
 OUTSIDE = ".outside"
-"""The folder on the claim for what is outside of the workspace in the cube."""
+"""The folder on the claim for paths that are outside of the workspace in the cube."""
 
 _HIGHEST = 2
-"""How many folders above the root a path may lead."""
+"""The most folders above the root that a path may lead to."""
 
 
 class PathError(ValueError):
-    """A path that no place can be found for."""
+    """A path that has no place on the claim."""
 
 
 def written(text: str) -> str:
-    """Return a text whose references have been replaced with the workspace and the root as a cube names them."""
+    """Return a text with the symbols of the workspace and the root replaced by the names that a cube uses."""
     return text.replace(WORKSPACE, "${workspace}").replace(ROOT, "${runtime.root}")
 
 
 class Place(Value, frozen=True):
-    """Where a path is.
+    """The place of a path.
 
     Attributes:
-        path: On the claim, relative to its root.
-        below_root: The path from the folder of mlcube.yaml, with `..` for what is above; None for an absolute one.
-        is_outside: Whether it is outside of the workspace in the cube.
-        is_folder: Whether it ends like a folder.
+        path: The path on the claim, relative to its root.
+        below_root: The path from the folder of mlcube.yaml, which may begin with `..`; None for an absolute path.
+        is_outside: Whether the path is outside of the workspace in the cube.
+        is_folder: Whether the path ends as that of a folder does.
     """
 
     path: str
@@ -53,10 +53,10 @@ class Place(Value, frozen=True):
 
 
 def place(text: str) -> Place:
-    """Return where the path `text` is.
+    """Return the place of the path `text`.
 
     Raises:
-        PathError: It leads too far up, or is none.
+        PathError: The path leads too far up, or is not valid.
     """
     is_folder = text.endswith(("/", "\\"))
     plain = text.rstrip("/\\") or text[:1]

@@ -1,4 +1,4 @@
-"""mlcube.yaml -> Draft: a Job for each task, and the claims that hold the cube's workspace.
+"""Reads mlcube.yaml into a Draft: a Job for each task, and the claims that hold the cube's workspace.
 
 The format is that of mlcommons/mlcube, configuration 2.0, as runners/mlcube_docker reads it; the names of claims and
 the folders below /mnt/mlcube are those of runners/mlcube_k8s and of its documentation.
@@ -61,30 +61,31 @@ _MOST_GIGABYTES = 1_000_000
 _VENDORS = {"nvidia": "nvidia.com", "amd": "amd.com", "intel": "gpu.intel.com"}
 _TYPES = ("file", "directory")
 _RUNNER = ("pvc", "image", "namespace")
-# Copies the first of each two words up to `--` to the second, if nothing or an empty folder is there. It does so beside
-# it first, so that nothing half-written is ever there. What it removes is of its own name, which no user's file has.
+# For each pair of words up to `--`, copies the first path to the second, unless that exists and is not an empty folder.
+# The copy is made beside the target and then renamed, so the target is never half-written. Only files with the script's
+# own prefix, which no user's file has, are removed.
 _SEEDS = (
     'while [ "$1" != -- ]; do rmdir "$2" 2>/dev/null || :; if [ ! -e "$2" ]; then mkdir -p "${2%/*}"; '
     'part="${2%/*}/.mlpack-seed-${2##*/}"; rm -rf "$part"; cp -RL "$1" "$part"; chmod -R u+w "$part"; '
     'mv "$part" "$2"; fi; shift 2; done; shift; '
 )
-# Makes the folders of its words up to `--`, and the folders that hold the others.
+# Creates the folders that the words up to `--` name, and the parent folders of the other words.
 _FOLDERS = 'while [ "$1" != -- ]; do mkdir -p "$1"; shift; done; shift; for file; do mkdir -p "${file%/*}"; done'
-# Settings of docker and its build that say nothing about what runs.
+# Settings of docker and its build that do not change what runs.
 _SILENT = ("docker", "gpu_args", "cpu_args", "env_args", "image")
 
 
 class Choices(Value, frozen=True):
-    """What the user chooses for an import.
+    """The user's choices for an import.
 
     Attributes:
         settings: Other values of keys of the cube: `a.b=value`.
         parameters: Other paths of parameters: `[task.]name=path`.
-        tasks: Which tasks, in this order; None for all.
+        tasks: The tasks to import, in this order; None for all.
         image: The image, in place of the cube's.
         claim: The claim that holds the workspace.
         input_claim: The claim that holds inputs that no task makes, if it is another one.
-        gpus: How many GPUs, in place of what the cube says.
+        gpus: The number of GPUs, in place of the cube's.
     """
 
     settings: tuple[str, ...] = ()
@@ -97,7 +98,7 @@ class Choices(Value, frozen=True):
 
 
 def overlay_of(task: str) -> str:
-    """Return the name of the overlay that a task becomes."""
+    """Return the name of a task's overlay."""
     return named(task, prefix="task").name
 
 
@@ -105,13 +106,13 @@ class CubeParameter(Value, frozen=True):
     """A parameter of a task.
 
     Attributes:
-        name: Its name.
+        name: The name of the parameter.
         is_input: Whether the task reads it.
-        kind: `file` or `directory`; None when nothing says so.
-        place: Where it is.
-        read_only: Whether the task may only read there.
-        entry: Where the cube names it.
-        origin: Where its path came from.
+        kind: `file` or `directory`; None if the cube does not specify it.
+        place: The place of the parameter's path.
+        read_only: Whether the task may only read the path.
+        entry: The parameter's entry in the cube.
+        origin: The origin of the path.
     """
 
     name: str
@@ -137,12 +138,12 @@ def read(path: Path, name: str, choices: Choices) -> Draft:
     """Return the draft of a cube.
 
     Args:
-        path: Its file, or the folder with `mlcube.yaml`.
-        name: How messages name it.
-        choices: What the user chooses.
+        path: The cube's file, or the folder with `mlcube.yaml`.
+        name: The name of the path in messages.
+        choices: The user's choices.
 
     Raises:
-        SpecError: It is not a cube of configuration 2.0, or not a valid one.
+        SpecError: The file is not a valid cube of configuration 2.0.
         UsageError: A choice names a task or a parameter that the cube does not have.
     """
     folder = None
@@ -180,7 +181,7 @@ def read(path: Path, name: str, choices: Choices) -> Draft:
 
 
 def _check_format(document: Document, name: str) -> None:
-    """Refuse the format of 2020, with `schema_type` and tasks as a list of files, and that with `io` in tasks."""
+    """Refuse the old formats: with `schema_type` and tasks as a list of files (2020), and with `io` in tasks (2021)."""
     data = document.data
     for key in ("schema_type", "schema_version"):
         if key in data:
@@ -260,11 +261,11 @@ class _CubeImport:
         return self.sketch
 
     def _text(self, entry: ForeignValue | None, symbols: Mapping[str, str] | None = None) -> str | None:
-        """Return a scalar with its references replaced; None, and a problem, when that cannot be done.
+        """Return a scalar with its references replaced; None, with a problem, if that is not possible.
 
         Args:
             entry: The scalar.
-            symbols: What the runner's own names stand for in it; None where they mean nothing.
+            symbols: The replacements of the runner's own names; None where these names are not allowed.
         """
         text = entry.text() if entry else None
         if entry is None or text is None:
@@ -281,7 +282,7 @@ class _CubeImport:
             return None
 
     def _program_text(self, entry: ForeignValue | None, claim: str) -> ForeignValue | None:
-        """Return an entry with words for a program, with its references replaced; the workspace is a mounted claim."""
+        """Return a program's words with references replaced, those to the workspace by the mount of the claim."""
         folder = f"{_MOUNT}/{claim}"
         text = self._text(entry, dict.fromkeys(WORKSPACES, folder))
         if entry is None or text is None:
@@ -433,7 +434,7 @@ class _CubeImport:
         return CubeParameter(entry.key, is_input, known, where, is_input and read_only, entry, origin)
 
     def _place(self, entry: ForeignValue, text: str | None) -> Place | None:
-        """Return where a path is; None, and a problem, when it is none."""
+        """Return the place of a path; None, with a problem, if the path is not valid."""
         if text is None:
             return None
         try:
@@ -505,7 +506,7 @@ class _CubeImport:
         return self.sketch.data["name"], decided("MLCube's default: the cube's name")
 
     def _workspace(self, chosen: Sequence[CubeTask], claim: str, origin: ValueOrigin, made: set[str]) -> None:
-        """Let the package create the claim, unless the user has named one or a task has the name of that overlay."""
+        """Let the package create the claim, unless the user names one or a task has the name of that overlay."""
         parameters = (parameter for task in chosen for parameter in task.parameters)
         is_mounted = self.programs_know_workspace or any(
             self._claim_of(parameter, claim, made) == claim for parameter in parameters
@@ -551,13 +552,13 @@ class _CubeImport:
             self.sketch.put((*overlay, "init", "command"), words, made_before)
 
     def _claim_of(self, parameter: CubeParameter, claim: str, made: set[str]) -> str:
-        """Return the claim of a parameter: inputs that no task makes may have one of their own."""
+        """Return the claim of a parameter: inputs that no task makes may be on a separate claim."""
         if self.choices.input_claim and parameter.is_input and parameter.place.path not in made:
             return self.choices.input_claim
         return claim
 
     def _claims(self, overlay: Location, task: CubeTask, workspace: tuple[str, ValueOrigin], made: set[str]) -> None:
-        """Put the claims of a task, each once, and read-only mounts of inputs over the same place."""
+        """Put each claim of a task once, and read-only inputs as additional mounts at their own paths."""
         claim, origin = workspace
         names = (self._claim_of(parameter, claim, made) for parameter in task.parameters)
         used = dict.fromkeys([*names, *([claim] if self.programs_know_workspace else ())])
@@ -576,7 +577,7 @@ class _CubeImport:
                 self.sketch.put((*overlay, "claims", index, key), value, given)
 
     def _type(self, parameter: CubeParameter) -> None:
-        """See that the type of a parameter is known: by itself, by another task's with this path, or by the disk."""
+        """Report a parameter whose type is unknown: an input as a finding, an output as a problem."""
         if parameter.kind:
             return
         path = parameter.place.path
@@ -589,13 +590,13 @@ class _CubeImport:
             parameter.entry.refuse("the type of an output is missing", "type: file or directory")
 
     def _kind(self, parameter: CubeParameter) -> str | None:
-        """Return the type of a parameter: its own, that of another with this path, or that on the disk."""
+        """Return the type of a parameter: its own, that of another parameter with its path, or that on the disk."""
         known = parameter.kind or self.kinds.get(parameter.place.path)
         info = None if known or not parameter.is_input else self._on_disk(parameter)
         return known or (None if info is None else "directory" if stat.S_ISDIR(info.st_mode) else "file")
 
     def _on_disk(self, parameter: CubeParameter) -> os.stat_result | None:
-        """Return what is at the path of a parameter, below the folder of the cube and without any link on the way."""
+        """Return the status of a parameter's file in the cube's folder; None if it is missing or a link leads there."""
         below = parameter.place.below_root
         if below is None or below.startswith(".."):
             return None
@@ -610,7 +611,7 @@ class _CubeImport:
             return None
 
     def _carry_seeds(self, parameters: Sequence[CubeParameter], made: set[str]) -> None:
-        """Take the inputs that are in the cube's folder and that no task makes, as far as they fit into ConfigMaps."""
+        """Add the inputs that are in the cube's folder and that no task makes, if they fit into ConfigMaps."""
         room = CODE_BYTES
         known: dict[str, CubeParameter] = {}
         for parameter in parameters:
@@ -664,7 +665,7 @@ class _CubeImport:
                 entry.leave(f"({show(entry.value)}) is not carried over")
 
     def _disk(self, entry: ForeignValue | None) -> None:
-        """Let the claim of the workspace be as large as the disk that the cube needs."""
+        """Set the size of the workspace's claim to the disk size that the cube needs."""
         size = _gigabytes(entry)
         if entry is None or size is None:
             return
@@ -676,7 +677,7 @@ class _CubeImport:
 
     @staticmethod
     def _vendor(maker: ForeignValue | None) -> dict[str, str]:
-        """Return the value for `site.env` that names the maker of an accelerator."""
+        """Return the value for `site.env` that names the vendor of an accelerator."""
         if maker is None or not maker.value:
             return {}
         vendor = _VENDORS.get(str(maker.value).lower())
@@ -686,7 +687,7 @@ class _CubeImport:
 
 
 def _gigabytes(entry: ForeignValue | None) -> str | None:
-    """Return a number of gigabytes as a quantity; None for none, for zero, and, with a problem, for anything else."""
+    """Return a number of gigabytes as a quantity; None for null and zero, and, with a problem, for an invalid value."""
     if entry is None or entry.value is None:
         return None
     if isinstance(entry.value, float) and 0 <= entry.value <= _MOST_GIGABYTES:
@@ -698,7 +699,7 @@ def _gigabytes(entry: ForeignValue | None) -> str | None:
 
 
 def _literal(word: str) -> str:
-    """Return a word that Kubernetes leaves as it is: `$$(` stands for `$(`."""
+    """Return a word escaped for Kubernetes, which replaces `$$(` by `$(`."""
     return word.replace("$(", "$$(")
 
 

@@ -1,4 +1,4 @@
-"""The inputs in a cube's folder that a package takes along, for a claim that does not have them yet."""
+"""Inputs in a cube's folder that the package contains, for a claim that does not have them yet."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FOLDER = "seeds"
-"""The folder of the model that holds them."""
+"""The folder of the model for the inputs."""
 
 _MOST_FILES = 200
 _LONGEST_PATH = 200
 
 
 class SeedError(ValueError):
-    """An input that a package cannot take along."""
+    """An input that the package cannot contain."""
 
 
 def files(root: Path, path: str, room: int) -> dict[str, bytes]:
-    """Return the files of an input, by their paths in the model; a folder's in their order, and none of an empty one.
+    """Return the files of an input by their paths in the model, those of a folder sorted; none for an empty folder.
 
     Args:
         root: The cube's folder. No link below it is followed.
-        path: The file or the folder, below it.
-        room: How many bytes a ConfigMap still takes.
+        path: The file or the folder, below the cube's folder.
+        room: The free bytes of the ConfigMap.
 
     Raises:
-        SeedError: They do not fit, or are no plain files with plain names.
+        SeedError: The files do not fit, are not plain files, or have names that a model cannot have.
     """
     if path == WORKSPACE_FOLDER:
         raise SeedError("it is the whole workspace")
@@ -63,7 +63,7 @@ def files(root: Path, path: str, room: int) -> dict[str, bytes]:
 
 
 def _names(root: Path, path: str) -> list[str]:
-    """Return the paths of the files at or below a path, relative to `root`; a file that is too many is the last."""
+    """Return the paths of the files at or below a path, relative to `root`; the walk stops at too many files."""
     top = root / path
     if not top.is_dir():
         return [path]

@@ -1,4 +1,4 @@
-"""MxJob or MXJob -> Draft: a JobSet in which ps-lite's processes find each other, or a Job for a single worker.
+"""Reads an MxJob or MXJob into a Draft: a JobSet in which ps-lite's processes find each other, or a worker's Job.
 
 The forms are those of deepinsight/mxnet-operator (pkg/spec/mx_job.go) and of kubeflow/mxnet-operator and
 kubeflow/training-operator up to v1.8.1 (pkg/apis/kubeflow.org/v1/mxnet_types.go, common_types.go).
@@ -58,12 +58,12 @@ class Replicas(Value, frozen=True):
     """The pods of one role.
 
     Attributes:
-        role: In lower case.
-        count: How many.
+        role: The role, in lower case.
+        count: The number of pods.
         entry: The role's entry.
-        template: Its pod template.
-        container: What its pods run.
-        port: Where they listen.
+        template: The role's pod template.
+        container: The main container of the pods.
+        port: The port on which the pods listen.
     """
 
     role: str
@@ -79,11 +79,11 @@ def read(path: Path, name: str, image: str | None = None) -> Draft:
 
     Args:
         path: A YAML or JSON file with one or more manifests.
-        name: How messages name it.
+        name: The name of the file in messages.
         image: The image to use in place of the one in the file.
 
     Raises:
-        SpecError: It is not such a file, or cannot be run without what is not carried over.
+        SpecError: The file has no MxJob, or the job cannot run without a part that is not carried over.
     """
     text = read_bytes(path, name)
     documents, problems = yamlio.load_all(text, name)
@@ -252,7 +252,7 @@ class _Import:
         )
 
     def _port(self, role: str, entry: ForeignValue, template: ForeignValue) -> Given:
-        """Return where a role listens: the old operator's `PsRootPort`, or the port of a certain name."""
+        """Return the port on which a role listens: the old operator's `PsRootPort`, or the port named `mxjob-port`."""
         candidates: list[ForeignValue] = []
         if self.is_old:
             if port := entry.child("PsRootPort"):
@@ -274,7 +274,7 @@ class _Import:
         return Given(_PORT, decided("the operator's default"))
 
     def _mode(self, spec: ForeignValue, replicas: list[Replicas]) -> str | None:
-        """Return what kind of job it is: dist, local or tune; None, and a problem, when the roles do not fit."""
+        """Return the mode of the job: dist, local or tune; add a problem if it is invalid or the roles do not fit."""
         entry = spec.child("jobMode")
         text = entry.text() if entry else ""
         if text is None:
@@ -360,7 +360,7 @@ class _Import:
             self._tuning(place, replicas)
 
     def _directory(self, place: Location, replicas: list[Replicas]) -> None:
-        """Put the folder in which programs start, if it is the same for all roles."""
+        """Put the working directory, if it is the same for all roles."""
         folders = {_value(one.container.directory) for one in replicas}
         for one in replicas:
             if (given := one.container.directory) is None:
@@ -373,7 +373,7 @@ class _Import:
                 self.ledger.findings.append(given.origin.problem(message, hint))
 
     def _gpus(self, place: Location, mode: str, replicas: list[Replicas]) -> None:
-        """Make GPUs the option of a site. A site has one number for each pod: that of the last role that asks."""
+        """Note the option for GPUs. A site has one number of GPUs for all pods: that of the last role with GPUs."""
         asked = [gpus for one in replicas for gpus in one.container.gpus]
         for gpus in asked:
             if (gpus.count, gpus.vendor) == (asked[-1].count, asked[-1].vendor):
@@ -384,10 +384,10 @@ class _Import:
             self._computing(place, mode, replicas, with_gpus=bool(asked))
 
     def _computing(self, place: Location, mode: str, replicas: list[Replicas], *, with_gpus: bool) -> None:
-        """Put for each role whether it gets what is for pods that compute, where a JobSet's own choice is another.
+        """Put the key `gpu` of each role for which the JobSet's default differs from the imported job.
 
-        The key `gpu` of a role decides about GPUs, shared memory and the node's network at once. Where some roles ask
-        for GPUs, those get all of it.
+        The key decides about GPUs, shared memory and the node's network together. If some roles request GPUs, these
+        roles get all three.
         """
         roles = RENDEZVOUS[_WAYS[mode]].computes
         options = {
@@ -423,7 +423,7 @@ class _Import:
         return True
 
     def _program(self, place: Location, container: ForeignContainer, known: set[str] | None) -> None:
-        """Put command and args; `known` are the variables that a word may refer to, None where any may exist."""
+        """Put command and args, with references to variables not in `known` escaped; None if any variable may exist."""
         for key, given in (("command", container.command), ("args", container.args)):
             if given is not None:
                 words = given.value if known is None else [escaped(word, known) for word in given.value]
@@ -437,7 +437,7 @@ class _Import:
                 self.sketch.put((*place, "resources", part, name), given.value, given.origin)
 
     def _environments(self, mode: str, replicas: list[Replicas]) -> None:
-        """Put the variables that all roles have into the overlay, the others into their roles."""
+        """Put the variables that all roles share into the overlay, and the others into their roles."""
         reserved = RENDEZVOUS["dmlc"].refused
         kept: dict[str, dict[str, Given]] = {}
         for one in replicas:
@@ -468,7 +468,7 @@ class _Import:
                     self.sketch.put((*place, "roles", role, "environment", name), given.value, given.origin)
 
     def _tuning(self, place: Location, replicas: list[Replicas]) -> None:
-        """Put MX_CONFIG, in the form that the operator gave it (pkg/controller.v1/mxnet/mxnet.go, genMXConfig)."""
+        """Put MX_CONFIG in the operator's format (pkg/controller.v1/mxnet/mxnet.go, genMXConfig)."""
         cluster = {
             one.role: [
                 {"url": f"$(JOBSET_NAME)-{one.role}-0-{index}.$(JOBSET_NAME)", "port": one.port.value}
@@ -522,7 +522,7 @@ class _Import:
             self.ledger.findings.append(replicas[0].entry.problem(message, at_key=True))
 
     def _priority(self, place: Location, holders: list[ForeignValue], replicas: list[Replicas]) -> None:
-        """Put the PriorityClass of the pods, if all have the same."""
+        """Put the PriorityClass of the pods, if it is the same for all."""
         policies = [policy.at("priorityClass") for policy in _all(holders, "schedulingPolicy")]
         own = [one.template.at("spec", "priorityClassName") for one in replicas]
         entries = [entry for entry in (*own, *policies) if entry is not None]
@@ -566,7 +566,7 @@ class _Import:
                 limit.leave("becomes 100, the most that a spec allows")
             number, origin = min(given or 0, 100), limit.origin
         by_code = [entry for entry in restarting if entry.value == "ExitCode"]
-        # A set has one list for all of its pods: where others are started again after any code, none is permanent.
+        # A JobSet has one list of codes for all pods: if some pods restart after any code, no code is permanent.
         is_permanent = place[1] != "local" and number > 0 and by_code == restarting
         for entry in restarting:
             codes = ", and exit codes 1 to 127 are retried too" if entry in by_code and not is_permanent else ""
