@@ -1,4 +1,4 @@
-"""Overlays of several workloads: those that a package was sealed with, and those that an edit adds."""
+"""Overlays with several workloads: those that a package was sealed with, and those that an edit adds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MESSAGE = "Pod second-single-node: kind: an edit adds this workload: the package
 
 @pytest.fixture
 def evaluated(mlpack: Mlpack, tmp_path: Path) -> Path:
-    """A package whose overlays have a Job beside their own workload, by a component of the site's own."""
+    """A package whose overlays have a Job beside their own workload, added by a component of the site."""
     folder = tmp_path / "ours/evaluate"
     folder.mkdir(parents=True)
     (folder / "kustomization.yaml").write_text(COMPONENT)
@@ -45,21 +45,21 @@ def evaluated(mlpack: Mlpack, tmp_path: Path) -> Path:
     return tmp_path / "hello-mpi"
 
 
-def test_a_package_may_be_sealed_with_several(mlpack: Mlpack, evaluated: Path, kubectl: Path) -> None:
+def test_package_may_be_sealed_with_several_workloads(mlpack: Mlpack, evaluated: Path, kubectl: Path) -> None:
     done = mlpack("verify", "-v", evaluated, "--kubectl", kubectl)
     assert (done.code, done.stdout) == (0, "")
     assert "multi-node creates 3 ConfigMap, 1 Job, 1 MPIJob\n" in done.stderr
     assert "single-node creates 3 ConfigMap, 1 Job, 1 Pod\n" in done.stderr
 
 
-def test_each_of_them_may_be_edited(mlpack: Mlpack, evaluated: Path, kubectl: Path) -> None:
+def test_sealed_workload_may_be_edited(mlpack: Mlpack, evaluated: Path, kubectl: Path) -> None:
     replace(evaluated / OVERLAY / "pod.yaml", 'memory: "128Mi"', "memory: 512Mi")
     done = mlpack("verify", evaluated, "--kubectl", kubectl)
     assert (done.code, done.stdout) == (0, "")
 
 
 @pytest.mark.parametrize("name", ["evaluated", "package"])
-def test_one_that_an_edit_adds_is_refused(
+def test_workload_added_by_an_edit_is_refused(
     mlpack: Mlpack, request: pytest.FixtureRequest, kubectl: Path, name: str
 ) -> None:
     package: Path = request.getfixturevalue(name)
@@ -77,7 +77,7 @@ def test_one_that_an_edit_adds_is_refused(
     assert MESSAGE not in mlpack("verify", package, "--kubectl", kubectl, "--allow", "Pod").stdout
 
 
-def test_a_renamed_workload_is_none_that_was_added(mlpack: Mlpack, evaluated: Path, kubectl: Path) -> None:
+def test_renamed_workload_does_not_count_as_added(mlpack: Mlpack, evaluated: Path, kubectl: Path) -> None:
     replace(evaluated / OVERLAY / "kustomization.yaml", "nameSuffix: -single-node", "nameSuffix: -trial")
     done = mlpack("verify", evaluated, "--kubectl", kubectl)
     assert (done.code, done.stdout) == (0, "")

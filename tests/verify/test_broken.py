@@ -1,4 +1,4 @@
-"""Each of the sixty-one broken packages is found out, and the finding points at the line with the fault."""
+"""Sixty-one broken packages: each has a finding that points at the line with the fault."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {model: build(folder / model, model) for model in MODELS}
 
 
-def test_there_are_sixty_one() -> None:
+def test_faults_have_sixty_one_distinct_names() -> None:
     assert len({fault.name for fault in FAULTS}) == 61
 
 
@@ -29,7 +29,7 @@ def test_there_are_sixty_one() -> None:
     ("model", "overlays"),
     [("hello-mpi", ["multi-node", "single-node"]), ("every-kind", ["parameter-server", "serving", "shards"])],
 )
-def test_the_packages_that_they_are_made_from_are_good(good: dict[str, Path], model: str, overlays: list[str]) -> None:
+def test_packages_without_faults_have_no_findings(good: dict[str, Path], model: str, overlays: list[str]) -> None:
     with opened(good[model]) as package:
         report = verify(package, Checks())
     assert report.problems == ()
@@ -39,7 +39,7 @@ def test_the_packages_that_they_are_made_from_are_good(good: dict[str, Path], mo
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_the_finding_points_at_the_fault(fault: Fault, good: dict[str, Path], tmp_path: Path) -> None:
+def test_finding_points_at_the_fault(fault: Fault, good: dict[str, Path], tmp_path: Path) -> None:
     folder = make(fault, good[fault.model], tmp_path / "package")
     with opened(folder) as package:
         report = verify(package, Checks())
@@ -51,6 +51,6 @@ def test_the_finding_points_at_the_fault(fault: Fault, good: dict[str, Path], tm
         lines = (folder / fault.file).read_text(encoding="utf-8").splitlines()
         at = [lines[problem.line - 1] for problem in pointed]
         assert any(fault.line in line for line in at), [str(problem) for problem in report.problems]
-    # One fault, and no flood: what follows from it is at most a second finding in each overlay.
+    # A fault may cause at most a second finding in each overlay.
     assert len(report.problems) <= 4, [str(problem) for problem in report.problems]
     assert all(re.fullmatch(r"[^\n]+", str(problem)) for problem in report.problems)

@@ -1,4 +1,4 @@
-"""What `mlpack verify` says of edits: little of ids, values and switches; the rest line by line, and its level."""
+"""Reports of `mlpack verify` about edits: each edited line, and a weaker Pod Security level."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def _append(path: Path, text: str) -> None:
 
 
 def _without_lines(package: Path) -> None:
-    """Seal the package as earlier versions did: without the lines of what people edit."""
+    """Seal the package as earlier versions did: without the lines of editable files."""
     path = package / INVENTORY
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     del content["editable"]
     path.write_text(json.dumps(content, indent=2), encoding="utf-8")
 
 
-def test_the_inventory_holds_the_lines_of_what_people_edit(package: Path) -> None:
+def test_inventory_contains_the_lines_of_editable_files(package: Path) -> None:
     sealed = json.loads((package / INVENTORY).read_text(encoding="utf-8"))["editable"]
     common = "quickstart/common/mpi/k8s/mlops"
     assert sorted(sealed) == sorted(
@@ -71,7 +71,7 @@ def test_the_inventory_holds_the_lines_of_what_people_edit(package: Path) -> Non
     }
 
 
-def test_lines_that_are_not_those_of_the_digest_are_found(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_sealed_lines_that_do_not_match_their_digest_are_found(mlpack: Run, package: Path, kubectl: Path) -> None:
     path = package / INVENTORY
     replace(path, '"# The user that the workload runs as. It need not exist in the image."', '"privileged: true"')
     done = mlpack("verify", package, "--kubectl", kubectl)
@@ -80,7 +80,7 @@ def test_lines_that_are_not_those_of_the_digest_are_found(mlpack: Run, package: 
     assert (done.code, done.stdout) == (5, f"{path}:{line}:5: {message}\n")
 
 
-def test_a_privileged_patch_is_said_line_by_line_and_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_privileged_patch_is_listed_line_by_line_and_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
     _append(package / PATCH, PRIVILEGED)
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert done.code == 5
@@ -102,7 +102,7 @@ def test_a_privileged_patch_is_said_line_by_line_and_refused(mlpack: Run, packag
     assert mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "baseline").code == 5
 
 
-def test_what_is_applied_is_judged_like_it(package: Path, kubectl: Path) -> None:
+def test_trust_refuses_privileged_patch_unless_the_level_allows_it(package: Path, kubectl: Path) -> None:
     _append(package / PATCH, PRIVILEGED)
     with opened(package) as whole:
         overlay = render.render(whole, "single-node", (str(kubectl),), SYSTEM).overlay
@@ -112,7 +112,7 @@ def test_what_is_applied_is_judged_like_it(package: Path, kubectl: Path) -> None
         assert trust(whole, overlay, Checks((str(kubectl),), level=Level.privileged)) == []
 
 
-def test_json_has_every_line_that_changed(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_json_contains_every_edited_line(mlpack: Run, package: Path, kubectl: Path) -> None:
     replace(package / PATCH, "runAsUser: 1000", "runAsUser: 12345")
     replace(package / PATCH, "    fsGroup: 1000\n", "    fsGroup: 1000\n  activeDeadlineSeconds: 5\n")
     replace(package / SINGLE / "mlops.env", "DATASET_DIR=/dataset", "DATASET_DIR=/data")
@@ -134,7 +134,7 @@ def test_json_has_every_line_that_changed(mlpack: Run, package: Path, kubectl: P
     ]
 
 
-def test_option_that_was_sealed_on_may_weaken_the_level_and_no_edit_beside_it(
+def test_edit_that_weakens_the_level_is_refused_beside_a_sealed_option(
     mlpack: Run, kubectl: Path, tmp_path: Path
 ) -> None:
     build = ("build", "hello-mpi", "--format", "dir", "--with", "host-path", "--root", "/srv")
@@ -159,7 +159,7 @@ def test_option_that_was_sealed_on_may_weaken_the_level_and_no_edit_beside_it(
         (PATCH, "    runAsUser: 1000\n", "    $patch: replace\n    runAsUser: 1000\n", "expected RuntimeDefault"),
     ],
 )  # fmt: skip
-def test_a_weaker_level_is_found_however_it_is_edited_in(
+def test_weaker_level_is_found_in_any_kind_of_edit(
     file: str, old: str, new: str, message: str, mlpack: Run, package: Path, kubectl: Path
 ) -> None:
     replace(package / file, old, new)
@@ -168,7 +168,7 @@ def test_a_weaker_level_is_found_however_it_is_edited_in(
     assert f"{message}, which the package did not ask for when it was sealed" in done.stdout
 
 
-def test_an_edit_of_a_file_whose_lines_are_not_sealed_is_damage(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_edit_without_sealed_lines_is_damage(mlpack: Run, package: Path, kubectl: Path) -> None:
     replace(package / PATCH, "runAsUser: 1000", "runAsUser: 12345")
     _without_lines(package)
     done = mlpack("verify", package, "--kubectl", kubectl)
@@ -176,7 +176,7 @@ def test_an_edit_of_a_file_whose_lines_are_not_sealed_is_damage(mlpack: Run, pac
     assert (done.code, done.stdout) == (5, f"{package}/{PATCH}: {message}\n")
 
 
-def test_edits_that_lower_nothing_are_said_and_accepted(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_edits_that_keep_the_level_are_listed_and_accepted(mlpack: Run, package: Path, kubectl: Path) -> None:
     _append(package / PATCH, "  activeDeadlineSeconds: 60\n")
     _append(package / MULTI / "mlops-job-patch.yaml", "# 1\n")
     done = mlpack("verify", package, "--kubectl", kubectl)
@@ -213,11 +213,13 @@ SEALED_PATCH = b"spec:\n  securityContext:\n    runAsUser: 1\n    fsGroup: 1\n"
         ("quickstart/common/f/k8s/mlops/site/placement.yaml", b"a: 1", b"b: 1", b"a: 1"),
     ],
 )
-def test_edits_that_are_permitted(path: str, before: bytes, now: bytes, expected: bytes) -> None:
+def test_permitted_content_changes_only_ids_values_and_switches(
+    path: str, before: bytes, now: bytes, expected: bytes
+) -> None:
     assert permitted(path, before, now) == expected
 
 
-def test_ids_are_taken_place_by_place() -> None:
+def test_ids_are_copied_by_their_location() -> None:
     job = b"L:\n  spec: {securityContext: {runAsUser: 1}}\nW:\n  spec: {securityContext: {runAsUser: 1}}\n"
     other = job.replace(b"User: 1", b"User: 22", 1)
     assert ids.with_ids_of(job, other) == other

@@ -1,4 +1,4 @@
-"""Edits of somebody in between, who changes only what people may edit: each is named, and none brings more rights."""
+"""Edits by an attacker who changes only editable files: each is reported, and none grants more rights."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _switch_on(package: Path, *options: str, overlay: str = SINGLE) -> None:
 
 
 def _listed_digest(folder: Path) -> str:
-    """Return the digest that the documentation tells people to compute with programs that every system has."""
+    """Return the digest that the documentation computes with programs of every system."""
     script = "find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum"
     done = subprocess.run(["sh", "-c", script], cwd=folder, check=True, capture_output=True, text=True)
     return f"sha256:{done.stdout.split()[0]}"
@@ -65,7 +65,7 @@ def test_digest_as_received_covers_edits(mlpack: Run, package: Path, kubectl: Pa
     assert (report["digest"], report["received"]) == (sealed, received)
 
 
-def test_digest_as_received_is_that_of_the_archive_too(
+def test_digest_as_received_is_the_same_for_folder_and_archive(
     mlpack: Run, package: Path, kubectl: Path, tmp_path: Path
 ) -> None:
     replace(package / ENV, "REGISTRY=docker.io", "REGISTRY=mirror.example")
@@ -78,7 +78,7 @@ def test_digest_as_received_is_that_of_the_archive_too(
     assert reports[0]["valid"] is reports[1]["valid"] is True
 
 
-def test_expected_digest(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_expected_digest_matches_sealed_or_received_package(mlpack: Run, package: Path, kubectl: Path) -> None:
     def expect(digest: str) -> Outcome:
         return mlpack("verify", package, "--kubectl", kubectl, "--expect", digest)
 
@@ -101,7 +101,7 @@ def test_expected_digest(mlpack: Run, package: Path, kubectl: Path) -> None:
     assert mlpack("deploy", package, "--no-verify", "--expect", sealed).code == 2
 
 
-def test_expected_digest_of_damaged_package_is_unknown(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_received_digest_of_damaged_package_is_null(mlpack: Run, package: Path, kubectl: Path) -> None:
     _append(package / "README.md", "more")
     done = mlpack("verify", package, "--kubectl", kubectl, "--expect", _sealed_digest(package))
     assert done.code == 5
@@ -109,7 +109,7 @@ def test_expected_digest_of_damaged_package_is_unknown(mlpack: Run, package: Pat
     assert mlpack("verify", package, "--kubectl", kubectl, "-o", "json").json["received"] is None
 
 
-def test_edited_image_is_named(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_edited_image_and_command_are_reported(mlpack: Run, package: Path, kubectl: Path) -> None:
     replace(package / ENV, "REGISTRY=docker.io", "REGISTRY=evil.example/x")
     pod = package / SINGLE / "pod.yaml"
     replace(pod, "        - $(MODEL_DIR)/quickstart/scripts/hello.sh", "        - /bin/evil\n        - \u202e")
@@ -121,7 +121,7 @@ def test_edited_image_is_named(mlpack: Run, package: Path, kubectl: Path) -> Non
     assert "\u202e" not in done.stdout + done.stderr
 
 
-def test_edited_values_are_masked_where_they_may_be_secret(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
+def test_edited_secret_values_are_masked(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
     build = ("build", "hello-mpi", "--format", "dir", "--set", "environment.API_TOKEN=geheim0")
     assert mlpack(*build).code == 0
     package = tmp_path / "hello-mpi"
@@ -142,7 +142,7 @@ def test_long_edited_line_shows_its_start_and_its_end(mlpack: Run, package: Path
     assert "xxx/end' (5,021 characters) was 'DATASET_DIR=/dataset'" in line
 
 
-def test_edits_that_nobody_could_read_are_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_more_than_500_edited_lines_are_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
     _append(package / ENV, "# a comment\n" * changes.MOST_LINES)
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert done.code == 0
@@ -160,7 +160,7 @@ def test_edits_that_nobody_could_read_are_refused(mlpack: Run, package: Path, ku
         *("OMPI_MCA_plm_rsh_agent", "OMP_TOOL_LIBRARIES", "CUDA_INJECTION64_PATH", "HTTPS_PROXY", "EPOCHS"),
     ],
 )  # fmt: skip
-def test_variable_that_an_edit_adds_is_refused(mlpack: Run, package: Path, kubectl: Path, key: str) -> None:
+def test_variable_added_by_an_edit_needs_allow(mlpack: Run, package: Path, kubectl: Path, key: str) -> None:
     _append(package / ENV, f'{key}=/bin/sh -c "id"\n')
     row = (package / ENV).read_text(encoding="utf-8").count("\n")
     message = "an edit adds this variable, and programs may run what it says"
@@ -173,7 +173,7 @@ def test_variable_that_an_edit_adds_is_refused(mlpack: Run, package: Path, kubec
     assert mlpack("verify", package, "--kubectl", kubectl, "--allow", f"variable:{key}").code == 0
 
 
-def test_no_flag_allows_a_variable_that_no_package_may_have(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_forbidden_variable_is_refused_even_with_allow(mlpack: Run, package: Path, kubectl: Path) -> None:
     _append(package / ENV, "BASH_ENV=/x\n")
     done = mlpack("verify", package, "--kubectl", kubectl, "--allow", "variable:BASH_ENV")
     assert done.code == 5
@@ -190,7 +190,7 @@ def test_no_flag_allows_a_variable_that_no_package_may_have(mlpack: Run, package
          "/spec/containers/0/env/-, value: {name: BROWSER, value: x}}\n    target: {kind: Pod}\n")),
     ],
 )  # fmt: skip
-def test_variable_is_found_wherever_an_edit_adds_it(
+def test_variable_added_by_an_edit_is_found_in_any_file(
     mlpack: Run, package: Path, kubectl: Path, file: str, old: str, new: str
 ) -> None:
     replace(package / file, old, new)
@@ -200,7 +200,7 @@ def test_variable_is_found_wherever_an_edit_adds_it(
     assert mlpack("verify", package, "--kubectl", kubectl, "--allow", "variable:BROWSER").code == 0
 
 
-def test_keys_that_the_spec_has_may_change(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
+def test_value_of_sealed_variable_may_change(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
     assert mlpack("build", "hello-mpi", "--format", "dir", "--set", "environment.PYTHONPATH=/a").code == 0
     package = tmp_path / "hello-mpi"
     replace(package / ENV, "PYTHONPATH=/a", "PYTHONPATH=/b")
@@ -209,7 +209,7 @@ def test_keys_that_the_spec_has_may_change(mlpack: Run, kubectl: Path, tmp_path:
     assert "'PYTHONPATH=/b' was 'PYTHONPATH=/a'" in done.stderr
 
 
-def test_options_that_an_edit_switches_on_do_not_lower_the_level(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_options_of_weaker_level_switched_on_by_an_edit_are_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
     _switch_on(package, "root", "output-host-path")
     replace(package / f"{COMMON}/site/site.env", "#OUTPUT_HOST_PATH=/srv/results", "OUTPUT_HOST_PATH=/")
     replace(package / PATCH, "runAsUser: 1000", "runAsUser: 0")
@@ -232,7 +232,7 @@ def test_options_that_an_edit_switches_on_do_not_lower_the_level(mlpack: Run, pa
 
 
 @pytest.mark.parametrize("option", ["root", "nfs", "host-path", "host-network", "output-nfs", "dataset-host-path"])
-def test_each_option_of_a_weaker_level_needs_consent(mlpack: Run, package: Path, kubectl: Path, option: str) -> None:
+def test_option_of_weaker_level_needs_pod_security_flag(mlpack: Run, package: Path, kubectl: Path, option: str) -> None:
     values = {
         "nfs": ("NFS_SERVER=nfs.example.com",),
         "output-nfs": ("OUTPUT_NFS_SERVER=nfs.example.com", "OUTPUT_NFS_PATH=/export"),
@@ -246,14 +246,14 @@ def test_each_option_of_a_weaker_level_needs_consent(mlpack: Run, package: Path,
     assert mlpack("verify", package, "--kubectl", kubectl, "--pod-security", "privileged").code == 0
 
 
-def test_root_needs_consent_by_an_id_alone(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_root_id_in_patch_is_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
     replace(package / PATCH, "runAsUser: 1000", "runAsUser: 0")
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert done.code == 5
     assert "spec.securityContext.runAsUser: root, which the package did not ask for when it was sealed" in done.stdout
 
 
-def test_package_that_was_sealed_for_root_takes_root_ids(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
+def test_package_sealed_for_root_accepts_root_ids(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
     assert mlpack("build", "hello-mpi", "--format", "dir", "--with", "root").code == 0
     package = tmp_path / "hello-mpi"
     replace(package / PATCH, "runAsUser: 0", "runAsUser: 1")
@@ -262,7 +262,7 @@ def test_package_that_was_sealed_for_root_takes_root_ids(mlpack: Run, kubectl: P
     assert (done.code, done.stdout) == (0, "")
 
 
-def test_option_that_was_sealed_on_may_be_switched_off(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
+def test_sealed_option_may_be_switched_off(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
     assert mlpack("build", "hello-mpi", "--format", "dir", "--with", "host-network").code == 0
     package = tmp_path / "hello-mpi"
     assert mlpack("configure", package, "--without", "host-network").code == 0
@@ -273,7 +273,7 @@ def test_option_that_was_sealed_on_may_be_switched_off(mlpack: Run, kubectl: Pat
 ACCOUNT = "runs as the service account 'admin' of the namespace (--allow ServiceAccount permits it)"
 
 
-def test_service_account_by_an_edit_needs_consent(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_service_account_added_by_an_edit_needs_allow(mlpack: Run, package: Path, kubectl: Path) -> None:
     assert mlpack("configure", package, "--with", "service-account", "--set", "SERVICE_ACCOUNT=admin").code == 0
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert done.code == 5
@@ -287,7 +287,7 @@ def test_service_account_by_an_edit_needs_consent(mlpack: Run, package: Path, ku
     )
 
 
-def test_another_account_than_the_sealed_one_needs_consent(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
+def test_service_account_changed_by_an_edit_is_refused(mlpack: Run, kubectl: Path, tmp_path: Path) -> None:
     build = ("build", "hello-mpi", "--format", "dir", "--with", "service-account", "--site", "SERVICE_ACCOUNT=trainer")
     assert mlpack(*build).code == 0
     package = tmp_path / "hello-mpi"
@@ -303,8 +303,8 @@ def test_another_account_than_the_sealed_one_needs_consent(mlpack: Run, kubectl:
     assert (done.code, ACCOUNT in done.stdout) == (5, True)
 
 
-def test_original_that_does_not_render_excuses_nothing(mlpack: Run, package: Path, kubectl: Path) -> None:
-    """Somebody who seals again can seal what does not render; nothing is then known of before."""
+def test_edit_is_refused_if_the_original_does_not_render(mlpack: Run, package: Path, kubectl: Path) -> None:
+    """An attacker can seal an original that does not render, with which the edits cannot be compared."""
     replace(package / PATCH, "spec:\n", "spec:\n  hostPID: true\n")
     inventory = json.loads((package / INVENTORY).read_text())
     broken = ["resources: [nowhere]"]

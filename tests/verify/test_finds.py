@@ -1,4 +1,4 @@
-"""What the fuzzer, and people, found: each broke `mlpack verify` once, and has to end in a finding."""
+"""Inputs that once crashed `mlpack verify`, found by the fuzzer and by people: each must end in a finding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SINGLE = "quickstart/k8s/mlops/single-node"
 
-# Values that stand where text or a mapping belongs.
+# Values in place of a text or a mapping.
 ODD: tuple[Any, ...] = (None, True, 0, -1, 2**70, "", "x", [], {}, [[]], {"a": ["b"]}, [None], float("inf"))
 
 
@@ -44,15 +44,15 @@ def _rendering(*manifests: Any) -> Any:
 
 
 def _every(value: Any, *above: str | int) -> Iterator[tuple[str | int, ...]]:
-    """Yield where each value of a manifest stands."""
+    """Yield the location of each value of a manifest."""
     yield above
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for step, child in children:
         yield from _every(child, *above, step)
 
 
-def test_any_value_may_stand_anywhere(package: Path, pod: dict[str, Any]) -> None:
-    """Found: names, volumes and capabilities that are lists or mappings, which cannot be looked up in a set."""
+def test_checks_handle_any_value_in_any_field(package: Path, pod: dict[str, Any]) -> None:
+    """The fuzzer found names, volumes and capabilities that are lists or mappings, which cannot be hashed."""
     with opened(package) as opened_package:
         sources = kustomization.read(opened_package, SINGLE)
     for location in list(_every(pod))[1:]:
@@ -73,7 +73,7 @@ def test_any_value_may_stand_anywhere(package: Path, pod: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     "document", [None, [], "text", 7, {}, {"kind": []}, {"metadata": 1}, {"kind": "Pod", "spec": []}]
 )
-def test_any_document_may_be_rendered(document: Any, package: Path) -> None:
+def test_verify_handles_any_rendered_document(document: Any, package: Path) -> None:
     with opened(package) as opened_package, _rendering(document):
         verify(opened_package, Checks())
 
@@ -103,8 +103,8 @@ def _kustomization(package: Path, change: Callable[[dict[str, Any]], object]) ->
     ids=["too long", "too deep", "NUL", "surrogate", "itself", "folder", "empty", "number", "list"],
 )
 @pytest.mark.parametrize("key", ["resources", "components"])
-def test_a_path_may_be_anything(key: str, entry: Any, message: str, tmp_path: Path) -> None:
-    """Found: a name that is too long for the system to even look for."""
+def test_invalid_path_in_kustomization_is_a_finding(key: str, entry: Any, message: str, tmp_path: Path) -> None:
+    """The fuzzer found a name that is too long for the system to look up."""
     package = build(tmp_path / "package")
     assert any(message in line for line in _kustomization(package, lambda content: content.update({key: [entry]})))
 
@@ -112,7 +112,7 @@ def test_a_path_may_be_anything(key: str, entry: Any, message: str, tmp_path: Pa
 @pytest.mark.parametrize(
     "key", ["resources", "patches", "replacements", "configMapGenerator", "components", "labels", "crds", "nameSuffix"]
 )
-def test_a_field_of_a_kustomization_may_be_anything(key: str, tmp_path: Path) -> None:
+def test_kustomization_is_read_with_any_value_in_a_field(key: str, tmp_path: Path) -> None:
     package = build(tmp_path / "package")
     path = package / SINGLE / "kustomization.yaml"
     content = yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What a package may contain: each field, label and annotation that builds do not make is named, wherever it is."""
+"""Fields, labels and annotations that no build makes: each is reported, in every kind of object."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ POD_ATTACKS: dict[str, Any] = {
     "spec.containers[0].volumeDevices": [{"name": "x", "devicePath": "/dev/x"}],
     "spec.initContainers[0].restartPolicy": "Always",
 }
-"""Fields of a pod, and values that no build gives them."""
+"""Fields of a pod, with values that no build sets."""
 
 TOLERATIONS: list[dict[str, Any]] = [
     {"operator": "Exists"},
@@ -211,7 +211,7 @@ def overlays(tmp_path_factory: pytest.TempPathFactory, kubectl: Path) -> tuple[R
 
 @pytest.fixture(scope="module")
 def exposed(tmp_path_factory: pytest.TempPathFactory, kubectl: Path) -> RenderedOverlay:
-    """The overlay of a Deployment with everything that options can put beside it."""
+    """The overlay of a Deployment with every companion object that options can add."""
     loaded = load(bundled() / "hello-mpi" / "spec.yaml", kinds.SETTINGS)
     values = {"EXPOSE": "Ingress", "EXPOSE_HOST": "model.team.example"}
     found = rendered(tmp_path_factory.mktemp("exposed"), loaded, kubectl, COMPANIONS, **values)
@@ -229,12 +229,12 @@ def changed(
 
 
 def named(overlay: RenderedOverlay, *allowed: str) -> set[str]:
-    """Return what `--allow` would have to permit."""
+    """Return the words of `--allow` that would permit the findings."""
     return {problem.allow for problem in listed.check(overlay, allowed)}
 
 
 def put(data: dict[str, Any], location: Location, path: str, value: Any) -> None:
-    """Write a value at a path below a location, with all mappings on the way."""
+    """Set a value at a path below a location, and create missing mappings on the way."""
     target: Any = at(data, location) if location else data
     *above, last = path.replace("[", ".").replace("]", "").split(".")
     for step in above:
@@ -250,13 +250,13 @@ def templates(overlays: tuple[RenderedOverlay, ...]) -> Iterator[tuple[RenderedO
                 yield overlay, manifest, template.location
 
 
-def test_the_templates_are_of_every_kind(overlays: tuple[RenderedOverlay, ...]) -> None:
+def test_overlays_cover_every_kind_without_findings(overlays: tuple[RenderedOverlay, ...]) -> None:
     assert {manifest.kind for _, manifest, _ in templates(overlays)} == set(structures())
     assert sum(named(overlay) != set() for overlay in overlays) == 0
 
 
 @pytest.mark.parametrize("path", POD_ATTACKS)
-def test_a_field_that_no_build_makes_is_named_in_every_pod(path: str, overlays: tuple[RenderedOverlay, ...]) -> None:
+def test_unlisted_field_is_reported_in_every_pod(path: str, overlays: tuple[RenderedOverlay, ...]) -> None:
     for overlay, manifest, location in templates(overlays):
         attacked = changed(overlay, manifest, lambda data: put(data, location, path, POD_ATTACKS[path]))  # noqa: B023
         [word, *more] = named(attacked)
@@ -266,7 +266,7 @@ def test_a_field_that_no_build_makes_is_named_in_every_pod(path: str, overlays: 
 
 
 @pytest.mark.parametrize("toleration", TOLERATIONS, ids=str)
-def test_a_toleration_of_every_taint_is_named_although_the_option_is_on(
+def test_toleration_of_every_or_system_taint_is_reported_with_option_on(
     toleration: dict[str, Any], overlays: tuple[RenderedOverlay, ...]
 ) -> None:
     facts = Facts(frozenset(("placement",)))
@@ -277,7 +277,7 @@ def test_a_toleration_of_every_taint_is_named_although_the_option_is_on(
 
 
 @pytest.mark.parametrize("kind", VOLUMES)
-def test_a_volume_that_no_build_makes_is_named_in_every_pod(kind: str, overlays: tuple[RenderedOverlay, ...]) -> None:
+def test_unlisted_volume_is_reported_in_every_pod(kind: str, overlays: tuple[RenderedOverlay, ...]) -> None:
     for overlay, manifest, location in templates(overlays):
         volumes = [*at(manifest.data, (*location, "spec", "volumes")), {"name": "x", kind: VOLUMES[kind]}]
         attacked = changed(overlay, manifest, lambda data: put(data, location, "spec.volumes", volumes))  # noqa: B023
@@ -287,7 +287,7 @@ def test_a_volume_that_no_build_makes_is_named_in_every_pod(kind: str, overlays:
 
 
 @pytest.mark.parametrize("kind", PROJECTED)
-def test_a_source_of_a_projected_volume_is_named(kind: str, overlays: tuple[RenderedOverlay, ...]) -> None:
+def test_unlisted_source_of_projected_volume_is_reported(kind: str, overlays: tuple[RenderedOverlay, ...]) -> None:
     for overlay, manifest, location in templates(overlays):
         volume = {"name": "x", "projected": {"sources": [{kind: PROJECTED[kind]}]}}
         attacked = changed(overlay, manifest, lambda data: put(data, location, "spec.volumes", [volume]))  # noqa: B023
@@ -295,7 +295,7 @@ def test_a_source_of_a_projected_volume_is_named(kind: str, overlays: tuple[Rend
 
 
 @pytest.mark.parametrize("kind", VARIABLES)
-def test_a_source_of_a_variable_is_named(kind: str, overlays: tuple[RenderedOverlay, ...]) -> None:
+def test_unlisted_source_of_variable_is_reported(kind: str, overlays: tuple[RenderedOverlay, ...]) -> None:
     for overlay, manifest, location in templates(overlays):
         variable = {"name": "X", "valueFrom": {kind: VARIABLES[kind]}}
         for path in ("spec.containers[0].env", "spec.initContainers[0].env"):
@@ -303,7 +303,7 @@ def test_a_source_of_a_variable_is_named(kind: str, overlays: tuple[RenderedOver
             assert any(f"env[].valueFrom.{kind}" in word for word in named(attacked))
 
 
-def test_a_config_map_of_others_is_named_as_an_environment_too(overlays: tuple[RenderedOverlay, ...]) -> None:
+def test_foreign_config_map_in_env_from_is_reported(overlays: tuple[RenderedOverlay, ...]) -> None:
     source = [{"configMapRef": {"name": "others", "optional": True}, "prefix": "X_"}]
     for overlay, manifest, location in templates(overlays):
         attacked = changed(overlay, manifest, lambda data: put(data, location, "spec.containers[0].envFrom", source))  # noqa: B023
@@ -315,7 +315,7 @@ def test_a_config_map_of_others_is_named_as_an_environment_too(overlays: tuple[R
 
 
 def metadata_places(manifest: Manifest) -> Iterator[Location]:
-    """Yield where metadata may be in an object: its own, and that of each template in it."""
+    """Yield each location of metadata in an object: its own, and that of each template in it."""
     yield ("metadata",)
     for template in pods(manifest):
         location = (*template.location, "metadata")
@@ -326,7 +326,7 @@ def metadata_places(manifest: Manifest) -> Iterator[Location]:
 
 
 @pytest.mark.parametrize("key", [*(f"annotation:{key}" for key in ANNOTATIONS), *(f"label:{key}" for key in LABELS)])
-def test_a_key_that_no_build_writes_is_named_in_every_metadata(
+def test_unlisted_label_or_annotation_is_reported_in_every_metadata(
     key: str, overlays: tuple[RenderedOverlay, ...], exposed: RenderedOverlay
 ) -> None:
     kind, _, name = key.partition(":")
@@ -348,7 +348,7 @@ def test_a_key_that_no_build_writes_is_named_in_every_metadata(
     ("field", "value"),
     [("finalizers", ["kueue.x-k8s.io/managed"]), ("ownerReferences", []), ("generateName", "x"), ("uid", "x")],
 )
-def test_what_the_cluster_sets_is_named_in_every_metadata(
+def test_field_that_the_cluster_sets_is_reported_in_every_metadata(
     field: str, value: Any, overlays: tuple[RenderedOverlay, ...]
 ) -> None:
     for overlay in overlays:
@@ -400,7 +400,7 @@ BESIDE: list[tuple[str, str, Any]] = [
 
 
 @pytest.mark.parametrize(("kind", "path", "value"), BESIDE)
-def test_a_field_beside_a_workload_that_no_build_makes_is_named(
+def test_unlisted_field_of_companion_object_is_reported(
     kind: str, path: str, value: Any, exposed: RenderedOverlay
 ) -> None:
     manifest = next(manifest for manifest in exposed.manifests if manifest.kind == kind)
@@ -428,7 +428,7 @@ JOBS: list[tuple[str, str, Any]] = [
 
 
 @pytest.mark.parametrize(("kind", "path", "value"), JOBS)
-def test_a_field_of_a_workload_that_no_build_makes_is_named(
+def test_unlisted_field_of_workload_is_reported(
     kind: str, path: str, value: Any, overlays: tuple[RenderedOverlay, ...]
 ) -> None:
     overlay, manifest = next(
@@ -439,7 +439,7 @@ def test_a_field_of_a_workload_that_no_build_makes_is_named(
 
 
 @pytest.mark.parametrize("kind", ["Ingress", "HorizontalPodAutoscaler"])
-def test_an_object_of_an_option_that_is_off_is_named(
+def test_object_of_switched_off_option_is_reported(
     kind: str, exposed: RenderedOverlay, overlays: tuple[RenderedOverlay, ...]
 ) -> None:
     plain = next(overlay for overlay in overlays if overlay.name == "server")
@@ -455,7 +455,7 @@ FREE = ("data", "binaryData", "limits", "requests", "nodeSelector")
 
 
 def mappings(value: Any, location: Location = ()) -> Iterator[Location]:
-    """Yield where each mapping is."""
+    """Yield the location of each mapping."""
     if isinstance(value, dict):
         yield location
         for key, item in value.items():
@@ -471,7 +471,7 @@ def models() -> tuple[str, ...]:
 
 
 def check_every_mapping(overlay: RenderedOverlay) -> int:
-    """Check that an unknown key is named in every mapping of an overlay; return how many there are."""
+    """Check that an unknown key is reported in every mapping of an overlay; return the number of mappings."""
     count = 0
     assert list(listed.check(overlay, ())) == []
     for manifest in overlay.manifests:
@@ -491,13 +491,13 @@ def put_key(data: dict[str, Any], location: Location) -> None:
 
 
 @pytest.mark.parametrize("model", models())
-def test_an_unknown_key_is_named_in_every_mapping_of_a_bundled_model(model: str, tmp_path: Path, kubectl: Path) -> None:
+def test_unknown_key_is_reported_in_every_mapping_of_a_bundled_model(model: str, tmp_path: Path, kubectl: Path) -> None:
     for overlay in rendered(tmp_path, load(bundled() / model / "spec.yaml"), kubectl):
         assert check_every_mapping(overlay) > 40
 
 
 @pytest.mark.parametrize("places", ["pvc", "nfs", "host-path"])
-def test_an_unknown_key_is_named_in_every_mapping_with_all_options(places: str, tmp_path: Path, kubectl: Path) -> None:
+def test_unknown_key_is_reported_in_every_mapping_with_all_options(places: str, tmp_path: Path, kubectl: Path) -> None:
     settings = (*kinds.SETTINGS, *map(parse_setting, kinds.FOLDERS))
     options = (places, *(option.name for option in OPTIONS if not option.places and not option.needs))
     loaded = load(bundled() / "hello-mpi" / "spec.yaml", settings)
@@ -506,7 +506,7 @@ def test_an_unknown_key_is_named_in_every_mapping_with_all_options(places: str, 
         assert check_every_mapping(overlay) > 40
 
 
-def test_an_unknown_key_is_named_in_every_mapping_of_a_model_with_every_key(tmp_path: Path, kubectl: Path) -> None:
+def test_unknown_key_is_reported_in_every_mapping_of_a_model_with_every_key(tmp_path: Path, kubectl: Path) -> None:
     loaded = load(everything.write(tmp_path / "model"))
     assert sum(check_every_mapping(overlay) for overlay in rendered(tmp_path / "out", loaded, kubectl)) > 500
 
@@ -532,7 +532,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "by an edit"])
-def test_every_attack_is_named_and_permitted_by_its_word(
+def test_unlisted_fields_are_reported_and_permitted_by_allow(
     mlpack: Callable[..., Outcome], package: Path, kubectl: Path, *, sealed: bool
 ) -> None:
     path = package / SINGLE / "pod.yaml"
@@ -551,8 +551,8 @@ def test_every_attack_is_named_and_permitted_by_its_word(
     assert mlpack("verify", package, "--kubectl", kubectl, *allowed).code == 0
 
 
-def test_a_component_of_the_site_that_is_called_like_an_option_is_none(package: Path, kubectl: Path) -> None:
-    """Only a component beside the others is an option; a name alone proves nothing."""
+def test_site_component_named_like_an_option_is_not_that_option(package: Path, kubectl: Path) -> None:
+    """Only a component in the folder of the options is an option; its name alone is not enough."""
     ours = package / "quickstart/ours/service-account"
     ours.mkdir(parents=True)
     (ours / "kustomization.yaml").write_text(
@@ -570,7 +570,7 @@ def test_a_component_of_the_site_that_is_called_like_an_option_is_none(package: 
     assert [problem.allow for problem in problems] == ["ServiceAccount"], problems
 
 
-def test_only_the_service_account_that_site_env_names_is_the_option_s(
+def test_option_permits_only_the_service_account_of_site_env(
     mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path
 ) -> None:
     package = tmp_path / "hello-mpi"
@@ -596,7 +596,7 @@ def test_only_the_service_account_that_site_env_names_is_the_option_s(
     "word",
     ["*", "Pod.spec.hostname", "pod", "pod.", "pod.spec[0]", "label:", "annotation:a/b/c", "pod.spec..x", "Pod."],
 )
-def test_a_word_that_is_none_is_refused(word: str, mlpack: Callable[..., Outcome], package: Path) -> None:
+def test_invalid_allow_word_is_refused(word: str, mlpack: Callable[..., Outcome], package: Path) -> None:
     done = mlpack("verify", package, "--allow", word)
     assert (done.code, done.stderr) == (2, f"error: --allow {word}: {words.EXPECTED}\n")
 
@@ -609,7 +609,7 @@ def test_a_word_that_is_none_is_refused(word: str, mlpack: Callable[..., Outcome
         ("service.spec.sessionAfinity", "unknown field 'sessionAfinity' (did you mean 'sessionAffinity'?)"),
     ],
 )
-def test_a_field_that_no_kind_has_is_refused(
+def test_allow_word_with_unknown_field_is_refused(
     word: str, complaint: str, mlpack: Callable[..., Outcome], package: Path
 ) -> None:
     done = mlpack("verify", package, "--allow", word)
@@ -621,7 +621,7 @@ def test_a_field_that_no_kind_has_is_refused(
     assert hint.removesuffix(")") in done.stderr
 
 
-def test_the_table_names_only_options_and_keys_that_exist() -> None:
+def test_table_names_only_existing_options_and_keys() -> None:
     for row in table.rows():
         assert set(row.options) <= set(KNOWN), row
         rule, _, argument = row.value.partition(":")
@@ -630,7 +630,7 @@ def test_the_table_names_only_options_and_keys_that_exist() -> None:
     assert len(set(table.rows())) == len(table.rows())
 
 
-def test_the_table_has_rows_for_each_kind_that_builds_make() -> None:
+def test_table_has_rows_for_exactly_the_made_kinds() -> None:
     kinds_listed = {row.where for row in table.rows()} - set(table.PARTS) - {"secret"}
     made = {kind.lower() for _, kind in objects.MADE}
     missing, unknown = made - kinds_listed, kinds_listed - made

@@ -1,4 +1,4 @@
-"""Findings about manifests that no package of ours holds, and people add: each with its place, words and hint."""
+"""Findings about manifests that people may add to a package: each with its place, message and hint."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ spec:
     ],
     ids=["too long for a replica", "a digit first", "too long for a pod of a job", "a label", "a pod's label"],
 )
-def test_a_name_that_something_would_refuse(text: str, problem: str) -> None:
+def test_invalid_name_or_label_is_found(text: str, problem: str) -> None:
     assert messages(names.check, text) == [problem]
 
 
@@ -83,7 +83,7 @@ def test_a_name_that_something_would_refuse(text: str, problem: str) -> None:
     ("text", "place"),
     [("kind: Job\nmetadata: {}\n", "file.yaml:2:11: Job"), ("metadata: {}\n", "file.yaml:1:11: a manifest")],
 )
-def test_a_manifest_without_a_name(text: str, place: str) -> None:
+def test_manifest_without_name_is_found(text: str, place: str) -> None:
     form = "use lower-case letters, digits and '-', starting and ending with a letter or digit"
     assert messages(names.check, text) == [f"{place}: metadata.name: '' is not a valid name: {form}"]
 
@@ -97,11 +97,11 @@ def test_a_manifest_without_a_name(text: str, place: str) -> None:
         "kind: Job\nmetadata: {name: a, labels: {empty: '', case: A_b.c-d}}\n",
     ],
 )
-def test_a_name_that_just_fits(text: str) -> None:
+def test_longest_valid_names_and_labels_are_accepted(text: str) -> None:
     assert messages(names.check, text) == []
 
 
-def test_the_pods_of_a_job_set_are_looked_at() -> None:
+def test_containers_of_job_set_are_checked() -> None:
     assert messages(containers.check, JOB_SET) == [
         (
             "file.yaml:12:33: JobSet NAME: spec.replicatedJobs[1].template.spec.template.spec.containers[0]: "
@@ -143,7 +143,7 @@ spec:
         ),
     ],
 )
-def test_a_key_that_the_config_map_has_not(line: str, place: str, field: str, hint: str) -> None:
+def test_reference_to_missing_key_is_found(line: str, place: str, field: str, hint: str) -> None:
     assert messages(references.check, f"{WITH_MAP}      {line}\n") == [
         f"file.yaml:{place}: Pod p: spec.containers[0].{field}: the ConfigMap settings has no key 'EPOCH'{hint}"
     ]
@@ -174,14 +174,14 @@ PROJECTED = """\
         ("/code/src/../x", "the ConfigMaps settings, settings, mounted there, have no 'x'"),
     ],
 )
-def test_a_file_of_several_config_maps_in_one_folder(word: str, problem: str | None) -> None:
+def test_missing_file_of_projected_config_maps_is_found(word: str, problem: str | None) -> None:
     start, _, rest = WITH_MAP.partition("  volumes:\n    - name: code\n      configMap: {name: settings}\n")
     text = f"{start}{PROJECTED}{rest}      command: [{word}]\n      volumeMounts: [{{name: code, mountPath: /code}}]\n"
     place = "file.yaml:16:17: Pod p: spec.containers[0].command[0]: "
     assert messages(references.check, text) == ([f"{place}{problem}"] if problem else [])
 
 
-def test_two_sources_of_a_volume_with_one_path() -> None:
+def test_duplicate_path_in_projected_volume_is_found() -> None:
     text = WITH_MAP.replace("  volumes:\n    - name: code\n      configMap: {name: settings}\n", PROJECTED)
     assert messages(references.check, text.replace("model.py", "train.py")) == [
         (
@@ -191,7 +191,7 @@ def test_two_sources_of_a_volume_with_one_path() -> None:
     ]
 
 
-def test_an_item_of_a_volume_that_the_config_map_has_not() -> None:
+def test_volume_item_with_missing_key_is_found() -> None:
     text = WITH_MAP.replace("{name: settings}\n  con", "{name: settings, items: [{key: x, path: x}]}\n  con")
     assert messages(references.check, text) == [
         "file.yaml:10:49: Pod p: spec.volumes[0].configMap.items[0].key: the ConfigMap settings has no key 'x'"
@@ -205,7 +205,7 @@ def test_an_item_of_a_volume_that_the_config_map_has_not() -> None:
         "volumeMounts: [{name: code, mountPath: /code, subPath: EPOCHS}]",
     ],
 )
-def test_a_key_that_is_there_or_need_not_be(line: str) -> None:
+def test_existing_or_optional_key_is_accepted(line: str) -> None:
     assert messages(references.check, f"{WITH_MAP}      {line}\n") == []
 
 
@@ -257,13 +257,13 @@ LAUNCHER = "file.yaml:{}: MPIJob j: spec.mpiReplicaSpecs.Launcher.template"
     ],
     ids=["another MPI", "another container first", "no such container"],
 )
-def test_what_mpi_operator_would_misread(old: str, new: str, problem: str) -> None:
+def test_mpijob_that_mpi_operator_would_misread_is_found(old: str, new: str, problem: str) -> None:
     assert old in MPI_JOB
     for text, problems in ((MPI_JOB, []), (MPI_JOB.replace(old, new), [problem])):
         assert messages(kinds.check, text) + messages(references.check, text) == problems
 
 
-def test_another_mpi_is_found_where_the_number_of_workers_is_not_said() -> None:
+def test_wrong_mpi_is_found_without_number_of_workers() -> None:
     job = MPI_JOB.replace("Worker: {replicas: 1}", "Worker: {}")
     assert messages(kinds.check, job) == []
     [problem] = messages(kinds.check, job.replace("Implementation: OpenMPI", "Implementation: Intel"))
@@ -281,7 +281,7 @@ def test_another_mpi_is_found_where_the_number_of_workers_is_not_said() -> None:
         ("securityContext", "[]", "expected a mapping, found a list", None),
     ],
 )
-def test_a_value_of_another_type(field: str, value: str, message: str, hint: str | None) -> None:
+def test_value_of_wrong_type_is_found(field: str, value: str, message: str, hint: str | None) -> None:
     text = (
         f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{{name: main, {field}: {value}}}]}}\n"
     )
@@ -290,7 +290,7 @@ def test_a_value_of_another_type(field: str, value: str, message: str, hint: str
     assert list(schema.faults(manifest.data, ("1.37",))) == [Fault(location, message, hint)]
 
 
-def test_a_job_of_another_group_is_not_judged_as_mpi_operators() -> None:
+def test_mpijob_of_another_group_is_not_checked() -> None:
     job = "apiVersion: example.org/v1\nkind: MPIJob\nmetadata: {name: j}\nspec: {slotsPerWorker: 0}\n"
     assert messages(kinds.check, job) == []
     assert messages(kinds.check, job.replace("example.org/v1", "kubeflow.org/v2beta1")) == [
@@ -302,7 +302,7 @@ def test_a_job_of_another_group_is_not_judged_as_mpi_operators() -> None:
 @pytest.mark.parametrize(
     ("kind", "name"), [("Job", "j-launcher"), ("Pod", "j-worker-0"), ("Pod", "j-worker-7"), ("Service", "j")]
 )
-def test_a_workload_with_the_name_of_what_mpi_operator_makes_for_another(kind: str, name: str) -> None:
+def test_object_named_like_one_of_mpi_operator_is_found(kind: str, name: str) -> None:
     message = f"mpi-operator creates a {kind} of this name for the MPIJob (give it another name)"
     other = f"kind: {kind}\nmetadata: {{name: {name}}}\n---\n"
     assert messages(names.check, other + MPI_JOB) == [f"file.yaml:2:18: {kind} {name}: metadata.name: {message}"]
@@ -310,13 +310,13 @@ def test_a_workload_with_the_name_of_what_mpi_operator_makes_for_another(kind: s
     assert messages(names.check, near + MPI_JOB) == []
 
 
-def test_two_workloads_for_which_the_same_object_is_made() -> None:
+def test_mpijobs_that_need_the_same_secret_are_found() -> None:
     message = "MPIJob j and this workload both need the Secret j-ssh (give it another name)"
     [problem] = messages(names.check, f"{MPI_JOB}---\n{MPI_JOB}")
     assert problem.endswith(f"MPIJob j: metadata.name: {message}")
 
 
-def test_a_name_that_mpi_operator_takes() -> None:
+def test_config_map_named_like_that_of_mpi_operator_is_found() -> None:
     config = "kind: ConfigMap\nmetadata: {name: j-config}\n---\n"
     message = "mpi-operator creates a ConfigMap of this name for the MPIJob (give it another name)"
     assert messages(names.check, config + MPI_JOB) == [f"file.yaml:2:18: ConfigMap j-config: metadata.name: {message}"]

@@ -1,4 +1,4 @@
-"""Each finding that `tests/broken` has no package for, in its own words."""
+"""The messages of findings that no package of `tests/broken` causes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def changed(package: Path, folder: str, file: str, change: Callable[[dict[str, Any]], object]) -> RenderedOverlay:
-    """Return an overlay of one manifest, that of `file` with a change."""
+    """Return an overlay with one manifest: the changed content of `file`."""
     manifest = yaml.safe_load((package / folder / file).read_text(encoding="utf-8"))
     change(manifest)
     with opened(package) as opened_package:
@@ -76,7 +76,7 @@ def doubled(key: str) -> Callable[[dict[str, Any]], object]:
         (of_container(envFrom=[{"configMapRef": {"name": "mine"}}]), "the overlay has no ConfigMap 'mine'"),
     ],
 )
-def test_a_pod(change: Callable[[dict[str, Any]], object], message: str, package: Path) -> None:
+def test_invalid_pod_field_is_reported(change: Callable[[dict[str, Any]], object], message: str, package: Path) -> None:
     overlay = changed(package, SINGLE, "pod.yaml", change)
     problems = [str(problem) for check in (containers.check, references.check) for problem in check(overlay)]
     problems += [str(problem) for problem in listed.check(overlay, ())]
@@ -114,7 +114,9 @@ def processes(count: str) -> Callable[[dict[str, Any]], object]:
         (lambda job: job["metadata"].update(name="a" * 300), "300 characters, the limit is "),
     ],
 )
-def test_an_mpijob(change: Callable[[dict[str, Any]], object], message: str, package: Path) -> None:
+def test_invalid_mpijob_field_is_reported(
+    change: Callable[[dict[str, Any]], object], message: str, package: Path
+) -> None:
     overlay = changed(package, MULTI, "mpi-job.yaml", change)
     problems = [str(problem) for check in (kinds.check, names.check) for problem in check(overlay)]
     assert any(message in problem for problem in problems), problems
@@ -133,7 +135,9 @@ def test_an_mpijob(change: Callable[[dict[str, Any]], object], message: str, pac
     ],
     ids=["twice", "two storages", "alone"],
 )
-def test_options_that_are_listed(listed: tuple[str, ...], line: int, message: str, tmp_path: Path) -> None:
+def test_invalid_list_of_components_is_reported_at_its_line(
+    listed: tuple[str, ...], line: int, message: str, tmp_path: Path
+) -> None:
     package = build(tmp_path / "package")
     path = package / SINGLE / "kustomization.yaml"
     before, components, after = path.read_text(encoding="utf-8").partition("components:\n")
@@ -152,7 +156,7 @@ def test_options_that_are_listed(listed: tuple[str, ...], line: int, message: st
         (1100, "KiB, but Kubernetes accepts at most 1,024 KiB"),
     ],
 )
-def test_a_config_map_that_is_too_large(kib: int, message: str, package: Path) -> None:
+def test_oversized_config_map_is_reported(kib: int, message: str, package: Path) -> None:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "x" * (kib << 10)}}
     with opened(package) as opened_package:
         overlay = RenderedOverlay("single-node", (Manifest(config),), kustomization.read(opened_package, SINGLE))
@@ -187,7 +191,7 @@ def test_a_config_map_that_is_too_large(kib: int, message: str, package: Path) -
     ],
     ids=str,
 )
-def test_a_kustomization(content: Any, message: str, tmp_path: Path) -> None:
+def test_invalid_kustomization_is_reported(content: Any, message: str, tmp_path: Path) -> None:
     package = build(tmp_path / "package")
     (package / SINGLE / "folder").mkdir()
     (package / SINGLE / "text.yaml").write_text("text\n", encoding="utf-8")
@@ -197,7 +201,7 @@ def test_a_kustomization(content: Any, message: str, tmp_path: Path) -> None:
     assert any(message in str(problem) for problem in sources.problems), sources.problems
 
 
-def test_a_literal_is_where_a_finding_about_its_key_points(tmp_path: Path) -> None:
+def test_finding_about_a_key_points_at_its_literal(tmp_path: Path) -> None:
     package = build(tmp_path / "package")
     path = package / SINGLE / "kustomization.yaml"
     path.write_text("configMapGenerator:\n  - name: c\n    literals:\n      - A=1\n      - B=2\n", encoding="utf-8")
@@ -214,7 +218,7 @@ def test_a_literal_is_where_a_finding_about_its_key_points(tmp_path: Path) -> No
         ("kind: A\nmetadata:\n  name: b\n", "line 3 is 'name: b' instead of 'name: a'"),
     ],
 )
-def test_what_two_kubectls_render(other: str, message: str, package: Path) -> None:
+def test_different_output_of_two_kubectls_is_reported(other: str, message: str, package: Path) -> None:
     texts = {"old": "kind: A\nmetadata:\n  name: a\n", "new": other}
     rendered = mock.patch(
         "packager.rendering.render.kustomize", side_effect=lambda _folder, program, **_: Rendered(texts[program], ())
@@ -240,7 +244,9 @@ def test_what_two_kubectls_render(other: str, message: str, package: Path) -> No
     ],
     ids=["no word", "an empty log line", "no end"],
 )
-def test_a_cluster_that_answers_nothing(answer: process.Finished | ToolError, message: str, package: Path) -> None:
+def test_server_check_without_answer_is_unchecked(
+    answer: process.Finished | ToolError, message: str, package: Path
+) -> None:
     rendered = mock.patch("packager.rendering.render.kustomize", return_value=Rendered("kind: List\n", ()))
     asked = mock.patch.object(process, "run", side_effect=[answer, answer])
     with opened(package) as opened_package, rendered, asked:
@@ -250,7 +256,7 @@ def test_a_cluster_that_answers_nothing(answer: process.Finished | ToolError, me
     ]
 
 
-def test_what_kubectl_renders_and_nobody_can_read(package: Path) -> None:
+def test_invalid_yaml_from_kubectl_is_reported(package: Path) -> None:
     rendered = mock.patch("packager.rendering.render.kustomize", return_value=Rendered("a: [", ()))
     with opened(package) as opened_package, rendered:
         problems = [str(problem) for problem in verify(opened_package, Checks()).problems]

@@ -1,4 +1,4 @@
-"""What a package may make and take: what no build makes is a finding, on its line, unless its kind is named."""
+"""Objects that a package may create and use: others are findings on their lines, unless their kind is allowed."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
 
 
 def messages(text: str, *allowed: str, namespace: str | None = None) -> list[str]:
-    """Return what is found in the manifests `text`; of them, the first is at line 1."""
+    """Return the findings about the manifests `text`, the first of which is at line 1."""
     overlay, kinds = written.overlay(text), frozenset(allowed)
     checks = (*objects.check(overlay, kinds, namespace), *rights.check(overlay, kinds), *listed.check(overlay, kinds))
     return [str(problem) for problem in checks]
 
 
-def test_a_pod_and_a_config_map_are_what_builds_make() -> None:
+def test_pod_and_config_map_are_accepted() -> None:
     assert messages(f"{POD}---\n{CONFIG}") == []
 
 
-def test_the_kinds_are_those_that_builds_make(tmp_path: Path, kubectl: Path) -> None:
+def test_made_kinds_are_those_of_a_build_with_all_options(tmp_path: Path, kubectl: Path) -> None:
     loaded = load(bundled() / "hello-mpi" / "spec.yaml", kinds.SETTINGS)
     names = {kind.__name__ for kind in AnyOverlay.__args__}
     assert {overlay.kind for overlay in loaded.spec.overlays.values()} == names
@@ -115,14 +115,14 @@ def test_the_kinds_are_those_that_builds_make(tmp_path: Path, kubectl: Path) -> 
     ],
     ids=["whole cluster", "volume", "another group", "another version", "list", "namespace"],
 )
-def test_what_no_build_makes_is_found_unless_its_kind_is_named(text: str, problem: str, allow: str) -> None:
+def test_object_that_no_build_makes_needs_allow_with_its_kind(text: str, problem: str, allow: str) -> None:
     lines = text.splitlines()
     assert messages(f"{text}---\n{POD}") == [f"file.yaml:{problem}"], lines
     assert messages(f"{text}---\n{POD}", allow) == []
     assert messages(f"{text}---\n{POD}", "Service") == [f"file.yaml:{problem}"]
 
 
-def test_the_namespace_that_it_is_applied_to_may_be_named() -> None:
+def test_object_may_name_the_namespace_of_the_package() -> None:
     text = f"{CONFIG.replace('name: c', 'name: c, namespace: team')}---\n{POD}"
     assert messages(text, namespace="team") == []
     assert len(messages(text, namespace="other")) == 1
@@ -177,21 +177,21 @@ def test_the_namespace_that_it_is_applied_to_may_be_named() -> None:
         ),
     ],
 )
-def test_metadata_that_no_build_writes(old: str, new: str, problem: str) -> None:
+def test_metadata_that_no_build_writes_is_found(old: str, new: str, problem: str) -> None:
     assert messages(f"{CONFIG.replace(old, new)}---\n{POD}") == [f"file.yaml:{problem}"]
 
 
-def test_of_the_annotations_of_kubectl_only_those_that_act_are_found() -> None:
+def test_default_container_annotation_is_accepted() -> None:
     key = "kubectl.kubernetes.io/default-container"
     assert messages(POD.replace("name: p", f"name: p, annotations: {{{key}: main}}")) == []
 
 
-def test_an_object_may_not_be_there_twice() -> None:
+def test_duplicate_object_is_found() -> None:
     [problem] = messages(f"{POD}---\n{CONFIG}---\n{CONFIG}")
     assert problem.endswith("ConfigMap c: metadata.name: duplicate object ConfigMap c (remove one of them)")
 
 
-def test_an_overlay_runs_something() -> None:
+def test_overlay_without_workload_is_found() -> None:
     assert messages(CONFIG) == ["kustomization.yaml:1:1: the overlay has no workload: nothing would run"]
     assert messages(f"{POD}---\n{POD.replace('name: p', 'name: q')}") == []
     assert messages("apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: w}\n", "Workflow") == []
@@ -247,7 +247,7 @@ def test_an_overlay_runs_something() -> None:
         ),
     ],
 )
-def test_what_a_pod_takes_from_its_namespace(old: str, new: str, problem: str, allow: str) -> None:
+def test_secret_and_service_account_of_the_namespace_need_allow(old: str, new: str, problem: str, allow: str) -> None:
     text = POD.replace(old, new)
     assert messages(text) == [f"file.yaml:{problem}"]
     assert messages(text, allow) == []
@@ -273,7 +273,7 @@ subjects: [{kind: ServiceAccount, name: default, namespace: default}]
 @pytest.mark.parametrize(
     "text", [BINDING, f"apiVersion: v1\nkind: List\nitems:\n  - {BINDING.replace(chr(10), chr(10) + '    ').strip()}\n"]
 )
-def test_a_binding_to_cluster_admin_is_no_part_of_a_package(
+def test_cluster_role_binding_needs_allow(
     text: str, mlpack: Callable[..., Outcome], package: Path, kubectl: Path
 ) -> None:
     _add(package, text)
@@ -287,7 +287,9 @@ def test_a_binding_to_cluster_admin_is_no_part_of_a_package(
     ]
 
 
-def test_what_was_not_looked_at_has_no_level(mlpack: Callable[..., Outcome], package: Path, kubectl: Path) -> None:
+def test_level_is_unknown_for_workload_of_another_kind(
+    mlpack: Callable[..., Outcome], package: Path, kubectl: Path
+) -> None:
     _add(package, "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: w}\nspec: {}\n")
     words = ("verify", package, "--kubectl", kubectl, "--allow", "Workflow.argoproj.io")
     assert mlpack(*words, "-o", "json").json["security"][1]["level"] is None

@@ -1,4 +1,4 @@
-"""What nothing could run with: values that the API server refuses, and folders that no volume may hide."""
+"""Values that prevent a pod from running: those that the API server refuses, and mounts that hide needed folders."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
 
 
 def messages(spec: str, container: str = "") -> list[str]:
-    """Return what is found in a pod, without the file and what all messages begin with."""
+    """Return the messages about a pod, without the file and their common beginning."""
     own = f", {container}" if container else ""
     text = f"{POD}spec: {{containers: [{{name: main, image: 'a:1'{own}}}]{', ' + spec if spec else ''}}}\n"
     overlay = written.overlay(text)
@@ -38,7 +38,7 @@ def messages(spec: str, container: str = "") -> list[str]:
     return [problem.partition("Pod p: ")[2] for problem in problems]
 
 
-def test_a_usual_pod_is_good() -> None:
+def test_usual_pod_is_accepted() -> None:
     assert messages("restartPolicy: Never", "imagePullPolicy: Always, ports: [{name: ssh, containerPort: 2222}]") == []
 
 
@@ -88,7 +88,7 @@ def test_a_usual_pod_is_good() -> None:
         ("initContainers: [{name: main, image: 'a:1'}]", "spec.containers[0].name: duplicate container 'main'"),
     ],
 )
-def test_a_pod_that_is_refused(spec: str, problem: str) -> None:
+def test_invalid_pod_field_is_found(spec: str, problem: str) -> None:
     assert messages(spec) == [problem]
 
 
@@ -170,7 +170,7 @@ C = "spec.containers[0]"
         ),
     ],
 )
-def test_a_container_that_is_refused(container: str, problem: str) -> None:
+def test_invalid_container_field_is_found(container: str, problem: str) -> None:
     assert messages("", container) == [problem]
 
 
@@ -194,20 +194,22 @@ HIDES = "would hide what the container needs there: use another folder"
         ("/c/", "two volumes are mounted at /c/"),
     ],
 )
-def test_a_folder_that_cannot_be_mounted_over(path: str, problem: str) -> None:
+def test_invalid_mount_path_is_found(path: str, problem: str) -> None:
     mounts = f"volumeMounts: [{{name: c, mountPath: /c}}, {{name: o, mountPath: {path}}}]"
     assert messages(VOLUMES, mounts) == [f"{C}.volumeMounts[1].mountPath: {problem}"]
 
 
 @pytest.mark.parametrize("path", ["/out", "/dev/shm", "/etc/app", "/tmp", "/opt/data", "ROOT/p/output", "/a..b"])
-def test_a_folder_that_can_be_mounted_over(path: str) -> None:
+def test_valid_mount_path_is_accepted(path: str) -> None:
     assert messages(VOLUMES, f"volumeMounts: [{{name: o, mountPath: {path}}}]") == []
     if path.startswith(("/", "ROOT")):
         assert mountpath.complaint(path) is None
 
 
 @pytest.mark.parametrize("path", ["", "/", "/etc", "/usr/", "relative", "/a:b", "/a/../b", "/home/mlpack"])
-def test_results_have_a_folder_that_can_be_mounted(path: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
+def test_invalid_output_dir_is_refused_by_lint_configure_and_verify(
+    path: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path
+) -> None:
     complaint = mountpath.complaint(path)
     spec = demo.write(tmp_path / "demo", demo.changed(f"environment: {{OUTPUT_DIR: {json.dumps(path)}}}"))
     assert mlpack("lint", spec).stdout == f"{spec}:11:27: {complaint}\n"
@@ -223,18 +225,18 @@ def test_results_have_a_folder_that_can_be_mounted(path: str, mlpack: Mlpack, tm
     verified = mlpack("verify", package, "--kubectl", kubectl)
     assert verified.code == 5
     if path == "/home/mlpack":
-        return  # of the two mounts, the other one is named
+        return  # the finding is about the other of the two mounts
     assert all(problem.startswith(f"{env}:{line}:1: ") for problem in verified.stdout.splitlines())
 
 
-def test_every_object_has_to_fit_what_apply_keeps_of_it() -> None:
+def test_object_larger_than_kubectl_apply_accepts_is_found() -> None:
     items = ", ".join(f"{{key: k{number}, path: {'p' * 180}{number}}}" for number in range(1_500))
     pod = f"{POD}spec: {{volumes: [{{name: v, configMap: {{items: [{items}]}}}}]}}\n"
     [problem] = [problem for problem in containers.check(written.overlay(pod)) if "KiB" in problem.message]
     assert problem.message == "Pod p: 306 KiB, but `kubectl apply` accepts at most 256 KiB"
 
 
-def test_the_size_is_that_of_kubectl_s_copy() -> None:
+def test_size_counts_characters_that_kubectl_escapes() -> None:
     fits = "x" * 262_000
     config = f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\ndata: {{a: {fits}}}\n"
     assert list(containers.check(written.overlay(config))) == []
@@ -244,7 +246,7 @@ def test_the_size_is_that_of_kubectl_s_copy() -> None:
 
 
 @pytest.mark.parametrize("key", ["a+b.sh", "c@d.sh", "..", "..a", "a/b", "x" * 254])
-def test_a_key_that_no_config_map_has(key: str) -> None:
+def test_invalid_config_map_key_is_found(key: str) -> None:
     config = f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\ndata: {{{json.dumps(key)}: a}}\n"
     [problem] = containers.check(written.overlay(config))
     assert (
@@ -253,7 +255,7 @@ def test_a_key_that_no_config_map_has(key: str) -> None:
     )
 
 
-def test_a_file_of_a_package_whose_name_is_no_key(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
+def test_file_name_that_is_not_a_valid_key_is_found(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
     base = package / "quickstart/common/mpi/k8s/mlops/base"
     shutil.copy(base / "identity.sh", base / "a+b.sh")
     replace(base / "kustomization.yaml", "      - identity.sh\n", "      - identity.sh\n      - a+b.sh\n")
@@ -270,7 +272,7 @@ def test_a_file_of_a_package_whose_name_is_no_key(mlpack: Mlpack, package: Path,
     )
 
 
-def test_a_job_that_ends_before_it_begins() -> None:
+def test_run_policy_out_of_range_is_found() -> None:
     spec = "{mpiReplicaSpecs: {Launcher: {}}, runPolicy: {activeDeadlineSeconds: 0, backoffLimit: -1}}"
     job = f"kind: MPIJob\nmetadata: {{name: j}}\nspec: {spec}\n"
     assert [problem.message for problem in kinds.check(written.overlay(job))] == [
@@ -279,7 +281,7 @@ def test_a_job_that_ends_before_it_begins() -> None:
     ]
 
 
-def test_a_list_of_files_that_no_pod_can_hold(mlpack: Mlpack, tmp_path: Path) -> None:
+def test_lint_refuses_list_of_files_too_long_for_a_pod(mlpack: Mlpack, tmp_path: Path) -> None:
     names = [f"{'f' * 60}/{number:04}.sh" for number in range(1_500)]
     listed = ", ".join(["train.sh", *names])
     spec = demo.write(tmp_path / "demo", demo.changed(f"[train.sh] => [{listed}]"), dict.fromkeys(names, "#!/bin/sh\n"))
@@ -297,21 +299,21 @@ def test_a_list_of_files_that_no_pod_can_hold(mlpack: Mlpack, tmp_path: Path) ->
         (f"annotations: {{{'a' * 64}: d}}", f"annotations.{'a' * 64}", f"'{'a' * 64}' is not a valid key"),
     ],
 )
-def test_keys_of_labels_and_annotations(metadata: str, where: str, problem: str) -> None:
+def test_invalid_key_of_label_or_annotation_is_found(metadata: str, where: str, problem: str) -> None:
     text = POD.replace("name: p", f"name: p, {metadata}")
     [found_problem] = names.check(written.overlay(text))
     form = "use at most 63 letters, digits and '-_.', optionally after a domain and '/'"
     assert found_problem.message == f"Pod p: metadata.{where}: {problem}: {form}"
 
 
-def test_a_node_selector_that_no_node_can_meet() -> None:
+def test_invalid_node_selector_value_is_found() -> None:
     [problem] = names.check(written.overlay(f"{POD}spec: {{nodeSelector: {{kubernetes.io/arch: a b}}}}\n"))
     form = "use at most 63 letters, digits and '-_.', with a letter or digit at both ends"
     message = f"'a b' is not a valid label value: {form}"
     assert problem.message == f"Pod p: spec.nodeSelector.kubernetes.io/arch: {message}"
 
 
-def test_more_workers_than_the_operator_can_list() -> None:
+def test_more_workers_than_the_operator_can_list_are_found() -> None:
     job = "kind: MPIJob\nmetadata: {name: j}\nspec: {mpiReplicaSpecs: {Launcher: {}, Worker: {replicas: 1000000}}}\n"
     assert [problem.message for problem in kinds.check(written.overlay(job))] == [
         (

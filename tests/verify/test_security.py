@@ -1,4 +1,4 @@
-"""Each field that keeps a pod from a stricter level of Pod Security: what it is, and where it is written."""
+"""Fields that exceed a Pod Security level: the message and the place of each, and the level of the pod."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ APPARMOR = "container.apparmor.security.beta.kubernetes.io"
 
 
 def pod(old: str, new: str) -> str:
-    """Return the pod with `old` replaced, or, without any, with `new` at its end."""
+    """Return the pod with `old` replaced by `new`; if `old` is empty, with `new` at the end."""
     assert old in POD
     return POD.replace(old, new) if old else f"{POD}{new}\n"
 
 
 def level_and_breaches(text: str) -> tuple[str, list[str]]:
-    """Return the level that is reached, and each breach of the strictest."""
+    """Return the level that a manifest meets, and each breach of the level "restricted"."""
     fields = exceeded(written.overlay(text))
     return level(fields), [str(problem) for problem in breaches(fields, Level.restricted)]
 
 
 def breach(allowed: str, place: str, field: str, why: str) -> str:
-    """Return what is said of a field that `allowed` is the strictest level to allow."""
+    """Return the message about a field for which `allowed` is the strictest level that permits it."""
     hint = f'"{allowed}" allows it: use such a namespace, or switch off the option that adds it'
     return f'file.yaml:{place}: Pod p: {field}: {why}, which Pod Security "restricted" forbids ({hint})'
 
 
-def test_a_pod_of_the_strictest_level_breaches_nothing() -> None:
+def test_restricted_pod_has_no_breaches() -> None:
     assert level_and_breaches(POD) == ("restricted", [])
 
 
@@ -107,7 +107,7 @@ CONTEXT = f"{CONTAINER}.securityContext"
         ),
     ],
 )
-def test_fields_that_only_privileged_allows(old: str, new: str, place: str, field: str, why: str) -> None:
+def test_field_that_only_privileged_allows_is_a_breach(old: str, new: str, place: str, field: str, why: str) -> None:
     assert level_and_breaches(pod(old, new)) == ("privileged", [breach("privileged", place, field, why)])
 
 
@@ -135,7 +135,7 @@ def test_fields_that_only_privileged_allows(old: str, new: str, place: str, fiel
         ),
     ],
 )
-def test_fields_that_only_restricted_forbids(old: str, new: str, place: str, field: str, why: str) -> None:
+def test_field_that_only_restricted_forbids_is_a_breach(old: str, new: str, place: str, field: str, why: str) -> None:
     assert level_and_breaches(pod(old, new)) == ("baseline", [breach("baseline", place, field, why)])
 
 
@@ -151,7 +151,7 @@ def test_fields_that_only_restricted_forbids(old: str, new: str, place: str, fie
         ("", "      ports: [{hostPort: 0}]"),
     ],
 )
-def test_fields_that_every_level_allows(old: str, new: str) -> None:
+def test_field_that_every_level_allows_is_not_a_breach(old: str, new: str) -> None:
     assert level_and_breaches(pod(old, new)) == ("restricted", [])
 
 
@@ -194,7 +194,7 @@ IN_NAMESPACE = ("spec:", "spec:\n  hostUsers: false")
         ([("{type: RuntimeDefault}", "{type: Unknown}")], {"privileged": 37}),
     ],
 )
-def test_level_is_that_of_each_version(changes: list[tuple[str, str]], levels: dict[str, int]) -> None:
+def test_level_depends_on_the_kubernetes_version(changes: list[tuple[str, str]], levels: dict[str, int]) -> None:
     text = POD
     for old, new in changes:
         text = text.replace(old, new, 1) if old else f"{text}{new}\n"
@@ -203,7 +203,7 @@ def test_level_is_that_of_each_version(changes: list[tuple[str, str]], levels: d
     assert {str(name): int(those[-1].removeprefix("1.")) for name, those in found_levels.items()} == levels
 
 
-def test_host_of_a_probe_counts_in_the_versions_that_were_asked_for() -> None:
+def test_host_of_a_probe_is_reported_for_requested_versions_only() -> None:
     overlay = written.overlay(pod("", f"      livenessProbe: {{httpGet: {HOST}}}"))
     assert exceeded(overlay, ("1.32", "1.33")) == ()
     [old_and_new] = exceeded(overlay, ("1.33", "1.34"))

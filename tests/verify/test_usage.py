@@ -1,4 +1,4 @@
-"""What a package takes of its namespace and cluster by name is printed, also if it was sealed so."""
+"""Claims, priority classes and addresses that a package names are printed, even if they were sealed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def messages(text: str) -> list[str]:
     return [str(note).removeprefix("file.yaml:") for note in notes(written.overlay(text))]
 
 
-def test_claims_of_the_namespace_and_the_priority_class_are_named() -> None:
+def test_notes_name_claims_of_the_namespace_and_priority_class() -> None:
     assert messages(POD) == [
         "7:52: the pods of single-node mount the claim 'results' of the namespace",
         "5:22: the pods of single-node have the priority class 'high'",
@@ -37,13 +37,13 @@ def test_claims_of_the_namespace_and_the_priority_class_are_named() -> None:
 
 
 @pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer"])
-def test_a_service_outside_of_the_cluster_is_named(kind: str) -> None:
+def test_note_names_service_that_is_open_to_the_outside(kind: str) -> None:
     text = f"apiVersion: v1\nkind: Service\nmetadata: {{name: s}}\nspec: {{type: {kind}}}\n"
     assert messages(text) == [f"4:14: single-node takes requests from outside of the cluster, by a {kind}"]
     assert messages(text.replace(kind, "ClusterIP")) == []
 
 
-def test_the_host_of_an_ingress_is_named() -> None:
+def test_note_names_ingress_host_once() -> None:
     text = (
         "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: i}\n"
         "spec: {rules: [{host: bank.example}, {host: bank.example}]}\n"

@@ -1,4 +1,4 @@
-"""`mlpack verify` as its users meet it: quiet when good, all findings at once, and what could not be checked apart."""
+"""Tests of `mlpack verify`: no output for a valid package, all findings at once, unchecked parts listed separately."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _stub(path: Path, script: str) -> Path:
     return path
 
 
-def test_a_good_package_prints_nothing(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_verify_prints_nothing_for_valid_package(mlpack: Run, package: Path, kubectl: Path) -> None:
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert (done.code, done.stdout, done.stderr) == (0, "", "")
 
@@ -51,15 +51,13 @@ SECRETS = "quickstart/common/mpi/k8s/mlops/secrets/kustomization.yaml"
 
 @pytest.fixture
 def with_secrets(mlpack: Run, tmp_path: Path) -> Path:
-    """hello-mpi with a secret."""
+    """The package hello-mpi, built with a secret."""
     build = ("build", "hello-mpi", "--format", "dir", "--set", "secrets.HF_TOKEN.description=A token.")
     assert mlpack(*build).code == 0
     return tmp_path / "hello-mpi"
 
 
-def test_secrets_of_the_package_are_noted_and_no_others_are_read(
-    mlpack: Run, with_secrets: Path, kubectl: Path
-) -> None:
+def test_verify_notes_secrets_that_pods_read(mlpack: Run, with_secrets: Path, kubectl: Path) -> None:
     done = mlpack("verify", with_secrets, "--kubectl", kubectl)
     assert (done.code, done.stdout) == (0, "")
     for overlay in ("multi-node", "single-node"):
@@ -76,7 +74,7 @@ def test_secrets_of_the_package_are_noted_and_no_others_are_read(
         ("{secretKeyRef: {name: SECRET,", "{secretKeyRef: {name: others,"),
     ],
 )
-def test_a_component_that_reads_more_than_the_package_says(
+def test_secret_references_beyond_the_spec_need_allow(
     mlpack: Run, with_secrets: Path, kubectl: Path, old: str, new: str
 ) -> None:
     file = with_secrets / SECRETS
@@ -90,7 +88,7 @@ def test_a_component_that_reads_more_than_the_package_says(
     assert mlpack("verify", with_secrets, "--kubectl", kubectl, "--allow", "Secret").code == 0
 
 
-def test_the_value_of_a_secret_in_an_env_file_is_refused(mlpack: Run, with_secrets: Path, kubectl: Path) -> None:
+def test_secret_value_in_env_file_is_refused(mlpack: Run, with_secrets: Path, kubectl: Path) -> None:
     done = mlpack("configure", with_secrets, "--set", "HF_TOKEN=geheim")
     assert (done.code, "geheim" in done.stderr) == (2, False)
     assert "--set HF_TOKEN: it is a secret, and anyone can read what is in the package" in done.stderr
@@ -101,7 +99,7 @@ def test_the_value_of_a_secret_in_an_env_file_is_refused(mlpack: Run, with_secre
     assert "HF_TOKEN is a secret: pods read it from a Secret, and anyone can read this file" in done.stdout
 
 
-def test_a_tarball_is_verified_as_it_is(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
+def test_tarball_findings_name_paths_in_the_tarball(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
     path = tmp_path / "p.tar.gz"
     replace(package / SINGLE / "pod.yaml", "name: hello-mpi-env", "name: other-env")
     subprocess.run(["tar", "--format=ustar", "-czf", path, "hello-mpi"], cwd=tmp_path, check=True)
@@ -113,7 +111,7 @@ def test_a_tarball_is_verified_as_it_is(mlpack: Run, package: Path, kubectl: Pat
     assert all(line.startswith(f"{path}:") for line in done.stdout.splitlines())
 
 
-def test_edits_where_edits_belong_are_no_damage(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_edits_of_values_and_ids_are_listed_and_accepted(mlpack: Run, package: Path, kubectl: Path) -> None:
     replace(package / MULTI / "mlops.env", "=ROOT/", "=/shared/")
     replace(package / MULTI / "mlops-job-patch.yaml", "runAsUser: 1000", "runAsUser: 12345")
     done = mlpack("verify", package, "--kubectl", kubectl)
@@ -129,7 +127,7 @@ def test_edits_where_edits_belong_are_no_damage(mlpack: Run, package: Path, kube
     ]
 
 
-def test_what_runs_have_written_is_no_damage(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_output_folder_is_accepted_and_similar_name_is_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
     (package / "output/logs").mkdir(parents=True)
     (package / "output/logs/rank-0.txt").touch()
     (package / "outputs").touch()
@@ -138,7 +136,9 @@ def test_what_runs_have_written_is_no_damage(mlpack: Run, package: Path, kubectl
 
 
 @pytest.mark.parametrize("folder", ["", "/", "/quickstart", "/quickstart/scripts/", "-2"])
-def test_results_among_the_packages_files_are_damage(folder: str, mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_unsealed_script_is_reported_with_any_output_dir(
+    folder: str, mlpack: Run, package: Path, kubectl: Path
+) -> None:
     env = package / SINGLE / "mlops.env"
     replace(env, "OUTPUT_DIR=ROOT/hello-mpi/output", f"OUTPUT_DIR=ROOT/hello-mpi{folder}")
     extra = package / "quickstart/scripts/extra.sh"
@@ -148,7 +148,7 @@ def test_results_among_the_packages_files_are_damage(folder: str, mlpack: Run, p
     assert f"{extra}: the package was not sealed with this file\n" in done.stdout
 
 
-def test_all_findings_at_once_each_on_its_line(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_verify_reports_all_findings_at_once_with_their_lines(mlpack: Run, package: Path, kubectl: Path) -> None:
     replace(package / SINGLE / "pod-patch.yaml", "runAsUser: 1000", 'runAsUser: "1000"')
     quoted, one_thousand = "'/dataset'", '"1000"'
     replace(package / SINGLE / "mlops.env", "DATASET_DIR=/dataset", f"DATASET_DIR={quoted}")
@@ -168,7 +168,7 @@ def test_all_findings_at_once_each_on_its_line(mlpack: Run, package: Path, kubec
     assert "(write 1000 without quotes)" in lines[-1]
 
 
-def test_json_says_all_there_is(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_json_contains_validity_problems_and_levels(mlpack: Run, package: Path, kubectl: Path) -> None:
     good = mlpack("verify", package, "--kubectl", kubectl, "-o", "json").json
     assert good["valid"] is True
     assert good["kubernetes"][0] == "1.25"
@@ -201,7 +201,7 @@ def test_verbose_reports_each_level_with_its_versions(mlpack: Run, package: Path
     assert "multi-node: Pod Security restricted\n" in done.stderr
 
 
-def test_verbose_says_what_was_checked_and_reached(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_verbose_reports_kubectl_schemas_and_levels(mlpack: Run, package: Path, kubectl: Path) -> None:
     done = mlpack("verify", package, "--kubectl", kubectl, "-v", "--kubernetes-version", "v1.30.2")
     assert done.code == 0
     assert done.stdout == ""
@@ -209,7 +209,7 @@ def test_verbose_says_what_was_checked_and_reached(mlpack: Run, package: Path, k
     assert done.stderr.endswith("multi-node: Pod Security restricted\nsingle-node: Pod Security restricted\n")
 
 
-def test_verbose_says_what_keeps_an_overlay_from_a_stricter_level(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_verbose_reports_fields_that_exceed_a_stricter_level(mlpack: Run, package: Path, kubectl: Path) -> None:
     pod = package / SINGLE / "pod.yaml"
     replace(pod, "allowPrivilegeEscalation: false", "allowPrivilegeEscalation: true")
     with opened(package) as opened_package:
@@ -224,7 +224,7 @@ def test_verbose_says_what_keeps_an_overlay_from_a_stricter_level(mlpack: Run, p
     assert line == f"  {place}: Pod hello-mpi-single-node: {field}: expected false"
 
 
-def test_without_kubectl_the_package_is_unchecked(mlpack: Run, package: Path) -> None:
+def test_package_is_unchecked_without_kubectl(mlpack: Run, package: Path) -> None:
     done = mlpack("verify", package, "--kubectl", "no-such-kubectl")
     assert (done.code, done.stdout) == (6, "")
     assert done.stderr == "".join(
@@ -234,14 +234,14 @@ def test_without_kubectl_the_package_is_unchecked(mlpack: Run, package: Path) ->
     assert mlpack("verify", package, "--kubectl", "no-such-kubectl", "-o", "json").json["valid"] is None
 
 
-def test_a_finding_counts_for_more_than_what_could_not_be_checked(mlpack: Run, package: Path) -> None:
+def test_exit_code_of_findings_precedes_that_of_unchecked_overlays(mlpack: Run, package: Path) -> None:
     (package / "extra").touch()
     done = mlpack("verify", package, "--kubectl", "no-such-kubectl")
     assert done.code == 5
     assert "not checked: " in done.stderr
 
 
-def test_two_kubectls_have_to_agree(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
+def test_two_kubectls_must_render_the_same(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
     oldest = kubectls.kubectl("1.22")
     assert mlpack("verify", package, "--kubectl", kubectl, "--kubectl", oldest).code == 0
     other = _stub(tmp_path / "other", f'"{kubectl}" "$@" | sed "s/by:.mlpack/by: other/"')
@@ -252,7 +252,7 @@ def test_two_kubectls_have_to_agree(mlpack: Run, package: Path, kubectl: Path, t
     assert f"is {others} instead of {ours}\n" in done.stdout
 
 
-def test_a_warning_of_kubectl_is_a_finding(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
+def test_kubectl_warning_is_a_finding(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
     warns = _stub(tmp_path / "warns", f'echo "# Warning: that is old" >&2; exec "{kubectl}" "$@"')
     done = mlpack("verify", package, "--kubectl", warns)
     assert done.code == 5
@@ -270,7 +270,7 @@ def test_a_warning_of_kubectl_is_a_finding(mlpack: Run, package: Path, kubectl: 
         ("kill -9 $$", "{} kustomize: exit code -9"),
     ],
 )
-def test_a_kubectl_that_renders_nothing_of_use(
+def test_kubectl_without_valid_output_is_a_finding(
     script: str, message: str, mlpack: Run, package: Path, tmp_path: Path
 ) -> None:
     stub = _stub(tmp_path / "stub", script)
@@ -279,7 +279,7 @@ def test_a_kubectl_that_renders_nothing_of_use(
     assert f"{package}/{MULTI}/kustomization.yaml:1:1: {message.format(stub)}" in done.stdout
 
 
-def test_a_kubectl_that_prints_without_end_is_stopped(mlpack: Run, package: Path, tmp_path: Path) -> None:
+def test_kubectl_with_endless_output_is_stopped(mlpack: Run, package: Path, tmp_path: Path) -> None:
     stub = _stub(tmp_path / "stub", "exec yes")
     done = mlpack("verify", package, "--kubectl", stub)
     assert (done.code, done.stdout) == (6, "")
@@ -287,7 +287,7 @@ def test_a_kubectl_that_prints_without_end_is_stopped(mlpack: Run, package: Path
     assert mlpack("status", package, "--kubectl", stub).code == 6
 
 
-def test_what_only_some_versions_have(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_unknown_field_names_the_versions_without_it(mlpack: Run, package: Path, kubectl: Path) -> None:
     replace(
         package / SINGLE / "pod.yaml", "    - name: identity\n", "    - name: identity\n      restartPolicy: Always\n"
     )
@@ -302,7 +302,7 @@ def test_what_only_some_versions_have(mlpack: Run, package: Path, kubectl: Path)
     assert mlpack("verify", package, "--kubectl", kubectl, *words).code == 0
 
 
-def test_what_is_drawn_in_from_elsewhere_is_never_rendered(mlpack: Run, package: Path, tmp_path: Path) -> None:
+def test_overlay_with_resources_from_outside_is_not_rendered(mlpack: Run, package: Path, tmp_path: Path) -> None:
     called = tmp_path / "called"
     spy = _stub(tmp_path / "spy", f'echo "$@" >>"{called}"')
     for entry in (
@@ -322,7 +322,7 @@ def test_what_is_drawn_in_from_elsewhere_is_never_rendered(mlpack: Run, package:
     assert done.stdout.count("leads out of the package") == 2
 
 
-def test_a_custom_resource_nobody_knows_could_not_be_checked(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_custom_resource_without_schema_is_unchecked(mlpack: Run, package: Path, kubectl: Path) -> None:
     (package / SINGLE / "more.yaml").write_text("apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: a}\n")
     replace(package / SINGLE / "kustomization.yaml", "  - pod.yaml\n", "  - pod.yaml\n  - more.yaml\n")
     with opened(package) as opened_package:
@@ -352,7 +352,7 @@ SERVER = [
 
 
 @pytest.mark.parametrize(("stderr", "code", "expected"), SERVER, ids=[case[0][:30] for case in SERVER])
-def test_the_server_side_dry_run(
+def test_server_dry_run_reports_rejections_and_failed_checks(
     stderr: str, code: int, expected: str, mlpack: Run, package: Path, kubectl: Path, tmp_path: Path
 ) -> None:
     script = (
@@ -384,7 +384,7 @@ def test_invalid_options_are_refused(options: list[str], message: str, mlpack: R
     assert message in done.stderr
 
 
-def test_limits_are_options(mlpack: Run, package: Path, tmp_path: Path) -> None:
+def test_max_size_and_max_files_limit_archives(mlpack: Run, package: Path, tmp_path: Path) -> None:
     path = tmp_path / "p.tar.gz"
     subprocess.run(["tar", "--format=ustar", "-czf", path, package.name], cwd=package.parent, check=True)
     for option, value in (("--max-size", "1Ki"), ("--max-files", "3")):
@@ -393,8 +393,8 @@ def test_limits_are_options(mlpack: Run, package: Path, tmp_path: Path) -> None:
         assert done.stderr.count("\n") == 1
 
 
-def test_the_report_holds_for_an_inventory_of_any_content(mlpack: Run, package: Path, kubectl: Path) -> None:
-    """A sealed path that is not there, and a digest of nothing, are findings; neither is looked for elsewhere."""
+def test_sealed_file_that_is_missing_is_reported_at_its_line(mlpack: Run, package: Path, kubectl: Path) -> None:
+    """A sealed path that does not exist is a finding; the file is not looked up elsewhere."""
     path = package / "manifest.json"
     inventory: dict[str, Any] = json.loads(path.read_text())
     inventory["files"]["quickstart/absent"] = {"mode": "0644", "sha256": "0" * 64}
@@ -404,7 +404,7 @@ def test_the_report_holds_for_an_inventory_of_any_content(mlpack: Run, package: 
     assert done.stdout == f"{path}:{number}:5: quickstart/absent is listed here but missing\n"
 
 
-def test_the_fix_of_a_mode_can_be_typed(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
+def test_hint_to_fix_a_mode_runs_in_a_shell(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:
     script = "quickstart/scripts/hello.sh"
     (package / script).chmod(0o644)
     folder = package.rename(tmp_path / "-a b")
@@ -429,7 +429,7 @@ def test_the_fix_of_a_mode_can_be_typed(mlpack: Run, package: Path, kubectl: Pat
         "quickstart/k8s/more/KUSTOMIZATION.yaml",
     ],
 )
-def test_an_overlay_that_nobody_looks_at_is_not_good(file: str, mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_kustomization_that_is_not_an_overlay_is_refused(file: str, mlpack: Run, package: Path, kubectl: Path) -> None:
     (package / file).parent.mkdir(exist_ok=True)
     (package / file).write_text("resources: []\n")
     with opened(package) as whole:
@@ -440,7 +440,7 @@ def test_an_overlay_that_nobody_looks_at_is_not_good(file: str, mlpack: Run, pac
     assert (done.code, done.stdout) == (5, f"{package}/{file}: {message} ({hint})\n")
 
 
-def test_a_sequence_of_overlays_that_do_not_exist_is_found(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_sequence_with_missing_overlay_is_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
     inventory = json.loads((package / "manifest.json").read_text())
     inventory["sequence"] = ["single-node", "serving"]
     (package / "manifest.json").write_text(json.dumps(inventory))
@@ -450,7 +450,7 @@ def test_a_sequence_of_overlays_that_do_not_exist_is_found(mlpack: Run, package:
 
 
 class _SlowRunner(Runner):
-    """Starts programs, and tells a time that is 100 seconds later whenever it is asked."""
+    """Starts programs; the clock advances by 100 seconds at each call."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -460,7 +460,7 @@ class _SlowRunner(Runner):
         return self.seconds
 
 
-def test_overlays_that_take_long_to_render_leave_the_others_unchecked(package: Path, kubectl: Path) -> None:
+def test_overlays_are_unchecked_after_the_time_for_rendering(package: Path, kubectl: Path) -> None:
     with opened(package) as opened_package:
         report = verify(opened_package, Checks(kubectls=(str(kubectl),), runner=_SlowRunner()))
     assert report.problems == ()

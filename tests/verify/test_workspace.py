@@ -1,4 +1,4 @@
-"""The overlay `workspace`: it creates the claim that the package was sealed with, and nothing else."""
+"""The overlay `workspace`, which creates the claim that the package was sealed with, and nothing else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: miner}\nspec: {containers: [{
 
 @pytest.fixture
 def shared(mlpack: Mlpack, tmp_path: Path) -> Path:
-    """A package with such an overlay."""
+    """A package with the overlay `workspace`."""
     demo.write(tmp_path / "demo", SPEC)
     done = mlpack("build", "./demo", "--format", "dir")
     assert done.code == 0, done.stderr
@@ -49,7 +49,7 @@ def problems(mlpack: Mlpack, package: Path, kubectl: Path) -> list[str]:
     return [line.removeprefix(f"{package}/{OVERLAY}/") for line in done.stdout.splitlines()]
 
 
-def test_it_is_not_an_overlay_with_a_workload(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
+def test_workspace_is_verified_and_cannot_be_deployed(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
     done = mlpack("verify", "-v", shared, "--kubectl", kubectl)
     assert (done.code, done.stdout) == (0, "")
     assert "workspace creates 1 PersistentVolumeClaim\n" in done.stderr
@@ -58,7 +58,7 @@ def test_it_is_not_an_overlay_with_a_workload(mlpack: Mlpack, shared: Path, kube
     assert (refused.code, "has no overlay 'workspace'; it has: multi-node, single-node" in refused.stderr) == (2, True)
 
 
-def test_it_has_the_values_of_the_site(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
+def test_workspace_claim_has_the_values_of_the_site(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
     demo.write(tmp_path / "demo", SPEC)
     values = ("--site", "CLAIM_SIZE=2Ti", "--site", "CLAIM_ACCESS_MODE=ReadWriteMany", "--site", "CLAIM_CLASS=fast")
     assert mlpack("build", "./demo", "--format", "dir", *values).code == 0
@@ -70,7 +70,7 @@ def test_it_has_the_values_of_the_site(mlpack: Mlpack, tmp_path: Path, kubectl: 
     }
 
 
-def test_configure_switches_the_storage_class_on(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
+def test_configure_sets_storage_class_and_size_of_the_claim(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
     assert rendered(shared, kubectl)["spec"] == spec
     assert mlpack("configure", shared, "--set", "CLAIM_CLASS=fast", "--set", "CLAIM_SIZE=1Gi").code == 0
@@ -79,7 +79,7 @@ def test_configure_switches_the_storage_class_on(mlpack: Mlpack, shared: Path, k
     assert problems(mlpack, shared, kubectl) == []
 
 
-def test_a_workload_that_an_edit_adds_is_found(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
+def test_workload_added_to_the_workspace_is_found(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
     replace(shared / OVERLAY / "kustomization.yaml", "resources:\n", "resources:\n  - pod.yaml\n")
     (shared / OVERLAY / "pod.yaml").write_text(POD)
     listed = problems(mlpack, shared, kubectl)
@@ -87,8 +87,8 @@ def test_a_workload_that_an_edit_adds_is_found(mlpack: Mlpack, shared: Path, kub
     assert "pod.yaml: the package was not sealed with this file" in listed
 
 
-def test_an_inventory_may_not_pass_a_workload_off_as_a_claim(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
-    """A sender may write any inventory: what is in the folder counts."""
+def test_workspace_without_the_claim_of_the_inventory_is_found(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
+    """A sender may write any inventory, so the rendered objects are checked."""
     inventory = shared / "manifest.json"
     sealed = json.loads(inventory.read_text())
     inventory.write_text(json.dumps({**sealed, "workspace": "other"}))
@@ -97,20 +97,20 @@ def test_an_inventory_may_not_pass_a_workload_off_as_a_claim(mlpack: Mlpack, sha
 
 
 @pytest.mark.parametrize("claim", ["", "../x", "A", 1, ["data"], "x" * 64])
-def test_an_inventory_names_a_claim(mlpack: Mlpack, shared: Path, claim: object) -> None:
+def test_inventory_with_invalid_claim_name_is_refused(mlpack: Mlpack, shared: Path, claim: object) -> None:
     inventory = shared / "manifest.json"
     inventory.write_text(json.dumps({**json.loads(inventory.read_text()), "workspace": claim}))
     done = mlpack("verify", shared)
     assert (done.code, "expected the name of a claim at 'workspace'" in done.stderr) == (5, True)
 
 
-def test_a_folder_that_is_missing_is_found(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
+def test_workspace_without_kustomization_is_found(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
     (shared / OVERLAY / "kustomization.yaml").unlink()
     listed = problems(mlpack, shared, kubectl)
     assert any("has no kustomization.yaml" in line for line in listed), listed
 
 
-def test_a_size_that_is_none(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
+def test_invalid_claim_size_is_reported_at_its_line(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
     site = shared / "quickstart/common/mpi/k8s/mlops/site/site.env"
     replace(site, "CLAIM_SIZE=10Gi", "CLAIM_SIZE=a lot")
     (line,) = problems(mlpack, shared, kubectl)

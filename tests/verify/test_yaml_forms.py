@@ -1,4 +1,4 @@
-"""Forms of YAML that parsers disagree on: kubectl reads each of them as `verify` does, or `verify` reads a text."""
+"""Forms of YAML that parsers read differently: kubectl reads each as `verify` does, or `verify` reads a text."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ REFUSED = (".inf", "-.inf", ".Inf", "+.inf", ".nan", ".NaN", r'"\/"', "\n    ~: 
 
 OTHER_KEYS = tuple(f"\n    {key}: a\n" for key in ("yes", "1.0", "0x1", "010"))
 MERGED = ("{<<: {a: b}}", "\n    <<: {a: b}\n    c: d\n")
-"""Forms whose keys kubectl reads otherwise. No field, label or variable that is allowed has such a key."""
+"""Forms whose keys kubectl reads differently. No permitted field, label or variable has such a key."""
 
 
 def _text(form: str) -> str:
@@ -66,7 +66,7 @@ def _ours(form: str) -> Any:
 
 
 def _is_same(ours: Any, theirs: Any) -> bool:
-    """Whether two values are the same, or theirs is a number, a boolean or null that we take for text."""
+    """Whether two values are equal, or theirs is a number, a boolean or null that we read as text."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return ours.keys() == theirs.keys() and all(_is_same(ours[key], theirs[key]) for key in ours)
     if isinstance(ours, list) and isinstance(theirs, list):
@@ -108,6 +108,6 @@ def test_kubectl_reads_the_same_as_verify(kubectl: Path) -> None:
 
 
 @pytest.mark.parametrize("form", REFUSED)
-def test_kubectl_refuses(form: str, kubectl: Path) -> None:
+def test_kubectl_refuses_forms_that_only_verify_reads(form: str, kubectl: Path) -> None:
     assert _ours(form) is not None
     assert _theirs(kubectl, _text(form)) is None
