@@ -1,4 +1,4 @@
-"""What imports of tests end with, as data."""
+"""Results of imports as data, and checks of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SCALARS = TEXTS | st.integers(-3, 100_000) | st.booleans() | st.none()
 
 
 def check_outcome(run: Callable[[], Imported], models: Path) -> Imported | None:
-    """Return what an import made; None when it was refused with problems, and nothing was made."""
+    """Return the result of an import; None if it was refused with problems and wrote no files."""
     try:
         return run()
     except MlpackError as error:
@@ -53,7 +53,7 @@ def check_outcome(run: Callable[[], Imported], models: Path) -> Imported | None:
 
 
 def imported(result: Imported, models: Path) -> dict[str, Any]:
-    """Return the files that an import made below `models`, what it reported, and the command that builds them."""
+    """Return the files that an import wrote below `models`, its findings, and the command that builds the model."""
     return {
         "files": {
             path.relative_to(models).as_posix(): path.read_text(encoding="utf-8").rstrip("\n") + "\n"
@@ -65,7 +65,7 @@ def imported(result: Imported, models: Path) -> dict[str, Any]:
 
 
 def refused(run: Callable[[], Imported], root: Path | None = None) -> dict[str, Any]:
-    """Return the message and the problems of an import that is refused; `root` is the folder of a test."""
+    """Return the message and the problems of a refused import; the path `root` is replaced in the problems."""
     with pytest.raises(SpecError) as error:
         run()
     assert error.value.exit_code == 3
@@ -76,7 +76,7 @@ def refused(run: Callable[[], Imported], root: Path | None = None) -> dict[str, 
 
 
 def check_package(result: Imported, folder: Path, kubectl: Path) -> None:
-    """See that `lint`, `build` and `verify` pass, with the options that the import names."""
+    """Check that `lint`, `build` and `verify` pass with the options that the import names."""
     assert lint([str(result.folder / "spec.yaml")], [], tell=pytest.fail).problems == ()
     request = BuildRequest(
         str(result.folder / "spec.yaml"),
@@ -126,7 +126,7 @@ JUNK: tuple[Any, ...] = (
 
 @st.composite
 def changed(draw: st.DrawFn, values: object) -> object:
-    """Return `values` with one value in it replaced by another, or removed."""
+    """Return `values` with one value replaced or removed."""
     copy = deepcopy(values)
     holder: Any = copy
     while isinstance(holder, dict | list) and holder:

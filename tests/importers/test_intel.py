@@ -41,7 +41,7 @@ def one(path: Path, models: Path) -> Imported:
 
 
 @pytest.mark.golden_test("../golden/import/intel/zoo.yml")
-def test_what_becomes_of_a_zoo(
+def test_import_of_zoo_writes_the_golden_models(
     golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kubectl: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -58,8 +58,10 @@ def test_what_becomes_of_a_zoo(
 
 
 @pytest.mark.golden_test("../golden/import/intel/refused.yml")
-def test_what_is_no_spec(golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is read outside of the checkout, by links either."""
+def test_import_refuses_invalid_specs_with_problems(
+    golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some cases try to read files outside of the checkout, directly and through links."""
     monkeypatch.chdir(tmp_path)
     root = write(
         tmp_path / "zoo", {"good": "", "with-link/a": "", "with-folder-link/a": "", f"{SPECS}/x/y_spec.yml": ""}
@@ -91,7 +93,7 @@ slice_sets:
 }
 
 
-def test_a_script_starts_in_the_folder_of_the_code(tmp_path: Path) -> None:
+def test_script_starts_in_the_folder_of_the_code(tmp_path: Path) -> None:
     zoo = write(tmp_path / "zoo", SMALL)
     result = one(zoo / SPECS / "tensorflow/small_spec.yml", tmp_path / "models")
     code = result.folder
@@ -105,7 +107,7 @@ def test_a_script_starts_in_the_folder_of_the_code(tmp_path: Path) -> None:
     assert done.stdout == f"{code}|{code}|--steps 3\n"
 
 
-def test_a_link_to_a_file_of_the_checkout_is_copied_as_the_file(tmp_path: Path) -> None:
+def test_link_to_file_of_the_checkout_is_copied_as_a_file(tmp_path: Path) -> None:
     zoo = write(tmp_path / "zoo", SMALL | {"models/fp32/net.py": "print(1)\n"})
     (zoo / "quickstart/net.py").symlink_to("../models/fp32/net.py")
     result = one(zoo / SPECS / "tensorflow/small_spec.yml", tmp_path / "models")
@@ -114,7 +116,7 @@ def test_a_link_to_a_file_of_the_checkout_is_copied_as_the_file(tmp_path: Path) 
     assert copied.read_text(encoding="utf-8") == "print(1)\n"
 
 
-def test_a_link_to_what_a_package_leaves_out_is_not_followed(tmp_path: Path) -> None:
+def test_link_to_excluded_file_is_not_followed(tmp_path: Path) -> None:
     """The address of a checkout may contain a token."""
     zoo = write(tmp_path / "zoo", SMALL | {".git/config": "url = https://token@example.com\n"})
     (zoo / "quickstart/net.py").symlink_to("../.git/config")
@@ -123,7 +125,7 @@ def test_a_link_to_what_a_package_leaves_out_is_not_followed(tmp_path: Path) -> 
     assert problem.endswith("'net.py' is not a plain file")
 
 
-def test_code_that_is_too_large_runs_from_the_image(tmp_path: Path, kubectl: Path) -> None:
+def test_oversized_code_runs_from_the_image(tmp_path: Path, kubectl: Path) -> None:
     zoo = write(tmp_path / "zoo", SMALL | {"quickstart/data.txt": "x" * 300_000})
     result = one(zoo / SPECS / "tensorflow/small_spec.yml", tmp_path / "models")
     spec = yaml.safe_load((result.folder / "spec.yaml").read_text(encoding="utf-8"))
@@ -133,7 +135,7 @@ def test_code_that_is_too_large_runs_from_the_image(tmp_path: Path, kubectl: Pat
     check_package(result, tmp_path / "packages", kubectl)
 
 
-def test_what_the_command_prints(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_import_command_prints_imports_and_failures(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     write(tmp_path / "zoo", SMALL | {f"{SPECS}/tensorflow/wrong_spec.yml": "PACKAGE_NAME=: ["})
     done = mlpack("import", "intel", f"zoo/{SPECS}", "-o", "models")
     assert (done.code, done.stdout.splitlines()[-1]) == (3, "models/small-fp32-training/spec.yaml")
@@ -157,8 +159,8 @@ DOWNLOADS = """\
 """
 
 
-def test_downloads_are_listed_when_asked_for(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
-    """Their digests are unknown, so that a build without --record would refuse them."""
+def test_downloads_are_imported_only_with_the_option(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    """The zoo states no digests, so a build without --record would refuse the downloads."""
     path = f"{SPECS}/tensorflow/small_spec.yml"
     write(tmp_path, SMALL | {path: SMALL[path] + DOWNLOADS})
     without = mlpack("import", "intel", path)
@@ -178,8 +180,8 @@ def test_downloads_are_listed_when_asked_for(mlpack: Callable[..., Outcome], tmp
     assert mlpack("lint", "small-fp32-training/spec.yaml").code == 0
 
 
-def test_two_specs_of_one_package(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
-    """The second one does not replace the first, not even with --force."""
+def test_second_spec_of_one_package_is_refused(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    """The second spec does not replace the first, even with --force."""
     text = SMALL[f"{SPECS}/tensorflow/small_spec.yml"]
     write(tmp_path, SMALL | {f"{SPECS}/centos/small_spec.yml": text.replace("example/small:1", "example/centos:1")})
     for arguments in ((), ("--force",)):
@@ -189,7 +191,7 @@ def test_two_specs_of_one_package(mlpack: Callable[..., Outcome], tmp_path: Path
         assert "example/centos" in (tmp_path / "models/small-fp32-training/spec.yaml").read_text(encoding="utf-8")
 
 
-def test_a_spec_that_the_zoo_keeps_apart_uses_slices_of_other_folders(tmp_path: Path) -> None:
+def test_spec_in_folder_ignored_uses_slices_of_other_folders(tmp_path: Path) -> None:
     """Since v2.5 some specs are in a folder `ignored`, without the slices that they name."""
     tag = "{_TAG_PREFIX}{tools}{small}"
     text = SMALL[f"{SPECS}/tensorflow/small_spec.yml"].replace("{small}", tag)
@@ -260,7 +262,7 @@ def test_every_key_of_a_manifest_is_carried_over_or_reported(tmp_path: Path, kub
         ("config-map.yaml", "data: {", "data: [{"),
     ],
 )
-def test_a_manifest_with_values_of_the_wrong_type(tmp_path: Path, file: str, old: str, new: str) -> None:
+def test_manifest_with_values_of_wrong_type_is_refused(tmp_path: Path, file: str, old: str, new: str) -> None:
     path = f"k8s/net/mlops/one/{file}"
     zoo = write(tmp_path / "zoo", K8S | {path: K8S[path].replace(old, new)})
     result = check_outcome(lambda: one(zoo / SPECS / "k8s/net-k8s_spec.yml", tmp_path / "models"), tmp_path / "models")
@@ -277,7 +279,7 @@ def test_text_that_would_grow_without_limit_is_not_replaced(tmp_path: Path) -> N
     assert any("'a' is not replaced: the text would be too long" in finding.message for finding in result.findings)
 
 
-def test_a_path_that_no_file_system_holds(tmp_path: Path) -> None:
+def test_path_longer_than_200_characters_is_refused(tmp_path: Path) -> None:
     path = f"{SPECS}/tensorflow/small_spec.yml"
     text = SMALL[path].replace("destination: quickstart}", f"destination: {'x' * 300}}}")
     zoo = write(tmp_path / "zoo", SMALL | {path: text})
@@ -286,7 +288,7 @@ def test_a_path_that_no_file_system_holds(tmp_path: Path) -> None:
     ]
 
 
-def test_the_same_zoo_gives_the_same_bytes_wherever_it_is(tmp_path: Path) -> None:
+def test_import_writes_the_same_bytes_from_any_folder(tmp_path: Path) -> None:
     texts = set()
     for name in ("one", "two"):
         zoo = write(tmp_path / name / "zoo", SMALL)
@@ -295,7 +297,7 @@ def test_the_same_zoo_gives_the_same_bytes_wherever_it_is(tmp_path: Path) -> Non
     assert len(texts) == 1
 
 
-def test_a_spec_that_is_a_link_is_left_out_of_a_folder(tmp_path: Path) -> None:
+def test_spec_that_is_a_link_is_not_imported(tmp_path: Path) -> None:
     zoo = write(tmp_path / "zoo", SMALL)
     (zoo / SPECS / "tensorflow/link_spec.yml").symlink_to("small_spec.yml")
     assert len(list(import_intel(zoo / SPECS, ModelDestination(tmp_path / "models")))) == 1

@@ -31,7 +31,7 @@ def choices(values: dict[str, Any]) -> Any:
 
 
 @pytest.mark.golden_test("../golden/import/mlcube/[!r]*.yml")
-def test_what_becomes_of_a_cube(
+def test_import_of_cube_writes_the_golden_model(
     golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kubectl: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -47,7 +47,9 @@ def test_what_becomes_of_a_cube(
 
 
 @pytest.mark.golden_test("../golden/import/mlcube/refused.yml")
-def test_what_is_no_cube(golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_refuses_invalid_cubes_with_problems(
+    golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "mlcube.yaml"
     models = ModelDestination(tmp_path / "models")
@@ -70,10 +72,10 @@ tasks:
 """
 
 
-def test_the_job_is_that_of_mlcubes_documentation(
+def test_job_has_arguments_and_mounts_of_mlcubes_documentation(
     mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path
 ) -> None:
-    """Args without the task's name, which that document leaves out, and the claims' mounts and volumes."""
+    """Compares the arguments after the task's name, which the document omits, and the claims' mounts and volumes."""
     (tmp_path / "mlcube.yaml").write_text(DOCUMENTED, encoding="utf-8")
     claims = ("--claim", "mlcube-output", "--input-claim", "mlcube-input")
     assert mlpack("import", "mlcube", ".", *claims).code == 0
@@ -109,7 +111,7 @@ def expanded(word: str, environment: dict[str, str]) -> str:
     return word
 
 
-def test_the_folders_of_all_parameters_are_made_before_a_task(tmp_path: Path) -> None:
+def test_init_creates_the_folders_of_all_parameters(tmp_path: Path) -> None:
     tasks = {"a": {"parameters": {"inputs": {"x": "one two/x.txt"}, "outputs": {"y": "d/", "z": {"type": "file"}}}}}
     result = import_mlcube(cube(tmp_path / "cube", tasks=tasks), ModelDestination(tmp_path / "models"), choices({}))
     overlay = yaml.safe_load((result.folder / "spec.yaml").read_text(encoding="utf-8"))["overlays"]["a"]
@@ -125,7 +127,7 @@ def _read_spec(result: Imported) -> dict[str, Any]:
     return spec
 
 
-def test_the_workspace_itself_can_be_an_output(tmp_path: Path, kubectl: Path) -> None:
+def test_workspace_itself_can_be_an_output(tmp_path: Path, kubectl: Path) -> None:
     parameters = {"outputs": {"all": {"type": "directory", "default": "${workspace}"}, "here": "${runtime.workspace}"}}
     path = cube(tmp_path / "cube", tasks={"make": {"parameters": parameters}})
     result = import_mlcube(path, ModelDestination(tmp_path / "models"), choices({}))
@@ -140,7 +142,7 @@ def test_the_workspace_itself_can_be_an_output(tmp_path: Path, kubectl: Path) ->
     check_package(result, tmp_path / "packages", kubectl)
 
 
-def test_programs_find_the_workspace_where_its_claim_is_mounted(tmp_path: Path) -> None:
+def test_program_words_name_the_mounted_workspace(tmp_path: Path) -> None:
     task = {"entrypoint": "${python} ${workspace}/main.py"}
     changes = {"tasks": {"train": task}, "python": "python3", "docker": {"env_args": "-e CACHE=${workspace}/cache"}}
     path = cube(tmp_path / "cube", **changes)
@@ -165,7 +167,7 @@ def test_programs_find_the_workspace_where_its_claim_is_mounted(tmp_path: Path) 
         ),
     ],
 )
-def test_a_reference_without_a_meaning_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_invalid_reference_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     path = cube(tmp_path / "cube", **changes)
     with pytest.raises(SpecError) as error:
         import_mlcube(path, ModelDestination(tmp_path / "models"), choices({}))
@@ -175,7 +177,7 @@ def test_a_reference_without_a_meaning_is_refused(tmp_path: Path, changes: dict[
 @pytest.mark.parametrize(
     ("gigabytes", "size"), [(100, "100Gi"), ("100", "100Gi"), (0.5, "512Mi"), (2.0, "2Gi"), (1.0001, "1025Mi")]
 )
-def test_the_claim_is_as_large_as_the_disk_of_the_cube(tmp_path: Path, gigabytes: Any, size: str) -> None:
+def test_claim_has_the_disk_size_of_the_cube(tmp_path: Path, gigabytes: Any, size: str) -> None:
     path = cube(tmp_path / "cube", platform={"host_disk_space_gb": gigabytes, "host_memory_gb": gigabytes})
     result = import_mlcube(path, ModelDestination(tmp_path / "models"), choices({}))
     assert f"--site=CLAIM_SIZE={size}" in result.build
@@ -185,20 +187,20 @@ def test_the_claim_is_as_large_as_the_disk_of_the_cube(tmp_path: Path, gigabytes
 
 
 @pytest.mark.parametrize("gigabytes", [-1, float("nan"), float("inf"), "100GB", 1 << 40])
-def test_a_disk_that_no_claim_can_have_is_refused(tmp_path: Path, gigabytes: Any) -> None:
+def test_invalid_disk_size_is_refused(tmp_path: Path, gigabytes: Any) -> None:
     path = cube(tmp_path / "cube", platform={"host_disk_space_gb": gigabytes})
     with pytest.raises(SpecError, match="1 problem"):
         import_mlcube(path, ModelDestination(tmp_path / "models"), choices({}))
 
 
-def test_the_maker_of_accelerators_that_are_not_asked_for_is_reported(tmp_path: Path) -> None:
+def test_accelerator_maker_without_accelerators_is_reported(tmp_path: Path) -> None:
     path = cube(tmp_path / "cube", platform={"accelerator_count": 0, "accelerator_maker": "AMD"})
     result = import_mlcube(path, ModelDestination(tmp_path / "models"), choices({}))
     message = "platform.accelerator_maker ('AMD') is not carried over: the cube asks for no accelerators"
     assert message in [finding.message for finding in result.findings]
 
 
-def test_the_order_of_the_chosen_tasks_is_the_sequence(tmp_path: Path) -> None:
+def test_sequence_has_the_order_of_the_chosen_tasks(tmp_path: Path) -> None:
     tasks = {name: {"entrypoint": f"echo {name}"} for name in ("a_b", "c", "d")}
     path = cube(tmp_path / "cube", tasks=tasks)
 
@@ -230,7 +232,7 @@ def cube(folder: Path, **changes: object) -> Path:
         (["-P", "name.x=1"], "error: -P name.x=1: 'name' is not a mapping\n"),
     ],
 )
-def test_choices_that_the_cube_does_not_have(
+def test_invalid_choices_are_refused(
     mlpack: Callable[..., Outcome], tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     cube(tmp_path)
@@ -238,7 +240,7 @@ def test_choices_that_the_cube_does_not_have(
     assert (done.code, done.stdout, done.stderr) == (2, "", message)
 
 
-def test_other_values(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_options_replace_values_of_the_cube(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     cube(tmp_path)
     settings = ("-P", "docker.image=example/other:2", "-P", "runner.pvc=shared", "-P", "platform.accelerator_count=1")
     assert mlpack("import", "mlcube", ".", *settings, "--gpus", "3", "--param", "data_dir=new/").code == 0
@@ -263,7 +265,7 @@ def test_other_values(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
         (("--task", "train"), ("train", "workspace"), "mnist"),
     ],
 )
-def test_the_package_creates_the_claim_unless_it_is_named(
+def test_package_creates_the_claim_unless_named_or_name_is_taken(
     mlpack: Callable[..., Outcome],
     tmp_path: Path,
     arguments: tuple[str, ...],
@@ -278,8 +280,8 @@ def test_the_package_creates_the_claim_unless_it_is_named(
     assert spec.get("workspace") == workspace
 
 
-def test_nothing_is_read_outside_of_the_cube(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither what a path leads to, nor what a link in the workspace does; a file is never opened but mlcube.yaml."""
+def test_import_reads_no_file_outside_of_the_cube(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths and links that lead out of the folder are not followed; only mlcube.yaml is opened."""
     folder = cube(
         tmp_path / "cube",
         tasks={"train": {"parameters": {"inputs": {"a": "link/secret", "b": "../../secret", "c": "/etc/hostname"}}}},
@@ -306,7 +308,7 @@ def test_nothing_is_read_outside_of_the_cube(tmp_path: Path, monkeypatch: pytest
     assert places == {"a", "b", "c"}
 
 
-def test_a_cube_that_is_a_link_out_of_its_folder(tmp_path: Path) -> None:
+def test_cube_that_is_a_link_out_of_its_folder_is_refused(tmp_path: Path) -> None:
     for name in ("elsewhere", "cube"):
         cube(tmp_path / name)
     link = tmp_path / "cube/mlcube.yaml"
@@ -321,7 +323,7 @@ def test_a_cube_that_is_a_link_out_of_its_folder(tmp_path: Path) -> None:
         import_mlcube(tmp_path / "cube", ModelDestination(tmp_path / "models"), choices({}))
 
 
-def test_a_number_or_a_size_that_no_site_can_have(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_invalid_gpus_and_shm_size_are_reported(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     cube(tmp_path / "cube")
     done = mlpack("import", "mlcube", "cube", "--gpus", "100000")
     assert (done.code, done.stdout) == (2, "")
@@ -331,7 +333,7 @@ def test_a_number_or_a_size_that_no_site_can_have(mlpack: Callable[..., Outcome]
 
 
 @pytest.mark.parametrize("name", ["mlcube.yaml", "workspace"])
-def test_a_pipe_in_its_place(tmp_path: Path, name: str) -> None:
+def test_pipe_in_the_folder_of_a_cube_is_refused(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
     with pytest.raises(SpecError):
         import_mlcube(tmp_path, ModelDestination(tmp_path / "models"), choices({}))
@@ -362,18 +364,18 @@ def test_a_pipe_in_its_place(tmp_path: Path, name: str) -> None:
         (f"{ROOT}/workspace/data", "data"),
     ],
 )
-def test_places(text: str, path: str) -> None:
+def test_place_returns_the_path_on_the_claim(text: str, path: str) -> None:
     assert place(text).path == path
 
 
 @pytest.mark.parametrize("text", [f"{WORKSPACE}data", f"{ROOT}data", f"a/{WORKSPACE}", "", " "])
-def test_a_text_without_a_place_is_refused(text: str) -> None:
+def test_place_refuses_invalid_paths(text: str) -> None:
     with pytest.raises(PathError, match=r"expected a|in the middle"):
         place(text)
 
 
 @given(TEXTS | st.text(f"./~$a\\{WORKSPACE}{ROOT}", max_size=20))
-def test_a_place_is_on_the_claim(text: str) -> None:
+def test_place_of_any_text_is_on_the_claim(text: str) -> None:
     try:
         path = place(text).path
     except PathError:
@@ -433,7 +435,7 @@ def test_any_cube_is_imported_or_refused(tmp_path_factory: pytest.TempPathFactor
     assert len(made) > 10
 
 
-def test_a_usage_error_writes_nothing(tmp_path: Path) -> None:
+def test_import_of_unknown_task_writes_no_files(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         import_mlcube(cube(tmp_path), ModelDestination(tmp_path / "models"), choices({"tasks": ["x"]}))
     assert not (tmp_path / "models").exists()

@@ -1,4 +1,4 @@
-"""What becomes of the inputs that are in a cube's folder."""
+"""The import of inputs that are in a cube's folder."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cube(folder: Path, files: Mapping[str, str | bytes], text: str = CUBE) -> Pa
 
 
 def seeds(folder: Path, tmp_path: Path) -> tuple[dict[str, bytes], list[str]]:
-    """Import a cube, and return the files of the model beside its spec, and the findings about inputs."""
+    """Import a cube, and return the model's files other than the spec, and the findings about inputs."""
     result = import_mlcube(folder, ModelDestination(tmp_path / "models"), mlcube_choices())
     found = {
         path.relative_to(result.folder).as_posix(): path.read_bytes()
@@ -48,7 +48,7 @@ def seeds(folder: Path, tmp_path: Path) -> tuple[dict[str, bytes], list[str]]:
     return found, [finding.message.partition(": ")[2] for finding in result.findings if "package: " in finding.message]
 
 
-def test_inputs_travel_with_the_package(tmp_path: Path) -> None:
+def test_inputs_are_copied_into_the_model(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {"workspace/raw/a/1": "1", "workspace/raw/b": b"\xff"}
     folder = cube(tmp_path / "c", {"workspace/names/alice.txt": "Alice", **files})
     assert seeds(folder, tmp_path) == (
@@ -61,12 +61,12 @@ def test_inputs_travel_with_the_package(tmp_path: Path) -> None:
     )
 
 
-def test_what_another_task_makes_does_not(tmp_path: Path) -> None:
+def test_output_of_a_task_is_not_copied(tmp_path: Path) -> None:
     text = CUBE.replace("outputs: {", "outputs: {made: {type: directory, default: raw}, ")
     assert seeds(cube(tmp_path / "c", {"workspace/raw/1": "1"}, text), tmp_path) == ({}, [])
 
 
-def test_the_whole_workspace_does_not_travel(tmp_path: Path) -> None:
+def test_whole_workspace_is_not_copied(tmp_path: Path) -> None:
     text = CUBE.replace("default: raw", "default: .")
     found = seeds(cube(tmp_path / "c", {"workspace/names/alice.txt": "Alice", "workspace/x": ""}, text), tmp_path)
     assert found == ({"seeds/workspace/names/alice.txt": b"Alice"}, ["it is the whole workspace"])
@@ -120,7 +120,7 @@ ROOM = "inputs in a package take at most 200 KiB in 200 files"
         ),
     ],
 )
-def test_what_cannot_travel_is_named(spoil: Any, reason: str, tmp_path: Path) -> None:
+def test_input_that_cannot_be_copied_is_reported(spoil: Any, reason: str, tmp_path: Path) -> None:
     folder = cube(tmp_path / "c", {"workspace/names/alice.txt": "Alice"})
     (folder / "workspace/raw").mkdir()
     spoil(folder / "workspace/raw")
@@ -128,7 +128,7 @@ def test_what_cannot_travel_is_named(spoil: Any, reason: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("shell", ["sh", "busybox sh"])
-def test_init_copies_what_is_not_there(shell: str, tmp_path: Path) -> None:
+def test_init_copies_only_missing_inputs(shell: str, tmp_path: Path) -> None:
     files = {"workspace/names/alice.txt": "Alice", "workspace/raw/1": "one", "workspace/raw/a/2": "two"}
     folder = cube(tmp_path / "c", files)
     result = import_mlcube(folder, ModelDestination(tmp_path / "models"), mlcube_choices())
@@ -163,7 +163,7 @@ def test_init_copies_what_is_not_there(shell: str, tmp_path: Path) -> None:
     (claim / ".mlpack-seed-raw").mkdir()
     (claim / "raw.seed").write_text("of the user")
     changed = {"names/alice.txt": "changed", "raw.seed": "of the user"}
-    assert init() == {**changed, "raw/a/2": "two"}  # what is there stays
+    assert init() == {**changed, "raw/a/2": "two"}  # existing files and folders stay
     shutil.rmtree(claim / "raw")
     (claim / ".mlpack-seed-raw/half").write_text("written when the pod was killed")
     assert init() == {**whole, **changed}

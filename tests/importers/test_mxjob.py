@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.golden_test("../golden/import/mxjob/[!r]*.yml")
-def test_what_becomes_of_a_job(
+def test_import_of_job_writes_the_golden_model(
     golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kubectl: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -35,7 +35,9 @@ def test_what_becomes_of_a_job(
 
 
 @pytest.mark.golden_test("../golden/import/mxjob/refused.yml")
-def test_what_is_no_job(golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_refuses_invalid_jobs_with_problems(
+    golden: GoldenTestFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "job.yaml"
     models = ModelDestination(tmp_path / "models")
@@ -67,7 +69,7 @@ spec:
         (("Never", "Never", "OnFailure"), 2, {"retries": 2}),
     ],
 )
-def test_exit_codes_that_are_permanent(
+def test_exit_codes_are_permanent_if_all_restarts_depend_on_them(
     tmp_path: Path, policies: tuple[str, ...], limit: int, kept: dict[str, Any]
 ) -> None:
     template = {"spec": {"containers": [{"name": "mxnet", "image": "example/a:1", "command": ["train"]}]}}
@@ -85,7 +87,7 @@ def test_exit_codes_that_are_permanent(
     assert all(("exit codes 1 to 127 are retried too" in word) is not is_permanent for word in words)
 
 
-def test_another_image(tmp_path: Path) -> None:
+def test_image_option_replaces_the_image(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(WORKER, encoding="utf-8")
     result = import_mxjob(tmp_path / "job.yaml", ModelDestination(tmp_path), image="registry.example/b:2")
     spec = yaml.safe_load((result.folder / "spec.yaml").read_text(encoding="utf-8"))
@@ -101,7 +103,7 @@ def test_another_image(tmp_path: Path) -> None:
     assert problem.message == "expected an image as REGISTRY/NAME:TAG, found 'No Image'"
 
 
-def test_what_the_command_prints(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_import_command_prints_the_spec_and_keeps_user_files(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(WORKER.replace("example/a:1", "example/a"), encoding="utf-8")
     done = mlpack("import", "mxjob", "job.yaml", "-o", "models")
     assert (done.code, done.stdout) == (0, "models/single/spec.yaml\n")
@@ -129,7 +131,7 @@ def test_what_the_command_prints(mlpack: Callable[..., Outcome], tmp_path: Path)
     assert mlpack("import", "mxjob", tmp_path).code == 3
 
 
-def test_the_same_file_gives_the_same_bytes_wherever_it_is(tmp_path: Path) -> None:
+def test_import_writes_the_same_bytes_from_any_folder(tmp_path: Path) -> None:
     texts = set()
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -140,7 +142,7 @@ def test_the_same_file_gives_the_same_bytes_wherever_it_is(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("size", [1 << 20, 3 << 20])
-def test_a_large_file(tmp_path: Path, size: int) -> None:
+def test_file_over_the_size_limit_is_refused(tmp_path: Path, size: int) -> None:
     (tmp_path / "job.yaml").write_text(WORKER + "#" * size, encoding="utf-8")
     with pytest.raises(SpecError) as error:
         import_mxjob(tmp_path / "job.yaml", ModelDestination(tmp_path))
@@ -191,7 +193,7 @@ JOBS = st.fixed_dictionaries(
 
 
 def test_any_job_is_imported_or_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """An import that succeeds has made a valid spec: the use case itself lints what it writes."""
+    """An import that succeeds has written a valid spec: the use case itself lints the spec."""
     made: list[Imported] = []
 
     @settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
@@ -207,8 +209,8 @@ def test_any_job_is_imported_or_refused(tmp_path_factory: pytest.TempPathFactory
     assert len(made) > 5
 
 
-def test_secrets_and_priorities(tmp_path: Path, kubectl: Path) -> None:
-    """What a package cannot have as it is, is reported, and never makes a build fail."""
+def test_secrets_and_priority_class_are_carried_over_or_reported(tmp_path: Path, kubectl: Path) -> None:
+    """Fields that a package cannot have unchanged are reported, and the package can still be built."""
     own = "{name: TOKEN, valueFrom: {secretKeyRef: {name: hub, key: TOKEN}}}"
     other = "{name: KEY, valueFrom: {secretKeyRef: {name: other, key: id}}}"
     field = "{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}"
@@ -231,7 +233,7 @@ def test_secrets_and_priorities(tmp_path: Path, kubectl: Path) -> None:
     check_package(result, tmp_path / "packages", kubectl)
 
 
-def test_references_that_would_grow_without_limit(tmp_path: Path) -> None:
+def test_references_that_would_grow_without_limit_are_reported(tmp_path: Path) -> None:
     values = ["a", *(f"$(A{number})" * 20 for number in range(11))]
     variables = [f"{{name: A{number}, value: {value}}}" for number, value in enumerate(values)]
     job = WORKER.replace('"example/a:1"', f'"example/a:1", env: [{", ".join(variables)}]')
