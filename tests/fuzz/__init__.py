@@ -1,5 +1,5 @@
-"""Specs, packages, archives and imports by the million: mutated real ones, each of which ends well or with our error.
+"""Fuzzes mlpack with mutated specs, packages, archives and imports: each must succeed or end with an error of ours.
 
-python -m tests.fuzz [SUBJECT...] -n 100000 [--seed S]         again, from the same seed: the same inputs
-python -m tests.fuzz specs --seed S --only 4711                one of them, whose folder is kept
+python -m tests.fuzz [SUBJECT...] -n 100000 [--seed S]         the same seed makes the same inputs
+python -m tests.fuzz specs --seed S --only 4711                one input, whose folder is kept
 """

@@ -1,4 +1,4 @@
-"""Fuzzes one subject, or each in turn, and says what was found: 1 is the exit code then."""
+"""Fuzzes subjects one after the other, and prints the inputs that fail; the exit code is then 1."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from random import Random
 from tests.fuzz import runner
 from tests.fuzz.subjects import SUBJECTS
 
-# In memory, where the system has such a place: every input is a few files that are soon deleted.
+# In memory, if the system has such a folder: every input is a few files that are deleted soon.
 _MEMORY = Path("/dev/shm")
 
 
 def main() -> int:
-    """Run the fuzzer, and return 1 when something broke a demand."""
+    """Run the fuzzer, and return the exit code: 1 if an input violates a demand."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("subjects", nargs="*", metavar="SUBJECT", help=f"one of {', '.join(SUBJECTS)}; all without it")
     parser.add_argument("-n", type=int, default=1_000, help="how many inputs of each")

@@ -1,7 +1,7 @@
-"""Archives and folders that are built to do harm, and tars from pods: opened, read and edited in this process.
+"""Malicious archives and folders, and tars from pods: opened, read and edited in this process.
 
-Every stage that reads a package is run on what could be opened; kubectl, for which the subject "packages" stands in or
-starts it, is not.
+Every stage that reads a package runs on the archives and folders that can be opened, except kubectl, which the subject
+"packages" starts or replaces.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _items(random: Random, seeds: Seeds) -> list[tars.Item | bytes]:
 
 
 def _files(random: Random, seeds: Seeds) -> dict[str, tuple[bytes, int]]:
-    """Return the files of a package: mostly a few of them, which is enough for what is wrong with one."""
+    """Return the files of a package: mostly only a few, which are enough to find a fault in one."""
     files = random.choice(list(seeds.packages.values()))
     if random.random() < 0.15:
         return files
@@ -92,7 +92,7 @@ def _files(random: Random, seeds: Seeds) -> dict[str, tuple[bytes, int]]:
 
 
 def _folder(random: Random, seeds: Seeds, folder: Path) -> Path:
-    """Write a package in which something is no plain file, or has an odd name, or is far too large."""
+    """Write a package with a file that is not plain, has an odd name or is far too large."""
     top = folder / "package"
     for name, (content, mode) in _files(random, seeds).items():
         path = top / name
@@ -138,7 +138,7 @@ def _opened(path: Path) -> str | None:
 
 
 def _read(package: Package) -> None:
-    """Have every stage read the package."""
+    """Read the package in every stage."""
     problems = files.check(package, DEFAULT).problems
     for overlay in package.overlays:
         sources = kustomization.read(package, f"quickstart/k8s/mlops/{overlay}")
@@ -157,7 +157,7 @@ def _unclear(error: MlpackError) -> str | None:
 
 
 def _received(random: Random, seeds: Seeds, folder: Path) -> str | None:
-    """Receive a tar in `folder`, and return what is wrong with what came of it."""
+    """Receive a tar in `folder`, and return a message about a fault in the result, or None."""
     tar = tars.harmed(random, _items(random, seeds))
     if random.random() < 0.3:
         tar = mutate.raw(random, tar)

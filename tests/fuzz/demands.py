@@ -1,4 +1,4 @@
-"""What is demanded of every input: an exit code of the table, no traceback, nothing outside, nothing by half."""
+"""The demands on every input: a documented exit code, no traceback, no file outside, and no partial package."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ CODES = frozenset((0, 1, 2, 3, 4, 5, 6, 7, 8, 130))
 
 
 def broken(tried: Input, folder: Path, temporary: Path) -> tuple[str | None, str]:
-    """Run mlpack in this process, and return what demand it broke (None: none), and what it said.
+    """Run mlpack in this process, and return the violated demand, or None, and the output.
 
     Args:
         tried: The input.
-        folder: Where the input lies, with whatever may be written.
-        temporary: Where temporary files go; empty before, and to be empty afterwards.
+        folder: The folder with the input and the destination.
+        temporary: The folder for temporary files, which must be empty before and afterwards.
     """
     before = _outside(folder, tried.destination)
     code, output, failure = _run(tried)
@@ -92,18 +92,18 @@ def _run(tried: Input) -> tuple[Any, str, str | None]:
     return code, output.buffer.getvalue().decode("utf-8", "replace"), failure
 
 
-# Each verb is put together once, rather than for each input.
+# Each verb is loaded once, not for each input.
 _LOAD = cache(verbs.load)
 
 
 @cache
 def _command() -> object:
-    """Return the command line, put together once rather than for each input."""
+    """Return the command line, built once for all inputs."""
     return typer.main.get_command(cli.app)
 
 
 def _rendered(folder: Path, *, program: str = "kubectl", runner: Runner) -> Rendered:
-    """Stand in for kubectl: the overlay's manifests as they are written, whatever they have become."""
+    """Replace kubectl: return the overlay's manifests as they are written, mutations included."""
     del program, runner
     bases = sorted(folder.parents[3].glob("quickstart/**/base/*.yaml"))
     texts = [
@@ -132,7 +132,7 @@ def _state(path: Path) -> tuple[int, int]:
 
 
 def _partial(destination: Path) -> Iterator[str]:
-    """Say what in `destination` is not a whole package, sealed as it is."""
+    """Yield a message for each item in `destination` that is not a complete package as it was sealed."""
     for path in sorted(destination.iterdir()):
         try:
             with opened(path) as package:

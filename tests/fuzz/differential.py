@@ -1,6 +1,6 @@
-"""The same archives through our reader and through GNU tar, bsdtar and busybox: what ours accepts, all read alike.
+"""Reads the same archives with our reader and with GNU tar, bsdtar and busybox: all must read alike what ours accepts.
 
-python -m tests.fuzz.differential -n 10000 [--seed S]     again, from the same seed: the same archives
+python -m tests.fuzz.differential -n 10000 [--seed S]     the same seed makes the same archives
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tests.fuzz.tars import make
 
 READERS = {"GNU tar": "tar -xzf", "bsdtar": "bsdtar -xzf", "busybox": "busybox tar -xzf"}
 
-# In another charset, some readers convert names.
+# Some readers convert names in another charset.
 LOCALES = ("C.UTF-8", "C")
 
-# In memory, where the system has such a place: there are tens of thousands of files to be made and deleted.
+# In memory, if the system has such a folder: tens of thousands of files are created and deleted.
 MEMORY = Path("/dev/shm")
 
 
 def accepted(path: Path, folder: Path) -> bool:
-    """Unpack the archive at `path` into `folder` by our own reader, and return whether it was accepted."""
+    """Unpack the archive at `path` into `folder` with our own reader, and return whether it was accepted."""
     folder.mkdir()
     try:
         archive.extract(path, folder)
@@ -41,10 +41,10 @@ def accepted(path: Path, folder: Path) -> bool:
 
 
 def disagreements(path: Path, ours: Path, work: Path, charset: str = LOCALES[0]) -> dict[str, str]:
-    """Return what other readers make of an archive that is unpacked in `ours`, where it is something else.
+    """Return the differences of other readers, by their names, from our content of an archive, which is in `ours`.
 
     Raises:
-        MissingToolError: One of them is missing.
+        MissingToolError: A reader is missing.
     """
     expected = content(ours)
     differing = {}
@@ -69,7 +69,7 @@ def disagreements(path: Path, ours: Path, work: Path, charset: str = LOCALES[0])
 
 
 def content(folder: Path) -> dict[str, bytes | None]:
-    """Return what is below `folder`, by path: a file's content after whether its owner may run it, a folder's None."""
+    """Return the entries below `folder`, by path: a file's content after "executable" or "plain", None for a folder."""
     entries: dict[str, bytes | None] = {}
     for path in folder.rglob("*"):
         mode = path.lstat().st_mode
@@ -84,7 +84,7 @@ def content(folder: Path) -> dict[str, bytes | None]:
 
 
 def compare(seed: str, numbers: range, work: Path) -> tuple[int, dict[int, dict[str, str]]]:
-    """Return how many archives of `numbers` are accepted, and on which the readers disagree, and how."""
+    """Return the number of accepted archives, and the differences between readers, by the archive's number."""
     count, differing = 0, {}
     path, ours = work / "archive.tar.gz", work / "ours"
     for number in numbers:
@@ -98,7 +98,7 @@ def compare(seed: str, numbers: range, work: Path) -> tuple[int, dict[int, dict[
 
 
 def main() -> int:
-    """Compare so many archives, and return 1 when there was a disagreement, 6 when a reader is missing."""
+    """Compare archives, and return the exit code: 1 if readers disagree, 6 if a reader is missing."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.differential", description=__doc__)
     parser.add_argument("-n", type=int, default=1_000, help="how many archives")
     parser.add_argument("--seed", default=str(time.time_ns()), help="the same seed makes the same archives")

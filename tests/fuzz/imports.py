@@ -1,4 +1,4 @@
-"""Mutated files of MLCube, Intel's Model Zoo and MXNet operators, imported as the commands import them."""
+"""Mutated files of MLCube, Intel's Model Zoo and MXNet operators, imported as by the commands."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 _GOLDEN = Path(__file__).resolve().parents[1] / "golden/import"
 
 _MAX_BYTES = 8 << 20
-"""What an import of a file of less than 200 KB may write and report."""
+"""The most bytes that an import of a file of less than 200 KB may write and report."""
 
 
 class Seed:
-    """A workload of another system: its files, which of them are mutated first, and how it is imported."""
+    """A workload of another system: its files, those to mutate preferably, and the function that imports it."""
 
     def __init__(self, files: dict[str, str], main: list[str], path: str, read: Import) -> None:
         self.files = {name: text.encode() for name, text in files.items()}
@@ -98,7 +98,7 @@ def _one(read: Callable[[Path, ModelDestination], Imported]) -> Import:
 
 
 def _faults(random: Random, seed: Seed, folder: Path) -> Iterator[str]:
-    """Yield what is wrong with how the import of a mutated workload ends."""
+    """Yield the faults in the result of importing a mutated workload."""
     _write(random, seed, folder / "source")
     models = folder / "models"
     made: list[Imported] = []
@@ -128,7 +128,7 @@ def _faults_of(result: Imported) -> Iterator[str]:
 
 
 def _write(random: Random, seed: Seed, folder: Path) -> None:
-    """Write the files of a workload, one or two of which are mutated."""
+    """Write the files of a workload, and mutate one or two."""
     files = dict(seed.files)
     for _ in range(random.choice((1, 1, 2))):
         name = random.choice(seed.main if random.random() < 0.8 else sorted(files))

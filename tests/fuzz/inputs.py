@@ -1,4 +1,4 @@
-"""Inputs: a command line, and the mutated spec or package that it is about."""
+"""Inputs: a command line, and the mutated spec or package that it names."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What is tried.
+    """One input of the fuzzer.
 
     Attributes:
         argv: The arguments of mlpack.
-        destination: The only folder that it may write to; None when it may write nothing.
-        real: Whether the real kubectl renders, rather than a stand-in that is quick.
+        destination: The only folder that mlpack may write to; None if it may not write at all.
+        real: Whether the real kubectl renders, in place of a fast substitute.
     """
 
     argv: list[str]
@@ -37,7 +37,7 @@ class Input:
 
 
 class Seeds:
-    """The real specs and packages that everything is made from, in memory."""
+    """The real specs and packages that inputs are made from, in memory."""
 
     def __init__(self, work: Path) -> None:
         self.models = [path.parent for path in sorted(bundled().glob("*/spec.yaml"))]
@@ -51,12 +51,12 @@ class Seeds:
 
 
 def make(random: Random, seeds: Seeds, folder: Path) -> Input:
-    """Write a mutated spec or package into the empty `folder`, and return what to do with it."""
+    """Write a mutated spec or package into the empty `folder`, and return the input for it."""
     return spec(random, seeds, folder) if random.random() < 0.5 else package(random, seeds, folder)
 
 
 def spec(random: Random, seeds: Seeds, folder: Path) -> Input:
-    """Write a mutated spec into the empty `folder`, and return what to do with it."""
+    """Write a mutated spec into the empty `folder`, and return the input for it."""
     model = folder / "specs/model"
     source = random.choice(seeds.models)
     shutil.copytree(source, model)
@@ -115,7 +115,7 @@ def _options(random: Random) -> list[str]:
 
 
 def word(random: Random) -> str:
-    """Return what can stand on a command line: no NUL."""
+    """Return a word for a command line, without NUL."""
     return str(random.choice(mutate.VALUES)).replace("\0", "")[:2000]
 
 
@@ -124,7 +124,7 @@ def _json(random: Random) -> list[str]:
 
 
 def package(random: Random, seeds: Seeds, folder: Path) -> Input:
-    """Write a mutated package into the empty `folder`, and return what to do with it."""
+    """Write a mutated package into the empty `folder`, and return the input for it."""
     files = dict(random.choice(list(seeds.packages.values())))
     if random.random() < 0.75:
         _mutate_files(random, files)
@@ -157,7 +157,7 @@ def _mutate_files(random: Random, files: dict[str, tuple[bytes, int]]) -> None:
 
 
 def values(name: str, content: bytes) -> list[Any]:
-    """Return the documents of a file; none if it has none, as after an earlier mutation."""
+    """Return the documents of a file; none if it cannot be read, as after an earlier mutation."""
     try:
         if name.endswith(".json"):
             return [json.loads(content)]
@@ -176,7 +176,7 @@ def _write(files: dict[str, tuple[bytes, int]], folder: Path) -> None:
 
 
 def _archive(random: Random, files: dict[str, tuple[bytes, int]]) -> bytes:
-    """Return a tar.gz of `files`; sometimes with members changed, or bytes of the tar, or of the gzip stream."""
+    """Return a tar.gz of `files`, sometimes with changed members, or changed bytes of the tar or the gzip stream."""
     stream = io.BytesIO()
     form = random.choice((tarfile.PAX_FORMAT, tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT))
     harmed = random.randrange(len(files)) if random.random() < 0.3 else -1
@@ -217,7 +217,7 @@ def _harm_a_member(random: Random, info: tarfile.TarInfo) -> None:
 
 
 def dump(document: Any) -> bytes:
-    """Return `document` as YAML; nothing when YAML cannot say it."""
+    """Return `document` as YAML; empty if YAML cannot represent it."""
     try:
         return yaml.dump(document, Dumper=yaml.CSafeDumper, allow_unicode=True, sort_keys=False).encode(
             "utf-8", "surrogatepass"

@@ -1,4 +1,4 @@
-"""Mutations: of bytes, which know nothing, and of values, which know what YAML and Kubernetes are made of."""
+"""Mutations of bytes, without regard to structure, and of values, with the structure of YAML and Kubernetes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VALUES: tuple[Any, ...] = (
 
 
 def raw(random: Random, data: bytes) -> bytes:
-    """Return `data` with a few of its bytes changed, lost, repeated, or joined by something that means something."""
+    """Return `data` with a few bytes changed, deleted or repeated, or with tokens of YAML and templates inserted."""
     changed = bytearray(data)
     for _ in range(random.choice((1, 1, 1, 2, 4, 16))):
         at = random.randrange(len(changed) + 1)
@@ -53,7 +53,7 @@ def raw(random: Random, data: bytes) -> bytes:
 
 
 def value(random: Random, document: Any) -> Any:
-    """Return a copy of `document`, a tree of mappings and lists, in which a few nodes are something else."""
+    """Return a copy of `document`, a tree of mappings and lists, in which a few nodes are changed."""
     document = copy.deepcopy(document)
     for _ in range(random.choice((1, 1, 1, 2, 3, 8))):
         holders = list(_holders(document))
@@ -88,7 +88,7 @@ def _change(random: Random, holder: Any, holders: list[Any]) -> None:
 
 
 def _repeat(random: Random, holder: Any, key: Any) -> None:
-    """Let a mapping's key be another, and a list's item be there twice."""
+    """Rename the key of a mapping, or repeat the item of a list."""
     if isinstance(holder, dict):
         holder[_key(random, key)] = holder.pop(key)
     else:

@@ -1,4 +1,4 @@
-"""Mutated packages, as folders and as archives, through the command itself."""
+"""Mutated packages, as folders and as archives, verified on the command line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def subject(work: Path) -> Judge:
 
 
 def by_command(make: Make, seeds: inputs.Seeds, work: Path) -> Judge:
-    """Return a judge that has the command line try what `make` makes."""
+    """Return a judge that runs the inputs of `make` on the command line."""
 
     def judge(random: Random) -> str | None:
         folder, temporary = work / "input", work / "tmp"

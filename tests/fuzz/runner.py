@@ -1,10 +1,10 @@
-"""The loop: inputs by the million, in worker processes that begin anew, so that not even a crash of a parser ends it.
+"""The loop of the fuzzer: tries inputs in worker processes, which are replaced when they end, even by a parser's crash.
 
-A subject is a function of a folder that returns a judge; a judge makes one input from a Random, tries it, and returns
-what was wrong (None: nothing). The same seed and number make the same input.
+A subject is a function that takes a folder and returns a judge. A judge makes one input from a Random, tries it, and
+returns a message about its fault, or None. The same seed and number make the same input.
 
-Demanded of every input: that it ends within SECONDS of the processor's time, in MEMORY, with nothing raised and nothing
-written outside of the subject's folder. The judge demands the rest.
+Every input must end within SECONDS of processor time, in MEMORY, without an exception, and without a write outside of
+the subject's folder. The judge checks the other demands.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ if TYPE_CHECKING:
 SECONDS = 10
 MEMORY = 256 << 20
 
-# What a Python that has imported the project holds before the first input. A worker that is forked from a larger
-# process, as in a test, begins with that one's memory.
+# The memory of a Python that has imported the project, before the first input. A worker that is forked from a larger
+# process, as in a test, begins with the memory of that process.
 _INTERPRETER = 64 << 20
 
 _BATCH = 10_000
 _ADDRESS_SPACE = 4 << 30
-# What waits takes no time of the processor; what others on this machine keep from the processor takes long as well.
+# A waiting input takes no processor time; an input on a busy machine takes longer than its processor time.
 _WAIT_SECONDS = 12 * SECONDS
-# What does not come back from C after that alarm is killed.
+# A worker that does not return from C code after that alarm is killed.
 _PATIENCE = 20 * SECONDS
 _STEP = 100
-# A report, escaped, has to fit into a pipe at once (PIPE_BUF), so that those of several workers do not mix.
+# An escaped report must fit into a pipe in one write (PIPE_BUF), so that reports of several workers do not mix.
 _REPORT_CHARACTERS = 1_500
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a run: how many inputs were tried, in how many seconds, and what was found, by number."""
+    """The result of a run: the number of inputs, the seconds, and the faults by the input's number."""
 
     tried: int
     seconds: float
@@ -65,7 +65,7 @@ class HangsError(BaseException):
 
 
 def tried(judge: Judge, random: Random, memory: int = MEMORY) -> str | None:
-    """Try one input, and return what was wrong; `memory` is how many bytes the process may hold."""
+    """Try one input, and return a message about its fault, or None; `memory` is the most bytes of the process."""
     before = [(number, signal.signal(number, _hang)) for number in (signal.SIGPROF, signal.SIGALRM)]
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     signal.alarm(_WAIT_SECONDS)
@@ -86,7 +86,7 @@ def tried(judge: Judge, random: Random, memory: int = MEMORY) -> str | None:
 
 
 def _held() -> int:
-    """Return the most bytes that this process has held so far."""
+    """Return the peak memory of this process in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
@@ -103,13 +103,13 @@ def run(
     """Try `count` inputs, each worker its share.
 
     Args:
-        subject: What is tried.
-        count: How many.
-        seed: The same seed makes the same inputs.
+        subject: The subject that makes and judges the inputs.
+        count: The number of inputs.
+        seed: The seed; the same seed makes the same inputs.
         work: An empty folder.
-        workers: How many processes.
-        say: Called with a line for each find, and for the state of things.
-        every: Seconds from one such state to the next.
+        workers: The number of processes.
+        say: Called with a line for each fault, and for the progress.
+        every: The seconds between two lines about the progress.
     """
     began = reported_at = time.monotonic()
     finds: dict[int, str] = {}
@@ -156,7 +156,7 @@ def _become(work: Callable[..., None], *arguments: object) -> NoReturn:
 
 
 def _supervise(subject: Subject, numbers: range, seed: str, folder: Path, reports: int) -> None:
-    """Have workers try `numbers`, one worker after the other, and report what becomes of them."""
+    """Try `numbers` in workers, one after the other, and report each worker that ends early."""
     while numbers:
         reading, writing = os.pipe()
         shutil.rmtree(folder, ignore_errors=True)
@@ -173,7 +173,7 @@ def _supervise(subject: Subject, numbers: range, seed: str, folder: Path, report
 
 
 def _watch(worker: int, reading: int, reports: int) -> int | None:
-    """Return the number of the input that the worker began last; kill it when it is silent for too long."""
+    """Return the number of the last input that the worker began; kill a worker that is silent for too long."""
     last, begun = b"", 0
     with os.fdopen(reading, "rb", buffering=0) as stream:
         while select.select([stream], [], [], _PATIENCE)[0]:
@@ -197,10 +197,10 @@ def _work(subject: Subject, numbers: range, seed: str, folder: Path, reports: in
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     os.chdir(elsewhere)
-    sys.dont_write_bytecode = True  # what Python keeps of a module that it imports is no write of an input's
+    sys.dont_write_bytecode = True  # Python's cache of an imported module is not a write of the input
     judge = subject(folder)
     gc.freeze()
-    gc.set_threshold(50_000)  # as the command does it
+    gc.set_threshold(50_000)  # as the command sets it
     memory = MEMORY + max(0, _held() - _INTERPRETER)
     with writes.confined(folder) as outside:
         for number in numbers:
@@ -210,11 +210,11 @@ def _work(subject: Subject, numbers: range, seed: str, folder: Path, reports: in
                 wrong = f"it wrote elsewhere: {written}"
             if wrong:
                 _report(reports, number, wrong)
-                break  # what it left, in memory or on disk, must not be taken for the next one's
+                break  # its remains in memory or on disk must not count as the next input's
 
 
 def _report(reports: int, number: int, wrong: str | None = None) -> None:
-    """Report what is wrong with an input; or, without that, how many more have been tried."""
+    """Report the fault of an input; without `wrong`, the number of further inputs that were tried."""
     short = wrong and wrong.encode("ascii", "backslashreplace").decode()[-_REPORT_CHARACTERS:]
     os.write(reports, f"{json.dumps([number, short])}\n".encode())
 

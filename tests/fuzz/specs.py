@@ -1,4 +1,4 @@
-"""Mutated specs, judged as `lint` and `build` judge them, up to an archive in memory; some by the command itself."""
+"""Mutated specs, checked and built into an archive in memory; some of them on the command line."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from tests.fuzz.runner import Judge
 
 _BY_COMMAND = 0.02
-"""How many of the inputs go through the command line, which takes five times as long as the rest."""
+"""The share of the inputs that run on the command line, which takes five times as long."""
 
 
 class Model:
-    """A model that specs are mutated of, in a folder where only its spec changes."""
+    """A model whose spec is mutated, in a folder where only the spec changes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -62,7 +62,7 @@ def subject(work: Path) -> Judge:
 
 
 def mutated(random: Random, model: Model) -> bytes:
-    """Return the model's spec, changed somewhere."""
+    """Return the model's spec with mutations."""
     if random.random() < 0.6:
         return inputs.dump(mutate.value(random, model.document))
     return mutate.raw(random, model.text)
@@ -83,7 +83,7 @@ def _settings(random: Random) -> list[str]:
 
 
 def wrong(spec: Path, settings: list[str], random: Random) -> str | None:
-    """Lint and build a spec, and return what is wrong with how that ends; an exception that is not ours is raised."""
+    """Lint and build a spec, and return a message about a fault, or None; exceptions that are not ours are raised."""
     try:
         loaded = load(spec, [parse_setting(setting) for setting in settings])
     except MlpackError as error:
@@ -104,14 +104,14 @@ def _built(loaded: LoadedSpec, random: Random) -> Iterator[str]:
 
 
 def _bad_refusals(error: MlpackError) -> Iterator[str]:
-    """Say what is wrong with the error that a spec is refused with: it has to name problems."""
+    """Yield the faults of the error for a refused spec, which must name problems."""
     yield from bad_messages(error)
     if isinstance(error, SpecError) and not error.problems and error.hint is None and ": " not in str(error):
         yield f"a SpecError without a problem: {error}"
 
 
 def bad_messages(error: MlpackError) -> Iterator[str]:
-    """Say what is wrong with an error: it has to be one of the table, to say something, and to fit on a terminal."""
+    """Yield the faults of an error, which must have a documented exit code and a message that fits on a terminal."""
     if error.exit_code not in CODES or not str(error).strip():
         yield f"{type(error).__name__} {error} with the exit code {error.exit_code}"
     for line in (str(error), error.hint or "-", *map(str, error.problems)):

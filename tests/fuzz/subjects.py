@@ -1,4 +1,4 @@
-"""What is fuzzed, by name."""
+"""The subjects of the fuzzer, by name."""
 
 from __future__ import annotations
 

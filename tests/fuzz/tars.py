@@ -1,4 +1,4 @@
-"""Tar archives, header by header: good ones, and such as only some readers take, or each in its own way."""
+"""Makes tar archives header by header: valid ones, and ones that some readers refuse or read differently."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 BLOCK = 512
 USTAR, GNU, OLD = b"ustar\x0000", b"ustar  \0", bytes(8)
 
-# Where each field of a header begins and ends (POSIX pax, ustar Interchange Format), with what star puts in the prefix.
+# The start and end of each field of a header (POSIX pax, ustar Interchange Format), and star's fields in the prefix.
 FIELDS = {
     "name": (0, 100), "mode": (100, 108), "uid": (108, 116), "gid": (116, 124), "size": (124, 136),
     "mtime": (136, 148), "checksum": (148, 156), "kind": (156, 157), "link": (157, 257), "magic": (257, 265),
@@ -25,16 +25,16 @@ FIELDS = {
 
 @dataclass(frozen=True)
 class Item:
-    """A header and what follows it.
+    """A header and its content.
 
     Attributes:
-        name: What stands in the name's field.
+        name: The content of the field for the name.
         kind: The type flag.
-        content: What follows, filled up to a block.
-        mode: Its permissions.
-        fields: Fields that are other than they should be, by name; the checksum is right unless it is one of them.
-        fill: What the last block is filled up with.
-        checksum: Makes the checksum's field of the sum.
+        content: The content, which is filled up to a block.
+        mode: The permissions.
+        fields: The fields with other values, by name; the checksum is correct unless it is among them.
+        fill: The byte that fills the last block.
+        checksum: Returns the field for the checksum of a header.
     """
 
     name: bytes
@@ -133,7 +133,7 @@ SUMS: tuple[Callable[[bytes], bytes], ...] = (
 
 
 def make(random: Random) -> bytes:
-    """Return a tar.gz: good, or with a few of its headers in other forms."""
+    """Return a tar.gz: a valid one, or one with a few headers in other forms."""
     items: list[Item | bytes] = [_varied(random, item) for item in random.sample(GOOD, random.randint(1, 4))]
     if random.random() < 0.3:
         items[:0] = [Item(b"p/", b"5", mode=random.choice((0o755, 0o700, 0o775)))]
@@ -141,7 +141,7 @@ def make(random: Random) -> bytes:
 
 
 def harmed(random: Random, items: list[Item | bytes]) -> bytes:
-    """Return a tar of `items`, of which a few are in other forms."""
+    """Return a tar of `items`, a few of which are in other forms."""
     for _ in range(random.choice((0, 1, 1, 1, 1, 2, 2, 3))):
         random.choice(_HARMS)(random, items)
     end = random.choice(_ENDS) if random.random() < 0.1 else random.choice((bytes(1024), bytes(10240)))
@@ -149,12 +149,12 @@ def harmed(random: Random, items: list[Item | bytes]) -> bytes:
 
 
 def zipped(random: Random, tar: bytes) -> bytes:
-    """Return a tar as gzip, which is sometimes in another form too."""
+    """Return a tar as gzip, sometimes in another form."""
     return random.choice(_GZIPS)(tar) if random.random() < 0.1 else gzip.compress(tar, 1, mtime=0)
 
 
 def _varied(random: Random, item: Item) -> Item:
-    """Return a member in another form that is good too."""
+    """Return a member, sometimes in another form that is valid, too."""
     match random.randrange(7):
         case 0:
             top, _, name = item.name.partition(b"/")
@@ -180,7 +180,7 @@ def _set(items: list[Item | bytes], at: int, item: Item) -> None:
 
 
 def _field(random: Random, items: list[Item | bytes]) -> None:
-    """Give a field something else: something that means something, or any byte."""
+    """Set a field to another value: a meaningful one, or random bytes."""
     at, item = _any_item(random, items)
     name = random.choice([field for field in FIELDS if field != "checksum"])
     start, end = FIELDS[name]
@@ -193,7 +193,7 @@ def _field(random: Random, items: list[Item | bytes]) -> None:
 
 
 def _byte(random: Random, items: list[Item | bytes]) -> None:
-    """Change one byte of a header, with the right checksum."""
+    """Change one byte of a header, and correct the checksum."""
     at, item = _any_item(random, items)
     block = bytearray(bytes(item))
     place = random.choice((*range(148), *range(156, 512)))
@@ -217,7 +217,7 @@ def _prefix_in_another_form(random: Random, items: list[Item | bytes]) -> None:
     _set(items, at, replace(item, fields=fields))
 
 
-# In Unicode's form NFC, and not: libarchive puts a path together, others leave it.
+# Names in and not in Unicode's form NFC: libarchive composes the characters of a path, other readers do not.
 _UNICODE = tuple(
     f"p/{name}".encode()
     for name in (
@@ -228,7 +228,7 @@ _UNICODE = tuple(
 
 
 def _good(random: Random, items: list[Item | bytes]) -> None:
-    """Add a member of another alphabet, or one whose header is extended as it should be."""
+    """Add a valid member with a name in another alphabet, or with a valid extended header."""
     if random.random() < 0.3:
         items.append(Item(random.choice(_UNICODE), content=b"of another alphabet"))
         return
@@ -240,7 +240,7 @@ def _good(random: Random, items: list[Item | bytes]) -> None:
 
 
 def _extend(random: Random, items: list[Item | bytes]) -> None:
-    """Put extended headers before a member: good ones, odd ones, several."""
+    """Put one or several extended headers before a member, valid or odd."""
     at, item = _any_item(random, items)
     keys = [random.choice((b"path", b"mtime", random.choice(KEYS))) for _ in range(random.choice((1, 1, 1, 2, 3)))]
     content = b"".join(record(key, _fitting(random, key, item)) for key in keys)
@@ -301,7 +301,7 @@ def _again(random: Random, items: list[Item | bytes]) -> None:
 
 
 def _between(random: Random, items: list[Item | bytes]) -> None:
-    """Put something that is no header between two members."""
+    """Put a block that is not a header between two members."""
     at = random.randrange(len(items) + 1)
     items[at:at] = [random.choice((bytes(512), bytes(1024), b"\n" * 512, b"x" * 512, bytes(100), bytes(511) + b"x"))]
 

@@ -1,4 +1,4 @@
-"""Notes what this process changes on disk outside of a folder, as Python itself tells it (PEP 578)."""
+"""Records the changes that this process makes on disk outside of a folder, from Python's audit events (PEP 578)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
-# For each event, which of its arguments are paths, and which of these paths' folders (-1: the current one).
+# For each event, the indices of the arguments that are paths, and of their folders (-1: the current one).
 _PATHS: dict[str, tuple[tuple[int, int | None], ...]] = {
     "os.mkdir": ((0, 2),),
     "os.remove": ((0, 1),),
@@ -36,7 +36,7 @@ class _State:
 
 @contextmanager
 def confined(folder: Path) -> Iterator[list[str]]:
-    """Give the list of what is changed outside of `folder` while the block runs."""
+    """Yield the list of changes outside of `folder`, which grows while the block runs."""
     if not _State.hooked:
         sys.addaudithook(_note)
         _State.hooked = True
@@ -48,7 +48,7 @@ def confined(folder: Path) -> Iterator[list[str]]:
 
 
 def is_change(event: str, arguments: tuple[Any, ...]) -> bool:
-    """Whether an event, as Python tells it, is a change of a file or a folder."""
+    """Whether an audit event is a change of a file or a folder."""
     return event in _PATHS or (event == "open" and bool(arguments[2] & _WRITING))
 
 
@@ -57,7 +57,7 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
         return
     if event == "open":
         path, _, flags = arguments
-        # Where a folder is open for it, the path is below one that was made before; the event does not tell it.
+        # A relative path may be below an open folder, which this event does not name: an earlier event made it.
         if isinstance(path, str | bytes) and flags & _WRITING and os.fsdecode(path).startswith("/"):
             _check(event, os.fsdecode(path))
         return
