@@ -1,4 +1,4 @@
-"""Who makes a request, what they may do, and requests that are made once."""
+"""Identifies the callers of requests, and answers requests with the same idempotency key once."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ IdempotencyKey = Annotated[
 
 
 def server_of(state: State) -> Server:
-    """Return the server whose application this is."""
+    """Return the server of an application from its state."""
     server: Server = state.server
     return server
 
 
 def door_of(state: State) -> Door:
-    """Return the door of this application."""
+    """Return the door of an application from its state."""
     door: Door = state.door
     return door
 
@@ -57,7 +57,7 @@ ANONYMOUS = "anonymous"
 
 
 async def require_caller(request: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """Let a request in that someone makes who is known, before its body is read; see `Door`. Raises Failure."""
+    """Identify the caller of a request and let the request in, before its body is read; see `Door`. Raises Failure."""
     if not handler.opt.get(ANONYMOUS):
         assert isinstance(request, Request)
         try:
@@ -69,18 +69,18 @@ async def require_caller(request: ASGIConnection[Any, Any, Any, Any], handler: B
 
 
 async def caller_of(request: AnyRequest, role: str = "viewer") -> Caller:
-    """Return who makes a request, who must have a role in at least one project. Raises Failure."""
-    known: Caller | None = request.state.pop("caller", None)  # once: a stream asks again whether its caller may go on
+    """Return the caller of a request, who must have a role in at least one project. Raises Failure."""
+    known: Caller | None = request.state.pop("caller", None)  # used once: a stream identifies its caller again
     caller = known or await _identified(request)
     permissions.check_role(caller, role)
     return caller
 
 
 async def _identified(request: ASGIConnection[Any, Any, Any, Any]) -> Caller:
-    """Return who makes a request. Raises Failure."""
+    """Return the caller that a token or the cookie of a session identifies. Raises Failure."""
     server = server_of(request.app.state)
     if server.trusted is not None:
-        if not is_loopback(request.url.hostname or ""):  # a page whose name server answers with this address
+        if not is_loopback(request.url.hostname or ""):  # DNS rebinding: a foreign name with this address
             raise Failure("forbidden", "without tokens, the server answers requests to this machine only")
         if "origin" in request.headers:
             require_origin(request)
@@ -94,7 +94,7 @@ async def _identified(request: ASGIConnection[Any, Any, Any, Any]) -> Caller:
     elif text or not cookie:
         caller = await asyncio.to_thread(tokens.caller, server.store, text) if text else None
     else:
-        require_origin(request)  # a browser sends the cookie with what another site asks it to send
+        require_origin(request)  # a browser adds the cookie to requests of other sites, too
         caller = await server.sessions.caller(cookie)
     if caller is None:
         raise Failure("unauthenticated", "expected a valid token, as Authorization: Bearer or as x-api-key")
@@ -103,7 +103,7 @@ async def _identified(request: ASGIConnection[Any, Any, Any, Any]) -> Caller:
 
 
 def require_origin(request: ASGIConnection[Any, Any, Any, Any]) -> None:
-    """Refuse a request that changes something unless a page of this server makes it. Raises Failure."""
+    """Refuse a request that changes something and was not made by a page of this server. Raises Failure."""
     if request.scope.get("method") in ("GET", "HEAD", "OPTIONS"):
         return
     origin = request.headers.get("origin", "").lower()
@@ -129,14 +129,17 @@ async def once(
     key: str | None,
     make: Callable[[Row | None], Awaitable[tuple[int, Any, str | None]]],
 ) -> Response[Any]:
-    """Answer a request, or repeat the answer to an earlier one of the same key.
+    """Answer a request, or repeat the answer to an earlier request with the same key.
 
     Args:
         request: The request.
-        caller: Who makes it.
-        key: Its idempotency key.
-        make: Makes what is asked for, and returns status, body and location; it is passed the row to store the answer
-            in, to be completed and stored together with what it makes.
+        caller: The caller.
+        key: The idempotency key; None for a request without one.
+        make: Creates the requested resource, and returns status, body and location. The argument is the row of the
+            request, to be completed with the answer and stored together with the resource; None without a key.
+
+    Raises:
+        Failure: The key is too long, was used with another body, or its first request is still at work.
     """
     store = server_of(request.app.state).store
     if key is None:

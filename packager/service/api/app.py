@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from packager.service.server import Server
 
 MAX_BODY = 512 << 10
-"""How long the body of a request may be."""
+"""The greatest length of the body of a request, in bytes."""
 
 
 def _problem(request: AnyRequest, failure: Failure) -> Response[Any]:
@@ -65,7 +65,7 @@ def _problem(request: AnyRequest, failure: Failure) -> Response[Any]:
 
 
 def refused(request: AnyRequest, error: HTTPException) -> Response[Any]:
-    """Return the problem for what litestar refuses: a path, a method, a parameter, a body."""
+    """Return the problem for a path, method, parameter or body that litestar refuses."""
     by_status = {404: "not-found", 405: "method-not-allowed", 413: "too-large", 415: "not-json"}
     detail = str(error.detail)
     extra = getattr(error, "extra", None)
@@ -85,7 +85,7 @@ def refused(request: AnyRequest, error: HTTPException) -> Response[Any]:
 
 
 def _complaint(item: dict[str, Any]) -> Complaint:
-    """Return what is wrong with a body, from what litestar says: it calls the body `data`."""
+    """Return the complaint for an error in a body, which litestar calls `data`."""
     key, message = str(item.get("key", "data")), str(item.get("message"))
     place = [] if key == "data" else re.findall(r"[^.\[\]]+", key)
     field = re.fullmatch(r"Object (contains unknown|missing required) field `(.*)`", message, re.DOTALL)
@@ -96,9 +96,9 @@ def _complaint(item: dict[str, Any]) -> Complaint:
 
 
 def as_failure(request: AnyRequest, error: Exception) -> Failure | None:
-    """Return why a request is refused, also when the cluster or the database is away; None for another error.
+    """Return the failure for an expected error, also of the cluster or the database; None for any other error.
 
-    What is wrong with the database is in the log alone: it may name hosts, users and files.
+    The message of the database is logged only: it may name hosts, users and files.
     """
     if isinstance(error, Failure):
         return error
@@ -113,7 +113,7 @@ def as_failure(request: AnyRequest, error: Exception) -> Failure | None:
 
 
 def _failed(request: AnyRequest, error: Exception) -> Response[Any]:
-    """Answer an error of ours, or a bug: nothing of it leaves the server."""
+    """Return the problem for an error; the details of a bug are logged only."""
     if failure := as_failure(request, error):
         return _problem(request, failure)
     server_of(request.app.state).log_bug(error, **requestlog.notes_of(request.scope).as_fields())
@@ -135,7 +135,7 @@ def make(
     pages: Sequence[ControllerRouterHandler] = (),
     not_found: Callable[[AnyRequest, HTTPException], Response[Any]] = refused,
 ) -> Litestar:
-    """Return the application of a server, which it starts and stops.
+    """Return the application of a server; the application starts and stops the server.
 
     Args:
         server: The server.
@@ -171,12 +171,12 @@ def make(
 
 
 async def _absent(_request: ASGIConnection[Any, Any, Any, Any], _handler: BaseRouteHandler) -> None:
-    """Refuse what litestar shows of the OpenAPI document without being asked to: it loads programs from elsewhere."""
+    """Refuse litestar's own views of the OpenAPI document, which load scripts from other sites."""
     raise NotFoundException
 
 
 class _Application(Litestar):
-    """An application that counts and logs its answers, also those to requests without a route, and knows its prefix."""
+    """An application that removes the prefix of paths, and counts and logs all answers, also without a route."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -204,7 +204,7 @@ class _Application(Litestar):
 
 @get("/openapi.json", include_in_schema=False)
 async def _openapi(request: AnyRequest) -> Response[bytes | None]:
-    """Return the OpenAPI document, which is made once."""
+    """Return the OpenAPI document; with the current ETag in If-None-Match, status 304."""
     content, tag = await request.app.state.document.content(request.app, server_of(request.app.state).root)
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
     if tag in request.headers.get("if-none-match", ""):

@@ -1,4 +1,4 @@
-"""The routes of callbacks: what an endpoint was told, and to tell it again."""
+"""The routes of callbacks: list the callbacks of a job, and send a callback again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def list_callbacks(request: AnyRequest, state: State, release: FromPath[st
 async def redeliver_callback(
     request: AnyRequest, state: State, release: FromPath[str], identifier: FromPath[str]
 ) -> Callback:
-    """Send a callback again, now, whatever has become of it."""
+    """Send a callback again now, in any state."""
     return await server_of(state).jobs.redeliver(await caller_of(request), release, identifier)
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what the types of the routes say, and what is true of all of them."""
+"""The OpenAPI document: the types of the routes, and the problems and security schemes of all operations."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _PROBLEM_SCHEMA = {
 
 
 def answer(kind: type[Any], description: str, media_type: MediaType = MediaType.JSON) -> ResponseSpec:
-    """Return what the document says of an answer that a route gives for some requests."""
+    """Return the specification of an answer that a route gives to some requests."""
     return ResponseSpec(kind, generate_examples=False, media_type=media_type, description=description)
 
 
@@ -83,7 +83,7 @@ def document(app: Litestar, root: str = "") -> dict[str, Any]:
 
 
 class OpenApiDocument:
-    """The OpenAPI document of an application as it is sent, which is made when it is first asked for."""
+    """The OpenAPI document of an application as bytes, made at the first request for the document."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -103,10 +103,10 @@ class OpenApiDocument:
 
 
 def _complete(path: str, method: str, operation: dict[str, Any]) -> None:
-    """Add the problems that an operation may answer with, and what it asks for."""
+    """Add the problems and the security requirements of an operation."""
     responses = operation["responses"]
     for status in _statuses(path, method):
-        if status == "503" and status in responses:  # readyz: what is not ready
+        if status == "503" and status in responses:  # readyz describes this answer itself
             continue
         problem = {"schema": {"$ref": "#/components/schemas/Problem"}}
         responses[status] = {"description": _TITLES[status], "content": {PROBLEM: problem}}
@@ -118,7 +118,7 @@ def _complete(path: str, method: str, operation: dict[str, Any]) -> None:
 
 
 def _drop_null(parameter: dict[str, Any]) -> None:
-    """Say of a parameter that may be left out what it is if it is given: nothing that is sent is null."""
+    """Remove null from the schema of an optional parameter: a parameter that is sent is never null."""
     kinds = [kind for kind in parameter["schema"].get("oneOf", ()) if kind != {"type": "null"}]
     if len(kinds) == 1:
         parameter["schema"] = kinds[0]

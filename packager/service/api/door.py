@@ -1,6 +1,6 @@
-"""Lets requests in: as many a second and at a time as the limits allow, and then when it is their turn.
+"""Admits requests in turn, within the limits of requests per second and at a time.
 
-Requests that read have places of their own, so that they never wait for those that make jobs or check definitions.
+Requests that read have separate places, so that they never wait for requests that create jobs or check definitions.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 
 _READS = (8, 3, 2)
 _CHANGES = (32, 12, 10)
-"""How many requests are answered at a time, how many of a project, and how many of a caller. Changes wait for the
+"""The most requests that are answered at a time: of all callers, of a project and of a caller. Changes wait for the
 cluster."""
 
 _PARSING = 2
-"""How many long bodies are parsed at a time, one of each project: each keeps the other threads waiting now and then."""
+"""The number of long bodies that are parsed at a time, one of each project: parsing delays the other threads."""
 
 _LONGEST_PAUSE = 1.0
-"""Seconds that a request of a caller who makes too many is held back."""
+"""The longest delay, in seconds, of a request of a caller who makes too many requests."""
 
 _BURST_SECONDS = 3.0
-"""For how many seconds a caller who has been silent may make requests at once."""
+"""The seconds of a caller's rate that may be used in one burst after a silence."""
 
 _REFUSED_PER_SECOND = 20
-"""How many requests without a valid token an address may send before they are answered late."""
+"""The requests per second without a valid token that an address may send before the answers are delayed."""
 
 _MOST_REMEMBERED = 10_000
 
 
 @dataclass(slots=True)
 class _Visit:
-    """What a request has of the server.
+    """The place of a request in the server.
 
     Attributes:
-        owner: Who makes it.
-        turns: Where it has a place; None if it has none.
-        has_stream: Whether its answer goes on as things happen.
+        owner: The project and the caller of the request.
+        turns: The turns that count the request; None if the request has no place.
+        has_stream: Whether the answer is a stream that continues as events occur.
     """
 
     owner: Owner
@@ -70,7 +70,7 @@ class Door:
     """Counts the requests of each caller and project.
 
     Args:
-        limits: How many there may be.
+        limits: The limits of requests and streams.
         clock: Returns seconds that only grow.
     """
 
@@ -85,7 +85,7 @@ class Door:
         self._streams: Counter[Owner] = Counter()
 
     async def enter(self, request: AnyRequest, caller: Caller) -> None:
-        """Let a request in, once: read its body, and wait for its turn. Raises Failure if its caller makes too many."""
+        """Admit a request once: read its body and wait for its turn. Raises Failure if its caller sends too many."""
         if _KEY in request.scope:
             return
         owner = Owner(",".join(sorted(caller.roles)) or ALL, caller.key)
@@ -103,12 +103,12 @@ class Door:
         visit.turns = turns
 
     async def parsed(self, request: AnyRequest, parse: Callable[[], Parsed]) -> Parsed:
-        """Return what `parse` returns, which parses the body of a request in a thread."""
+        """Run `parse`, which parses the body of a request, in a thread, and return its result."""
         visit: _Visit = request.scope[_KEY]  # type: ignore[literal-required]
         return await self._parsing.run(visit.owner, parse)
 
     async def hold_back(self, request: AnyRequest) -> None:
-        """Let a request wait that is refused, if its address has sent many of them: each has looked for a token."""
+        """Delay a request without a valid token if its address has sent many such requests: each has cost a look-up."""
         address = request.client.host if request.client else ""
         await asyncio.sleep(min(max(self._refused.pause(address), 0), _LONGEST_PAUSE))
 
@@ -121,13 +121,13 @@ class Door:
 
     @staticmethod
     async def _refuse(limit: str, detail: str, seconds: int = 1) -> None:
-        """Raise Failure, late: those who ask again at once are not answered more often."""
+        """Raise Failure after a pause, so that immediate retries are not answered more often."""
         await asyncio.sleep(_LONGEST_PAUSE)
         hint = f"limits.{limit} in the configuration of the server"
         raise Failure("too-many-requests", f"{detail} ({hint})", retry_after=seconds)
 
     def begin_stream(self, request: AnyRequest) -> None:
-        """Count an answer that goes on as things happen, until its end. Raises Failure if its caller has too many."""
+        """Count a stream until its end. Raises Failure if its caller has too many open streams."""
         visit: _Visit = request.scope[_KEY]  # type: ignore[literal-required]
         if self._streams[visit.owner] >= self._limits.streams:
             detail = f"{self._streams[visit.owner]} streams of the caller are open (limits.streams in the configuration"
@@ -137,14 +137,14 @@ class Door:
 
     @staticmethod
     def answered(scope: HTTPScope) -> None:
-        """End the turn of a request, whose answer begins: it may be a long one."""
+        """End the turn of a request when its answer begins, as the answer may take long."""
         visit: _Visit | None = scope.get(_KEY)  # type: ignore[assignment]
         if visit is not None and visit.turns is not None:
             visit.turns.end(visit.owner)
             visit.turns = None
 
     def left(self, scope: HTTPScope) -> None:
-        """Count a request no more."""
+        """Stop counting a request that has ended, and its stream."""
         visit: _Visit | None = scope.get(_KEY)  # type: ignore[assignment]
         if visit is None:
             return
@@ -155,12 +155,12 @@ class Door:
 
 
 class Rates:
-    """How often each of many may do something: evenly, and some at once after a silence.
+    """Limits the rate of requests by key: an even rate, and a burst after a silence.
 
-    It is the generic cell rate algorithm (ITU-T I.371): for each is remembered until when its allowance is used.
+    The generic cell rate algorithm (ITU-T I.371): for each key, the time until which its allowance is used is stored.
 
     Args:
-        a_second: How often in a second.
+        a_second: The requests per second of each key.
         clock: Returns seconds that only grow.
     """
 
@@ -170,7 +170,7 @@ class Rates:
         self._used_until: dict[Hashable, float] = {}
 
     def pause(self, key: Hashable) -> float:
-        """Return how many seconds someone has to wait; what would have to wait too long is not counted."""
+        """Return the seconds that a request of a key has to wait; a request with too long a wait is not counted."""
         now = self._clock()
         used = max(self._used_until.get(key, 0.0), now)
         pause = used - now - _BURST_SECONDS

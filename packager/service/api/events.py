@@ -51,7 +51,7 @@ async def _listed(request: AnyRequest, release: str | None, after: str | None) -
 
 
 async def _as_text(followed: AsyncIterator[Sequence[JobEvent]]) -> AsyncIterator[str]:
-    """Yield events as text/event-stream has them, and a comment when there are none."""
+    """Yield events in the format of text/event-stream, and a comment for each empty list of events."""
     async for events in followed:
         for event in events:
             yield f"id: {event.id}\nevent: status\ndata: {as_json(as_plain(event))}\n\n"

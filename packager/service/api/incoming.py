@@ -1,4 +1,4 @@
-"""Checks what comes in before a route reads it: bodies as JSON and as forms, paths, queries and cookies."""
+"""Checks requests before a route reads them: bodies as JSON and as forms, paths, queries and cookies."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from packager.service.api.door import Door
 
 _ON_THE_LOOP = 4 << 10
-"""How long a body may be that is read without a thread: it takes less time than the start of one."""
+"""The greatest length in bytes of a body that is parsed without a thread: starting a thread takes longer."""
 
 _MOST_INPUTS = 2_000
-"""How many inputs a form may have."""
+"""The most inputs in a form."""
 
 _LONGEST_HEADER = 16 << 10
 _MOST_PARTS = 64
-"""How long a query or the cookies may be, and how many there are: litestar keeps the last 1,024 of them, parsed."""
+"""The greatest length in bytes of a query or the cookies, and the most parts: litestar caches the last 1,024 parsed
+queries and cookies."""
 
 _REFUSALS = {jsonio.JsonSizeError: "too-large", jsonio.JsonContentError: "invalid-body"}
 
@@ -48,7 +49,7 @@ class IncomingRequest(Request[Any, Any, Any]):
             raise Failure(_REFUSALS.get(type(error), "invalid-json"), str(error)) from None
 
     async def form(self) -> FormMultiDict:
-        """Return the inputs of a form, as browsers send it. Raises Failure."""
+        """Return the inputs of a form in the encoding of browsers. Raises Failure."""
         if self._form is None or not isinstance(self._form, FormMultiDict):
             kind = self.headers.get("content-type", "application/x-www-form-urlencoded").partition(";")[0]
             if kind.strip().lower() != "application/x-www-form-urlencoded":
@@ -64,9 +65,9 @@ class IncomingRequest(Request[Any, Any, Any]):
 
 
 def without_nul(scope: HTTPScope) -> HTTPScope:
-    """Return a request with a mark for each NUL character in its path and query: no text that is stored has any.
+    """Return a request with U+FFFD for each NUL character in its path and query.
 
-    PostgreSQL would refuse to look for it.
+    PostgreSQL refuses to search for NUL, which no stored text contains.
     """
     path, query = scope["path"], scope["query_string"]
     if "\0" not in path and b"%00" not in query:
@@ -75,7 +76,7 @@ def without_nul(scope: HTTPScope) -> HTTPScope:
 
 
 async def check_head(request: ASGIConnection[Any, Any, Any, Any], _handler: BaseRouteHandler) -> None:
-    """Refuse a query or cookies that no client of ours sends, before they are parsed. Raises Failure."""
+    """Refuse a query or cookies that are longer than those of our clients, before parsing. Raises Failure."""
     query, cookies = request.scope["query_string"], request.headers.get("cookie", "").encode(errors="replace")
     for name, content, separator in (("query", query, b"&"), ("cookies", cookies, b";")):
         if len(content) > _LONGEST_HEADER or content.count(separator) >= _MOST_PARTS:

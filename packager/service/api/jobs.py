@@ -48,7 +48,7 @@ async def create_job(
 
 
 async def create_once(request: AnyRequest, caller: Caller, filled: Mapping[str, Any], key: str | None) -> Response[Any]:
-    """Create a job, or repeat the answer to an earlier request of the same idempotency key. Raises Failure."""
+    """Create a job, or repeat the answer to an earlier request with the same idempotency key. Raises Failure."""
 
     async def make(row: Row | None) -> tuple[int, Any, str]:
         return _created(await server_of(request.app.state).jobs.create(caller, filled, _answered(row)))
@@ -61,7 +61,7 @@ def _created(job: Job) -> tuple[int, Any, str]:
 
 
 def _answered(row: Row | None) -> Callable[[Job], Row | None]:
-    """Return a function that completes the row of a request with its answer."""
+    """Return a function that completes the row of a request with the answer, or returns None without a row."""
 
     def answered(job: Job) -> Row | None:
         status, body, location = _created(job)
@@ -104,7 +104,7 @@ async def get_job(request: AnyRequest, state: State, release: FromPath[str]) -> 
 
 @get("/v1/jobs/{release:str}/manifests")
 async def job_manifests(request: AnyRequest, state: State, release: FromPath[str]) -> list[dict[str, Any]]:
-    """Return the objects of a job as they were applied, without secrets."""
+    """Return the applied objects of a job, without secrets."""
     return await server_of(state).jobs.manifests(await caller_of(request), release)
 
 
@@ -130,7 +130,7 @@ async def rerun_job(
     pinned: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
     idempotency_key: IdempotencyKey = None,
 ) -> Response[Job]:
-    """Create a job from the values of another; with `pinned`, from its revisions too."""
+    """Create a job from the values of another job; with `pinned`, also from the revisions of that job."""
     caller, jobs = await caller_of(request), server_of(state).jobs
 
     async def make(row: Row | None) -> tuple[int, Any, str]:

@@ -33,10 +33,10 @@ async def job_logs(  # noqa: PLR0913, PLR0917 - the parameters of the query
 ) -> Stream:
     """Return the log of a job's pods; with several, each line begins with its pod's name.
 
-    `previous` means what a container has written before its last restart. `follow` of all pods continues until the job
-    has ended, also with those that start later; that of one pod until its container ends. With `timestamps`, each line
-    begins with its time. The end of the log is kept when the pods are gone; the answer then has the header
-    `X-Mlpack-Log: archived`.
+    `previous` selects the log of a container before its last restart. `follow` of all pods continues until the job has
+    ended, and includes pods that start later; `follow` of one pod continues until its container ends. With
+    `timestamps`, each line begins with its time. The end of the log is kept after the pods are deleted; the answer then
+    has the header `X-Mlpack-Log: archived`.
     """
     if follow:
         door_of(state).begin_stream(request)

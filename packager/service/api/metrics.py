@@ -13,7 +13,7 @@ from packager.service.use.answers import MetricList
 
 @get("/v1/jobs/{release:str}/metrics")
 async def job_metrics(request: AnyRequest, state: State, release: FromPath[str]) -> MetricList:
-    """Return the curves of a job: what its pods have printed as lines of JSON with a `step`."""
+    """Return the curves of a job, from the lines of JSON with a `step` that its pods have printed."""
     curves = await server_of(state).jobs.curves(await caller_of(request), release)
     return MetricList(items=[answers.metric(curve) for curve in curves])
 

@@ -1,4 +1,4 @@
-"""Bounds how long the body of a request may take to arrive, so that slow clients do not hold the server up."""
+"""Limits the time in which the body of a request must arrive, so that slow clients do not occupy the server."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 SECONDS = 30.0
-"""How long a body may take, from when it is first waited for."""
+"""The seconds in which a body must arrive, from the first wait for a part of it."""
 
 
 def bounded(receive: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
-    """Return what receives the parts of a request, and raises Failure if its body does not arrive in time."""
+    """Return a function that receives the parts of a request, and raises Failure if the body is late."""
     end: float | None = None
     is_complete = False
 
     async def receive_in_time() -> Any:
         nonlocal end, is_complete
-        if is_complete:  # what comes now is the end of the connection, for which streams wait
+        if is_complete:  # the next message is the end of the connection, for which streams wait
             return await receive()
         end = end or asyncio.get_running_loop().time() + SECONDS
         try:

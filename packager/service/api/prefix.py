@@ -1,4 +1,4 @@
-"""Lets a server be reached below a path, such as `/mlpack`: routes know nothing of it, and answers lead below it."""
+"""Serves below a prefix such as `/mlpack`: removes it from paths of requests, and adds it to locations in answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def without(scope: HTTPScope, root: str) -> HTTPScope:
-    """Return a request without the prefix of its path, if it has it: a proxy may have taken it away.
+    """Return a request without the prefix in its path; a proxy may already have removed the prefix.
 
     Args:
         scope: The request.
@@ -23,7 +23,7 @@ def without(scope: HTTPScope, root: str) -> HTTPScope:
 
 
 def below(message: Any, root: str) -> Any:
-    """Return the beginning of an answer; one that leads to a path of the server leads below the prefix."""
+    """Return the start of an answer, with the prefix added to a location on this server."""
     if not root:
         return message
     headers = [

@@ -1,4 +1,4 @@
-"""The log of requests: a line for each that changes something or is refused, with who has made it."""
+"""The log of requests: a line with the caller for each request that changes something or is refused."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 _KEY = "mlpack"
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _MOST = 1_000
-"""How many characters of a path, and of why a request is refused, are in a line: anyone may send 64 KiB of them."""
+"""The most characters of a path, and of the reason of a refusal, in a line: anyone may send a path of 64 KiB."""
 
 
 @dataclass(slots=True)
 class Notes:
-    """What becomes known of a request while it is answered.
+    """The notes on a request, for the log and for its problem.
 
     Attributes:
-        request: Its id, which is in the problem that answers it, too.
-        caller: Who has made it; None if that is not known.
-        refusal: Why it is refused; empty if it is not.
+        request: The id of the request, which is also in the problem that answers the request.
+        caller: The caller; None if not identified.
+        refusal: The reason of a refusal; empty for a request that is not refused.
     """
 
     request: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -34,17 +34,17 @@ class Notes:
     refusal: str = ""
 
     def refuse(self, failure: Failure) -> None:
-        """Note why the request is refused."""
+        """Store the reason of a refusal."""
         self.refusal = f"{failure.kind}: {failure}"
 
     def as_fields(self) -> dict[str, str]:
-        """Return what lines of the log say of the request."""
+        """Return the fields of log lines about the request."""
         who = {} if self.caller is None else {"caller": self.caller.name, "key": self.caller.key}
         return {"request": self.request, **who}
 
 
 def begin(scope: HTTPScope) -> Notes:
-    """Return the notes on a request, which has none yet."""
+    """Create the notes on a request, and return them."""
     notes = Notes()
     scope[_KEY] = notes  # type: ignore[literal-required]
     return notes
@@ -62,7 +62,7 @@ def write(server: Server, scope: HTTPScope, start: Any) -> None:
     Args:
         server: The server.
         scope: The request.
-        start: The beginning of its answer; the address of what was made is in its headers.
+        start: The start of the answer, with the address of a new resource in the header Location.
     """
     notes, status = notes_of(scope), start["status"]
     if scope["method"] in _SAFE and status < 400:

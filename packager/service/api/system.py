@@ -23,7 +23,7 @@ from packager.service.use.answers import (
 
 @get("/v1/tokens")
 async def list_tokens(request: AnyRequest, state: State) -> TokenList:
-    """List the tokens of the projects whose admin the caller is, without their texts."""
+    """List the tokens of the projects in which the caller is an admin, without their texts."""
     return await server_of(state).tokens.read(await caller_of(request))
 
 
@@ -35,13 +35,13 @@ async def add_token(request: AnyRequest, state: State, data: JSONBody[TokenBody]
 
 @delete("/v1/tokens/{identifier:str}")
 async def remove_token(request: AnyRequest, state: State, identifier: FromPath[str]) -> None:
-    """Remove a token, which is refused from now on."""
+    """Remove a token; requests with it are refused from then on."""
     await server_of(state).tokens.remove(await caller_of(request), identifier)
 
 
 @get("/v1/whoami")
 async def whoami(request: AnyRequest, state: State) -> WhoAmI:
-    """Return who the caller is: their role in each project, `*` for all projects, and the projects they see."""
+    """Return the caller: name, key, the role in each project, `*` for all projects, and the visible projects."""
     caller = await caller_of(request, "viewer")
     visible = server_of(state).project_use.names(caller, "viewer")
     return WhoAmI(name=caller.name, key=caller.key, roles=dict(caller.roles), projects=visible)
@@ -49,20 +49,20 @@ async def whoami(request: AnyRequest, state: State) -> WhoAmI:
 
 @get("/healthz", opt={ANONYMOUS: True})
 async def healthz() -> Health:
-    """Return that the server answers."""
+    """Answer that the server is running."""
     return Health(status="ok")
 
 
 @get("/readyz", opt={ANONYMOUS: True}, responses={503: document.answer(Health, "Not ready")})
 async def readyz(state: State) -> Response[Health]:
-    """Return whether the database and the cluster answer; what does not is in the log of the server."""
+    """Return whether the database and the cluster answer; the cause of a failure is in the log of the server."""
     is_ready = await server_of(state).readiness.is_ready()
     return Response(Health(status="ok" if is_ready else "not ready"), status_code=200 if is_ready else 503)
 
 
 @get(prometheus.PATH, media_type="text/plain")
 async def figures(request: AnyRequest, state: State) -> Response[str]:
-    """Return the figures of this replica for Prometheus; a viewer of all projects may read them."""
+    """Return the metrics of this replica for Prometheus; the caller must be a viewer of all projects."""
     caller = await caller_of(request, "viewer")
     if not caller.may("viewer"):
         raise Failure("forbidden", "expected a viewer of all projects")

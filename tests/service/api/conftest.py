@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Endpoints:
-    """A transport to endpoints in memory: what they answer, and what they were told."""
+    """A transport to endpoints in memory, with their status code and the requests that they received."""
 
     def __init__(self) -> None:
         self.code = 200
@@ -142,7 +142,7 @@ def service(database: str) -> Iterator[Service]:
 
 @pytest.fixture
 def digits(service: Service) -> Service:
-    """The same, with the template and the definition of `bodies`."""
+    """The service, with the template and the definition of `bodies`."""
     assert service.post("/v1/templates", {"name": "digits-task", "template": bodies.TEMPLATE}).status_code == 201
     answer = service.post("/v1/definitions", bodies.definition())
     assert answer.status_code == 201, answer.text

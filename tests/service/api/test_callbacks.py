@@ -25,7 +25,7 @@ def created(service: Service, *hooks: dict[str, Any], role: str = "developer") -
     return str(answer.json()["release"])
 
 
-def test_an_endpoint_is_told_of_a_job_from_its_beginning_to_its_end(digits: Service) -> None:
+def test_callbacks_are_sent_on_creation_and_success_and_on_redelivery(digits: Service) -> None:
     release = created(digits)
     digits.until(lambda: ("Job", release) in digits.cluster.objects, "the Job")
     digits.cluster.pod(release, "Succeeded", exit_code=0)
@@ -56,7 +56,7 @@ def test_an_endpoint_is_told_of_a_job_from_its_beginning_to_its_end(digits: Serv
     assert digits.endpoints.got[2][1]["webhook-id"] == items[0]["id"]
 
 
-def test_callbacks_are_sent_though_the_control_loop_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_callbacks_are_sent_when_the_control_loop_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(_self: Follower) -> None:
         raise KeyError("a bug")
 
@@ -70,7 +70,7 @@ def test_callbacks_are_sent_though_the_control_loop_fails(tmp_path: Path, monkey
     assert any("KeyError: 'a bug'" in line for line in service.log)
 
 
-def test_the_end_of_a_job_that_is_deleted_is_told(digits: Service) -> None:
+def test_callback_reports_the_deletion_of_a_job(digits: Service) -> None:
     release = created(digits, {**HOOK, "events": ["deleted"]})
     assert digits.call("DELETE", f"/v1/jobs/{release}").status_code == 202
     digits.until(lambda: digits.endpoints.got, "the callback")
@@ -78,7 +78,7 @@ def test_the_end_of_a_job_that_is_deleted_is_told(digits: Service) -> None:
     assert digits.until(lambda: digits.get(f"/v1/jobs/{release}/callbacks").status_code == 404, "no record")
 
 
-def test_callbacks_are_of_those_who_own_the_job(digits: Service) -> None:
+def test_callbacks_are_forbidden_to_callers_who_do_not_own_the_job(digits: Service) -> None:
     path = f"/v1/jobs/{created(digits)}/callbacks"
     for method, place in (("GET", path), ("POST", f"{path}/msg_1/redeliver")):
         answer = digits.call(method, place, "user")
@@ -119,14 +119,16 @@ def test_callbacks_are_of_those_who_own_the_job(digits: Service) -> None:
         ),
     ],
 )
-def test_what_no_callback_may_be_is_refused(hook: dict[str, Any], pointer: str, detail: str, digits: Service) -> None:
+def test_job_creation_refuses_invalid_callback_endpoints_headers_and_events(
+    hook: dict[str, Any], pointer: str, detail: str, digits: Service
+) -> None:
     answer = digits.post("/v1/jobs", {**filled({**HOOK, **hook}), "creator": "admin"})
     assert answer.status_code == 422
     assert [(error["pointer"], error["detail"]) for error in answer.json()["errors"]] == [(pointer, detail)]
     assert digits.get("/v1/jobs").json()["items"] == []
 
 
-def test_the_schema_of_a_definition_has_the_events(digits: Service) -> None:
+def test_definition_schema_offers_callback_events_for_event_endpoints_only(digits: Service) -> None:
     schema = digits.get("/v1/definitions/digits/schema").json()
     event = schema["properties"]["endpoints"]["items"]["oneOf"][1]["properties"]
     assert event["events"]["items"]["enum"] == ["pending", "running", "succeeded", "failed", "deleted"]

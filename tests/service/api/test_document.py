@@ -1,4 +1,4 @@
-"""The OpenAPI document: every operation with every status that it is to have, and requests made from it."""
+"""The OpenAPI document: requests for each operation and status, and generated requests."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def matching(revision: int) -> dict[str, dict[str, str]]:
     return {"headers": {"If-Match": f'"{revision}"'}}
 
 
-# Method, path, role, options of the request, status: one after the other. RELEASE is a job that exists until it is
-# deleted: nothing asks for it after that, because the control loop deletes it at a time of its own.
+# Method, path, role, request options and expected status, in the order in which the requests are sent. RELEASE is a
+# job that exists until its deletion, which the control loop completes later: no later request uses it.
 STEPS: tuple[tuple[str, str, str | None, dict[str, Any], int], ...] = (
     ("GET", "/v1/templates", "viewer", {}, 200),
     ("GET", "/v1/templates", None, {}, 401),
@@ -151,7 +151,7 @@ STEPS: tuple[tuple[str, str, str | None, dict[str, Any], int], ...] = (
 )
 
 
-def test_every_operation_has_the_statuses_of_its_row(service: Service) -> None:
+def test_every_operation_answers_with_the_expected_status(service: Service) -> None:
     release = service.created()
     token = next(token["id"] for token in service.get("/v1/tokens").json()["items"] if token["name"] == "user")
     answers = []
@@ -170,7 +170,7 @@ def _operation(contract: Contract, method: str, path: str) -> tuple[str, dict[st
     return contract.operation(method, path.partition("?")[0])
 
 
-def test_while_the_cluster_is_away_it_is_503(service: Service) -> None:
+def test_job_routes_and_readyz_answer_503_while_the_cluster_is_unreachable(service: Service) -> None:
     release = service.created()
     service.cluster.error = UnreachableError("away")
     for method, path in (("POST", "/v1/jobs"), ("POST", f"/v1/jobs/{release}/rerun")):
@@ -190,7 +190,7 @@ def test_while_the_cluster_is_away_it_is_503(service: Service) -> None:
         (401, "application/problem+json", {}),
     ],
 )
-def test_an_answer_that_is_not_as_the_document_says_fails_the_test(
+def test_contract_check_fails_for_answers_outside_the_openapi_document(
     service: Service, status: int, kind: str, body: Any
 ) -> None:
     class Response:
@@ -206,7 +206,7 @@ def test_an_answer_that_is_not_as_the_document_says_fails_the_test(
         service.client.contract.check("GET", "/v1/jobs/x", Response())
 
 
-def test_an_answer_has_no_more_than_the_document_says(service: Service) -> None:
+def test_contract_check_fails_for_keys_missing_in_the_openapi_document(service: Service) -> None:
     release = service.created()
     job = service.get(f"/v1/jobs/{release}").json()
     document = copy.deepcopy(service.client.contract.document)
@@ -227,8 +227,8 @@ class _Json:
         return self._body
 
 
-def test_generated_requests_get_answers_of_the_document(tmp_path: Path) -> None:
-    """`make requests N=10000` sends more of them."""
+def test_generated_requests_get_answers_that_match_the_openapi_document(tmp_path: Path) -> None:
+    """`make requests N=10000` sends more requests."""
     sent = requests.send(tmp_path, 60, 1)
     assert sent.faults == {}
     assert sent.count >= 50

@@ -1,4 +1,4 @@
-"""How many requests a caller may make, a second and at a time; those of other projects do not wait for them."""
+"""The limits of requests per caller, per second and at a time; requests of other projects are not delayed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def crowded(database: str) -> Iterator[Service]:
-    """A service of two projects, each with a developer of its name."""
+    """A service with two projects, and a developer token named after each project."""
     projects = {name: ProjectConfig(namespace=f"ns-{name}") for name in ("red", "blue")}
     cluster = FakeCluster()
     cluster.namespaces = {"ns-red", "ns-blue"}
@@ -46,11 +46,11 @@ def ending(event: threading.Event) -> Iterator[None]:
         event.set()
 
 
-def test_requests_come_evenly_and_some_at_once_after_a_silence() -> None:
+def test_rates_allow_a_burst_after_a_silence_and_then_an_even_rate() -> None:
     time = 0.0
     rates = Rates(8, lambda: time)
     assert [rates.pause("ada") for _ in range(33)] == [number / 8 - 3 for number in range(33)]
-    assert rates.pause("ada") == 1.125  # which is refused, and not counted
+    assert rates.pause("ada") == 1.125  # this request is refused and not counted
     assert rates.pause("bob") == -3
     time = 0.5
     assert rates.pause("ada") == 0.625
@@ -80,15 +80,13 @@ def test_slow_templates_of_a_project_do_not_delay_jobs_of_another(
         for _ in range(3):
             assert crowded.post("/v1/jobs", FILLED, "blue").status_code == 201
             assert crowded.get("/v1/jobs", "blue").status_code == 200
-            assert crowded.get("/v1/jobs", "red").status_code == 200  # reads do not wait for it either
+            assert crowded.get("/v1/jobs", "red").status_code == 200  # reads do not wait for the slow templates either
         assert not any(call.done() for call in pending)
         may_end.set()
         assert {call.result().status_code for call in pending} == {200, 201}
 
 
-def test_a_caller_with_too_many_requests_at_a_time_is_refused(
-    crowded: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_caller_with_too_many_concurrent_requests_is_refused(crowded: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "_LONGEST_PAUSE", 0.01)
     may_end, render = threading.Event(), Renderer.render
 
@@ -110,9 +108,7 @@ def test_a_caller_with_too_many_requests_at_a_time_is_refused(
     assert crowded.get("/v1/jobs", "red").status_code == 200
 
 
-def test_a_caller_who_makes_too_many_requests_a_second_is_refused(
-    crowded: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_caller_with_too_many_requests_per_second_is_refused(crowded: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "_LONGEST_PAUSE", 0.01)
     monkeypatch.setattr(door, "_BURST_SECONDS", 0.5)
     monkeypatch.setattr(crowded.client.app.state.door._of_callers, "a_second", 5)  # noqa: SLF001

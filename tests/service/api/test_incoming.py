@@ -1,4 +1,4 @@
-"""What anyone may send: to every operation, as body, path, query, header and token; the answer is always a problem."""
+"""Hostile bodies, paths, queries, headers and tokens sent to every operation: the answer is never a server error."""
 
 from __future__ import annotations
 
@@ -98,21 +98,21 @@ def test_hostile_cookies_are_refused(shared: Service, header: str) -> None:
     assert answer.status_code in (400, 401)
 
 
-def test_bodies_are_refused_before_they_are_read_without_a_token(shared: Service) -> None:
+def test_requests_without_a_token_are_refused_before_their_body_is_read(shared: Service) -> None:
     for method, path in operations(shared):
         if method in ("POST", "PUT"):
             answer = shared.call(method, re.sub(r"{\w+}", "x", path), None, content=b"x" * 600_000, headers=JSON)
-            assert answer.status_code == 401, path  # not 413: its length does not matter yet
+            assert answer.status_code == 401, path  # not 413: the length of the body is not checked yet
 
 
-def test_the_place_of_a_fault_is_named(shared: Service) -> None:
+def test_problem_names_the_position_of_a_json_error_or_the_repeated_key(shared: Service) -> None:
     answer = shared.call("POST", "/v1/jobs", content=b'{"taskDef":\n  x}', headers=JSON)
     assert answer.json()["detail"] == "line 2, column 3: Expecting value"
     answer = shared.call("POST", "/v1/jobs", content=BODIES["a repeated key"], headers=JSON)
     assert (answer.status_code, answer.json()["detail"]) == (422, 'the key "name" comes twice in an object')
 
 
-def test_large_bodies_are_refused_by_what_they_contain(shared: Service) -> None:
+def test_bodies_with_too_many_values_are_refused(shared: Service) -> None:
     answer = shared.call("POST", "/v1/jobs", content=BODIES["many keys"], headers=JSON)
     assert (answer.status_code, answer.json()["detail"]) == (413, "expected at most 10,000 values, found more")
 
@@ -126,13 +126,13 @@ def test_complaints_are_capped_and_counted(shared: Service) -> None:
     assert len(answer.content) < 32_000
 
 
-def test_texts_of_problems_are_cut(shared: Service) -> None:
+def test_problems_shorten_long_keys_and_values(shared: Service) -> None:
     answer = shared.post("/v1/jobs", {**FILLED, "k" * 300_000: 1, "creator": "x" * 100_000})
     assert answer.status_code == 422
     assert len(answer.content) < 5_000
 
 
-def test_the_openapi_document_is_made_once_and_has_a_tag(shared: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openapi_document_is_made_once_and_has_an_entity_tag(shared: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     first = shared.get("/openapi.json", None)
     assert first.headers["content-type"].startswith("application/json")
 
@@ -146,6 +146,6 @@ def test_the_openapi_document_is_made_once_and_has_a_tag(shared: Service, monkey
     assert (unchanged.status_code, unchanged.content) == (304, b"")
 
 
-def test_no_other_copy_of_the_document_is_served(shared: Service) -> None:
+def test_schema_paths_of_litestar_are_not_served(shared: Service) -> None:
     for path in ("", "/swagger", "/redoc", "/elements", "/rapidoc", "/openapi.json", "/openapi.yaml", "/x"):
         assert shared.get(f"/schema{path}", None).status_code == 404

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @BOTH
-def test_a_job_is_created_followed_and_ends(service: Service) -> None:
+def test_job_runs_from_creation_to_success_with_an_event_per_status(service: Service) -> None:
     answer = service.post("/v1/jobs", FILLED, "user")
     assert answer.status_code == 201, answer.text
     release = answer.json()["release"]
@@ -47,7 +47,7 @@ def test_a_job_is_created_followed_and_ends(service: Service) -> None:
 
 @pytest.fixture
 def ticks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Has the control loop go through the jobs every few milliseconds, and counts how often it does."""
+    """Make the control loop check the jobs every 20 ms, and return a list with the number of jobs of each check."""
     counted: list[int] = []
     unfinished = Store.unfinished
 
@@ -61,7 +61,7 @@ def ticks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counted
 
 
-def test_a_job_is_looked_after_for_as_long_as_it_runs(ticks: list[int], service: Service) -> None:
+def test_control_loop_keeps_checking_a_running_job(ticks: list[int], service: Service) -> None:
     release = service.created()
     service.cluster.pod(release, "Running")
     service.status(release, "running")
@@ -72,7 +72,7 @@ def test_a_job_is_looked_after_for_as_long_as_it_runs(ticks: list[int], service:
     service.status(release, "succeeded")
 
 
-def test_a_job_whose_name_is_taken_gets_another_one(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_gets_another_release_name_if_the_first_is_taken(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = service.created()
     names = [taken, taken, "countdown-another"]
     monkeypatch.setattr(values, "release_name", lambda *_: names.pop(0))
@@ -82,7 +82,7 @@ def test_a_job_whose_name_is_taken_gets_another_one(service: Service, monkeypatc
     assert len(service.get("/v1/jobs").json()["items"]) == 2
 
 
-def test_why_a_job_has_failed_is_told(service: Service) -> None:
+def test_failed_job_reports_reason_message_and_hint(service: Service) -> None:
     release = service.created()
     service.cluster.pod(release, "Failed", exit_code=137, reason="OOMKilled")
     service.cluster.end(release, "Failed")
@@ -93,7 +93,7 @@ def test_why_a_job_has_failed_is_told(service: Service) -> None:
     assert job["findings"][0]["hint"] == job["hint"]
 
 
-def test_why_a_job_has_failed_is_told_though_the_watch_of_pods_is_late(service: Service) -> None:
+def test_failed_job_reports_the_exit_code_when_the_pod_watch_is_late(service: Service) -> None:
     release = service.created()
     service.cluster.pod(release, "Running")
     service.status(release, "running")
@@ -105,7 +105,7 @@ def test_why_a_job_has_failed_is_told_though_the_watch_of_pods_is_late(service: 
     assert job["pods"][0]["state"] == "Error"
 
 
-def test_the_whole_set_of_objects_is_applied_and_owned_and_no_header_is_shown(digits: Service) -> None:
+def test_job_objects_are_applied_with_owners_and_headers_stay_secret(digits: Service) -> None:
     endpoints = [
         {"endpoint": "s3://b/x", "type": "dataset", "headers": {"x-key": "dataset-secret"}},
         {"endpoint": "https://h.example/cb", "type": "event", "headers": {"x-api-key": "event-secret"}},
@@ -138,7 +138,7 @@ def test_the_whole_set_of_objects_is_applied_and_owned_and_no_header_is_shown(di
     assert json.loads(content) == endpoints[:1]
 
 
-def test_a_dry_run_creates_nothing(service: Service) -> None:
+def test_dry_run_of_a_job_creates_nothing(service: Service) -> None:
     answer = service.post("/v1/jobs?dry_run=true", FILLED, "user")
     assert answer.status_code == 200
     assert [item["kind"] for item in answer.json()["manifests"]] == ["Job"]
@@ -146,7 +146,7 @@ def test_a_dry_run_creates_nothing(service: Service) -> None:
     assert service.cluster.objects == {}
 
 
-def test_what_the_cluster_lacks_is_a_warning_and_then_a_refusal(digits: Service) -> None:
+def test_missing_storage_class_is_a_warning_in_a_dry_run_and_a_refusal_on_creation(digits: Service) -> None:
     digits.cluster.storage_classes.clear()
     message = "the cluster has no storage class 'shared': map it in storage_classes of the server"
     dry_run = digits.post("/v1/jobs?dry_run=true", bodies.filled(creator="admin"))
@@ -157,7 +157,7 @@ def test_what_the_cluster_lacks_is_a_warning_and_then_a_refusal(digits: Service)
     assert (again.status_code, again.json()["warnings"]) == (201, [message])
 
 
-def test_all_faults_of_filled_values_are_told_with_pointers(digits: Service) -> None:
+def test_problem_lists_all_invalid_values_with_pointers(digits: Service) -> None:
     answer = digits.post("/v1/jobs", bodies.filled(process={"train": {"maxSteps": 1}}), "user")
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
@@ -181,12 +181,12 @@ def test_all_faults_of_filled_values_are_told_with_pointers(digits: Service) -> 
         ({**FILLED, "image": {"tag": "x"}}, "is set by the definition, in system_values"),
     ],
 )
-def test_faulty_values_are_refused(service: Service, filled: dict[str, object], detail: str) -> None:
+def test_invalid_values_are_refused(service: Service, filled: dict[str, object], detail: str) -> None:
     answer = service.post("/v1/jobs", filled)
     assert (answer.status_code, answer.json()["errors"][0]["detail"]) == (422, detail)
 
 
-def test_a_misspelt_definition_gets_a_suggestion(service: Service) -> None:
+def test_misspelt_definition_name_gets_a_suggestion(service: Service) -> None:
     complaint = service.post("/v1/jobs", {**FILLED, "taskDef": "cuontdown"}).json()["errors"][0]
     assert complaint == {
         "pointer": "/taskDef",
@@ -195,7 +195,7 @@ def test_a_misspelt_definition_gets_a_suggestion(service: Service) -> None:
     }
 
 
-def test_a_job_waits_for_a_node_that_is_on_its_way(service: Service) -> None:
+def test_pending_job_reports_the_events_of_the_autoscaler(service: Service) -> None:
     release = service.created()
     service.cluster.pod(release, "Pending")
     pod = f"{release}-x2x9p"
@@ -231,7 +231,7 @@ def test_a_job_waits_for_a_node_that_is_on_its_way(service: Service) -> None:
     assert (job["status"], job["message"]) == ("pending", "a node is on its way: said by the autoscaler")
 
 
-def test_the_attempts_of_a_job_are_counted(service: Service) -> None:
+def test_job_counts_its_attempts(service: Service) -> None:
     release = service.created()
     path = f"/v1/jobs/{release}"
     assert service.get(path).json()["attempts"] is None
@@ -240,11 +240,11 @@ def test_the_attempts_of_a_job_are_counted(service: Service) -> None:
     service.until(lambda: service.get(path).json()["attempts"] == 1, "the first attempt")
     service.cluster.put({**copy.deepcopy(item), "status": {"failed": 1, "active": 1}})
     service.until(lambda: service.get(path).json()["attempts"] == 2, "the second attempt")
-    service.cluster.end(release, "Failed")  # which says no number
+    service.cluster.end(release, "Failed")  # this status has no count of pods
     assert service.status(release, "failed")["attempts"] == 2
 
 
-def test_a_refusal_of_the_cluster_is_told_and_nothing_is_stored(service: Service) -> None:
+def test_job_refused_by_the_cluster_is_reported_and_not_stored(service: Service) -> None:
     service.cluster.refused = {"Job": "admission webhook denied the request: no budget"}
     answer = service.post("/v1/jobs", FILLED)
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:mlpack:problem:cluster-refused")
@@ -252,7 +252,7 @@ def test_a_refusal_of_the_cluster_is_told_and_nothing_is_stored(service: Service
     assert service.get("/v1/jobs").json()["items"] == []
 
 
-def test_a_cluster_that_is_away_is_told_and_the_list_works(service: Service) -> None:
+def test_stored_jobs_can_be_read_while_the_cluster_is_unreachable(service: Service) -> None:
     release = service.created()
     service.cluster.error = UnreachableError("the cluster does not answer: connection refused")
     answer = service.post("/v1/jobs", FILLED)
@@ -266,7 +266,7 @@ def test_a_cluster_that_is_away_is_told_and_the_list_works(service: Service) -> 
 
 
 @BOTH
-def test_the_same_key_makes_one_job(service: Service) -> None:
+def test_requests_with_one_idempotency_key_create_one_job(service: Service) -> None:
     headers = {"Idempotency-Key": "one"}
     first = service.post("/v1/jobs", FILLED, headers=headers)
     again = service.post("/v1/jobs", FILLED, headers=headers)
@@ -302,7 +302,7 @@ def test_jobs_are_listed_by_pages_and_filters(service: Service) -> None:
 
 
 @BOTH
-def test_jobs_are_listed_by_their_times(service: Service) -> None:
+def test_jobs_are_filtered_by_creation_time(service: Service) -> None:
     release = service.created()
     created = service.get(f"/v1/jobs/{release}").json()["created"]
     east = datetime.fromisoformat(created).astimezone(timezone(timedelta(hours=9))).isoformat()
@@ -319,7 +319,7 @@ def test_jobs_are_listed_by_their_times(service: Service) -> None:
         assert [job["release"] for job in listed] == expected, query
 
 
-def test_a_filter_that_no_job_can_match_is_refused(service: Service) -> None:
+def test_invalid_job_filters_are_refused(service: Service) -> None:
     for query, detail in (
         ("status=done", "status: expected queued, pending, running, succeeded, failed, deleted; found 'done'"),
         ("since=yesterday", "since: expected a duration such as 90s, 1h30m or 7d, or a time such as "),
@@ -331,7 +331,7 @@ def test_a_filter_that_no_job_can_match_is_refused(service: Service) -> None:
 
 
 @BOTH
-def test_a_job_is_cancelled_once_by_its_creator_or_a_developer(service: Service) -> None:
+def test_job_is_cancelled_once_by_a_developer_and_not_by_another_user(service: Service) -> None:
     release = service.created()
     assert service.post(f"/v1/jobs/{release}/cancel", role="user").status_code == 403
     assert service.post(f"/v1/jobs/{release}/cancel", role="developer").status_code == 202
@@ -342,7 +342,9 @@ def test_a_job_is_cancelled_once_by_its_creator_or_a_developer(service: Service)
 
 
 @pytest.mark.parametrize(("query", "kept"), [("", True), ("?storage=keep", True), ("?storage=delete", False)])
-def test_a_deleted_job_leaves_its_claim_unless_asked(digits: Service, query: str, *, kept: bool) -> None:
+def test_deleted_job_keeps_its_claim_unless_storage_delete_is_requested(
+    digits: Service, query: str, *, kept: bool
+) -> None:
     release = digits.post("/v1/jobs", bodies.filled(creator="admin")).json()["release"]
     digits.until(lambda: ("Job", release) in digits.cluster.objects, "the Job")
     assert digits.call("DELETE", f"/v1/jobs/{release}{query}").status_code == 202
@@ -350,7 +352,7 @@ def test_a_deleted_job_leaves_its_claim_unless_asked(digits: Service, query: str
     assert {kind for kind, _ in digits.cluster.objects} == ({"PersistentVolumeClaim"} if kept else set())
 
 
-def test_what_others_have_made_under_the_name_of_a_job_is_not_deleted(digits: Service) -> None:
+def test_delete_keeps_an_object_of_others_with_the_name_of_the_job(digits: Service) -> None:
     release = digits.post("/v1/jobs", bodies.filled(creator="admin")).json()["release"]
     digits.until(lambda: ("Job", release) in digits.cluster.objects, "the Job")
     place = ("PersistentVolumeClaim", release)
@@ -363,7 +365,7 @@ def test_what_others_have_made_under_the_name_of_a_job_is_not_deleted(digits: Se
 
 
 @BOTH
-def test_a_job_that_is_deleted_in_the_cluster_is_deleted(service: Service) -> None:
+def test_job_becomes_deleted_when_its_objects_are_deleted_in_the_cluster(service: Service) -> None:
     release = service.created()
     service.cluster.pod(release, "Running")
     service.status(release, "running")
@@ -372,7 +374,7 @@ def test_a_job_that_is_deleted_in_the_cluster_is_deleted(service: Service) -> No
     assert service.status(release, "deleted")["reason"] == "DeletedInCluster"
 
 
-def test_a_job_is_run_again_with_the_revisions_of_then_or_of_now(service: Service) -> None:
+def test_rerun_uses_the_current_or_the_pinned_revisions(service: Service) -> None:
     release = service.created()
     changed = {**service.get("/v1/definitions/countdown").json(), "description": "new"}
     body = {key: changed[key] for key in changed if key not in ("revision", "created", "author", "warnings")}
@@ -383,7 +385,7 @@ def test_a_job_is_run_again_with_the_revisions_of_then_or_of_now(service: Servic
     assert now["values"] == then["values"] == FILLED
 
 
-def test_logs_are_read_by_their_owner_and_developers(service: Service) -> None:
+def test_logs_are_readable_by_the_job_owner_and_developers(service: Service) -> None:
     release = service.post("/v1/jobs", FILLED, "user").json()["release"]
     service.until(lambda: ("Job", release) in service.cluster.objects, "the Job")
     path = f"/v1/jobs/{release}/logs"
@@ -400,7 +402,7 @@ def test_logs_are_read_by_their_owner_and_developers(service: Service) -> None:
 
 
 @BOTH
-def test_after_a_restart_nothing_is_lost_and_nothing_doubled(database: str) -> None:
+def test_restart_applies_missed_jobs_once_and_frees_unfinished_idempotency_keys(database: str) -> None:
     service = Service(database)
     with service.client:
         assert service.post("/v1/definitions", COUNTDOWN).status_code == 201

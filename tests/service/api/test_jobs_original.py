@@ -1,4 +1,4 @@
-"""What users of the original sent is accepted as it is, and makes the objects that it made."""
+"""Bodies and templates of the original service are accepted unchanged and make the same objects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AS_JSON = {"Content-Type": "application/json"}
 
 
 def register(service: Service, template: str, text: str) -> None:
-    """Register a template of the original in place of ours, which has the same name."""
+    """Register a template of the original as the next revision of our template of the same name."""
     answer = service.call("PUT", f"/v1/templates/{template}", json={"name": template, "template": text})
     assert (answer.status_code, answer.json()["revision"]) == (200, 2), answer.text
 
@@ -29,7 +29,7 @@ def send(service: Service, path: str, body: bytes, status: int = 201) -> Any:
 
 
 @pytest.mark.parametrize("whose", ["ours", "the original's"])
-def test_its_bodies_make_its_objects(service: Service, whose: str) -> None:
+def test_bodies_of_the_original_make_the_objects_of_the_original(service: Service, whose: str) -> None:
     if whose == "the original's":
         register(service, "non-distributed-task", original.NON_DISTRIBUTED)
     registered = send(service, "/v1/definitions", original.DEFINITION)
@@ -55,7 +55,7 @@ def test_its_bodies_make_its_objects(service: Service, whose: str) -> None:
     objects.check_job(items["Job"], release)
 
 
-def test_its_template_for_one_gpu_takes_one(service: Service) -> None:
+def test_single_gpu_template_of_the_original_requests_one_gpu(service: Service) -> None:
     register(service, "single-gpu-task", original.single_gpu())
     sent = {**json.loads(original.DEFINITION), "task_template_name": "single-gpu-task"}
     send(service, "/v1/definitions", json.dumps(sent).encode())
@@ -67,7 +67,7 @@ def test_its_template_for_one_gpu_takes_one(service: Service) -> None:
     assert spec["nodeSelector"] == {"kops.k8s.io/dl-instance": "true"}
 
 
-def test_its_countdown_counts(service: Service) -> None:
+def test_countdown_template_of_the_original_makes_its_command(service: Service) -> None:
     register(service, "countdown-task", original.COUNTDOWN)
     release = service.created(process={"train": {"number": 5}})
     job = service.cluster.objects["Job", release]

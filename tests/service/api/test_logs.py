@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def ended(service: Service, lines: list[str], *, exit_code: int = 0) -> tuple[str, str]:
-    """Create a job that ends, and return its release and its pod."""
+    """Create a job that ends; return its release and the name of its pod."""
     release = service.created()
     pod = f"{release}-x2x9p"
     service.cluster.logs[pod] = lines
@@ -28,7 +28,7 @@ def ended(service: Service, lines: list[str], *, exit_code: int = 0) -> tuple[st
 
 
 @BOTH
-def test_the_log_of_a_job_outlives_its_pods(service: Service) -> None:
+def test_job_log_outlives_the_pods(service: Service) -> None:
     release, pod = ended(service, ["3\n", "2\n", "1\n"])
     path = f"/v1/jobs/{release}/logs"
     live = service.get(path)
@@ -51,7 +51,7 @@ def test_the_log_of_a_job_outlives_its_pods(service: Service) -> None:
     service.until(lambda: service.get(path).status_code == 404, "the record to be deleted")
 
 
-def test_a_cancelled_job_keeps_its_log(service: Service) -> None:
+def test_cancelled_job_keeps_its_log(service: Service) -> None:
     release = service.created()
     service.cluster.logs[f"{release}-x2x9p"] = ["so far\n"]
     service.cluster.pod(release, "Running")
@@ -62,7 +62,7 @@ def test_a_cancelled_job_keeps_its_log(service: Service) -> None:
     assert service.get(f"/v1/jobs/{release}/logs").text == "so far\n"
 
 
-def test_pods_that_are_gone_are_shown_beside_those_that_exist(service: Service) -> None:
+def test_logs_of_deleted_pods_are_shown_with_logs_of_existing_pods(service: Service) -> None:
     release, pod = ended(service, ["failed\n"], exit_code=1)
     item = service.cluster.objects.pop(("Pod", pod))
     other = f"{release}-a1b2c"
@@ -78,7 +78,9 @@ def test_pods_that_are_gone_are_shown_beside_those_that_exist(service: Service) 
     assert timed == [f"{other}: 2026-11-22T10:00:00.500000Z alive", f"{pod}: 2026-11-22T10:00:00.500000Z failed"]
 
 
-def test_several_pods_are_followed_and_waited_for(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_follow_reads_several_pods_and_waits_for_their_containers(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("packager.service.use.logs._POLL_SECONDS", 0.01)
     release = service.created()
     service.cluster.pod(release, "Running")
@@ -100,9 +102,7 @@ def test_several_pods_are_followed_and_waited_for(service: Service, monkeypatch:
     assert sorted(answers[0].splitlines()) == [f"{other}: two", f"{first}: one", f"{first}: three"]
 
 
-def test_logs_are_followed_though_the_database_is_away_for_a_while(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_follow_continues_while_the_database_is_unreachable(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("packager.service.use.logs._POLL_SECONDS", 0.01)
     release = service.created()
     first, second = f"{release}-x2x9p", f"{release}-a1b2c"
@@ -143,7 +143,7 @@ def test_logs_are_followed_though_the_database_is_away_for_a_while(
 
 
 @pytest.mark.parametrize("is_kept", [False, True])
-def test_a_pod_that_starts_later_is_followed_as_well(
+def test_follow_includes_pods_that_start_later(
     service: Service, monkeypatch: pytest.MonkeyPatch, *, is_kept: bool
 ) -> None:
     monkeypatch.setattr("packager.service.use.logs._POLL_SECONDS", 0.01)
@@ -167,7 +167,7 @@ def test_a_pod_that_starts_later_is_followed_as_well(
     reader.start()
     service.until(lambda: followed, "the log to be followed")
     service.cluster.put({**item, "status": {"phase": "Failed"}})  # and the Job tries again
-    if is_kept:  # it ends before anybody has seen it
+    if is_kept:  # the second pod ends before its log is read
         row = {"pod": second, "container": "counter", "instance": "current", "place": 0, "size": 10}
         content = zlib.compress(b"2026-11-22T10:00:00Z again\n2026-11-22T10:00:01Z done\n")
         entry = {"release": release, **row, "content": content, "time": "2026-11-22T10:00:02Z"}
@@ -183,7 +183,7 @@ def test_a_pod_that_starts_later_is_followed_as_well(
     assert answers == [f"two\n{second}: again\n{second}: done\n"]
 
 
-def test_only_so_many_pods_are_followed(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_follow_refuses_too_many_pods(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("packager.service.jobs.keeper.MOST_PODS", 1)
     release, pod = ended(service, ["1\n"])
     item = service.cluster.objects["Pod", pod]
@@ -211,14 +211,16 @@ def test_only_so_many_pods_are_followed(service: Service, monkeypatch: pytest.Mo
         ),
     ],
 )
-def test_what_was_not_kept_is_said(query: str, status: int, detail: str, service: Service) -> None:
+def test_archived_log_refuses_missing_parts_and_invalid_queries(
+    query: str, status: int, detail: str, service: Service
+) -> None:
     release, pod = ended(service, ["1\n"])
     del service.cluster.objects["Pod", pod]
     answer: Any = service.get(f"/v1/jobs/{release}/logs?{query}")
     assert (answer.status_code, answer.json()["detail"]) == (status, detail.format(pod=pod))
 
 
-def test_the_instance_before_a_restart_can_be_read(service: Service) -> None:
+def test_log_before_a_container_restart_can_be_read(service: Service) -> None:
     release = service.post("/v1/jobs", FILLED).json()["release"]
     service.until(lambda: ("Job", release) in service.cluster.objects, "the Job")
     service.cluster.pod(release, "Running")

@@ -27,13 +27,13 @@ def curve(service: Service, release: str, role: str = "viewer") -> list[int]:
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was read is never new enough."""
+    """Make recorded curves outdated at each request."""
     monkeypatch.setattr(recorder, "_FRESH", -1.0)
 
 
 @BOTH
 @pytest.mark.usefixtures("fresh")
-def test_the_curve_of_a_job_grows_and_survives_its_pods(service: Service) -> None:
+def test_job_curve_grows_and_outlives_the_pods(service: Service) -> None:
     release = service.created()
     pod = f"{release}-x2x9p"
     assert curve(service, release) == []
@@ -56,7 +56,7 @@ def test_the_curve_of_a_job_grows_and_survives_its_pods(service: Service) -> Non
 
 
 @pytest.mark.usefixtures("fresh")
-def test_a_cluster_that_is_away_leaves_what_is_known(service: Service) -> None:
+def test_recorded_curve_is_shown_while_the_cluster_is_unreachable(service: Service) -> None:
     release = service.created()
     service.cluster.logs[f"{release}-x2x9p"] = lines(0, 3)
     service.cluster.pod(release, "Running")
@@ -67,7 +67,7 @@ def test_a_cluster_that_is_away_leaves_what_is_known(service: Service) -> None:
     service.cluster.error = None
 
 
-def test_curves_are_recorded_though_nobody_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_curves_are_recorded_without_requests_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "ROUND", 0.05)
     service = Service(tmp_path / "server.db")
     with service.client:
@@ -80,7 +80,7 @@ def test_curves_are_recorded_though_nobody_looks(tmp_path: Path, monkeypatch: py
     assert [line for line in service.log if "Error" in line] == []
 
 
-def test_curves_are_those_of_a_job_that_the_caller_may_see(service: Service) -> None:
+def test_curves_require_a_token_and_an_existing_job(service: Service) -> None:
     release = service.post("/v1/jobs", FILLED).json()["release"]
     assert service.get(f"/v1/jobs/{release}/metrics", None).status_code == 401
     assert service.get("/v1/jobs/nothing/metrics").status_code == 404

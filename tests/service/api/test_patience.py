@@ -33,7 +33,7 @@ def connected(stack: ExitStack, url: str) -> socket.socket:
     return stack.enter_context(socket.create_connection((parts.hostname or "", parts.port or 0), timeout=60))
 
 
-def test_a_body_that_does_not_arrive_is_not_waited_for(address: tuple[Service, str]) -> None:
+def test_incomplete_bodies_are_refused_after_the_time_limit(address: tuple[Service, str]) -> None:
     service, url = address
     head = (
         "POST /v1/templates HTTP/1.1\r\nHost: testserver.local\r\nContent-Type: application/json\r\n"
@@ -51,7 +51,7 @@ def test_a_body_that_does_not_arrive_is_not_waited_for(address: tuple[Service, s
             assert b'"type":"urn:mlpack:problem:too-slow"' in answer
 
 
-def test_those_who_never_end_their_headers_hold_nobody_up(address: tuple[Service, str]) -> None:
+def test_clients_with_unfinished_headers_do_not_delay_others(address: tuple[Service, str]) -> None:
     _, url = address
     with ExitStack() as stack:
         for _ in range(200):
@@ -59,7 +59,7 @@ def test_those_who_never_end_their_headers_hold_nobody_up(address: tuple[Service
         assert httpx2.get(f"{url}/healthz", timeout=60).status_code == 200
 
 
-def test_a_stream_outlasts_the_time_for_a_body(address: tuple[Service, str]) -> None:
+def test_stream_outlasts_the_time_limit_of_a_body(address: tuple[Service, str]) -> None:
     service, url = address
     headers = {"Authorization": f"Bearer {service.tokens['admin']}", "Host": "testserver.local"}
     with httpx2.Client(base_url=url, headers=headers, timeout=60) as client:
@@ -70,7 +70,7 @@ def test_a_stream_outlasts_the_time_for_a_body(address: tuple[Service, str]) -> 
             assert any(line.startswith("data:") and '"status":"pending"' in line for line in answer.iter_lines())
 
 
-def test_a_caller_follows_a_limited_number_of_streams(address: tuple[Service, str]) -> None:
+def test_caller_has_a_limited_number_of_open_streams(address: tuple[Service, str]) -> None:
     service, url = address
     most = service.server.limits.streams
     headers = {"Authorization": f"Bearer {service.tokens['admin']}", "Host": "testserver.local"}

@@ -1,4 +1,4 @@
-"""The page and the API below a path: a proxy at https://train.example.com/mlpack/, which may leave the path or not."""
+"""The page and the API behind a proxy at https://train.example.com/mlpack/, which keeps or removes the prefix."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Proxied(Site):
     """A site behind a proxy.
 
     Attributes:
-        root: What the proxy leaves of the path.
+        root: The prefix that the proxy keeps in paths; empty if the proxy removes the prefix.
     """
 
     def __init__(self, path: Path, root: str) -> None:
@@ -34,7 +34,7 @@ class Proxied(Site):
         self.root = root
 
     def sent(self, path: str) -> str:
-        """Return the path that the server gets for one that a browser asks for."""
+        """Return the path that the server receives when a browser requests `path`."""
         assert path.startswith(f"{ROOT}/"), path
         return self.root + path.removeprefix(ROOT)
 
@@ -60,7 +60,7 @@ def proxied(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Proxied]
         yield site
 
 
-def test_all_links_of_the_page_lead_below_it(proxied: Proxied) -> None:
+def test_all_links_of_the_page_are_below_the_prefix(proxied: Proxied) -> None:
     release = proxied.post(f"{proxied.root}/v1/jobs", FILLED).json()["release"]
     proxied.until(lambda: ("Job", release) in proxied.cluster.objects, "the Job")
     start = proxied.view(f"{proxied.root}/")
@@ -84,7 +84,7 @@ def test_all_links_of_the_page_lead_below_it(proxied: Proxied) -> None:
     assert any(path.startswith(f"{ROOT}/v1/jobs/{release}/events?after=") for path in done)
 
 
-def test_who_has_not_signed_in_is_led_to_the_view_and_back(proxied: Proxied) -> None:
+def test_sign_in_and_sign_out_redirect_below_the_prefix(proxied: Proxied) -> None:
     answer = proxied.view(f"{proxied.root}/jobs?q=a", None)
     assert answer.headers["location"] == f"{ROOT}/sign-in?then=/jobs%3Fq%3Da"
     form = {"token": proxied.tokens["viewer"], "then": "/jobs?q=a"}
@@ -97,30 +97,30 @@ def test_who_has_not_signed_in_is_led_to_the_view_and_back(proxied: Proxied) -> 
     assert proxied.send(f"{proxied.root}/sign-out", role="user", Origin="https://evil.example").status_code == 403
 
 
-def test_what_the_api_answers_leads_below_it(proxied: Proxied) -> None:
+def test_api_locations_and_links_are_below_the_prefix(proxied: Proxied) -> None:
     key = {"Idempotency-Key": "k"}
     answers = [proxied.post(f"{proxied.root}/v1/jobs", FILLED, headers=key) for _ in range(2)]
-    for answer in answers:  # the second one is a repetition
+    for answer in answers:  # the second answer repeats the first one
         assert answer.headers["location"] == f"{ROOT}/v1/jobs/{answer.json()['release']}"
     proxied.post(f"{proxied.root}/v1/jobs", FILLED)
     page = proxied.get(f"{proxied.root}/v1/jobs?limit=1")
     assert re.match(r"<http://testserver.local/mlpack/v1/jobs\?limit=1&cursor=\w+>; rel=\"next\"", page.headers["link"])
     document = proxied.get(f"{proxied.root}/openapi.json").json()
     assert document["servers"] == [{"url": ROOT}]
-    assert proxied.client.get("/healthz").status_code == 200  # a probe knows of no proxy
+    assert proxied.client.get("/healthz").status_code == 200  # a probe does not use the proxy
 
 
-def test_other_paths_are_not_found(proxied: Proxied) -> None:
+def test_paths_with_a_similar_prefix_are_not_found(proxied: Proxied) -> None:
     for path in ("/mlpackage/v1/jobs", "/mlpack/mlpack/v1/jobs", "/MLPACK/v1/jobs"):
         assert proxied.get(path).status_code == 404
 
 
-def test_the_beginnings_of_all_paths_are_known(proxied: Proxied) -> None:
+def test_own_paths_list_the_first_segment_of_every_route(proxied: Proxied) -> None:
     paths = {route.path.split("/")[1] for route in proxied.client.app.routes}
     assert paths - {""} == OWN_PATHS
 
 
-def test_a_host_of_its_own_has_no_prefix() -> None:
+def test_prefix_is_the_path_of_the_configured_url() -> None:
     assert [ServerConfig(url=url).root for url in (None, URL, f"{URL}/", f"{URL}/a/b/", f"{URL}:8443/a")] == [
         *("", "", ""),
         *("/a/b", "/a"),

@@ -24,7 +24,7 @@ PROJECTS = {
 
 
 class Projects(Service):
-    """A server with three projects, and tokens for some of them."""
+    """A server with three projects, and tokens for two of these projects."""
 
     def __init__(self, path: Path) -> None:
         cluster = FakeCluster()
@@ -61,7 +61,7 @@ def service(tmp_path: Path) -> Iterator[Projects]:
         yield service
 
 
-def test_projects_are_listed_to_those_who_have_a_role_there(service: Projects) -> None:
+def test_projects_are_listed_only_to_callers_with_a_role_in_them(service: Projects) -> None:
     everything = service.get("/v1/projects", "viewer").json()["items"]
     assert [project["name"] for project in everything] == list(PROJECTS)
     assert everything[0] == {
@@ -79,8 +79,8 @@ def test_projects_are_listed_to_those_who_have_a_role_there(service: Projects) -
     }
 
 
-def test_a_job_belongs_to_a_project_and_runs_in_its_namespace(service: Projects) -> None:
-    answer = service.job(role="eve")  # the only project that it can be
+def test_job_belongs_to_a_project_and_runs_in_its_namespace(service: Projects) -> None:
+    answer = service.job(role="eve")  # the only project in which eve may create jobs
     assert (answer.status_code, answer.json()["project"]) == (201, "vision")
     release = answer.json()["release"]
     assert answer.json()["workload"]["namespace"] == "ml-vision"
@@ -99,7 +99,7 @@ def test_a_job_belongs_to_a_project_and_runs_in_its_namespace(service: Projects)
     assert service.post("/v1/jobs", {**FILLED, "project": {"a": 1}}).status_code == 422
 
 
-def test_a_role_counts_in_its_project_only(service: Projects) -> None:
+def test_role_applies_to_its_project_only(service: Projects) -> None:
     release = service.job("research", "ada").json()["release"]
     path = f"/v1/jobs/{release}"
     service.until(lambda: ("Job", release) in service.cluster.objects, "the Job")
@@ -121,7 +121,7 @@ def test_a_role_counts_in_its_project_only(service: Projects) -> None:
     assert service.call("DELETE", "/v1/templates/countdown-task", "root").status_code == 403
 
 
-def test_a_key_of_one_project_does_not_repeat_the_answer_of_another(service: Projects) -> None:
+def test_idempotency_key_of_a_project_does_not_repeat_the_answer_of_another_project(service: Projects) -> None:
     store = service.server.store
     service.tokens["eve in research"] = create(store, "eve", "user", None, "research")[1]
     headers = {"Idempotency-Key": "k"}
@@ -130,11 +130,11 @@ def test_a_key_of_one_project_does_not_repeat_the_answer_of_another(service: Pro
     assert (first["project"], other["project"]) == ("vision", "research")
 
 
-def test_an_admin_of_a_project_gives_tokens_for_it_only(service: Projects) -> None:
+def test_project_admin_manages_tokens_of_that_project_only(service: Projects) -> None:
     made = service.post("/v1/tokens", {"name": "bob", "role": "user", "project": "research"}, "root")
     assert (made.status_code, made.json()["project"]) == (201, "research")
     assert service.post("/v1/tokens", {"name": "x", "role": "user"}, "root").status_code == 403
-    for project in ("vision", "none"):  # one that the caller may not know of is as one that does not exist
+    for project in ("vision", "none"):  # a hidden project is refused like a missing one
         refused = service.post("/v1/tokens", {"name": "x", "role": "user", "project": project}, "root")
         assert (refused.status_code, refused.json()["errors"][0]["detail"]) == (422, f"project '{project}' not found")
     assert service.post("/v1/tokens", {"name": "x", "role": "user", "project": "none"}).status_code == 422
@@ -144,7 +144,7 @@ def test_an_admin_of_a_project_gives_tokens_for_it_only(service: Projects) -> No
     assert service.call("DELETE", f"/v1/tokens/{others['bob']}", "root").status_code == 204
 
 
-def test_a_definition_of_a_project_is_used_and_changed_there_only(service: Projects) -> None:
+def test_project_definition_is_used_and_changed_in_that_project_only(service: Projects) -> None:
     made = service.post("/v1/definitions", {**COUNTDOWN, "name": "vision.own"}, "dev")
     assert (made.status_code, made.json()["project"]) == (201, "vision")
     assert service.get("/v1/definitions/vision.own", "eve").status_code == 200
@@ -156,7 +156,7 @@ def test_a_definition_of_a_project_is_used_and_changed_there_only(service: Proje
     assert (refused.status_code, refused.json()["detail"]) == (422, "definition 'vision.own' not found")
     assert (
         "hint" not in service.job("research", "ada", taskDef="vision.owm").json()["errors"][0]
-    )  # it is of another project
+    )  # the similar name is one of another project
     assert (
         service.job("vision", "eve", taskDef="vision.owm").json()["errors"][0]["hint"] == "did you mean 'vision.own'?"
     )
@@ -174,7 +174,7 @@ def test_a_definition_of_a_project_is_used_and_changed_there_only(service: Proje
     assert service.call("DELETE", "/v1/definitions/vision.own", "dev").status_code == 204
 
 
-def test_names_that_are_taken_tell_nothing_of_definitions_of_other_projects(service: Projects) -> None:
+def test_name_check_does_not_reveal_definitions_of_other_projects(service: Projects) -> None:
     body = {**COUNTDOWN, "name": "research.own", "project": "research"}
     detail = "expected a name that begins with 'vision.', as the definition belongs to that project"
     assert service.post("/v1/definitions", body).status_code == 201
@@ -193,14 +193,14 @@ def test_names_that_are_taken_tell_nothing_of_definitions_of_other_projects(serv
             )
 
 
-def test_users_cannot_be_asked_for_a_project(service: Projects) -> None:
+def test_definition_with_a_user_value_named_project_is_refused(service: Projects) -> None:
     body = {**COUNTDOWN, "name": "x", "user_values_description": "project: (Optional) Project\n"}
     answer = service.post("/v1/definitions", body)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["detail"] == "users cannot fill in 'project': it says where a job belongs"
 
 
-def test_jobs_over_the_limit_wait_and_then_start_in_their_order(service: Projects) -> None:
+def test_jobs_over_the_limit_are_queued_and_start_in_order(service: Projects) -> None:
     releases = [service.job("research").json()["release"] for _ in range(4)]
     states = [service.held(release) for release in releases]
     assert [job["status"] for job in states] == ["pending", "pending", "queued", "queued"]
@@ -234,7 +234,7 @@ def test_jobs_over_the_limit_wait_and_then_start_in_their_order(service: Project
     ]
 
 
-def test_the_gpus_of_a_project_are_limited(service: Projects) -> None:
+def test_project_limits_the_gpus_of_its_jobs(service: Projects) -> None:
     text = bodies.TEMPLATE.replace("nvidia.com/gpu: 1", 'nvidia.com/gpu: "{{ process.train.maxStep or 1 }}"')
     assert service.post("/v1/templates", {"name": "digits-task", "template": text}).status_code == 201
     definition = bodies.definition(user_values_example=bodies.EXAMPLE.replace("maxStep: 2000", "maxStep: 2"))
@@ -264,7 +264,9 @@ def test_the_gpus_of_a_project_are_limited(service: Projects) -> None:
         ),
     ],
 )
-def test_parts_of_gpus_count_and_unknown_devices_are_refused(resource: str, detail: str, service: Projects) -> None:
+def test_gpu_partitions_count_as_gpus_and_unknown_devices_are_refused(
+    resource: str, detail: str, service: Projects
+) -> None:
     text = bodies.TEMPLATE.replace("nvidia.com/gpu: 1", f"{resource}: 56")
     assert service.post("/v1/templates", {"name": "digits-task", "template": text}).status_code == 201
     assert service.post("/v1/definitions", bodies.definition()).status_code == 201
@@ -293,7 +295,7 @@ def test_kueue_decides_when_a_job_in_its_queue_starts(service: Projects) -> None
     assert service.held(second)["status"] == "queued"
 
 
-def test_what_kueue_has_started_is_not_suspended_again_after_a_restart(service: Projects) -> None:
+def test_job_started_by_kueue_is_not_suspended_again_after_a_restart(service: Projects) -> None:
     release = service.job("kueue").json()["release"]
     service.until(lambda: ("Job", release) in service.cluster.objects, "the Job")
     service.status(release, "queued")
@@ -301,7 +303,7 @@ def test_what_kueue_has_started_is_not_suspended_again_after_a_restart(service: 
     service.cluster.objects["Job", release]["spec"]["suspend"] = False
     service.cluster.applied.clear()
     store = service.server.store
-    with store._writing() as connection:  # noqa: SLF001 - as if the server had ended before it noted that
+    with store._writing() as connection:  # noqa: SLF001 - as if the server had ended before this note
         connection.exec_driver_sql("UPDATE jobs SET applied = 0")
     service.server.follower.look_at(release)
     service.until(lambda: store.job(release)["applied"], "the note")  # type: ignore[index]
@@ -309,7 +311,7 @@ def test_what_kueue_has_started_is_not_suspended_again_after_a_restart(service: 
     assert service.cluster.objects["Job", release]["spec"]["suspend"] is False
 
 
-def test_revisions_of_a_definition_that_was_of_a_project_stay_hidden_from_others(service: Projects) -> None:
+def test_revisions_of_a_project_stay_hidden_after_the_definition_is_shared(service: Projects) -> None:
     body = {**COUNTDOWN, "name": "research.old", "project": "research", "description": "hidden-word"}
     assert service.post("/v1/definitions", body).status_code == 201
     assert service.call("DELETE", "/v1/definitions/research.old").status_code == 204
@@ -322,7 +324,7 @@ def test_revisions_of_a_definition_that_was_of_a_project_stay_hidden_from_others
         assert first.status_code == (200 if 1 in seen else 404)
 
 
-def test_there_is_one_watch_for_each_kind_and_namespace(service: Projects) -> None:
+def test_cluster_is_watched_once_per_kind_and_namespace(service: Projects) -> None:
     for project in ("research", "vision", "kueue"):
         release = service.job(project).json()["release"]
         service.status(release, "queued" if project == "kueue" else "pending")

@@ -42,7 +42,7 @@ def test_templates_have_revisions(service: Service) -> None:
     assert service.post("/v1/templates", TEMPLATE).json()["revision"] == 3
 
 
-def test_a_revision_like_the_last_is_none(service: Service) -> None:
+def test_unchanged_content_makes_no_new_revision(service: Service) -> None:
     service.post("/v1/templates", TEMPLATE)
     same = service.call("PUT", "/v1/templates/own", json=TEMPLATE)
     assert (same.status_code, same.json()["revision"], same.headers["etag"]) == (200, 1, '"1"')
@@ -52,7 +52,7 @@ def test_a_revision_like_the_last_is_none(service: Service) -> None:
     assert late.status_code == 412
 
 
-def test_a_dry_run_registers_nothing(digits: Service) -> None:
+def test_dry_run_registers_nothing(digits: Service) -> None:
     tried = digits.post("/v1/templates?dry_run=true", TEMPLATE)
     assert (tried.status_code, tried.json()) == (200, {"outcome": "created", "definitions": {}})
     assert digits.get("/v1/templates/own").status_code == 404
@@ -71,7 +71,7 @@ def test_a_dry_run_registers_nothing(digits: Service) -> None:
     assert (wrong.status_code, wrong.json()["errors"][0]["pointer"]) == (422, "/task_template_name")
 
 
-def test_a_template_that_breaks_a_definition_is_registered_with_a_warning(digits: Service) -> None:
+def test_template_that_breaks_a_definition_is_registered_with_a_warning(digits: Service) -> None:
     body = {"name": "digits-task", "template": "a: {{ nothing }}"}
     tried = digits.post("/v1/templates?dry_run=true", body).json()["definitions"]["digits"]
     put = digits.call("PUT", "/v1/templates/digits-task", json=body)
@@ -80,7 +80,7 @@ def test_a_template_that_breaks_a_definition_is_registered_with_a_warning(digits
     assert digits.get("/v1/templates/digits-task").json()["warnings"] == []
 
 
-def test_a_template_is_checked_when_it_is_registered(service: Service) -> None:
+def test_invalid_template_is_refused_with_line_and_column(service: Service) -> None:
     answer = service.post("/v1/templates", {"name": "own", "template": "a: 1\n{% include 'x' %}"})
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:mlpack:problem:invalid-template")
     assert answer.json()["errors"] == [
@@ -88,7 +88,7 @@ def test_a_template_is_checked_when_it_is_registered(service: Service) -> None:
     ]
 
 
-def test_definitions_have_revisions_a_schema_and_a_template_that_stays(digits: Service) -> None:
+def test_definitions_have_revisions_and_a_schema_and_protect_their_template(digits: Service) -> None:
     shown = digits.get("/v1/definitions/digits", "viewer").json()
     assert shown["user_values_description"] == bodies.definition()["user_values_description"]
     assert (shown["revision"], shown["creator"], shown["warnings"]) == (1, "admin", [])
@@ -108,14 +108,14 @@ def test_definitions_have_revisions_a_schema_and_a_template_that_stays(digits: S
     assert digits.post("/v1/jobs", bodies.filled()).status_code == 422
 
 
-def test_a_definition_gets_a_unique_name_on_request(service: Service) -> None:
+def test_definition_gets_a_unique_name_with_append_uuid(service: Service) -> None:
     names = {service.post("/v1/definitions", {**COUNTDOWN, "append_uuid": 1}).json()["name"] for _ in range(2)}
     assert len(names) == 2
     assert all(name.startswith("countdown-") and len(name) == 18 for name in names)
     assert service.post("/v1/jobs", {"taskDef": names.pop(), "process": {"train": {"number": 1}}}).status_code == 201
 
 
-def test_everything_that_is_wrong_with_a_definition_is_told(service: Service) -> None:
+def test_problem_lists_all_errors_of_a_definition(service: Service) -> None:
     body = {**COUNTDOWN, "task_template_name": "no", "user_values_description": "x: y"}
     answer = service.post("/v1/definitions", body)
     assert answer.status_code == 422
@@ -128,7 +128,7 @@ def test_everything_that_is_wrong_with_a_definition_is_told(service: Service) ->
 
 
 @BOTH
-def test_the_same_key_registers_once(service: Service) -> None:
+def test_template_is_registered_once_per_idempotency_key(service: Service) -> None:
     headers = {"Idempotency-Key": "k"}
     answers = [service.post("/v1/templates", TEMPLATE, headers=headers) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [201, 201]
@@ -159,7 +159,7 @@ def test_the_same_key_registers_once(service: Service) -> None:
         ("GET", "/v1/whoami", "viewer"),
     ],
 )
-def test_each_route_asks_for_its_role(service: Service, method: str, path: str, role: str) -> None:
+def test_each_route_requires_its_role(service: Service, method: str, path: str, role: str) -> None:
     body = {"PUT": TEMPLATE, "POST": TEMPLATE}.get(method)
     if path.startswith("/v1/definitions"):
         body = body and bodies.definition()

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def lines(service: Service) -> list[dict[str, Any]]:
-    """Return what the log says of requests, without the time."""
+    """Return the log entries of requests, without their times."""
     read = [json.loads(line) for line in service.log]
     return [{key: value for key, value in line.items() if key != "time"} for line in read if "request" in line]
 
 
-def test_the_log_tells_who_has_changed_what(digits: Service) -> None:
+def test_log_names_the_caller_of_each_change(digits: Service) -> None:
     digits.log.clear()
     filled = bodies.filled(endpoints=[{"type": "dataset", "endpoint": "s3://x", "headers": {"x-api-key": "s3cr3t"}}])
     release = digits.post("/v1/jobs", filled, "developer").json()["release"]
@@ -33,7 +33,7 @@ def test_the_log_tells_who_has_changed_what(digits: Service) -> None:
     assert "s3cr3t" not in "".join(digits.log)
 
 
-def test_a_refused_request_is_found_in_the_log_by_its_id(service: Service) -> None:
+def test_refused_request_is_logged_with_its_id(service: Service) -> None:
     for path, role, caller in (
         ("/v1/jobs/none", "viewer", {"caller": "viewer", "key": "token:viewer"}),
         ("/v1/tokens", "viewer", {"caller": "viewer", "key": "token:viewer"}),
@@ -49,7 +49,7 @@ def test_a_refused_request_is_found_in_the_log_by_its_id(service: Service) -> No
         assert service.log[0].isprintable()
 
 
-def test_a_line_of_the_log_is_short_whatever_is_sent(service: Service) -> None:
+def test_log_lines_are_short_for_long_requests(service: Service) -> None:
     service.log.clear()
     body = {"name": "x", "template": "a: 1", "y" * 10_000: 1}
     assert service.post(f"/v1/templates?{'q' * 10_000}", body).status_code == 422
@@ -58,7 +58,7 @@ def test_a_line_of_the_log_is_short_whatever_is_sent(service: Service) -> None:
     assert max(map(len, service.log)) < 2_500
 
 
-def test_a_bug_is_found_by_its_id_too(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bug_is_logged_with_the_request_id(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise ZeroDivisionError
 
@@ -66,7 +66,7 @@ def test_a_bug_is_found_by_its_id_too(service: Service, monkeypatch: pytest.Monk
     monkeypatch.setattr(service.server.store, "templates", fail)
     problem = service.get("/v1/templates", "viewer").json()
     bug, refused = lines(service)
-    service.log.clear()  # none other is expected
+    service.log.clear()  # the fixture fails on any further traceback
     assert "ZeroDivisionError" in bug.pop("message")
     assert refused.pop("message").startswith("GET /v1/templates: 500 internal")
     request = problem["instance"].removeprefix("/v1/requests/")

@@ -36,7 +36,7 @@ def test_tokens_are_created_used_and_removed(service: Service) -> None:
     assert text.encode() not in service.path.read_bytes()
 
 
-def test_what_is_wrong_with_the_database_is_in_the_log_alone(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_database_errors_are_in_the_log_and_not_in_answers(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise AwayError('the database does not answer: connection to "10.0.0.5" failed for user "mlpack"')
 
@@ -52,7 +52,7 @@ def test_what_is_wrong_with_the_database_is_in_the_log_alone(service: Service, m
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer mlp_x", "Basic x", "Bearer \u00ff"])
-def test_a_faulty_token_is_refused(service: Service, header: str) -> None:
+def test_invalid_token_is_refused(service: Service, header: str) -> None:
     answer = service.get("/v1/whoami", None, headers={"Authorization": header.encode("latin-1")})
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
 
@@ -70,7 +70,7 @@ def test_a_faulty_token_is_refused(service: Service, header: str) -> None:
         ({"json": {"name": "x", "template": "y" * 70_000}}, 422, "invalid-body"),
     ],
 )
-def test_faulty_bodies_are_refused_as_problems(
+def test_invalid_bodies_are_refused_with_problems(
     service: Service, options: dict[str, Any], status: int, kind: str
 ) -> None:
     answer = service.call("POST", "/v1/templates", **options)
@@ -95,14 +95,16 @@ def test_faulty_bodies_are_refused_as_problems(
         ),
     ],
 )
-def test_a_faulty_body_has_a_pointer(service: Service, path: str, body: bytes, detail: str, pointer: str) -> None:
+def test_invalid_body_is_refused_with_a_pointer(
+    service: Service, path: str, body: bytes, detail: str, pointer: str
+) -> None:
     answer = service.call("POST", f"/v1/{path}", content=body, headers={"Content-Type": "application/json"})
     problem = answer.json()
     assert (answer.status_code, problem["detail"]) == (422, detail)
     assert [item["pointer"] for item in problem["errors"]] == [pointer]
 
 
-def test_an_empty_body_is_no_json(service: Service) -> None:
+def test_empty_body_is_refused_as_invalid_json(service: Service) -> None:
     for path in ("templates", "definitions", "jobs", "tokens"):
         problem = service.call("POST", f"/v1/{path}", headers={"Content-Type": "application/json"}).json()
         assert (problem["status"], problem["type"]) == (400, "urn:mlpack:problem:invalid-json"), path
@@ -121,12 +123,14 @@ def test_an_empty_body_is_no_json(service: Service) -> None:
         ("GET", "/v1/jobs/%2e%2e/x", 404),
     ],
 )
-def test_unknown_paths_and_methods_are_problems(service: Service, method: str, path: str, status: int) -> None:
+def test_unknown_paths_and_methods_are_answered_with_problems(
+    service: Service, method: str, path: str, status: int
+) -> None:
     answer = service.call(method, path)
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
 
 
-def test_a_bug_is_told_without_its_inside(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_is_answered_without_details(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise ZeroDivisionError("a secret of the inside")
 
@@ -139,7 +143,7 @@ def test_a_bug_is_told_without_its_inside(service: Service, monkeypatch: pytest.
     service.log.remove(line)
 
 
-def test_the_openapi_document_lists_every_route(service: Service) -> None:
+def test_openapi_document_lists_the_routes(service: Service) -> None:
     document = service.get("/openapi.json", None).json()
     assert document["openapi"].startswith("3.1")
     routes = {f"{method.upper()} {path}" for path, item in document["paths"].items() for method in item}
@@ -149,7 +153,7 @@ def test_the_openapi_document_lists_every_route(service: Service) -> None:
     assert any(name.endswith("TemplateBody") for name in body)
 
 
-def test_without_tokens_only_this_machine_is_served(tmp_path: Path) -> None:
+def test_server_without_tokens_serves_this_machine_only(tmp_path: Path) -> None:
     service = Service(tmp_path / "open.db", trusted=True)
     with service.client:
         assert service.get("/v1/whoami", None).json()["roles"] == {"*": "admin"}
@@ -157,7 +161,7 @@ def test_without_tokens_only_this_machine_is_served(tmp_path: Path) -> None:
         assert answer.status_code == 403
 
 
-def test_events_are_streamed_from_where_the_reader_was(service: Service) -> None:
+def test_event_stream_continues_after_the_last_event_id(service: Service) -> None:
     release = service.created()
     assert service.post(f"/v1/jobs/{release}/cancel").status_code == 202
     service.status(release, "deleted")
@@ -174,7 +178,7 @@ def test_events_are_streamed_from_where_the_reader_was(service: Service) -> None
     assert service.get("/v1/jobs/no/events").status_code == 404
 
 
-def test_hostile_values_reach_nothing(service: Service) -> None:
+def test_hostile_creators_are_refused_and_hostile_filters_match_no_job(service: Service) -> None:
     for text in ("a\r\nb", "{{ 7*7 }}", "\x00", "../../etc", "x" * 5000, "${jndi:x}", "'; DROP TABLE jobs; --"):
         answer = service.post("/v1/jobs", {**FILLED, "creator": text})
         assert answer.status_code == 422, text
@@ -182,7 +186,7 @@ def test_hostile_values_reach_nothing(service: Service) -> None:
 
 
 class FailsWhenCancelled(FakeCluster):
-    """A cluster whose watches raise an error of their own when they are cancelled."""
+    """A cluster whose watches raise RuntimeError when they are cancelled."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -197,7 +201,7 @@ class FailsWhenCancelled(FakeCluster):
         yield "ADDED", {}
 
 
-def test_the_server_ends_though_a_watch_fails_meanwhile(tmp_path: Path) -> None:
+def test_server_shutdown_completes_when_a_watch_fails(tmp_path: Path) -> None:
     cluster = FailsWhenCancelled()
     service = Service(tmp_path / "server.db", cluster=cluster)
 
