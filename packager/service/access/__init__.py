@@ -1,1 +1,1 @@
-"""Who may do what: tokens, sessions, people of an issuer, projects."""
+"""Callers and their permissions: tokens, sessions, people of an issuer, projects."""

@@ -1,7 +1,7 @@
-"""Checks tokens of an OpenID Connect issuer, and learns where it is: the only importer of jwt.
+"""Checks tokens of an OpenID Connect issuer, and fetches its metadata and keys: the only importer of jwt.
 
 OpenID Connect Core 1.0, section 3.1.3.7, and RFC 8725: signature, issuer, audience and expiry are checked, and the
-algorithm is one that we choose, never one that the token does.
+algorithm is one of our list, whatever the token names.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from packager.service.config import OidcConfig
 
 _ALGORITHMS = {"RS256": "RSA", "ES256": "EC"}
-"""What a token may be signed with, and the type of its key."""
+"""The accepted algorithms of signatures, each with the type of its key."""
 
 _LEEWAY = 30
 """Seconds by which clocks may differ."""
 
 _KEEP_SECONDS = 3600.0
-"""How long keys are kept before they are fetched again."""
+"""Seconds after which keys are fetched again."""
 
 _AGAIN_SECONDS = 30.0
-"""How long the issuer is not asked again, after an unknown key or without an answer."""
+"""Seconds before the issuer is asked again after an unknown key or a failed request."""
 
 _LONGEST = 16 << 10
 _LONGEST_SUBJECT = 255  # OpenID Connect Core 1.0, section 2
@@ -46,14 +46,14 @@ _LEAST_RSA_BITS = 2048
 
 
 class Provider(Value, frozen=True):
-    """What an issuer says of itself (OpenID Connect Discovery 1.0, section 3).
+    """The metadata of an issuer (OpenID Connect Discovery 1.0, section 3).
 
     Attributes:
-        authorization: Where people sign in; None if nowhere.
-        token: Where codes become tokens; None if nowhere.
-        end_session: Where people sign out; None if nowhere.
-        takes_basic: Whether clients send their secret in a header; otherwise, they send it in the form.
-        names_itself: Whether each of its answers says whose it is (RFC 9207).
+        authorization: The address at which people sign in; None if missing.
+        token: The address at which codes are exchanged for tokens; None if missing.
+        end_session: The address at which people sign out; None if missing.
+        takes_basic: Whether clients send their secret in the header Authorization; otherwise, in the form.
+        names_itself: Whether each authorization response names the issuer (RFC 9207).
     """
 
     authorization: str | None
@@ -67,8 +67,8 @@ class Issuer:
     """One issuer, and its keys.
 
     Args:
-        settings: Which issuer, and what its claims mean.
-        clock: Tells the seconds since some moment in the past.
+        settings: The address of the issuer, and the meaning of its claims.
+        clock: Returns the seconds since some moment in the past.
     """
 
     def __init__(self, settings: OidcConfig, clock: Callable[[], float] = time.monotonic) -> None:
@@ -80,11 +80,11 @@ class Issuer:
         self._lock = asyncio.Lock()
 
     async def caller(self, text: str) -> Caller:
-        """Return who a token for the API belongs to. Raises Failure."""
+        """Return the caller for a token for the API. Raises Failure."""
         return self.caller_of(self.person(await self.claims(text, self.settings.audience)))
 
     async def claims(self, text: str, audience: str) -> dict[str, Any]:
-        """Return the claims of a token of the issuer that is for an audience. Raises Failure."""
+        """Return the claims of a valid token of the issuer for an audience. Raises Failure."""
         if len(text) > _LONGEST:
             raise _refused("it is too long")
         header = _header(text)
@@ -113,7 +113,7 @@ class Issuer:
         return claims
 
     def person(self, claims: dict[str, Any]) -> Person:
-        """Return whom the claims of a token are about. Raises Failure if they have no subject, or no name for here."""
+        """Return the person in the claims of a token. Raises Failure if the subject or a usable name is missing."""
         subject = claims.get("sub")
         if not isinstance(subject, str) or not 0 < len(subject) <= _LONGEST_SUBJECT or not subject.isprintable():
             raise _refused("it has no subject")
@@ -129,7 +129,7 @@ class Issuer:
         return Person(subject, name, tuple(group for group in groups[:_MOST_GROUPS] if isinstance(group, str)))
 
     def caller_of(self, person: Person) -> Caller:
-        """Return who a person is here, by their groups. Raises Failure if they have no role."""
+        """Return the caller for a person, with roles by groups. Raises Failure if no group has a role."""
         roles: dict[str, str] = {}
         for group in person.groups:
             given = self.settings.roles.get(group, {})
@@ -140,7 +140,7 @@ class Issuer:
         return Caller(person.name, key_of_person(self.settings.issuer, person.subject), roles)
 
     async def provider(self) -> Provider:
-        """Return what the issuer says of itself. Raises Failure."""
+        """Return the metadata of the issuer. Raises Failure."""
         async with self._lock:
             await self._fetch_again(is_missing=self._provider is None)
         if self._provider is None:
@@ -148,7 +148,7 @@ class Issuer:
         return self._provider
 
     async def _key(self, identifier: str | None, algorithm: str) -> jwt.PyJWK:
-        """Return the key of a token, from what is kept or from the issuer. Raises Failure."""
+        """Return the key of a token, from the kept keys or from the issuer. Raises Failure."""
         async with self._lock:
             await self._fetch_again(is_missing=self._kept(identifier, algorithm) is None)
         key = self._kept(identifier, algorithm)
@@ -159,7 +159,7 @@ class Issuer:
         raise _refused("it is signed with a key that its issuer does not have")
 
     async def _fetch_again(self, *, is_missing: bool) -> None:
-        """Ask the issuer, if something is missing or old, and it was not asked just now. Raises Failure."""
+        """Fetch metadata and keys if missing or old, unless they were just requested. Raises Failure."""
         time_now = self._clock()
         is_old = time_now - self._fetched > _KEEP_SECONDS
         if not (is_old or is_missing) or time_now - self._tried <= _AGAIN_SECONDS:
@@ -173,7 +173,7 @@ class Issuer:
                 raise Failure("issuer-unreachable", f"the keys of the issuer: {error}") from None
 
     def _kept(self, identifier: str | None, algorithm: str) -> jwt.PyJWK | None:
-        """Return a key that is kept; without an identifier, the only one of its type."""
+        """Return a kept key; without an identifier, the only key of the type; None if there is no such key."""
         if identifier is not None:
             key = self._keys.get(identifier)
             return key if key is not None and key.key_type == _ALGORITHMS[algorithm] else None
@@ -181,7 +181,7 @@ class Issuer:
         return keys[0] if len(keys) == 1 else None
 
     def _fetch(self) -> tuple[Provider, dict[str | None, jwt.PyJWK]]:
-        """Return what the issuer says of itself, and its keys by their identifiers. Raises MlpackError."""
+        """Return the metadata of the issuer, and its keys by identifier. Raises MlpackError."""
         issuer = self.settings.issuer
         document = _json(issuer.rstrip("/") + "/.well-known/openid-configuration")
         if document.get("issuer") != issuer:
@@ -207,7 +207,7 @@ def _provider(document: dict[str, Any]) -> Provider:
 
 
 def _endpoint(document: dict[str, Any], key: str) -> str | None:
-    """Return an address in a document, which may have a query; None if it is missing, or not one of https."""
+    """Return an address in the metadata, which may have a query; None if the address is missing or not one of https."""
     url = document.get(key)
     if not isinstance(url, str) or not (url.isascii() and url.isprintable()) or {" ", "#", "\\", '"'} & {*url}:
         return None
@@ -219,7 +219,7 @@ def _endpoint(document: dict[str, Any], key: str) -> str | None:
 
 
 def _usable(item: Any) -> jwt.PyJWK | None:
-    """Return a key for signatures that we accept; None for any other."""
+    """Return a key for signatures of the accepted algorithms; None for any other key."""
     if not isinstance(item, dict) or item.get("use", "sig") != "sig":
         return None
     if not isinstance(item.get("kid"), str | None):
@@ -255,7 +255,7 @@ def _header(text: str) -> dict[str, Any]:
 
 
 def _part(text: str) -> dict[str, Any] | None:
-    """Return the object in a part of a token; None if there is none."""
+    """Return the JSON object in a part of a token; None if the part is not one."""
     try:
         value = jsonio.read(base64.urlsafe_b64decode(f"{text}=="))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a caller may do with projects, definitions and jobs, and what they may know of."""
+"""Checks the permissions of callers: to see and to change projects, definitions and jobs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check_admin(caller: Caller, project: str | None) -> None:
 
 
 def check_knows_project(caller: Caller, project: str, projects: Mapping[str, Project]) -> None:
-    """Raise Failure unless there is a project, and a caller has a role in it."""
+    """Raise Failure unless a project exists and a caller has a role in it."""
     if project not in projects or not caller.may("viewer", project):
         raise Failure("invalid-body", "the project was not found", [_not_found(project)])
 
@@ -46,15 +46,15 @@ def projects_of(caller: Caller, role: str) -> tuple[str, ...] | None:
 
 
 def project_of_job(caller: Caller, project: object, projects: Mapping[str, Project]) -> Project:
-    """Return the project of a new job: the one that is asked for, or the only one that it can be.
+    """Return the project of a new job: the requested one, or the only one that the caller may use, or `default`.
 
     Args:
-        caller: Who creates the job.
-        project: The project's name as it was sent; None if none was.
-        projects: Those of the server.
+        caller: The caller who creates the job.
+        project: The name of the project in the request; None if missing.
+        projects: The projects of the server, by name.
 
     Raises:
-        Failure: There is no such project, or the caller may not create jobs in it, or there are several.
+        Failure: The project was not found, the caller may not create jobs in it, or there are several to choose from.
     """
     usable = [name for name in projects if caller.may("user", name)]
     if project is None:
@@ -79,10 +79,12 @@ def _not_found(project: object) -> Complaint:
 
 
 def project_of_definition(caller: Caller, project: str | None, projects: Mapping[str, Project]) -> str | None:
-    """Return the project that a definition belongs to, None for all; a developer of one project has no choice.
+    """Return the project that a new definition belongs to: the requested one, or the only one of a developer.
+
+    None stands for all projects.
 
     Raises:
-        Failure: There is no such project, or the caller is no developer there, or of several.
+        Failure: The project was not found, the caller is not a developer in it, or is a developer in several.
     """
     usable = [name for name in projects if caller.may("developer", name)]
     if project is None:
@@ -105,13 +107,13 @@ def definition_project(row: Row) -> str | None:
 
 
 def sees_definition(caller: Caller, row: Row) -> bool:
-    """Whether a caller may know of a definition."""
+    """Whether a caller may see a definition."""
     project = definition_project(row)
     return project is None or caller.may("viewer", project)
 
 
 def check_sees_definition(caller: Caller, row: Row) -> None:
-    """Raise Failure, as if it did not exist, unless a caller may know of a definition."""
+    """Raise Failure, as for a missing definition, unless a caller may see a definition."""
     if not sees_definition(caller, row):
         raise Failure("not-found", f"definition {row['name']!r} not found")
 
@@ -126,16 +128,16 @@ def check_changes_definition(caller: Caller, row: Row) -> None:
 
 
 def visible_job(caller: Caller, release: str, job: Callable[[str], Row | None], role: str = "viewer") -> Row:
-    """Return a job in whose project a caller has a role; without any role there, the job is unknown to them.
+    """Return a job in whose project a caller has a role; without any role there, the job is not found.
 
     Args:
-        caller: Who.
-        release: The job.
+        caller: The caller.
+        release: The release of the job.
         job: Returns a stored job, if it exists.
-        role: Which role.
+        role: The role that the caller needs.
 
     Raises:
-        Failure: There is no such job, or the caller has no such role.
+        Failure: The job was not found, or the caller does not have the role.
     """
     check_role(caller, role)
     row = job(release)
@@ -148,7 +150,7 @@ def visible_job(caller: Caller, release: str, job: Callable[[str], Row | None], 
 
 
 def owns(caller: Caller, owner: str, project: str) -> bool:
-    """Whether a job of an owner is the caller's own, or of a project in which they act for others."""
+    """Whether a caller owns a job of `owner`, or acts for others in its project."""
     return owner == caller.key or caller.acts_for_others(project)
 
 
@@ -156,16 +158,17 @@ def owner_of_job(caller: Caller, creator: str) -> str:
     """Return the key of the owner of a new job.
 
     Args:
-        caller: Who creates it.
-        creator: For whom, by name: that of the caller, or for those who act for others that of a token. No one of an
-            issuer is known by name, so a person of an issuer keeps what they create for others.
+        caller: The caller who creates the job.
+        creator: The name of the person for whom the job is created: the name of the caller, or for callers who act for
+            others the name of a token. A name does not identify a person of an issuer, so callers from an issuer own
+            the jobs that they create for others.
     """
     is_of_issuer = caller.key != tokens.key_of(caller.name) and not caller.is_trusted
     return caller.key if creator == caller.name or is_of_issuer else tokens.key_of(creator)
 
 
 def own_job(caller: Caller, release: str, job: Callable[[str], Row | None], action: str, role: str = "user") -> Row:
-    """Return a job that is the caller's own, or of a project in which they act for others. Raises as `visible_job`."""
+    """Return a job that a caller owns, or in whose project they act for others. Raises as `visible_job`."""
     row = visible_job(caller, release, job, role)
     if not owns(caller, row["owner"], row["project"]):
         raise Failure("forbidden", f"the job belongs to {row['creator']}: only developers {action}")

@@ -1,4 +1,4 @@
-"""Projects: what a job belongs to. A project has a namespace, a Pod Security level, limits and perhaps a queue."""
+"""Projects, to which jobs belong. A project has a namespace, a Pod Security level, limits and perhaps a queue."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Project(Value, frozen=True):
     """A project.
 
     Attributes:
-        name: Its name.
-        namespace: Where its jobs run.
-        level: The Pod Security level that their pods keep within.
-        limits: How many jobs and GPUs it may have at a time.
-        queue: The LocalQueue of Kueue that decides when its jobs start; None if this server does.
-        allowed: What its jobs may have beside what the table of allowed fields lists, in the words of `--allow`.
+        name: The name of the project.
+        namespace: The namespace of its jobs.
+        level: The Pod Security level of the pods.
+        limits: The most jobs and GPUs that the project may have at a time.
+        queue: The LocalQueue of Kueue that decides when jobs start; None if this server decides.
+        allowed: Permissions of jobs beyond the table of allowed fields, as in `--allow`.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Project(Value, frozen=True):
 
     @property
     def own_limits(self) -> Quota:
-        """The limits that this server applies: with a queue, only that of how many jobs wait."""
+        """The limits that this server applies: with a queue, only the number of waiting jobs."""
         return Quota(queued=self.limits.queued) if self.queue else self.limits
 
 
@@ -51,10 +51,10 @@ def of_settings(settings: ServerConfig, namespace: str) -> dict[str, Project]:
 
     Args:
         settings: The configuration.
-        namespace: Where jobs run if nothing else is configured: that of the kubeconfig.
+        namespace: The namespace of the kubeconfig, for projects without a configured namespace.
 
     Raises:
-        UsageError: Projects share a namespace, and the configuration does not say so.
+        UsageError: Projects share a namespace, and the configuration does not permit it.
     """
     namespace = settings.namespace or namespace
     if not settings.projects:
@@ -87,18 +87,18 @@ def _configured(settings: ServerConfig, namespace: str) -> dict[str, Project]:
 
 
 def least_strict(projects: Iterable[Project]) -> Level:
-    """Return the Pod Security level of the project that allows most."""
+    """Return the least strict Pod Security level of projects."""
     return max((project.level for project in projects), key=_STRICTEST_FIRST.index)
 
 
 def not_separate(names: Iterable[str], namespace: str) -> str:
-    """Return what is wrong with projects in one namespace."""
+    """Return the message about projects that share a namespace."""
     shown = ", ".join(names)
     return f"the projects {shown} share the namespace {namespace}, where nothing keeps their jobs and storage apart"
 
 
 def shared_namespaces(projects: Mapping[str, Project]) -> dict[str, list[str]]:
-    """Return the namespaces that several projects have, each with the names of these projects."""
+    """Return the namespaces that several projects share, each with the names of these projects."""
     names: dict[str, list[str]] = {}
     for project in projects.values():
         names.setdefault(project.namespace, []).append(project.name)
@@ -106,7 +106,7 @@ def shared_namespaces(projects: Mapping[str, Project]) -> dict[str, list[str]]:
 
 
 def warnings(projects: Mapping[str, Project]) -> list[str]:
-    """Return what an administrator has to know of projects that are not kept apart."""
+    """Return a warning to administrators for each namespace that several projects share."""
     return [f"WARNING: {not_separate(names, shared)}" for shared, names in shared_namespaces(projects).items()]
 
 

@@ -1,6 +1,6 @@
-"""The sessions of the page: each is stored, and named by a cookie that is encrypted with the server's key.
+"""The sessions of the page: stored, and identified by cookies that are encrypted with the server's key.
 
-A stored session says which token its owner has signed in with, or whom the issuer vouches for.
+A stored session contains the id of the token with which its owner has signed in, or the person from the issuer.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ COOKIE = "mlpack_session"
 """The name of the cookie of a session."""
 
 ATTEMPT_COOKIE = "mlpack_sign_in"
-"""The name of the cookie of a person who is at the issuer."""
+"""The name of the cookie of an attempt to sign in with the issuer."""
 
 SECONDS = 12 * 60 * 60
-"""How long a session lasts at most."""
+"""Seconds after which a session ends."""
 
-# What was encrypted for one purpose is nothing for another one; no job is called so: a release ends with six digits.
+# Content encrypted for one purpose cannot be read for another. No job has these names: releases end with six digits.
 _SESSION = "session"
 _ATTEMPT = "sign-in"
 _LONGEST = {_SESSION: 512, _ATTEMPT: 4096}
 
 
 class SignedWithToken(Fields, frozen=True):
-    """The id of the token that a person has signed in with."""
+    """A person who has signed in with a token, by the id of the token."""
 
     token: str
 
     @property
     def owner(self) -> str:
-        """Whose the session is: no issuer's address begins so."""
+        """The owner of the session; no address of an issuer begins with `token:`."""
         return f"token:{self.token}"
 
 
@@ -58,8 +58,8 @@ class Sessions:
 
     Args:
         sealer: Encrypts cookies.
-        store: What tokens and sessions there are.
-        client: Asks the issuer who vouches for people; None without one.
+        store: The stored tokens and sessions.
+        client: The client at the issuer; None without an issuer.
     """
 
     def __init__(self, sealer: Sealer, store: Store, client: Client | None) -> None:
@@ -69,12 +69,12 @@ class Sessions:
         self._renewals: dict[str, asyncio.Task[Signed | None]] = {}
 
     def begin_with_token(self, text: str) -> str | None:
-        """Return the cookie for the token of a text; None if the token is not valid."""
+        """Begin a session with a token, and return its cookie; None if the token is not valid."""
         identifier = tokens.identifier(self._store, text)
         return None if identifier is None else self._begin(SignedWithToken(identifier))
 
     def begin(self, signed: Signed) -> str:
-        """Return the cookie for a person for whom the issuer vouches."""
+        """Begin a session of a person from the issuer, and return its cookie."""
         return self._begin(signed)
 
     def _begin(self, signed: Signed | SignedWithToken) -> str:
@@ -86,10 +86,10 @@ class Sessions:
         return self._cookie({"session": identifier, "until": int(until.timestamp())}, _SESSION)
 
     async def caller(self, cookie: str) -> Caller | None:
-        """Return who has a session; None if it has ended, or no one vouches for them any more.
+        """Return the caller of a session; None if the session has ended or cannot be renewed.
 
         Raises:
-            Failure: The issuer cannot be asked, or gives them no role any more.
+            Failure: The issuer cannot be reached, or the groups of the person no longer have a role.
         """
         content = self._content(cookie, _SESSION)
         if content is None or "session" not in content or content["until"] <= time.time():
@@ -102,12 +102,12 @@ class Sessions:
             return None
         try:
             return self._client.caller(signed)
-        except Failure:  # the configuration is another one since
+        except Failure:  # the configuration has changed since
             await asyncio.to_thread(self._store.sessions.remove, content["session"])
             raise
 
     def end(self, cookie: str) -> bool:
-        """End a session; return whether the issuer has vouched for its owner."""
+        """End a session; return whether its owner had signed in with the issuer."""
         content = self._content(cookie, _SESSION)
         if content is None or "session" not in content:
             return False
@@ -116,11 +116,11 @@ class Sessions:
         return is_of_issuer
 
     def attempt_cookie(self, attempt: Attempt) -> str:
-        """Return the cookie for a person who goes to the issuer."""
+        """Return the cookie of an attempt to sign in with the issuer."""
         return self._cookie(as_plain(attempt), _ATTEMPT)
 
     def attempt(self, cookie: str) -> Attempt | None:
-        """Return what a browser has kept while its user was at the issuer; None if nothing of this server."""
+        """Return the attempt in a cookie; None if this server has not made the cookie."""
         content = self._content(cookie, _ATTEMPT)
         return None if content is None else convert(content, Attempt)
 
@@ -128,20 +128,20 @@ class Sessions:
         return tokens.caller_of(self._store, self._store.token_by_id(identifier))
 
     async def _vouched(self, identifier: str, signed: Signed | None) -> Signed | None:
-        """Return whom a stored session belongs to, as the issuer says; None if it has ended. Raises Failure."""
+        """Return the person of a session, renewed when due; None if the session has ended. Raises Failure."""
         if signed is None or self._client is None or signed.until > time.time():
             return signed
         renewal = self._renewals.get(identifier)
-        if renewal is None:  # a refresh token may be good for one use: requests at the same time share it
+        if renewal is None:  # a refresh token may be valid once: concurrent requests share the renewal
             renewal = asyncio.create_task(self._renewed(identifier, self._client))
             self._renewals[identifier] = renewal
             renewal.add_done_callback(lambda _: self._renewals.pop(identifier, None))
         return await asyncio.shield(renewal)
 
     async def _renewed(self, identifier: str, client: Client) -> Signed | None:
-        """Return the same as `_vouched`, after asking the issuer."""
+        """Renew the person of a session with the issuer, and return it as `_vouched` does. Raises Failure."""
         signed = await asyncio.to_thread(self._signed, identifier)
-        if signed is None or signed.until > time.time():  # another request has asked since
+        if signed is None or signed.until > time.time():  # another request has renewed it since
             return signed
         try:
             renewed = await client.renew(signed)
@@ -149,7 +149,7 @@ class Sessions:
             if failure.kind == "issuer-unreachable":
                 raise
             current = await asyncio.to_thread(self._signed, identifier)
-            if current is not None and current.until > time.time():  # another replica has asked since
+            if current is not None and current.until > time.time():  # another replica has renewed it since
                 return current
             await asyncio.to_thread(self._store.sessions.remove, identifier)
             if failure.kind == "forbidden":
@@ -167,7 +167,7 @@ class Sessions:
         sealed = self._store.sessions.content(identifier)
         try:
             content = None if sealed is None else self._sealer.open(sealed, f"{_SESSION} {identifier}")
-        except ToolError:  # the key is another one since
+        except ToolError:  # the key has changed since
             return None
         if content is None:
             return None
@@ -180,7 +180,7 @@ class Sessions:
         return base64.urlsafe_b64encode(self._sealer.seal(content, purpose)).decode()
 
     def _content(self, cookie: str, purpose: str) -> Any:
-        """Return what is in a cookie; None if this server has not made it for this purpose."""
+        """Return the content of a cookie; None if this server has not made the cookie for this purpose."""
         if not 0 < len(cookie) <= _LONGEST[purpose]:
             return None
         try:

@@ -1,6 +1,6 @@
 """Signs people in with an issuer: the authorization code flow of OpenID Connect, with PKCE, state and nonce.
 
-OpenID Connect Core 1.0, section 3.1; RFC 7636 (PKCE); RFC 9207 (whose answer it is); RFC 9700 (what can go wrong).
+OpenID Connect Core 1.0, section 3.1; RFC 7636 (PKCE); RFC 9207 (the issuer in answers); RFC 9700 (security).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from packager.service.access.tokens import Caller
 
 PATH = "/sign-in/answer"
-"""Where the issuer leads people back to."""
+"""The path to which the issuer redirects people."""
 
 SECONDS = 600
-"""How long people may take at the issuer."""
+"""Seconds that people may take at the issuer."""
 
 _LONGEST_SECRET = 1024
 _LONGEST_CODE = 4096
@@ -39,20 +39,20 @@ _LONGEST_REFRESH = 16 << 10
 _LONGEST_TEXT = 300
 _ANSWER_SECONDS = 10.0
 _AWAY_SECONDS = 5.0
-"""How long the issuer is not asked again after it was away."""
+"""Seconds before the issuer is asked again after a failed request."""
 
 _AT_ONCE = 2
-"""How many requests the issuer gets at a time: each occupies a thread."""
+"""The most requests to the issuer at a time: each occupies a thread."""
 
 
 class Attempt(Fields, frozen=True):
-    """What a browser keeps, encrypted, while its user is at the issuer.
+    """An attempt to sign in, which the browser keeps encrypted while its user is at the issuer.
 
     Attributes:
-        state: What the answer must come with: it was this browser that has asked.
-        nonce: What the token must contain: it was made for this attempt.
-        verifier: What only we can exchange the code with.
-        then: The path to go on with.
+        state: The state that the answer must contain, which proves that this browser began the attempt.
+        nonce: The nonce that the ID token must contain, which proves that it was made for this attempt.
+        verifier: The code verifier of PKCE, without which the code cannot be exchanged.
+        then: The path of the view to show after the sign-in.
         until: When the attempt ends, in seconds since 1970.
     """
 
@@ -63,20 +63,20 @@ class Attempt(Fields, frozen=True):
     until: int
 
     def is_answered_by(self, answer: Mapping[str, str]) -> bool:
-        """Whether an answer of the issuer is one to this attempt, which has not ended."""
+        """Whether an answer of the issuer belongs to this attempt, which has not expired."""
         return self.until > time.time() and _is_same(answer.get("state", ""), self.state)
 
 
 class Signed(Fields, frozen=True):
-    """Whom the issuer vouches for.
+    """A person who has signed in with the issuer.
 
     Attributes:
-        issuer: Which issuer.
-        subject: Who it is there, whatever their name is.
-        name: Their name here.
-        groups: Their groups.
-        until: Until when, in seconds since 1970.
-        refresh: With what the issuer can be asked again; None if it cannot.
+        issuer: The address of the issuer.
+        subject: The identifier of the person at the issuer, independent of the name.
+        name: The name of the person on this server.
+        groups: The groups of the person.
+        until: When the ID token expires, in seconds since 1970.
+        refresh: The refresh token, to renew the session; None if the issuer gave none.
     """
 
     issuer: str
@@ -88,22 +88,22 @@ class Signed(Fields, frozen=True):
 
     @property
     def owner(self) -> str:
-        """Who they are, for good."""
+        """The key of the person, which never changes."""
         return key_of_person(self.issuer, self.subject)
 
 
 class Client:
-    """The page, as the issuer knows it.
+    """The page as a client of the issuer.
 
     Args:
-        issuer: Who vouches for people.
-        name: What the page is called there.
-        secret: Its secret; None for a public client.
-        url: By which people reach the page.
-        clock: Tells the seconds since some moment in the past.
+        issuer: The issuer with which people sign in.
+        name: The client id of the page.
+        secret: The client secret; None for a public client.
+        url: The URL of the page for people.
+        clock: Returns the seconds since some moment in the past.
 
     Attributes:
-        label: What the issuer is called on the page: its host.
+        label: The name of the issuer on the page: its host.
     """
 
     def __init__(
@@ -119,10 +119,10 @@ class Client:
         self.label = issuer.settings.issuer.partition("://")[2].partition("/")[0]
 
     async def begin(self, then: str) -> tuple[str, Attempt]:
-        """Return the address at which people sign in, and what their browser keeps until they are back. Raises Failure.
+        """Return the address at which people sign in, and the attempt for their browser to keep. Raises Failure.
 
         Args:
-            then: The path to go on with.
+            then: The path of the view to show after the sign-in.
         """
         endpoint = (await self._issuer.provider()).authorization
         if endpoint is None:
@@ -148,14 +148,14 @@ class Client:
         return _with_query(endpoint, query), attempt
 
     async def finish(self, attempt: Attempt | None, answer: Mapping[str, str]) -> Signed:
-        """Return whom the issuer has sent back.
+        """Return the person whom the issuer has redirected back.
 
         Args:
-            attempt: What the browser has kept; None if nothing.
-            answer: The parameters that it was sent back with.
+            attempt: The attempt that the browser has kept; None if missing.
+            answer: The parameters of the redirect.
 
         Raises:
-            Failure: The answer is not one to this attempt, or the issuer or this server refuses it.
+            Failure: The answer does not belong to this attempt, or the issuer or this server refuses the sign-in.
         """
         if attempt is None or not attempt.is_answered_by(answer):
             began = self._redirect.removesuffix(PATH)
@@ -182,10 +182,11 @@ class Client:
         return signed
 
     async def renew(self, signed: Signed) -> Signed:
-        """Return what the issuer says of a person now.
+        """Renew the sign-in of a person with the refresh token, and return the person.
 
         Raises:
-            Failure: `unauthenticated` if it does not vouch for them any more, `issuer-unreachable` if it cannot tell.
+            Failure: `unauthenticated` if the issuer refuses, `forbidden` if the person has no role any more,
+                `issuer-unreachable` if the issuer does not answer.
         """
         if signed.refresh is None:
             raise _refused("what the issuer has vouched for has ended")
@@ -196,13 +197,13 @@ class Client:
         return renewed
 
     def caller(self, signed: Signed) -> Caller:
-        """Return who a person is here. Raises Failure if they have no role, or another issuer has vouched for them."""
+        """Return the caller for a person. Raises Failure if the person has no role, or is from another issuer."""
         if signed.issuer != self._issuer.settings.issuer:
             raise _refused("another issuer has vouched for this session")
         return self._issuer.caller_of(Person(signed.subject, signed.name, tuple(signed.groups)))
 
     async def sign_out_address(self) -> str | None:
-        """Return where people sign out at the issuer; None if that is not known."""
+        """Return the address at which people sign out at the issuer; None if unknown."""
         try:
             endpoint = (await self._issuer.provider()).end_session
         except Failure:
@@ -210,7 +211,7 @@ class Client:
         return None if endpoint is None else _with_query(endpoint, rest.path(client_id=self._name))
 
     async def _signed(self, tokens: Mapping[str, Any]) -> tuple[Signed, Any]:
-        """Return whom the tokens of an answer vouch for, and the nonce in them. Raises Failure."""
+        """Return the person in the tokens of an answer, and the nonce of the ID token. Raises Failure."""
         text, refresh = tokens.get("id_token"), tokens.get("refresh_token")
         if not isinstance(text, str):
             raise _refused(f"{self.label} has answered without an ID token")
@@ -220,7 +221,7 @@ class Client:
         if authorized != self._name or (is_shared and "azp" not in claims):
             raise _refused("the token was made for another client")
         person = self._issuer.person(claims)
-        self._issuer.caller_of(person)  # who has no role has no session
+        self._issuer.caller_of(person)  # a person without a role gets no session
         signed = Signed(
             issuer=self._issuer.settings.issuer,
             subject=person.subject,
@@ -274,7 +275,7 @@ def read_secret(path: Path) -> str:
 
     Raises:
         ToolError: The file cannot be read.
-        UsageError: It contains no secret.
+        UsageError: The file does not contain a secret.
     """
     try:
         with path.open("rb") as file:
@@ -288,7 +289,7 @@ def read_secret(path: Path) -> str:
 
 
 def _told(answer: Mapping[str, Any]) -> str:
-    """Return the error in an answer of the issuer, which may contain anything."""
+    """Return the error in an answer of the issuer for a message; the answer may contain anything."""
     error, description = answer.get("error"), answer.get("error_description")
     if not isinstance(description, str):
         return show(error)

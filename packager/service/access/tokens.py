@@ -1,4 +1,4 @@
-"""Tokens and roles: who calls, and what they may do."""
+"""Tokens and roles: identifies callers and their permissions."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
     from packager.service.store.store import Row, Store
 
 ROLES = ("viewer", "user", "developer", "admin")
-"""From the weakest; each may do what those before it may."""
+"""From the weakest; each role includes the permissions of the roles before it."""
 
 PREFIX = "mlp_"
-"""What the tokens of a server begin with."""
+"""The prefix of the tokens of a server."""
 
 _USE_SECONDS = 60
 
 
 EVERY = "*"
-"""In the place of a project's name: all projects."""
+"""All projects, in the place of a project's name."""
 
 
 class Caller(Value, frozen=True):
-    """Who makes a request.
+    """The caller of a request.
 
     Attributes:
-        name: What they are called; people of an issuer can often choose it, and so be called as others are.
-        key: Who they are: what is theirs is known by it, never by their name.
-        roles: One of ROLES for each project in which they have one, or for EVERY.
-        is_trusted: Whether they may act for others whatever their role: the server asks for no token.
+        name: The name of the caller; people of an issuer can often choose their name, also that of someone else.
+        key: The identity of the caller, by which ownership is checked, never by the name.
+        roles: One of ROLES for each project in which the caller has a role, or for EVERY.
+        is_trusted: Whether the caller may act for others in any role, as on a server that requires no token.
     """
 
     name: str
@@ -44,31 +44,31 @@ class Caller(Value, frozen=True):
     is_trusted: bool = False
 
     def role(self, project: str | None = None) -> str | None:
-        """Return their role in a project, or in all projects; None if they have none."""
+        """Return the role of the caller in a project, or in all projects; None without a role."""
         held = {self.roles.get(EVERY), self.roles.get(project or EVERY)} - {None}
         return max((role for role in held if role), key=ROLES.index, default=None)
 
     def may(self, role: str, project: str | None = None) -> bool:
-        """Whether they may do what a role may, in a project or in all projects."""
+        """Whether the caller has the permissions of a role in a project, or in all projects."""
         held = self.role(project)
         return held is not None and ROLES.index(held) >= ROLES.index(role)
 
     def may_anywhere(self, role: str) -> bool:
-        """Whether they may do what a role may in at least one project."""
+        """Whether the caller has the permissions of a role in at least one project."""
         return any(ROLES.index(held) >= ROLES.index(role) for held in self.roles.values())
 
     def acts_for_others(self, project: str) -> bool:
-        """Whether they may create jobs for others in a project, and change those of others."""
+        """Whether the caller may create jobs for others in a project, and change jobs of others."""
         return self.is_trusted or self.may("developer", project)
 
 
 class Person(Value, frozen=True):
-    """A person whom an issuer vouches for.
+    """A person whom an issuer has identified.
 
     Attributes:
-        subject: Who they are there, for good (OpenID Connect Core 1.0, section 2).
-        name: What they are called now.
-        groups: Their groups.
+        subject: The permanent identifier of the person at the issuer (OpenID Connect Core 1.0, section 2).
+        name: The current name of the person.
+        groups: The groups of the person.
     """
 
     subject: str
@@ -77,24 +77,24 @@ class Person(Value, frozen=True):
 
 
 def key_of(name: str) -> str:
-    """Return the key of those who have tokens of a name: no key of an issuer's begins so."""
+    """Return the key of callers with tokens of a name; keys from an issuer never begin with `token:`."""
     return f"token:{name}"
 
 
 def key_of_person(issuer: str, subject: str) -> str:
-    """Return the key of a person for whom an issuer vouches, whose address has no space."""
+    """Return the key of a person of an issuer; the address of an issuer contains no space."""
     return f"{issuer} {subject}"
 
 
 def create(store: Store, name: str, role: str, days: int | None, project: str | None = None) -> tuple[Row, str]:
-    """Store a new token; return it, and its text, which is not stored.
+    """Store a new token; return its row and its text, which is not stored.
 
     Args:
-        store: Where.
-        name: Who it is for.
-        role: What they may do.
-        days: How long it is valid; None for no limit.
-        project: In which project; None for all.
+        store: The database.
+        name: The name of the owner.
+        role: The role of the owner.
+        days: The days until the token expires; None for no limit.
+        project: The project in which the role applies; None for all.
     """
     text = PREFIX + secrets.token_urlsafe(32)
     expires = None
@@ -115,18 +115,18 @@ def create(store: Store, name: str, role: str, days: int | None, project: str | 
 
 
 def caller(store: Store, text: str) -> Caller | None:
-    """Return who a token belongs to; None if there is no such token, or it has expired."""
+    """Return the caller for the text of a token; None if the token is unknown or has expired."""
     return caller_of(store, store.token(_digest(text)) if text.startswith(PREFIX) else None)
 
 
 def identifier(store: Store, text: str) -> str | None:
-    """Return the id of a valid token; None if there is no such token, or it has expired."""
+    """Return the id of a token by its text; None if the token is unknown or has expired."""
     row = store.token(_digest(text)) if text.startswith(PREFIX) else None
     return row["id"] if row is not None and caller_of(store, row) else None
 
 
 def caller_of(store: Store, row: Row | None) -> Caller | None:
-    """Return who a stored token belongs to; None without one, or if it has expired."""
+    """Return the caller for the row of a token, and note the use; None without a row, or if the token has expired."""
     time = now()
     if row is None or (row["expires"] is not None and row["expires"] <= time):
         return None

@@ -1,4 +1,4 @@
-"""Tokens of an issuer: what is believed, what is not, and what becomes of its keys."""
+"""Tokens of an issuer: accepted tokens, refused tokens, and the rotation of the keys."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def fake() -> Iterator[FakeIssuer]:
 
 
 class Trusting:
-    """What a server does with the tokens of an issuer, at a time that the test tells."""
+    """The issuer of a server, with a clock that the test sets."""
 
     def __init__(self, fake: FakeIssuer, **more: Any) -> None:
         self.time = 0.0
@@ -60,7 +60,7 @@ class Trusting:
         ("ml-users", {"default": "user"}),
     ],
 )
-def test_groups_become_roles(fake: FakeIssuer, groups: Any, roles: dict[str, str]) -> None:
+def test_groups_of_a_token_are_mapped_to_roles(fake: FakeIssuer, groups: Any, roles: dict[str, str]) -> None:
     assert Trusting(fake).roles(fake.token(groups=groups)) == roles
 
 
@@ -100,14 +100,16 @@ def test_both_algorithms_are_accepted_and_keys_are_fetched_once(fake: FakeIssuer
         ({"groups": ["else"] * 2000 + ["ml-admins"]}, "unauthenticated", "too long"),
     ],
 )
-def test_what_is_refused(fake: FakeIssuer, options: dict[str, Any], kind: str, message: str) -> None:
+def test_tokens_with_invalid_claims_or_signatures_are_refused(
+    fake: FakeIssuer, options: dict[str, Any], kind: str, message: str
+) -> None:
     refusal = Trusting(fake).refusal(fake.token(**options))
     assert refusal[0] == kind
     assert message in refusal[1]
 
 
 @pytest.mark.parametrize("text", ["x", "a.b.c", "..", "e30.e30.e30", "\u00e9.a.b", "mlp.x.y"])
-def test_what_is_no_token(fake: FakeIssuer, text: str) -> None:
+def test_malformed_tokens_are_refused_without_a_request_to_the_issuer(fake: FakeIssuer, text: str) -> None:
     kind, message = Trusting(fake).refusal(text)
     assert kind == "unauthenticated"
     assert message.startswith("the token is not valid")
@@ -155,13 +157,13 @@ def test_hostile_claims_of_a_signed_token_are_refused_or_bounded(fake: FakeIssue
         assert kinds in ([], ["unauthenticated"]), claims
 
 
-def test_keys_with_hostile_identifiers_are_left_out(fake: FakeIssuer) -> None:
+def test_keys_with_hostile_identifiers_are_ignored(fake: FakeIssuer) -> None:
     fake.keys = [{**public(RSA, "r1"), "kid": ["r1"]}, {**public(RSA, "r1"), "kid": {}}, public(RSA, "r1")]
     assert Trusting(fake).roles(fake.token()) == {"default": "user"}
 
 
-def test_a_public_key_is_no_secret(fake: FakeIssuer) -> None:
-    """HS256 with the public key as its secret: what a library may take for a valid signature."""
+def test_token_signed_with_the_public_key_as_secret_is_refused(fake: FakeIssuer) -> None:
+    """The signature is HS256 with the public key as the secret, which a careless library accepts as valid."""
     pem = RSA.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     parts = [
         base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=")
@@ -176,7 +178,7 @@ def test_keys_are_rotated_without_a_restart(fake: FakeIssuer) -> None:
     trusting = Trusting(fake)
     assert trusting.roles(fake.token())
     fake.keys = [public(OTHER, "r2")]
-    assert "does not have" in trusting.refusal(fake.token(OTHER, "r2"))[1]  # just fetched
+    assert "does not have" in trusting.refusal(fake.token(OTHER, "r2"))[1]  # the keys were just fetched
     trusting.time = 31
     assert trusting.roles(fake.token(OTHER, "r2"))
     assert "does not have" in trusting.refusal(fake.token())[1]
@@ -189,7 +191,7 @@ def test_keys_are_rotated_without_a_restart(fake: FakeIssuer) -> None:
     assert "does not have" in trusting.refusal(fake.token(OTHER, "r2"))[1]
 
 
-def test_an_issuer_that_is_away_is_told_and_its_keys_are_kept(fake: FakeIssuer) -> None:
+def test_unreachable_issuer_is_reported_and_its_keys_are_kept(fake: FakeIssuer) -> None:
     trusting = Trusting(fake)
     fake.is_away = True
     kind, message = trusting.refusal(fake.token())
@@ -219,12 +221,12 @@ def test_an_issuer_that_is_away_is_told_and_its_keys_are_kept(fake: FakeIssuer) 
         [public(CURVE, "r1", x="AQ")],
     ],
 )
-def test_keys_that_are_not_used(fake: FakeIssuer, keys: list[Any]) -> None:
+def test_unusable_keys_of_an_issuer_are_ignored(fake: FakeIssuer, keys: list[Any]) -> None:
     fake.keys = keys
     assert Trusting(fake).refusal(fake.token())[0] == "issuer-unreachable"
 
 
-def test_an_issuer_has_one_name(fake: FakeIssuer) -> None:
+def test_issuer_with_another_name_in_its_metadata_is_refused(fake: FakeIssuer) -> None:
     fake.name = "https://evil.example"
     kind, message = Trusting(fake).refusal(fake.token())
     assert kind == "issuer-unreachable"
@@ -236,7 +238,7 @@ def test_names_and_groups_can_be_in_other_claims(fake: FakeIssuer) -> None:
     assert trusting.roles(fake.token(sub="x1", roles=["ml-admins"])) == {EVERY: "admin"}
 
 
-def test_the_api_takes_both_kinds_of_tokens(fake: FakeIssuer, tmp_path: Path) -> None:
+def test_api_accepts_tokens_of_the_server_and_of_the_issuer(fake: FakeIssuer, tmp_path: Path) -> None:
     service = Service(tmp_path / "server.db")
     service.server.issuer = Trusting(fake).issuer
     with service.client:

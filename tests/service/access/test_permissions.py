@@ -1,4 +1,4 @@
-"""Whose a job is: two people with one name, of a token and of an issuer, or of two issuers with one subject."""
+"""The owners of jobs: people with one name, from a token and an issuer, or with one subject at two issuers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REFUSED = [("GET", "/logs"), ("GET", "/callbacks"), ("POST", "/cancel"), ("POST"
 
 
 class Named(Service):
-    """A server with an issuer and a token, each of whose owners is called root."""
+    """A server with an issuer and a token; their owners are all called root."""
 
     def __init__(self, path: Path, fake: FakeIssuer) -> None:
         issuer = Issuer(OidcConfig(issuer=fake.url, audience="mlpack", roles=ROLES))
@@ -47,7 +47,7 @@ class Named(Service):
         return str(answer.json()["release"])
 
     def allowed(self, release: str, role: str) -> set[bool]:
-        """Return whether each of REFUSED is allowed; what is refused changes nothing."""
+        """Send the requests in REFUSED; return True for allowed ones, False for refused ones, which change nothing."""
         answers = [self.call(method, f"/v1/jobs/{release}{path}", role) for method, path in REFUSED]
         assert not any(HIDDEN in answer.text for answer in answers)
         return {answer.status_code != 403 for answer in answers}
@@ -64,7 +64,7 @@ def service(tmp_path: Path) -> Iterator[Named]:
             yield service
 
 
-def test_person_of_an_issuer_owns_nothing_of_the_token_of_their_name(service: Named) -> None:
+def test_token_and_persons_of_the_same_name_do_not_share_jobs(service: Named) -> None:
     of_token, of_issuer = service.job("root"), service.job("root of the issuer")
     assert service.get(f"/v1/jobs/{of_token}").json()["owner"] == "token:root"
     assert service.get(f"/v1/jobs/{of_issuer}").json()["owner"] == f"{service.fake.url} s-1"
@@ -76,7 +76,7 @@ def test_person_of_an_issuer_owns_nothing_of_the_token_of_their_name(service: Na
     assert service.post(f"/v1/jobs/{of_issuer}/rerun", None, "root of the issuer").status_code == 201
 
 
-def test_owner_of_an_issuer_keeps_a_job_when_their_name_changes(service: Named) -> None:
+def test_person_keeps_a_job_after_a_change_of_name(service: Named) -> None:
     release = service.job("root of the issuer")
     service.tokens["renamed"] = service.fake.token(sub="s-1", preferred_username="ada")
     again = service.post(f"/v1/jobs/{release}/rerun", None, "renamed")
@@ -84,20 +84,20 @@ def test_owner_of_an_issuer_keeps_a_job_when_their_name_changes(service: Named) 
     assert service.call("DELETE", f"/v1/jobs/{release}", "renamed").status_code == 202
 
 
-def test_developer_called_as_the_owner_gets_no_secrets_of_theirs(service: Named) -> None:
+def test_developer_with_the_name_of_the_owner_gets_no_secrets(service: Named) -> None:
     release = service.job("root")
     refused = service.post(f"/v1/jobs/{release}/rerun", None, "developer of the issuer")
     assert (refused.status_code, HIDDEN in refused.text) == (403, False)
 
 
-def test_job_that_a_developer_runs_again_stays_with_its_owner(service: Named) -> None:
-    """The filled values name the creator: their name would be that of a token."""
+def test_rerun_by_a_developer_keeps_the_owner_of_the_job(service: Named) -> None:
+    """The filled values contain the name of the creator, which alone would mean the token of that name."""
     release = service.job("root of the issuer", endpoints=[{"endpoint": "s3://b/x", "type": "dataset"}])
     again = service.post(f"/v1/jobs/{release}/rerun", None, "developer").json()
     assert (again["creator"], again["owner"]) == ("root", f"{service.fake.url} s-1")
 
 
-def test_key_of_an_idempotent_request_belongs_to_one_person(service: Named) -> None:
+def test_idempotency_key_belongs_to_one_person(service: Named) -> None:
     headers = {"Idempotency-Key": "k"}
     filled = bodies.filled(creator="root")
     releases = {
@@ -117,7 +117,7 @@ def test_limit_for_each_creator_counts_people_and_not_names(service: Named) -> N
     )
 
 
-def test_two_issuers_with_the_same_subject_vouch_for_two_people() -> None:
+def test_same_subject_at_two_issuers_means_two_people() -> None:
     callers = [
         Issuer(OidcConfig(issuer=url, audience="mlpack", roles=ROLES)).caller_of(Person("s-1", "root", ("ml-users",)))
         for url in ("https://one.example", "https://two.example")
@@ -134,12 +134,12 @@ def test_two_issuers_with_the_same_subject_vouch_for_two_people() -> None:
         ("token:ada", False, "ada", "token:ada"),
         ("token:ada", False, "eve", "token:eve"),
         ("https://one.example s-1", False, "ada", "https://one.example s-1"),
-        ("https://one.example s-1", False, "eve", "https://one.example s-1"),  # whose subject no one knows
+        ("https://one.example s-1", False, "eve", "https://one.example s-1"),  # the subject of eve is not known
         ("anonymous", True, "ada", "anonymous"),
         ("anonymous", True, "eve", "token:eve"),
     ],
 )
-def test_owner_of_a_job_for_somebody_else_is_the_token_of_that_name(
+def test_owner_of_a_job_depends_on_the_caller_key_and_the_named_creator(
     key: str, *, is_trusted: bool, creator: str, owner: str
 ) -> None:
     caller = Caller("ada", key, {EVERY: "developer"}, is_trusted=is_trusted)

@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_the_secret_of_the_page_is_one_line(tmp_path: Path) -> None:
+def test_client_secret_is_read_from_a_file_of_one_line(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("a b:c\n", encoding="utf-8")
     assert read_secret(tmp_path / "secret") == "a b:c"
 
 
 @pytest.mark.parametrize("text", ["", "\n", "a\nb", "\u00e9", "x" * 1025, "\x00"])
-def test_a_file_without_a_secret_is_refused(tmp_path: Path, text: str) -> None:
+def test_client_secret_file_without_one_ascii_line_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "secret").write_text(text, encoding="utf-8")
     message = f"oidc.client_secret_file: {tmp_path}/secret: expected one line of at most 1024 ASCII characters"
     with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
         read_secret(tmp_path / "secret")
 
 
-def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_missing_client_secret_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(
         ToolError, match=r"^oidc\.client_secret_file: .*secret cannot be read: no such file or directory"
     ):
