@@ -1,1 +1,1 @@
-"""What callers do with a task service: each use case checks what its caller may do, and takes and returns values."""
+"""The use cases of a task service: each checks the permissions of its caller, and takes and returns values."""

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Revision(Fields, frozen=True, kw_only=True):
-    """Which revision of a template or a definition."""
+    """A revision of a template or a definition."""
 
     name: str
     revision: int
 
 
 class RegisteredTemplate(Fields, frozen=True, kw_only=True):
-    """A template, as registered."""
+    """A registered template."""
 
     name: str
     revision: int
@@ -37,7 +37,7 @@ class RegisteredTemplate(Fields, frozen=True, kw_only=True):
 
 
 class RegisteredDefinition(Fields, frozen=True, kw_only=True):
-    """A definition, as registered, over a template or a package; `origin` is the package as it was read then."""
+    """A registered definition over a template or a package; `origin` is the package as read at the registration."""
 
     name: str
     revision: int
@@ -58,14 +58,14 @@ class RegisteredDefinition(Fields, frozen=True, kw_only=True):
 
 
 class TemplateTrial(Fields, frozen=True, kw_only=True):
-    """What registering a template would do, and what is then wrong with the example of each definition over it."""
+    """The outcome of registering a template, and the problems of the examples of the definitions over it."""
 
     outcome: Outcome
     definitions: dict[str, list[str]]
 
 
 class DefinitionTrial(Fields, frozen=True, kw_only=True):
-    """What registering a definition would do, and what its example makes."""
+    """The outcome of registering a definition, and the manifests of its example."""
 
     outcome: Outcome
     manifests: list[dict[str, Any]]
@@ -81,7 +81,7 @@ class WorkloadName(Fields, frozen=True, kw_only=True):
 
 
 class PackageRevision(Fields, frozen=True, kw_only=True):
-    """Which package the objects of a job come from."""
+    """The package from which the objects of a job are made."""
 
     name: str
     overlay: str
@@ -114,7 +114,7 @@ class Job(Fields, frozen=True, kw_only=True):
 
 
 class JobPreview(Fields, frozen=True, kw_only=True):
-    """What a job would create."""
+    """The manifests that a job would create."""
 
     release: str
     manifests: list[dict[str, Any]]
@@ -122,7 +122,7 @@ class JobPreview(Fields, frozen=True, kw_only=True):
 
 
 class JobEvent(Fields, frozen=True, kw_only=True):
-    """A change of a job's status or reason; `id` says nothing of how many events there are."""
+    """A change of a job's status or reason; `id` does not reveal the number of events."""
 
     id: str
     release: str
@@ -135,7 +135,7 @@ class JobEvent(Fields, frozen=True, kw_only=True):
 
 
 class Callback(Fields, frozen=True, kw_only=True):
-    """A callback: what was told to an endpoint, and what has become of it."""
+    """A callback: the reported status of the job, and the state of its delivery."""
 
     id: str
     endpoint: int
@@ -164,7 +164,7 @@ class Token(Fields, frozen=True, kw_only=True):
 
 
 class NewToken(Fields, frozen=True, kw_only=True):
-    """A token that was created now, with its text, which is not shown again."""
+    """A new token with its text, which is not shown again."""
 
     id: str
     name: str
@@ -199,7 +199,7 @@ class ProjectLimits(Fields, frozen=True, kw_only=True):
 
 
 class CreatorUse(Fields, frozen=True, kw_only=True):
-    """What the jobs of one owner take; `creator` is their name."""
+    """The jobs and GPUs of one owner; `creator` is the name of the owner."""
 
     creator: str
     owner: str
@@ -209,7 +209,7 @@ class CreatorUse(Fields, frozen=True, kw_only=True):
 
 
 class ProjectUse(Fields, frozen=True, kw_only=True):
-    """What a project has now: jobs by status, and the GPUs of those that have started."""
+    """The current use of a project: jobs by status, and the GPUs of started jobs."""
 
     project: ProjectLimits
     queued: int
@@ -261,7 +261,7 @@ class EventList(Fields, frozen=True, kw_only=True):
 
 
 class Metric(Fields, frozen=True, kw_only=True):
-    """One number that a pod has printed over the steps: some of the points, and the last one; null for no number."""
+    """A number that a pod has printed at each step: some of the points, and the last one; null for not a number."""
 
     name: str
     pod: str
@@ -300,7 +300,7 @@ def definition(row: Row, warnings: list[str] | None = None) -> RegisteredDefinit
     """Return the definition in a row."""
     body = json.loads(row["body"])
     for key in ("user_values_description", "user_values_example"):
-        body[key] = body[key] or ""  # what is left to a package
+        body[key] = body[key] or ""  # missing values come from the package
     return convert({**body, **_revision(row), "warnings": warnings or []}, RegisteredDefinition)
 
 
@@ -349,7 +349,7 @@ def callback(row: Row) -> Callback:
 
 
 def metric(curve: Curve) -> Metric:
-    """Return a curve."""
+    """Return the answer for a curve."""
     points = list(curve.drawn)
     return Metric(name=curve.name, pod=curve.pod, points=points, lowest=curve.lowest, highest=curve.highest)
 
@@ -360,7 +360,7 @@ def token(row: Row) -> Token:
 
 
 def project(project: Project) -> ProjectLimits:
-    """Return a project of the server."""
+    """Return the answer for a project of the server."""
     limits = project.limits
     return ProjectLimits(
         name=project.name,
@@ -375,7 +375,7 @@ def project(project: Project) -> ProjectLimits:
 
 
 def project_use(of: Project, rows: list[Row]) -> ProjectUse:
-    """Return what a project has now, from `Store.usage`."""
+    """Return the current use of a project, from the rows of `Store.usage`."""
     started = [row for row in rows if row["status"] != "queued"]
     creators = {row["owner"]: row["creator"] for row in rows}
     return ProjectUse(

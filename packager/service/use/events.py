@@ -1,4 +1,4 @@
-"""What callers read of events: the changes of the status of jobs."""
+"""The use cases of events: changes of the status of jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Authenticate = Callable[[], Awaitable[Caller]]
 
 _SILENCE = 15.0
-"""Seconds after which nothing is told too, so that proxies keep a stream open."""
+"""Seconds without events after which an empty list is sent, so that proxies keep a stream open."""
 
 _MOST = 1000
 _PURPOSE = "event"
@@ -34,8 +34,8 @@ class JobEvents:
 
     Args:
         store: The database.
-        pulse: Tells that a job has an event.
-        sealer: Hides the numbers of events, which count those of all projects.
+        pulse: Notifies of new events.
+        sealer: Encrypts the numbers of events, which count the events of all projects.
     """
 
     def __init__(self, store: Store, pulse: Pulse, sealer: Sealer) -> None:
@@ -44,20 +44,20 @@ class JobEvents:
         self._sealer = sealer
 
     async def position(self) -> str:
-        """Return what `after` is for events that are yet to come; no one sees whether there was one since."""
+        """Return the value of `after` for future events; two values do not reveal whether an event was between them."""
         number = await asyncio.to_thread(self._store.last_event)
         return self._sealer.hide_number(number, _PURPOSE, is_repeatable=False)
 
     async def read(self, caller: Caller, release: str | None, after: str | None = None) -> EventList:
-        """Return the events of a job, or for None of all jobs that the caller may see, the oldest first.
+        """Return the events of a job, or of all jobs that the caller may see, the oldest first.
 
         Args:
-            caller: Who.
-            release: Whose.
-            after: The id of the last one that is known; None for none.
+            caller: The caller.
+            release: The release of the job; None for all jobs.
+            after: The id of the last event that the caller has; None for all events.
 
         Raises:
-            Failure: The caller may not see the job, or `after` is no id of an event.
+            Failure: The caller may not see the job, or `after` is not the id of an event.
         """
         projects = await self._projects(caller, release)
         rows = await asyncio.to_thread(self._store.events, release, self._number(after), _MOST, projects)
@@ -68,7 +68,7 @@ class JobEvents:
         return JobEvent(**{**row, "id": self._sealer.hide_number(row["id"], _PURPOSE)})
 
     def _number(self, after: str | None) -> int:
-        """Return the number of the event of an id; 0 for none. Raises Failure."""
+        """Return the number of the event with an id; 0 for None. Raises Failure."""
         number = 0 if after is None else self._sealer.show_number(after, _PURPOSE)
         if number is None:
             raise Failure("invalid-query", "after: expected the id of an event")
@@ -77,17 +77,17 @@ class JobEvents:
     async def follow(
         self, authenticate: Authenticate, release: str | None, after: str | None = None
     ) -> AsyncIterator[Sequence[JobEvent]]:
-        """Return events as they come, as `read` does; none if nothing has changed for a while.
+        """Return lists of events as they occur, in the order of `read`; an empty list after a silence.
 
-        Those of a job end with the job, and all of them when the caller may see others than at the start.
+        The events of a job end with the job. All streams end when the caller may see other projects than at the start.
 
         Args:
-            authenticate: Returns the caller; it is asked again while events are followed.
-            release: Whose.
-            after: The id of the last one that is known; None for none.
+            authenticate: Returns the caller; called again while events are followed.
+            release: The release of the job; None for all jobs.
+            after: The id of the last event that the caller has; None for all events.
 
         Raises:
-            Failure: As `read`.
+            Failure: The same as for `read`.
         """
         number = self._number(after)
         projects = await self._projects(await authenticate(), release)
@@ -112,7 +112,7 @@ class JobEvents:
         told = monotonic()
         while True:
             generation = self._pulse.generation
-            # The job is read before its events: the last one is stored together with its end.
+            # The job is read before its events, because its end is stored together with the last event.
             job = await asyncio.to_thread(self._store.job, release) if release is not None else None
             rows = await asyncio.to_thread(self._store.events, release, after, _MOST, projects)
             if rows:
@@ -121,7 +121,7 @@ class JobEvents:
                 yield [self._event(row) for row in rows]
             elif release is not None and (job is None or job["status"] in FINAL):
                 return
-            elif monotonic() - told >= _SILENCE:  # also if jobs of others have events all the time
+            elif monotonic() - told >= _SILENCE:  # also if jobs of other projects have events
                 told = monotonic()
                 yield []
             else:

@@ -1,4 +1,4 @@
-"""What callers do with jobs."""
+"""The use cases of jobs: create, run again, list, cancel and delete jobs, and send their callbacks again."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 
 class JobQuery(Value, frozen=True):
-    """Which jobs are listed; None for all.
+    """The filters of a list of jobs; None for all jobs.
 
     Attributes:
-        status: Their status.
-        definition: What they were made from.
-        creator: Whose they are.
-        application: What they belong to.
-        project: Their project.
-        since: Not created before: a time, or a duration.
-        until: Created before: a time, or a duration.
+        status: The status of the jobs.
+        definition: The name of the definition.
+        creator: The name of the creator.
+        application: The name of the application.
+        project: The name of the project.
+        since: The earliest time of creation: a time, or a duration before now.
+        until: The end of the times of creation, excluded: a time, or a duration before now.
         q: A part of the release.
-        limit: How many at most.
-        cursor: The `next` of the page before.
+        limit: The most jobs in a page.
+        cursor: The `next` of the previous page.
     """
 
     status: str | None = None
@@ -67,7 +67,7 @@ class JobQuery(Value, frozen=True):
 class Jobs:
     """The use cases of jobs.
 
-    Each raises Failure if its caller may not do it. A job in whose project the caller has no role is not found.
+    Each raises Failure if the caller has no permission. A job in whose project the caller has no role is not found.
 
     Args:
         store: The database.
@@ -92,7 +92,7 @@ class Jobs:
         return answers.job(await self._tasks.create(request, lambda made: answered(answers.job(made))))
 
     async def preview(self, caller: Caller, filled: Mapping[str, Any]) -> JobPreview:
-        """Return what `create` would create. Raises Failure."""
+        """Return the manifests that `create` would create. Raises Failure."""
         permissions.check_role(caller, "user")
         project = self._tasks.project(filled.get("project"), caller)
         prepared = await self._tasks.prepare(Filled(_without_project(filled), caller, project), dry_run=True)
@@ -103,23 +103,23 @@ class Jobs:
         )
 
     async def rerun(self, caller: Caller, release: str, *, is_pinned: bool, answered: Answered) -> Job:
-        """Create a job from the values of another one: of the caller, or of a project in which they act for others.
+        """Create a job from the values of a job that the caller owns, or in whose project they act for others.
 
         Args:
-            caller: Who asks for it.
-            release: The other job.
+            caller: The caller.
+            release: The release of the other job.
             is_pinned: Whether the revisions of the other job are used instead of the current ones.
             answered: Completes the row of the request with its answer; see `Answered`.
 
         Raises:
-            Failure: As `Tasks.create`; or the other job has secrets of others.
+            Failure: The same as for `Tasks.create`; or the other job has secrets of others.
         """
         row = await self._own(caller, release, "run jobs of others again")
         await asyncio.to_thread(self._check_knows_secrets, caller, row)
         project = self._tasks.project(row["project"], caller)
         filled = await asyncio.to_thread(records.filled_values, row, self._sealer)
         revisions = (row["definition_revision"], row["template_revision"]) if is_pinned else None
-        owner = row["owner"] if filled.get("creator") not in (None, caller.name) else None  # the same person as before
+        owner = row["owner"] if filled.get("creator") not in (None, caller.name) else None  # the owner of the other job
         request = Filled(filled, caller, project, revisions, owner)
         return answers.job(await self._tasks.create(request, lambda made: answered(answers.job(made))))
 
@@ -161,7 +161,7 @@ class Jobs:
         return answers.job(await self._visible(caller, release))
 
     async def manifests(self, caller: Caller, release: str) -> list[Object]:
-        """Return the objects of a job as they were applied, without secrets. Raises Failure."""
+        """Return the applied objects of a job, without secrets. Raises Failure."""
         row = await self._visible(caller, release)
         return records.redacted(json.loads(row["manifests"]))
 
@@ -180,12 +180,12 @@ class Jobs:
         """Stop a job, and delete its objects and its record.
 
         Args:
-            caller: Who asks for it.
-            release: The job.
-            storage: What becomes of its claims: `keep` or `delete`.
+            caller: The caller.
+            release: The release of the job.
+            storage: Whether the claims of the job stay: `keep` or `delete`.
 
         Raises:
-            Failure: See the class; or `storage` is another word.
+            Failure: See the class; or `storage` is neither `keep` nor `delete`.
         """
         permissions.check_role(caller, "user")
         goals: dict[str, Literal["delete", "delete-storage"]] = {"keep": "delete", "delete": "delete-storage"}
@@ -201,7 +201,7 @@ class Jobs:
         return CallbackList(items=[answers.callback(row) for row in rows])
 
     async def redeliver(self, caller: Caller, release: str, identifier: str) -> Callback:
-        """Send a callback of a job again, now, whatever has become of it. Raises Failure."""
+        """Send a callback of a job again now, in any state. Raises Failure."""
         await self._own(caller, release, "send the callbacks of others")
         row = await asyncio.to_thread(self._store.outbox.redeliver, release, identifier, times.now())
         if row is None:
@@ -223,7 +223,7 @@ def _without_project(filled: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _moment(key: str, text: str | None) -> str | None:
-    """Return a time as the database has it."""
+    """Return a time or a duration before now in the format of the database. Raises Failure."""
     try:
         return None if text is None else times.as_text(times.moment(text, datetime.now(UTC), zone=UTC))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What callers read of logs: of pods that exist, and those that were kept of pods that are gone."""
+"""The use case of logs: reads logs of existing pods, and the kept logs of deleted pods."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 
 
 _LINES_AHEAD = 100
-"""How many lines of several pods wait for a slow reader."""
+"""The most lines of several pods that wait for a slow reader."""
 
 _POLL_SECONDS = 2.0
 
 
 class LogOfPod(Value, frozen=True):
-    """The log of a pod, with its first line, which is read before the answer begins.
+    """The log of a pod, whose first line is read before the answer begins.
 
     Attributes:
         pod: The pod.
-        first: The first line; None if there is none.
-        rest: The others.
-        is_kept: Whether it was kept, and does not come from the cluster.
+        first: The first line; None if it is not read separately, or the log is empty.
+        rest: The other lines.
+        is_kept: Whether the log comes from the database instead of the cluster.
     """
 
     pod: str
@@ -57,15 +57,15 @@ class LogOfPod(Value, frozen=True):
 
 
 class JobLogs(Value, frozen=True):
-    """The logs of a job, as they are asked for.
+    """The source of the requested logs of a job.
 
     Attributes:
         store: The database.
-        cluster: Where the job runs.
-        row: The job.
-        options: Which part of which logs.
-        kept: Those that were kept, without their content.
-        live: The pods that exist.
+        cluster: The cluster in which the job runs.
+        row: The row of the job.
+        options: The requested part of the logs.
+        kept: The rows of the kept logs, without their content.
+        live: The names of the existing pods.
     """
 
     store: Store
@@ -76,7 +76,7 @@ class JobLogs(Value, frozen=True):
     live: AbstractSet[str]
 
     async def opened(self, pod: str) -> LogOfPod:
-        """Return the log of a pod; the kept one if the pod is gone, or its log is. Raises Failure or ClusterError."""
+        """Return the log of a pod, or the kept log if the pod or log was deleted. Raises Failure or ClusterError."""
         if pod not in self.live:
             return await self._from_kept(pod)
         stream = self.cluster.log(pod, self.row["namespace"], self.options)
@@ -90,7 +90,7 @@ class JobLogs(Value, frozen=True):
             raise
 
     async def started(self, pod: str) -> LogOfPod:
-        """Return the log of a pod, whose container may have to start first. Raises as `opened`."""
+        """Return the log of a pod after waiting for its container to start. Raises as `opened`."""
         while True:
             try:
                 return await self.opened(pod)
@@ -100,7 +100,7 @@ class JobLogs(Value, frozen=True):
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _has_ended(self) -> bool:
-        """Whether the job has ended; not as long as the database does not answer."""
+        """Whether the job has ended; False if the database does not answer."""
         try:
             job = await asyncio.to_thread(self.store.job, self.row["release"])
         except AwayError:
@@ -128,16 +128,16 @@ class JobLogs(Value, frozen=True):
 
 
 class LogQuery(Value, frozen=True):
-    """Which part of the log of a job is read.
+    """The part of the log of a job to read.
 
     Attributes:
-        pod: Of which pod; None for all: with several, each line begins with its pod's name.
-        container: Of which container; None for the only one, or the default one.
-        tail: How many lines from the end; None for all.
-        since: From which time: a time, or a duration such as 10m; None for all.
-        is_previous: Whether what a container has written before its last restart is meant.
-        is_following: Whether further lines are waited for: of all pods until the job has ended, also of those that
-            start later; of one pod until its container ends.
+        pod: The name of the pod; None for all pods: with several, each line begins with the name of its pod.
+        container: The name of the container; None for the only one, or the default one.
+        tail: The number of lines from the end; None for all.
+        since: The time of the first line: a time, or a duration such as 10m; None for all.
+        is_previous: Whether the log of a container before its last restart is read.
+        is_following: Whether to wait for further lines: of all pods until the job has ended, including pods that start
+            later; of one pod until its container ends.
         has_times: Whether each line begins with its time.
     """
 
@@ -154,8 +154,8 @@ class JobLog(Value, frozen=True):
     """The log of a job.
 
     Attributes:
-        lines: Its lines, as they are read.
-        is_archived: Whether it was kept, and its pods are gone.
+        lines: The lines, as they are read.
+        is_archived: Whether the log was kept, and the pods were deleted.
     """
 
     lines: AsyncIterator[str]
@@ -167,8 +167,8 @@ class Logs:
 
     Args:
         store: The database.
-        cluster: Where the jobs run.
-        server: By which name the server knows its objects.
+        cluster: The cluster in which jobs run.
+        server: The name of the server in the labels of its objects.
     """
 
     def __init__(self, store: Store, cluster: Cluster, server: str) -> None:
@@ -177,16 +177,16 @@ class Logs:
         self._server = server
 
     async def open(self, authenticate: Authenticate, release: str, query: LogQuery) -> JobLog:
-        """Return the log of a job of the caller, or of one in a project in which they act for others.
+        """Return the log of a job that the caller owns, or in whose project they act for others.
 
         Args:
-            authenticate: Returns the caller; it is asked again for as long as the log is followed, which ends when they
-                may not read it any more.
-            release: The job.
-            query: Which part of it.
+            authenticate: Returns the caller; called again while the log is followed, which ends when the caller may no
+                longer read the log.
+            release: The release of the job.
+            query: The part of the log to read.
 
         Raises:
-            Failure: The caller may not read it, or there is no such log.
+            Failure: The caller may not read the log, or the log was not found.
             ClusterError: The cluster does not answer.
         """
 
@@ -202,14 +202,14 @@ class Logs:
         chosen = _chosen({*live, *(entry["pod"] for entry in kept)}, query.pod, follow=query.is_following)
         logs = JobLogs(self._store, self._cluster, row, _options(query), kept, live)
         if not query.is_following:
-            first = await logs.opened(chosen[0])  # its error is an answer
+            first = await logs.opened(chosen[0])  # an error becomes the status of the answer
             return JobLog(_in_turn(chosen, first, logs.opened), first.is_kept and not set(chosen) & live)
         lines, is_kept = await self._followed(logs, chosen, query)
         return JobLog(guarded(lines, check), is_kept and not set(chosen) & live)
 
     @staticmethod
     async def _followed(logs: JobLogs, chosen: Sequence[str], query: LogQuery) -> tuple[AsyncGenerator[str], bool]:
-        """Return lines as they come, and whether they were kept."""
+        """Return lines as they are written, and whether the log was kept."""
         begun: dict[str, _Opened]
         if len(chosen) > 1:
             begun = {name: partial(logs.started, name) for name in chosen}
@@ -221,7 +221,7 @@ class Logs:
         return _in_turn(chosen, first, logs.opened), first.is_kept
 
     async def _live_pods(self, row: Row, *, has_kept: bool) -> set[str]:
-        """Return the names of a job's pods; none if the cluster is away and logs were kept."""
+        """Return the names of a job's pods; no names if the cluster does not answer and logs were kept."""
         try:
             items = await pods_of(self._cluster, row["namespace"], row["release"], self._server)
         except UnreachableError:
@@ -232,7 +232,7 @@ class Logs:
 
 
 def _options(query: LogQuery) -> LogOptions:
-    """Return what is asked of the cluster. Raises Failure."""
+    """Return the options of a query for the cluster. Raises Failure."""
     try:
         begin = times.moment(query.since, datetime.now(UTC)) if query.since else None
     except ValueError as error:
@@ -261,7 +261,7 @@ async def _in_turn(
 
 
 def _chosen(pods: set[str], pod: str | None, *, follow: bool) -> list[str]:
-    """Return the pods whose log is asked for: one, or all. Raises Failure."""
+    """Return the names of the requested pods: one, or all. Raises Failure."""
     names = sorted(pods)
     if not names:
         raise Failure("no-log", "the job has no pod: it has not started, or its pods were deleted")
@@ -273,9 +273,9 @@ def _chosen(pods: set[str], pod: str | None, *, follow: bool) -> list[str]:
 
 
 class Followed:
-    """The logs of the pods of a job, as their lines come: of those that exist, and of those that start later.
+    """The logs of the existing pods of a job and of pods that start later, merged as lines are written.
 
-    If there are several, each line begins with its pod's name.
+    With several pods, each line begins with the name of its pod.
     """
 
     def __init__(self, logs: JobLogs) -> None:
@@ -289,7 +289,7 @@ class Followed:
         """Yield the lines until the job and all logs have ended.
 
         Args:
-            begun: The logs of the pods that exist.
+            begun: The functions that open the logs of the existing pods, by the names of the pods.
         """
         for pod, opened in begun.items():
             self._begin(pod, opened)
@@ -314,7 +314,7 @@ class Followed:
         self._readers[pod] = asyncio.create_task(self._read(pod, opened))
 
     async def _begin_later(self) -> None:
-        """Begin with the logs of pods that start later, until the job has ended."""
+        """Begin to read the logs of pods that start later, until the job has ended."""
         is_over = self._logs.row["status"] in FINAL
         while not is_over:
             await asyncio.sleep(_POLL_SECONDS)
@@ -323,7 +323,7 @@ class Followed:
         await self._lines.put(("", None))
 
     async def _look(self) -> bool:
-        """Begin with the logs of new pods; return whether the job has ended."""
+        """Begin to read the logs of new pods; return whether the job has ended."""
         release, store = self._logs.row["release"], self._logs.store
         job = await asyncio.to_thread(store.job, release)
         if job is None:
@@ -348,6 +348,6 @@ class Followed:
                 await self._lines.put((pod, line))
         except (ClusterError, Failure) as error:
             await self._lines.put((pod, f"[{error}]\n"))
-        except AwayError:  # what it says may name hosts and users
+        except AwayError:  # the message may name hosts and users
             await self._lines.put((pod, "[the database does not answer]\n"))
         await self._lines.put((pod, None))

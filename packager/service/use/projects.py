@@ -1,4 +1,4 @@
-"""What callers see of projects."""
+"""The use cases of projects: list projects, their limits and their use."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Projects:
         return [name for name in self._projects if caller.may(role, name)]
 
     async def use(self, caller: Caller, project: str) -> ProjectUse:
-        """Return how many jobs and GPUs a project has now, and its limits."""
+        """Return the current jobs and GPUs of a project, and its limits."""
         if project not in self.names(caller, "viewer"):
             raise Failure("not-found", f"project {project!r} not found")
         return answers.project_use(self._projects[project], await asyncio.to_thread(self._store.usage, project))

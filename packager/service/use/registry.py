@@ -1,4 +1,4 @@
-"""What callers do with templates and definitions."""
+"""The use cases of templates and definitions: list, register, try, change and remove them."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ Checked = TypeVar("Checked")
 
 
 class TaskTemplates:
-    """The use cases of templates: everyone sees them, and admins of all projects change them.
+    """The use cases of templates: all callers see templates, and admins of all projects change templates.
 
-    Each raises Failure if its caller may not do it, or if there is no such template.
+    Each raises Failure if the caller has no permission, or the template was not found.
 
     Args:
         catalog: The templates of the server.
@@ -76,13 +76,13 @@ class TaskTemplates:
         return answers.template(await self._checked(caller, lambda: self._catalog.add_template(body, caller.name)))
 
     async def trial(self, caller: Caller, body: TemplateBody) -> TemplateTrial:
-        """Return what registering a template would do."""
+        """Return the outcome of registering a template, without registering it."""
         permissions.check_admin(caller, None)
         tried = await self._checked(caller, lambda: self._catalog.try_template(body))
         return TemplateTrial(outcome=tried.outcome, definitions=tried.problems)
 
     async def change(self, caller: Caller, name: str, body: TemplateBody, expected: int | None) -> RegisteredTemplate:
-        """Register the next revision of a template, whose current one is `expected`; None for any."""
+        """Register the next revision of a template whose current revision is `expected`; None for any revision."""
         permissions.check_admin(caller, None)
         change = self._catalog.change_template
         row, warnings = await self._checked(caller, lambda: change(name, body, caller.name, expected))
@@ -94,21 +94,21 @@ class TaskTemplates:
         await asyncio.to_thread(self._catalog.remove_template, name)
 
     async def _checked(self, caller: Caller, work: Callable[[], Checked]) -> Checked:
-        """Return what `work` returns, which checks a template where it keeps no other request waiting."""
+        """Run `work`, which checks a template, in a thread that delays no other request, and return its result."""
         return await self._rendering.run(Owner(ALL, caller.key), work)
 
 
 class TaskDefinitions:
-    """The use cases of definitions: one of a project is known and used there only.
+    """The use cases of definitions: a definition of a project is visible and used in that project only.
 
-    Each raises Failure if its caller may not do it, or if they know of no such definition.
+    Each raises Failure if the caller has no permission, or the definition was not found or is not visible.
 
     Args:
         catalog: The definitions of the server.
-        tasks: Compares them with the cluster.
+        tasks: Compares definitions with the cluster.
         projects: The projects of the server, by name.
         rendering: The threads in which examples are filled in.
-        reading: Those in which packages are read, whose registries may be slow.
+        reading: The threads in which packages are read, from registries that may be slow.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class TaskDefinitions:
         self._reading = reading
 
     async def read(self, caller: Caller) -> DefinitionList:
-        """Return the current revision of each definition that the caller may know of."""
+        """Return the current revision of each definition that the caller may see."""
         permissions.check_role(caller, "viewer")
         rows = await asyncio.to_thread(self._catalog.store.definitions)
         visible = [row for row in rows if permissions.sees_definition(caller, row)]
@@ -137,7 +137,7 @@ class TaskDefinitions:
         return answers.definition(await self._visible(caller, name, revision))
 
     async def usable(self, caller: Caller, name: str) -> Definition:
-        """Return the current revision of a definition, as jobs are made from it."""
+        """Return the current revision of a definition, parsed for making jobs."""
         return read_definition(await self._visible(caller, name))
 
     async def revisions(self, caller: Caller, name: str) -> DefinitionList:
@@ -158,7 +158,7 @@ class TaskDefinitions:
         return answers.definition(row, await self._tasks.warnings(trial))
 
     async def trial(self, caller: Caller, body: DefinitionBody) -> DefinitionTrial:
-        """Return what registering a definition would do, also to one that is registered."""
+        """Return the outcome of registering a definition, also as the next revision, without registering it."""
         permissions.check_role(caller, "developer")
         asked = body.project
         before = await asyncio.to_thread(self._catalog.store.definition, body.name)
@@ -177,7 +177,7 @@ class TaskDefinitions:
     async def change(
         self, caller: Caller, name: str, body: DefinitionBody, expected: int | None
     ) -> RegisteredDefinition:
-        """Register the next revision of a definition, whose current one is `expected`; None for any."""
+        """Register the next revision of a definition whose current revision is `expected`; None for any revision."""
         before = await self._changeable(caller, name)
         body = self._placed(caller, body, body.project or permissions.definition_project(before))
         change = self._catalog.change_definition
@@ -190,14 +190,14 @@ class TaskDefinitions:
         await asyncio.to_thread(self._catalog.remove_definition, name)
 
     async def _checked(self, caller: Caller, body: DefinitionBody, work: Callable[[], Checked]) -> Checked:
-        """Return what `work` returns, which checks a definition where it keeps no other request waiting."""
+        """Run `work`, which checks a definition, in a thread that delays no other request, and return its result."""
         pool = self._rendering if body.package is None else self._reading
         return await pool.run(Owner(body.project or ALL, caller.key), work)
 
     def _placed(self, caller: Caller, body: DefinitionBody, project: str | None) -> DefinitionBody:
-        """Return a definition with the project that it belongs to, whose name begins its own.
+        """Return a definition with its project, whose name and a dot must be the start of the definition's name.
 
-        So a name that is taken tells nothing of the definitions of other projects.
+        So a taken name does not reveal definitions of other projects.
         """
         body = replace(body, project=permissions.project_of_definition(caller, project, self._projects))
         if body.project is None or body.name.startswith(f"{body.project}."):
@@ -208,7 +208,7 @@ class TaskDefinitions:
 
     async def _visible(self, caller: Caller, name: str, revision: int | None = None) -> Row:
         permissions.check_role(caller, "viewer")
-        row = await asyncio.to_thread(self._catalog.definition, name)  # what its newest revision belongs to
+        row = await asyncio.to_thread(self._catalog.definition, name)  # the newest revision decides on the project
         permissions.check_sees_definition(caller, row)
         if revision is not None:
             row = await asyncio.to_thread(self._catalog.definition, name, revision)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 LOOK_SECONDS = 15.0
-"""How often it is looked at whether the caller of an open stream may still read it."""
+"""Seconds between the checks whether the caller of an open stream may still read it."""
 
 _REFUSED = frozenset({401, 403, 404})
 
@@ -24,12 +24,12 @@ _REFUSED = frozenset({401, 403, 404})
 async def guarded(items: AsyncGenerator[Item], check: Callable[[], Awaitable[object]]) -> AsyncIterator[Item]:
     """Yield items for as long as their caller may read them.
 
-    A token that is removed or has expired, and a session that has ended, end the stream too. When the database or the
-    issuer cannot be asked, it goes on.
+    The stream also ends when the token is removed or expires, or when the session ends. The stream continues while the
+    database or the issuer does not answer.
 
     Args:
-        items: The items, which may be long in coming.
-        check: Raises Failure if the caller may not read them.
+        items: The items, between which may be long pauses.
+        check: Raises Failure if the caller may no longer read the items.
     """
     following: asyncio.Future[Item | None] | None = None
     looked = monotonic()

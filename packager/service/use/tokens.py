@@ -1,4 +1,4 @@
-"""What admins do with tokens."""
+"""The use cases of tokens: list, create and remove tokens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Tokens:
-    """The use cases of tokens: an admin of a project has those for it. Each raises Failure if its caller is none.
+    """The use cases of tokens: an admin of a project manages its tokens. Each raises Failure for other callers.
 
     Args:
         store: The database.
@@ -48,7 +48,7 @@ class Tokens:
         return NewToken(**as_plain(answers.token(row)), token=text)
 
     async def remove(self, caller: Caller, identifier: str) -> None:
-        """Remove a token, which is refused from now on."""
+        """Remove a token; requests with it are refused from then on. Raises Failure if not found."""
         permissions.check_role(caller, "admin")
         visible = permissions.projects_of(caller, "admin")
         if not await asyncio.to_thread(self._store.remove_token, identifier, visible):

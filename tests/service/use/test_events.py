@@ -23,10 +23,10 @@ async def authenticate() -> Caller:
     return CALLER
 
 
-def test_streams_stay_open_while_other_projects_have_events_all_the_time(
+def test_silent_stream_stays_open_while_other_projects_have_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A proxy would close a silent one; and when the next comment comes says nothing of the events of others."""
+    """A proxy would close a silent stream; the times of comments must not reveal events of other projects."""
     monkeypatch.setattr(events, "_SILENCE", 0.2)
     pulse = Pulse()
     use = JobEvents(Store(tmp_path / "server.db"), pulse, Sealer(b"k" * 32))
@@ -49,7 +49,7 @@ def test_streams_stay_open_while_other_projects_have_events_all_the_time(
 
 
 @pytest.mark.parametrize("after", ["1", "0", "", "x" * 43])
-def test_what_is_no_id_of_an_event_is_refused(tmp_path: Path, after: str) -> None:
+def test_invalid_event_id_is_refused(tmp_path: Path, after: str) -> None:
     use = JobEvents(Store(tmp_path / "server.db"), Pulse(), Sealer(b"k" * 32))
     with pytest.raises(Failure, match="after: expected the id of an event"):
         asyncio.run(use.read(CALLER, None, after))

@@ -64,7 +64,7 @@ def test_rerun_refuses_jobs_whose_log_the_caller_may_not_read(site: Site, role: 
 
 
 @pytest.mark.parametrize("role", ["developer", "admin"])
-def test_rerun_gives_secrets_of_a_job_to_no_developer_who_has_not_filled_them_in(site: Site, role: str) -> None:
+def test_rerun_by_a_developer_is_refused_if_others_filled_in_secrets(site: Site, role: str) -> None:
     release = created(site, endpoints=ENDPOINTS)
     refused = site.post(f"/v1/jobs/{release}/rerun", None, role)
     assert (refused.status_code, refused.json()["detail"]) == (
@@ -76,12 +76,12 @@ def test_rerun_gives_secrets_of_a_job_to_no_developer_who_has_not_filled_them_in
     assert site.post(f"/v1/jobs/{release}/rerun", None, "ada").status_code == 201
 
 
-def test_developers_run_jobs_without_secrets_again(site: Site) -> None:
+def test_developers_rerun_jobs_without_secrets(site: Site) -> None:
     release = created(site, endpoints=[{"endpoint": "s3://b/x", "type": "dataset"}])
     again = site.post(f"/v1/jobs/{release}/rerun", None, "developer")
     assert (again.status_code, again.json()["creator"]) == (201, "ada")
 
 
-def test_developers_run_jobs_again_whose_secrets_they_have_filled_in(site: Site) -> None:
+def test_developers_rerun_jobs_with_their_own_secrets(site: Site) -> None:
     release = created(site, "developer", endpoints=ENDPOINTS)
     assert site.post(f"/v1/jobs/{release}/rerun", None, "developer").status_code == 201

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Service, str]]:
-    """A server that listens, and its address; streams look twice a second whether they may go on."""
+    """A listening server and its address; streams check the permissions of their caller twice a second."""
     monkeypatch.setattr(streams, "LOOK_SECONDS", 0.5)
     service = Service(tmp_path / "server.db")
     with listening(service) as address:
@@ -51,7 +51,7 @@ def running(service: Service, address: str) -> str:
 
 
 def ended(url: str, headers: dict[str, str], when_open: Callable[[], object]) -> str:
-    """Return all that a stream has, which must end after something is done."""
+    """Read a stream until it ends, call `when_open` after the first part, and return the text."""
     parts: list[str] = []
     with httpx.stream("GET", url, headers=headers, timeout=60) as stream:
         assert stream.status_code == 200
@@ -65,7 +65,7 @@ def ended(url: str, headers: dict[str, str], when_open: Callable[[], object]) ->
 EVENTS = {"Accept": "text/event-stream"}
 
 
-def test_a_stream_ends_when_its_token_is_removed_or_has_expired(live: tuple[Service, str]) -> None:
+def test_stream_ends_when_its_token_is_removed(live: tuple[Service, str]) -> None:
     service, address = live
     release = running(service, address)
     store = service.server.store
@@ -82,7 +82,7 @@ def _remover(service: Service, identifier: str) -> Callable[[], object]:
     return lambda: service.server.store.remove_token(identifier)
 
 
-def test_a_stream_of_the_page_ends_with_its_session(live: tuple[Service, str]) -> None:
+def test_stream_of_the_page_ends_with_its_session(live: tuple[Service, str]) -> None:
     service, address = live
     running(service, address)
     row, text = tokens.create(service.server.store, "ada", "viewer", None)
@@ -98,7 +98,7 @@ async def _lines(count: int, pause: float) -> AsyncGenerator[str]:
 
 
 def read(count: int, pause: float, outcome: Exception | None) -> list[str]:
-    """Return what a stream has whose caller is looked at with an outcome."""
+    """Return the items of a guarded stream whose checks raise `outcome`, or pass if it is None."""
 
     async def check() -> None:
         if outcome:
@@ -110,7 +110,7 @@ def read(count: int, pause: float, outcome: Exception | None) -> list[str]:
     return asyncio.run(collect())
 
 
-def test_a_stream_goes_on_while_its_caller_cannot_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stream_continues_during_outages_and_ends_on_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "LOOK_SECONDS", 0.01)
     for outcome in (None, AwayError("away"), Failure("issuer-unreachable", "away")):
         assert read(3, 0.05, outcome) == ["0", "1", "2"]
