@@ -1,1 +1,1 @@
-"""The page of the task service: the views for people. They call what the API calls, so the same rules hold."""
+"""The page of the task service: views for people, which call the same use cases as the API, under the same rules."""

@@ -40,7 +40,7 @@ def _quoted(text: str) -> str:
 
 
 def _failed(request: AnyRequest, error: Exception) -> Response[Any]:
-    """Show an error of ours, of litestar, or a bug: nothing of its inside leaves the server."""
+    """Return the view of an expected error, an error of litestar, or a bug; the details of a bug are logged only."""
     if failure := app.as_failure(request, error):
         return _refused(request, failure)
     status = getattr(error, "status_code", 500)
@@ -53,13 +53,13 @@ def _failed(request: AnyRequest, error: Exception) -> Response[Any]:
 
 
 def _not_found(request: AnyRequest, error: HTTPException) -> Response[Any]:
-    """Show a browser that there is no such view; other clients get a problem."""
+    """Return an error view to browsers for an unknown path; other clients get a problem."""
     is_browser = "text/html" in request.headers.get("accept", "")
     return (_failed if is_browser else app.refused)(request, error)
 
 
 def make(server: Server) -> Litestar:
-    """Return the application of a server with its page, which it starts and stops."""
+    """Return the application of a server with its page; the application starts and stops the server."""
     handlers = [
         *jobs.HANDLERS,
         *new.HANDLERS,

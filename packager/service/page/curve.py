@@ -1,4 +1,4 @@
-"""Draws curves: where their lines, ticks and labels are in an SVG of fixed size."""
+"""Draws curves: computes the positions of lines, ticks and labels in an SVG of fixed size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TICKS = 4
 
 
 class Tick(Value, frozen=True):
-    """A mark on an axis: where it is, and its label."""
+    """A mark on an axis: its position and its label."""
 
     at: float
     text: str
@@ -31,11 +31,11 @@ class DrawnLine(Value, frozen=True):
 
     Attributes:
         pod: The pod.
-        runs: The points of each part without gaps, as SVG has them.
+        runs: The points of each part without gaps, in the format of SVG.
         dots: The points that have no neighbours.
         last: The last step and value, as texts.
         lowest: The lowest value, as text.
-        highest: The highest one.
+        highest: The highest value, as text.
     """
 
     pod: str
@@ -69,7 +69,7 @@ def figures(curves: Sequence[Curve]) -> list[Figure]:
 
 
 def number(value: float | None) -> str:
-    """Return a number as people read it."""
+    """Return a number as text with four digits at most; `not a number` for None."""
     return "not a number" if value is None else f"{value:.4g}" if abs(value) < 1e6 else f"{value:.3g}"
 
 
@@ -117,7 +117,7 @@ def _thinned(curve: Curve) -> Sequence[Point]:
 def _runs(
     points: Sequence[tuple[float, float | None]],
 ) -> tuple[tuple[str, ...], tuple[tuple[float, float], ...]]:
-    """Return the parts of a line between its gaps, and the points that are alone."""
+    """Return the parts of a line between its gaps, and the points without neighbours."""
     parts: list[list[tuple[float, float]]] = [[]]
     for x, y in points:
         if y is None:

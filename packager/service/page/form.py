@@ -1,7 +1,7 @@
-"""The form of a definition: its fields, made from the description, and the filled values that it is sent with.
+"""The form of a definition: makes the fields from the description, and reads the filled values from the inputs.
 
-A field is named by where its value goes, as a JSON pointer. Items of a list are in slots: `/endpoints:0:1` is the
-second item of the first kind. What is left empty is left out.
+The name of a field is the JSON pointer of its value. Items of a list are in slots: `/endpoints:0:1` is the second item
+of the first kind. Empty inputs are left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from packager.service.registry.description import Described
 
 _MOST_SLOTS = 50
-"""How many items of one kind a form has room for."""
+"""The most items of one kind in a form."""
 
 _INTEGER = re.compile(r"[-+]?[0-9]{1,40}")
 
@@ -34,15 +34,15 @@ class Field(Value, frozen=True):
     """One input.
 
     Attributes:
-        name: Where its value goes.
-        path: The keys above it, for people.
-        label: Its own key.
-        text: What it is.
-        required: Whether it must be filled in.
+        name: The JSON pointer of the value, after the slot of a list item.
+        path: The keys above the value, each followed by a dot, for people.
+        label: The last key of the value.
+        text: The description of the value.
+        required: Whether the input must be filled in.
         kind: line, integer, number, boolean, secret, yaml or headers.
-        placeholder: The example's value.
-        value: What was filled in.
-        errors: What is wrong with it.
+        placeholder: The value in the example.
+        value: The text in the input.
+        errors: The problems with the value.
     """
 
     name: str
@@ -60,8 +60,8 @@ class Slot(Value, frozen=True):
     """One item of a list.
 
     Attributes:
-        title: What it is called.
-        fields: Its inputs.
+        title: The heading of the item.
+        fields: The input fields of the item.
     """
 
     title: str
@@ -72,11 +72,11 @@ class ItemList(Value, frozen=True):
     """The items of one kind.
 
     Attributes:
-        name: Where they go, and which kind they are of.
-        title: What they are called.
-        required: Whether one must be filled in.
-        slots: They.
-        errors: What is wrong with the list.
+        name: The JSON pointer of the list, and the number of the kind.
+        title: The heading of the items.
+        required: Whether one item must be filled in.
+        slots: Input fields, one slot per list item.
+        errors: The problems with the list.
     """
 
     name: str
@@ -90,9 +90,9 @@ class JobForm(Value, frozen=True):
     """A form, in the order in which it is shown.
 
     Attributes:
-        required: What must be filled in.
-        optional: What may be left empty.
-        errors: What is wrong, with the name of the input where there is one.
+        required: The inputs that must be filled in.
+        optional: The inputs that may be left empty.
+        errors: All problems, each after the name of its input; the name is empty without an input.
     """
 
     required: tuple[Field | ItemList, ...]
@@ -111,12 +111,12 @@ class JobForm(Value, frozen=True):
 
 
 class Sent(Value, frozen=True):
-    """What a form was sent with.
+    """The content of a form that was sent.
 
     Attributes:
         filled: The filled values.
         places: The pointer of each item, and the name of its slot.
-        complaints: What cannot be read.
+        complaints: The inputs that cannot be read.
     """
 
     filled: dict[str, Any]
@@ -125,7 +125,7 @@ class Sent(Value, frozen=True):
 
 
 def entries(definition: Definition) -> dict[str, Described]:
-    """Return what is filled in for a definition, by its keys; which definition it is goes without a field."""
+    """Return the descriptions of the values of a definition by key, without the name of the definition."""
     described = dict(definition.described.entries)
     for key in ("name", "description", "creator"):
         described.setdefault(key, Leaf(required=False, type=None, text=ENVELOPE[key].capitalize()))
@@ -134,14 +134,14 @@ def entries(definition: Definition) -> dict[str, Described]:
 
 
 def read(definition: Definition, data: Mapping[str, str]) -> Sent:
-    """Return the filled values in the inputs of a form; an input that the definition does not have is not read."""
+    """Return the filled values in the inputs of a form; inputs outside the definition are ignored."""
     reader = _InputReader(data)
     filled = reader.group((), Group(tuple(entries(definition).items()), required=True), definition.example)
     return Sent({"taskDef": definition.body.name, **filled}, reader.places, tuple(reader.complaints))
 
 
 class _InputReader:
-    """Reads the inputs of a form beside the description."""
+    """Reads the inputs of a form by the description of their values."""
 
     def __init__(self, data: Mapping[str, str]) -> None:
         self._data = data
@@ -202,7 +202,7 @@ class _InputReader:
 
 
 def _scalar(text: str, kind: str | None, example: Any) -> Any:
-    """Return the value in an input: what is no number where one is expected stays text, about which the check tells."""
+    """Return the value in an input; text that is not of the expected type stays text, which the later check refuses."""
     text = text.strip() if kind not in (None, "string") else text.replace("\r\n", "\n")
     if kind == "integer":
         return int(text) if _INTEGER.fullmatch(text) else text
@@ -227,9 +227,9 @@ def build(
 
     Args:
         definition: The definition.
-        data: What is in its inputs.
-        complaints: What is wrong with the filled values.
-        sent: The filled values that they are about.
+        data: The texts in the inputs, by name.
+        complaints: The problems with the filled values.
+        sent: The filled values to which the complaints apply.
     """
     builder = _FormBuilder(data, _by_name(complaints, sent.places if sent else {}))
     parts: list[Field | ItemList] = []
@@ -255,7 +255,7 @@ def _readable(name: str) -> str:
 
 
 def _by_name(complaints: Sequence[Complaint], places: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return what is wrong by the names of inputs: the pointer of an item becomes the name of its slot."""
+    """Return messages by the names of inputs: the pointer of an item is replaced by the name of its slot."""
     by_name: dict[str, list[str]] = {}
     for complaint in complaints:
         name = complaint.pointer
@@ -271,7 +271,7 @@ def _by_name(complaints: Sequence[Complaint], places: Mapping[str, str]) -> dict
 
 
 class _FormBuilder:
-    """Makes the inputs for what a definition describes."""
+    """Makes the inputs for the values that a definition describes."""
 
     def __init__(self, data: Mapping[str, str], complaints: Mapping[str, list[str]]) -> None:
         self._data = data
@@ -358,7 +358,7 @@ def _slot(here: Location, number: int, index: int) -> str:
 
 
 def _slot_count(here: Location, number: int, data: Mapping[str, str], examples: int) -> int:
-    """Return how many slots a form has for items of a kind."""
+    """Return the number of slots of a form for items of a kind."""
     count = data.get(f"count:{pointer(here)}:{number}", "")
     return min(_MOST_SLOTS, int(count) if count.isdecimal() and len(count) < 4 else max(1, examples))
 
@@ -385,14 +385,14 @@ def _examples(kind: Group, example: Any) -> list[Any]:
 
 
 def shown(value: Any) -> str:
-    """Return a single value as it is filled in."""
+    """Return the text of a single value in an input; empty for a list or a mapping."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None or isinstance(value, dict | list) else str(value)
 
 
 def data_of(definition: Definition, filled: Mapping[str, Any]) -> dict[str, str]:
-    """Return what is in the inputs of a form with filled values; headers, which are secrets, are not."""
+    """Return the texts in the inputs of a form for filled values, without headers and other secrets."""
     data: dict[str, str] = {}
     _put(data, "", entries(definition), filled)
     return data

@@ -27,7 +27,7 @@ _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
     ),
-    "Cache-Control": "no-store",  # what one person may see is not for the next one at this browser
+    "Cache-Control": "no-store",  # the next person at this browser may have fewer permissions
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "same-origin",  # "no-referrer" would take the origin from forms, too
     "X-Frame-Options": "DENY",
@@ -40,13 +40,13 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def visible(text: object) -> str:
-    """Return a text of others without terminal escapes; a mark replaces each character that hides others."""
+    """Return a foreign text without terminal escapes, with U+FFFD for each control or invisible character."""
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in _ESCAPES.sub("", str(text)).split("\n"))
     return _HIDDEN.sub("\ufffd", "\n".join(lines))
 
 
 def span(seconds: float) -> str:
-    """Return a number of seconds as people say it: `5 min`, `2 h 10 min`."""
+    """Return a number of seconds in readable units: `5 min`, `2 h 10 min`."""
     rest = max(0, int(seconds))
     for index, (size, unit) in enumerate(_UNITS):
         if rest >= size:
@@ -64,19 +64,19 @@ def _time(text: str) -> datetime:
 
 
 def age(text: str) -> str:
-    """Return how long ago a time was."""
+    """Return the readable span from a time to now."""
     return span((datetime.now(UTC) - _time(text)).total_seconds())
 
 
 def between(start: str | None, end: str | None) -> str:
-    """Return how long it took from a time to another one, or to now."""
+    """Return the readable span between two times, or from `start` to now; empty without a start."""
     if start is None:
         return ""
     return span(((_time(end) if end else datetime.now(UTC)) - _time(start)).total_seconds())
 
 
 def moment(text: str | None) -> str:
-    """Return a time as people read it, in UTC."""
+    """Return a time in a readable format, in UTC; empty for None."""
     return _time(text).strftime("%Y-%m-%d %H:%M:%S UTC") if text else ""
 
 
@@ -128,10 +128,10 @@ async def respond(
         template: The name of the view.
         status: The HTTP status.
         role: The role that the caller must have.
-        values: What the template shows.
+        values: The values for the template.
 
     Raises:
-        Failure: The caller is not known, or may not see it.
+        Failure: The caller is not identified, or may not see the view.
     """
     caller = await caller_of(request, role)
     server = server_of(request.app.state)
@@ -149,10 +149,10 @@ def _filled(server: Server, template: str, status: int, **values: Any) -> Respon
 
 
 def redirect(path: str) -> Response[Any]:
-    """Return an answer that leads to another view, after a form too."""
+    """Return an answer that redirects to another view, also after a form."""
     return Redirect(path, status_code=303, headers={"Cache-Control": "no-store"})
 
 
 def failed(server: Server, failure: Failure) -> Response[Any]:
-    """Return the view of a request that is refused."""
+    """Return the error view for a refused request."""
     return public(server, "error", failure.status, failure=failure)

@@ -1,4 +1,4 @@
-"""The views of jobs: the list, a job, and what can be done with it."""
+"""The views of jobs: the list, a job, and the actions on a job."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def _shown(
 
 
 async def _deliveries(server: Server, caller: Caller, release: str) -> list[Callback]:
-    """Return the callbacks of a job, if the caller may see them."""
+    """Return the callbacks of a job; none if the caller may not see them."""
     try:
         listed = await server.jobs.callbacks(caller, release)
     except Failure as failure:
@@ -109,7 +109,7 @@ def _is_claim(item: dict[str, Any]) -> bool:
 
 
 async def _log(request: AnyRequest, server: Server, release: str, pod: str | None) -> tuple[str, str | None]:
-    """Return the end of a job's log, and why there is none."""
+    """Return the end of a job's log, and the message of an error; None without an error."""
     text = ""
     try:
         async with asyncio.timeout(_LOG_SECONDS):
@@ -124,7 +124,7 @@ async def _log(request: AnyRequest, server: Server, release: str, pod: str | Non
 
 
 def _flat(values: dict[str, Any], above: str = "") -> list[tuple[str, str]]:
-    """Return filled values as one line for each: `process.train.maxStep`, `100`."""
+    """Return filled values as pairs of a path and a text: `process.train.maxStep`, `100`."""
     lines: list[tuple[str, str]] = []
     for key, value in values.items():
         name = f"{above}{key}"
@@ -177,7 +177,7 @@ async def _delete(request: AnyRequest, state: State, release: FromPath[str]) -> 
 
 
 async def _told(request: AnyRequest, state: State, release: str, failure: Failure) -> Response[Any]:
-    """Show a job with why something could not be done; what the caller may not see stays refused."""
+    """Return the view of a job with the message of a failed action. Raises Failure for an invisible job."""
     if failure.status in (401, 404):
         raise failure
     return await _shown(request, state, release, failure=failure)

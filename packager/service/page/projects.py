@@ -1,4 +1,4 @@
-"""The view of the projects: their limits, and what their jobs take now."""
+"""The view of the projects: their limits and their current use."""
 
 from __future__ import annotations
 

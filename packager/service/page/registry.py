@@ -1,4 +1,4 @@
-"""The views of definitions and templates: what is registered, its revisions, and the forms to register."""
+"""The views of definitions and templates: lists, revisions, and the forms to register."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _MOST_LINES = 2_000
-"""How many lines of two texts are compared."""
+"""The most lines of two texts that are compared."""
 
 _TEMPLATE_KEYS = ("template", "description", "deprecated")
 _PACKAGE_KEYS = PackageBody.__struct_fields__
@@ -47,7 +47,7 @@ class DiffLine(Value, frozen=True):
     """A line of a comparison.
 
     Attributes:
-        mark: `+` for a new line, `-` for a removed one, a space for one that stays, `@` where lines are left out.
+        mark: `+` for a new line, `-` for a removed line, a space for an unchanged line, `@` for omitted lines.
         text: The line.
     """
 
@@ -56,11 +56,11 @@ class DiffLine(Value, frozen=True):
 
 
 class Changed(Value, frozen=True):
-    """What has changed in a field.
+    """The changes in a field.
 
     Attributes:
-        key: The field.
-        lines: The lines that have changed, and some around them.
+        key: The name of the field.
+        lines: The changed lines, and some lines around them.
     """
 
     key: str
@@ -68,7 +68,7 @@ class Changed(Value, frozen=True):
 
 
 def compared(old: Mapping[str, Any], new: Mapping[str, Any], keys: Sequence[str]) -> tuple[Changed, ...]:
-    """Return what has changed between two revisions."""
+    """Return the changed fields between two revisions."""
     return tuple(
         Changed(key, tuple(_lines(_text(old[key]), _text(new[key]))))
         for key in keys
@@ -99,14 +99,14 @@ def _lines(old: str, new: str) -> Iterator[DiffLine]:
 async def _shown(
     what: str, items: Sequence[Any], current: Any | None, revision: int | None, keys: Sequence[str]
 ) -> dict[str, Any]:
-    """Return what the view of a revision shows: the revision, and what it has changed. Raises Failure.
+    """Return the values for the view of a revision, with the changes since the previous revision. Raises Failure.
 
     Args:
-        what: What the revisions are of.
+        what: The kind and the name of the registered object, for a message.
         items: All revisions, the newest first.
-        current: The current one; None if it was removed.
-        revision: Which one; None for the newest.
-        keys: The fields that are compared.
+        current: The current revision; None if the object was removed.
+        revision: The number of the revision to show; None for the newest.
+        keys: The names of the compared fields.
     """
     number = items[0].revision if revision is None else revision
     shown = next((item for item in items if item.revision == number), None)
@@ -164,7 +164,7 @@ async def _edit_definition(request: AnyRequest, state: State, name: FromPath[str
 
 
 def _package_inputs(package: PackageBody | None) -> dict[str, str]:
-    """Return what is in the inputs for a package."""
+    """Return the texts in the inputs for a package."""
     if package is None:
         return dict.fromkeys(_PACKAGE_KEYS, "")
     site = "\n".join(f"{key}={value}" for key, value in package.site.items())
@@ -210,7 +210,7 @@ async def _definition_form(  # noqa: PLR0913, PLR0917 - what the view shows
 
 
 def _errors(failure: Failure | None, keys: Sequence[str]) -> dict[str, Any]:
-    """Return what is wrong by the field that it is about, and the summary of it with links to the fields."""
+    """Return the messages about a form by field, and their summary with the field of each message."""
     errors: dict[str, list[str]] = {key: [] for key in keys}
     summary = []
     for complaint in failure.complaints if failure else ():
@@ -255,13 +255,13 @@ async def _register_definition(request: AnyRequest, state: State, name: str | No
 
 
 async def _inputs(request: AnyRequest, name: str | None) -> dict[str, str]:
-    """Return what was filled in; the name of what is revised is in the path."""
+    """Return the inputs of a form; a name in the path replaces the input `name`."""
     data = {key: str(value) for key, value in (await request.form()).items()}
     return data if name is None else {**data, "name": name}
 
 
 def _shown_in_form(error: FieldsError | Failure) -> Failure:
-    """Return why a form was refused, to be shown in it. Raises Failure if that has another view."""
+    """Return the failure to show in a form. Raises Failure if the failure has a separate view."""
     if isinstance(error, FieldsError):
         return Failure("invalid-body", f"{error}".replace("$.", ""))
     if error.status in (401, 403, 404):

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 _PATH = "/sign-in"
 
 _MAX_BODY = 16 << 10
-"""How long the form may be: anyone may send it."""
+"""The greatest length of the form in bytes: anyone may send it."""
 
 
 def own_path(text: str) -> str:
-    """Return a path of this server, to which a form may lead; the first view in place of anything else."""
+    """Return a path of this server, to which a form may redirect; `/jobs` instead of any other text."""
     is_own = text.startswith("/") and not text.startswith(("//", "/\\", "/sign-")) and text.isprintable()
     return text if is_own and text.isascii() and "\\" not in text and len(text) < 2048 else "/jobs"
 
@@ -44,13 +44,13 @@ async def _choose(state: State, then: FromQuery[str] = "/jobs", out: FromQuery[s
 
 
 def _view(server: Server, then: str, failure: Failure | None = None, **values: Any) -> Response[Any]:
-    """Return the view in which people choose how to sign in.
+    """Return the view to sign in, with a token or the issuer.
 
     Args:
         server: The server.
-        then: The path to go on with.
-        failure: Why they could not sign in.
-        values: What it also shows: `error`, what is wrong with the token; `sign_out_address`, of the issuer.
+        then: The path of the view to show after the sign-in.
+        failure: The reason of a failed attempt with the issuer.
+        values: Further values: `error`, the message about a token; `sign_out_address`, of the issuer.
     """
     status = failure.status if failure else 401 if values.get("error") else 200
     issuer = server.client.label if server.client else None
@@ -99,7 +99,7 @@ async def _from_issuer(request: AnyRequest, state: State) -> Response[Any]:
         answer = await _signed_in(request, server.client.caller(signed), cookie, then)
     except Failure as failure:
         answer = _refused(request, server, then, failure)
-    if attempt is not None and attempt.is_answered_by(parameters):  # an answer counts once
+    if attempt is not None and attempt.is_answered_by(parameters):  # an answer is accepted once
         answer.delete_cookie(sessions.ATTEMPT_COOKIE, path=server.root + _PATH)
     return answer
 
@@ -110,7 +110,7 @@ def _refused(request: AnyRequest, server: Server, then: str, failure: Failure) -
 
 
 async def _signed_in(request: AnyRequest, caller: Caller, cookie: str, then: str) -> Response[Any]:
-    """Return the answer that begins a session, and ends the one that the browser has had."""
+    """Return the answer that begins a session, after ending the previous session of the browser."""
     server = server_of(request.app.state)
     await asyncio.to_thread(server.sessions.end, request.cookies.get(sessions.COOKIE, ""))
     requestlog.notes_of(request.scope).caller = caller

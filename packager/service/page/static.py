@@ -23,7 +23,7 @@ def address(name: str) -> str:
 
 @get("/static/{digest:str}/{name:str}", include_in_schema=False)
 async def _file(digest: FromPath[str], name: FromPath[str]) -> Response[bytes]:
-    """Return a file."""
+    """Return a file, to be cached for a year if the digest is current. Raises Failure."""
     if name not in _FILES:
         raise Failure("not-found", "file not found")
     kept = f"public, max-age={_YEAR}, immutable" if address(name).split("/")[2] == digest else "no-cache"

@@ -29,7 +29,7 @@ class Site(Service):
         self.sessions: dict[str, str] = {}
 
     def sign_in(self, role: str) -> str:
-        """Return the cookie of a session."""
+        """Sign in with the token of a role, and return the cookie of the session."""
         if role not in self.sessions:
             form = {"token": self.tokens[role], "then": "/jobs"}
             answer = self.client.post("/sign-in", data=form, headers={"Origin": self.origin}, follow_redirects=False)
@@ -39,26 +39,26 @@ class Site(Service):
         return self.sessions[role]
 
     def view(self, path: str, role: str | None = "admin", **options: Any) -> Any:
-        """Open a view."""
+        """Request a view in the session of a role; None for no session."""
         headers = {"Cookie": self.sign_in(role)} if role else {}
         return self.client.get(path, headers=headers, follow_redirects=False, **options)
 
     def send(self, path: str, form: dict[str, str] | None = None, role: str | None = "admin", **headers: str) -> Any:
-        """Send a form."""
+        """Send a form in the session of a role; None for no session."""
         cookie = {"Cookie": self.sign_in(role)} if role else {}
         whole = {"Origin": self.origin, **cookie, **headers}
         return self.client.post(path, data=form or {}, headers=whole, follow_redirects=False)
 
 
 def text_of(answer: Any) -> str:
-    """Return what a person reads in a view."""
+    """Return the visible text of a view."""
     body = re.sub(r"<(script|style|head)\b.*?</\1>", " ", answer.text, flags=re.DOTALL)
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A site for the tests of a module that leave it as it was."""
+    """A site for the tests of a module that do not change it."""
     site = Site(tmp_path_factory.mktemp("shared") / "server.db")
     with site.client:
         assert site.post("/v1/definitions", COUNTDOWN).status_code == 201
@@ -75,7 +75,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 @pytest.fixture
 def digits(site: Site) -> Site:
-    """The same, with the template and the definition of `bodies`."""
+    """The site, with the template and the definition of `bodies`."""
     assert site.post("/v1/templates", {"name": "digits-task", "template": bodies.TEMPLATE}).status_code == 201
     answer = site.post("/v1/definitions", bodies.definition())
     assert answer.status_code == 201, answer.text

@@ -1,4 +1,4 @@
-"""What anyone may send to the page: to every view, as a form, a path and a query; no answer has a status of 5xx."""
+"""Hostile forms, paths and queries sent to every view of the page: no answer has a status of 5xx."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_curves_of_one_name_share_a_figure() -> None:
         [(0, 1.0), (1, 1.0 + 1e-15)],
     ],
 )
-def test_everything_is_drawn_inside(points: list[Point]) -> None:
+def test_points_and_ticks_are_drawn_inside_the_figure(points: list[Point]) -> None:
     (figure,) = figures([made(*points)])
     for tick in (*figure.across, *figure.up):
         assert 0 <= tick.at <= WIDTH
@@ -50,7 +50,7 @@ def test_everything_is_drawn_inside(points: list[Point]) -> None:
     assert len(" ".join(figure.lines[0].runs)) < 6_000
 
 
-def test_a_gap_divides_a_line_and_a_lone_point_is_a_dot() -> None:
+def test_gap_divides_a_line_and_lone_point_is_a_dot() -> None:
     (figure,) = figures([made((0, 1.0), (1, 2.0), (2, None), (3, 1.0), (4, None), (5, 1.0), (6, 2.0))])
     assert (len(figure.lines[0].runs), len(figure.lines[0].dots)) == (2, 1)
 
@@ -58,5 +58,5 @@ def test_a_gap_divides_a_line_and_a_lone_point_is_a_dot() -> None:
 @pytest.mark.parametrize(
     ("value", "text"), [(None, "not a number"), (0.0, "0"), (0.123456, "0.1235"), (12_345_678, "1.23e+07")]
 )
-def test_numbers_are_short(value: float | None, text: str) -> None:
+def test_numbers_are_shown_with_four_digits_at_most(value: float | None, text: str) -> None:
     assert curve.number(value) == text

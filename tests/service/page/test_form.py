@@ -49,12 +49,12 @@ def definition(description: str, example: str = "", system: str = "") -> Definit
         ("(Optional:quantity)", "", "2", "2"),
     ],
 )
-def test_an_input_becomes_the_value_that_is_meant(marker: str, example: str, text: str, value: object) -> None:
+def test_input_text_is_converted_by_type_and_example(marker: str, example: str, text: str, value: object) -> None:
     filled = form.read(definition(f"x: {marker} What it is\n", example), {"/x": text}).filled
     assert filled == {"taskDef": "d", "x": value}
 
 
-def test_free_mappings_and_lists_are_yaml() -> None:
+def test_free_mappings_and_lists_are_read_as_yaml() -> None:
     made = definition("process:\n  model:\nnames:\n- (Optional:string) A name\n", "names: [a]\n")
     sent = form.read(made, {"/process/model": "a: 1\nb: [x]\n", "/names": "- b\n- c\n"})
     assert sent.filled == {"taskDef": "d", "process": {"model": {"a": 1, "b": ["x"]}}, "names": ["b", "c"]}
@@ -73,7 +73,7 @@ def test_all_keys_have_distinct_fields_even_if_they_look_like_paths() -> None:
     assert form.read(made, data).filled == {"taskDef": "d", "a/b": 1, "a": {"b": 2, "c~": 3}}
 
 
-def test_a_form_of_filled_values_reads_the_same_values() -> None:
+def test_form_of_filled_values_reads_the_same_values() -> None:
     made = definition(
         "endpoints:\n- endpoint: (Required) Data\n  type: (Required) dataset\n"
         "- endpoint: (Optional) Hook\n  type: (Optional) event\n"
@@ -95,7 +95,7 @@ def test_a_form_of_filled_values_reads_the_same_values() -> None:
     assert form.read(made, data).filled == filled
 
 
-def test_the_number_of_items_is_limited() -> None:
+def test_form_limits_the_number_of_list_items() -> None:
     made = definition("endpoints:\n- endpoint: (Optional) Data\n")
     for count in ("9" * 10, "-1", "x", "999"):
         built = form.build(made, {"count:/endpoints:0": count})

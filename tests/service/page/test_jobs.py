@@ -12,7 +12,7 @@ from tests.service.page.conftest import Site, text_of
 HOSTILE = "</script><img src=x onerror=alert(1)>{{7*7}}\x1b[31m\u202e"
 
 
-def test_the_list_shows_jobs_and_filters_them(site: Site) -> None:
+def test_job_list_shows_and_filters_jobs(site: Site) -> None:
     first = site.created(name="demo", creator="ada")
     second = site.created(name="nightly", creator="grace")
     text = text_of(site.view("/jobs"))
@@ -32,12 +32,12 @@ def test_the_list_shows_jobs_and_filters_them(site: Site) -> None:
     assert "No job matches these filters." in text_of(site.view("/jobs?status=failed"))
 
 
-def test_an_empty_list_says_what_to_do(site: Site) -> None:
+def test_empty_job_list_suggests_a_new_job_to_users(site: Site) -> None:
     assert "No jobs yet. Create the first one" in text_of(site.view("/jobs", "user"))
     assert "Create the first one" not in text_of(site.view("/jobs", "viewer"))
 
 
-def test_the_list_has_pages(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_list_has_pages(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("packager.service.page.jobs._PAGE", 2)
     releases = [site.created(name=f"n{number}") for number in range(3)]
     first = site.view("/jobs?creator=admin")
@@ -47,10 +47,10 @@ def test_the_list_has_pages(site: Site, monkeypatch: pytest.MonkeyPatch) -> None
     second = site.view(older)
     assert [release for release in releases if release in second.text] == releases[:1]
     assert "Newest" in text_of(second)
-    assert 'data-events=""' in second.text  # an older page stays as it is
+    assert 'data-events=""' in second.text  # an older page is not updated
 
 
-def test_a_job_shows_why_it_failed_on_top(site: Site) -> None:
+def test_job_view_begins_with_the_cause_of_a_failure(site: Site) -> None:
     release = site.created()
     site.cluster.logs[f"{release}-x2x9p"] = ["five\n", "four\n"]
     site.cluster.pod(release, "Failed", exit_code=137, reason="OOMKilled")
@@ -66,7 +66,7 @@ def test_a_job_shows_why_it_failed_on_top(site: Site) -> None:
     assert "by admin" in text
 
 
-def test_a_job_is_cancelled_after_telling_what_that_deletes(digits: Site) -> None:
+def test_job_view_lists_deleted_objects_and_cancels_the_job_once(digits: Site) -> None:
     release = digits.post("/v1/jobs", bodies.filled()).json()["release"]
     digits.until(lambda: ("Job", release) in digits.cluster.objects, "the Job")
     text = text_of(digits.view(f"/jobs/{release}"))
@@ -81,7 +81,7 @@ def test_a_job_is_cancelled_after_telling_what_that_deletes(digits: Site) -> Non
 
 
 @pytest.mark.parametrize("storage", ["keep", "delete"])
-def test_a_job_is_deleted_with_or_without_its_claim(digits: Site, storage: str) -> None:
+def test_job_is_deleted_with_or_without_its_claim(digits: Site, storage: str) -> None:
     release = digits.post("/v1/jobs", bodies.filled()).json()["release"]
     digits.until(lambda: ("Job", release) in digits.cluster.objects, "the Job")
     assert digits.send(f"/jobs/{release}/delete", {"storage": storage}).headers["location"] == "/jobs"
@@ -89,7 +89,7 @@ def test_a_job_is_deleted_with_or_without_its_claim(digits: Site, storage: str) 
     assert (("PersistentVolumeClaim", release) in digits.cluster.objects) == (storage == "keep")
 
 
-def test_a_job_runs_again(site: Site) -> None:
+def test_rerun_creates_a_job_with_the_same_values(site: Site) -> None:
     release = site.created()
     answer = site.send(f"/jobs/{release}/rerun")
     assert answer.status_code == 303
@@ -98,7 +98,7 @@ def test_a_job_runs_again(site: Site) -> None:
     assert site.get(f"/v1/jobs/{other}").json()["values"] == site.get(f"/v1/jobs/{release}").json()["values"]
 
 
-def test_others_see_a_job_but_neither_its_log_nor_what_changes_it(site: Site) -> None:
+def test_job_view_hides_log_and_actions_from_other_users(site: Site) -> None:
     release = site.created(creator="ada")
     site.cluster.logs[f"{release}-x2x9p"] = ["a secret\n"]
     site.cluster.pod(release, "Running")
@@ -113,7 +113,7 @@ def test_others_see_a_job_but_neither_its_log_nor_what_changes_it(site: Site) ->
     assert "a secret" in site.view(f"/jobs/{release}", "developer").text
 
 
-def test_what_users_and_programs_write_stays_text(digits: Site) -> None:
+def test_job_view_escapes_texts_of_users_and_programs(digits: Site) -> None:
     filled = bodies.filled(
         description=HOSTILE, process={"train": {"saveStep": HOSTILE}, "export": {"signatureMap": "x"}}
     )
@@ -136,7 +136,7 @@ def test_what_users_and_programs_write_stays_text(digits: Site) -> None:
     assert "secret-word" not in shown
 
 
-def test_callbacks_are_shown_to_those_who_may_see_them_and_sent_again(digits: Site) -> None:
+def test_callbacks_are_shown_to_and_sent_again_by_permitted_callers_only(digits: Site) -> None:
     release = digits.post("/v1/jobs", bodies.filled()).json()["release"]
     text = text_of(digits.view(f"/jobs/{release}"))
     assert "Callbacks Told Endpoint State Attempts" in text
@@ -150,7 +150,7 @@ def test_callbacks_are_shown_to_those_who_may_see_them_and_sent_again(digits: Si
     assert digits.send(f"/jobs/{release}/callbacks/{item['id']}", role="user").status_code == 403
 
 
-def test_a_hostile_path_is_not_found(site: Site) -> None:
+def test_hostile_paths_are_not_found(site: Site) -> None:
     for path in (
         "/jobs/%3Cscript%3E",
         "/jobs/..%2f..%2fetc",
@@ -163,7 +163,7 @@ def test_a_hostile_path_is_not_found(site: Site) -> None:
         assert "<script>" not in answer.text
 
 
-def test_the_log_of_one_of_several_pods_can_be_chosen(site: Site) -> None:
+def test_job_view_shows_the_log_of_all_pods_or_of_a_chosen_pod(site: Site) -> None:
     release = site.created()
     site.cluster.pod(release, "Running")
     pod = dict(site.cluster.objects["Pod", f"{release}-x2x9p"])
@@ -179,7 +179,7 @@ def test_the_log_of_one_of_several_pods_can_be_chosen(site: Site) -> None:
     assert "of the first" not in one
 
 
-def test_events_and_logs_of_the_page_are_those_of_the_api(site: Site) -> None:
+def test_page_reads_events_and_logs_from_the_api(site: Site) -> None:
     release = site.created()
     shown = site.view(f"/jobs/{release}").text
     first = site.get(f"/v1/jobs/{release}/events").json()["items"][0]["id"]
@@ -200,11 +200,11 @@ def test_events_and_logs_of_the_page_are_those_of_the_api(site: Site) -> None:
         (200_000, "2 d 7 h"),
     ],
 )
-def test_spans_of_time_are_short(seconds: float, text: str) -> None:
+def test_time_spans_have_two_units_at_most(seconds: float, text: str) -> None:
     assert html.span(seconds) == text
 
 
-def test_files_of_the_page_are_kept_by_their_digest(site: Site) -> None:
+def test_static_files_are_cached_by_their_digest(site: Site) -> None:
     page = site.view("/sign-in").text
     for name, kind in {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}.items():
         path = next(word for word in page.split('"') if word.endswith(name))
@@ -215,7 +215,7 @@ def test_files_of_the_page_are_kept_by_their_digest(site: Site) -> None:
     assert site.client.get("/static/0/app.py").status_code == 404
 
 
-def test_a_browser_is_shown_that_a_path_does_not_exist(site: Site) -> None:
+def test_missing_path_is_an_error_page_for_browsers_and_a_problem_for_programs(site: Site) -> None:
     browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
     for role in (None, "viewer"):
         cookie = {"Cookie": site.sign_in(role)} if role else {}
@@ -228,7 +228,7 @@ def test_a_browser_is_shown_that_a_path_does_not_exist(site: Site) -> None:
         assert answer.json()["type"] == "urn:mlpack:problem:not-found"
 
 
-def test_a_database_that_is_away_is_told(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_database_is_reported_without_its_address(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.sign_in("admin")
 
     def fail(*_: object) -> None:
@@ -242,7 +242,7 @@ def test_a_database_that_is_away_is_told(site: Site, monkeypatch: pytest.MonkeyP
     assert [line for line in site.log if "Traceback" in line] == []
 
 
-def test_several_attempts_are_shown(site: Site) -> None:
+def test_job_view_shows_the_number_of_attempts_after_a_retry(site: Site) -> None:
     release = site.created()
     item = site.cluster.objects["Job", release]
     site.cluster.put({**item, "metadata": dict(item["metadata"]), "status": {"active": 1}})

@@ -10,7 +10,7 @@ from tests.service.page.conftest import Site, text_of
 if TYPE_CHECKING:
     import pytest
 
-# What a browser sends for `bodies.filled`.
+# The inputs that a browser sends for `bodies.filled`.
 FORM = {
     "/description": "Trains on digits",
     "/name": "demo",
@@ -31,18 +31,18 @@ FORM = {
 
 
 def inputs(answer: Any) -> list[str]:
-    """Return the names of the inputs of a form that people fill in, in their order."""
+    """Return the names of the visible inputs of a form, in order."""
     names = re.findall(r'<(?:input|select|textarea) (?!type="hidden")[^>]*?name="([^"]*)"', answer.text)
     return [name for name in names if name.startswith("/")]
 
 
-def test_a_job_is_created_by_form(digits: Site) -> None:
+def test_form_creates_a_job_and_hides_secrets(digits: Site) -> None:
     answer = digits.send("/new/digits", FORM)
     assert answer.status_code == 303, text_of(answer)
     release = answer.headers["location"].removeprefix("/jobs/")
     job = digits.get(f"/v1/jobs/{release}").json()
     expected = bodies.filled()
-    del expected["process"]["model"]  # what is empty is left out
+    del expected["process"]["model"]  # empty inputs are left out
     expected["endpoints"][1]["headers"] = {"x-api-key": "***"}
     assert job["values"] == expected
     assert "secret-word" not in digits.view(f"/jobs/{release}").text
@@ -62,7 +62,7 @@ def test_required_values_come_first_with_the_example_as_placeholder(digits: Site
     assert 'name="/creator" value="admin"' in required
 
 
-def test_faults_are_shown_at_their_fields_and_nothing_is_lost(digits: Site) -> None:
+def test_errors_are_shown_at_their_fields_and_inputs_are_kept(digits: Site) -> None:
     form = {
         **FORM,
         "/process/train/saveStep": "",
@@ -92,7 +92,7 @@ def test_faults_are_shown_at_their_fields_and_nothing_is_lost(digits: Site) -> N
     assert digits.get("/v1/jobs").json()["items"] == []
 
 
-def test_what_an_item_lacks_is_shown_in_its_slot(digits: Site) -> None:
+def test_errors_of_a_list_item_are_shown_in_its_slot(digits: Site) -> None:
     form = {**FORM, "count:/endpoints:0": "2", "/endpoints:0:0/endpoint": "", "/endpoints:0:1/headers": "x-key: 1"}
     answer = digits.send("/new/digits", form)
     assert answer.status_code == 422
@@ -102,7 +102,7 @@ def test_what_an_item_lacks_is_shown_in_its_slot(digits: Site) -> None:
     assert "expected lines such as `x-api-key: 1234`" in text_of(broken)
 
 
-def test_an_item_is_added_without_losing_anything(digits: Site) -> None:
+def test_list_item_is_added_and_inputs_are_kept(digits: Site) -> None:
     answer = digits.send("/new/digits", {**FORM, "action": "more:/endpoints:1"})
     assert answer.status_code == 200
     names = inputs(answer)
@@ -114,7 +114,7 @@ def test_an_item_is_added_without_losing_anything(digits: Site) -> None:
     assert [item["type"] for item in endpoints] == ["dataset", "event", "event"]
 
 
-def test_manifests_are_shown_without_creating_anything(digits: Site) -> None:
+def test_preview_shows_manifests_and_creates_nothing(digits: Site) -> None:
     digits.cluster.storage_classes.clear()
     answer = digits.send("/new/digits", {**FORM, "action": "preview"})
     assert answer.status_code == 200
@@ -127,7 +127,7 @@ def test_manifests_are_shown_without_creating_anything(digits: Site) -> None:
     assert 'value="demo"' in answer.text
 
 
-def test_a_form_that_is_sent_twice_makes_one_job(site: Site) -> None:
+def test_form_sent_twice_creates_one_job(site: Site) -> None:
     key = re.search(r'name="key" value="(\w+)"', site.view("/new/countdown").text)
     assert key
     form = {"key": key[1], "/process/train/number": "3"}
@@ -152,13 +152,13 @@ def test_refusals_of_the_cluster_are_shown_in_the_form(site: Site, monkeypatch: 
     assert "the cluster does not answer" in text_of(away)
 
 
-def test_users_create_jobs_for_themselves(digits: Site) -> None:
+def test_users_create_jobs_for_themselves_only(digits: Site) -> None:
     assert 'name="/creator" value="user"' in digits.view("/new/digits", "user").text
     answer = digits.send("/new/digits", FORM, "user")
     assert "only developers act for others" in text_of(answer)
 
 
-def test_inputs_that_the_definition_lacks_are_not_read(site: Site) -> None:
+def test_inputs_outside_the_definition_are_ignored(site: Site) -> None:
     form = {"/process/train/number": "3", "/image/tag": "evil", "/process/train/more": "1", "/taskDef": "other"}
     release = site.send("/new/countdown", form).headers["location"].removeprefix("/jobs/")
     assert site.get(f"/v1/jobs/{release}").json()["values"] == {
@@ -167,7 +167,7 @@ def test_inputs_that_the_definition_lacks_are_not_read(site: Site) -> None:
     }
 
 
-def test_the_choice_names_the_definitions(digits: Site) -> None:
+def test_new_job_view_lists_the_definitions(digits: Site) -> None:
     text = text_of(digits.view("/new", "user"))
     assert "countdown countdown-task, revision 1 digits Digits on CPUs digits-task, revision 1" in text
     assert digits.view("/new/nothing").status_code == 404

@@ -36,7 +36,7 @@ PATIENCE = 30_000.0
 
 
 class Served(Site):
-    """A site on a port of this machine, perhaps below a path."""
+    """A site on a port of this machine, optionally below a path."""
 
     def __init__(self, path: Path, root: str = "") -> None:
         super().__init__(path, url=f"http://train.example.com{root}" if root else None)
@@ -58,7 +58,7 @@ class Served(Site):
             self.origin = f"http://127.0.0.1:{port}"
             client = httpx.Client(base_url=self.origin, timeout=30)
             self.start = f"{self.origin}{self._root}/jobs"
-            self.client = client  # type: ignore[assignment] # what calls the API
+            self.client = client  # type: ignore[assignment] # the client for the API
             with client:
                 yield
         finally:
@@ -97,7 +97,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, kubectl: Path) -> Iterator[
 
 @pytest.fixture(scope="module")
 def releases(served: Served) -> dict[str, str]:
-    """A job for each status."""
+    """The releases of jobs by status: one job for each status."""
     made = {
         status: served.created(creator=creator, name=name)
         for status, creator, name in [
@@ -145,11 +145,11 @@ def signed_in(page: Page, served: Served, role: str = "admin") -> Page:
     return page
 
 
-def test_a_job_is_created_by_form_and_watched_until_it_ends(chromium: Browser, served: Served) -> None:
+def test_browser_creates_a_job_and_shows_it_until_the_end(chromium: Browser, served: Served) -> None:
     creates_and_watches(chromium, served)
 
 
-def test_the_same_below_a_path(chromium: Browser, tmp_path: Path) -> None:
+def test_browser_creates_and_shows_a_job_below_a_path(chromium: Browser, tmp_path: Path) -> None:
     site = Served(tmp_path / "server.db", "/mlpack")
     with site.running():
         assert site.post("/mlpack/v1/definitions", COUNTDOWN).status_code == 201
@@ -200,7 +200,7 @@ def creates_and_watches(chromium: Browser, served: Served) -> None:
         expect(last).to_have_text(["3", "2.5", "2.5", "10"])
 
 
-def test_it_works_without_javascript_and_by_keyboard(chromium: Browser, served: Served) -> None:
+def test_page_works_without_javascript_and_by_keyboard(chromium: Browser, served: Served) -> None:
     expect.set_options(timeout=PATIENCE)
     with chromium.new_context(java_script_enabled=False) as context:
         page = signed_in(context.new_page(), served, "user")
@@ -224,8 +224,8 @@ def test_it_works_without_javascript_and_by_keyboard(chromium: Browser, served: 
         expect(page).to_have_title("Sign in · mlpack")
 
 
-def test_people_sign_in_with_the_issuer_and_out(chromium: Browser, served: Served) -> None:
-    """The issuer is another site, so cookies count as they do in earnest; nothing needs JavaScript."""
+def test_people_sign_in_and_out_with_the_issuer_in_a_browser(chromium: Browser, served: Served) -> None:
+    """The issuer is another site, so the SameSite rules of cookies apply as in production; JavaScript is disabled."""
     expect.set_options(timeout=PATIENCE)
     with chromium.new_context(java_script_enabled=False) as context:
         page = context.new_page()
@@ -281,7 +281,7 @@ PICTURED = {"jobs": "jobs", "running": "job", "form": "new-job", "definition": "
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_view_is_open_to_all_and_fits(
+def test_every_view_is_accessible_and_fits_a_small_screen(
     chromium: Browser, served: Served, releases: dict[str, str], scheme: str
 ) -> None:
     expect.set_options(timeout=PATIENCE)
@@ -324,8 +324,8 @@ LINES = [
 PUMPS = ["x", "\r", "a\r", "\r\x00", "\x1b", "\x1b[", "\x1b[0;", "\x1b]", "\x1b]x\x1b", "\x1b[ ", "\n", "\r\n\r"]
 
 
-def test_the_page_shows_lines_of_logs_as_the_server_does_in_linear_time(chromium: Browser) -> None:
-    """A program's line once kept a tab busy for as long as the square of its length takes."""
+def test_script_shows_log_lines_as_the_server_does_in_linear_time(chromium: Browser) -> None:
+    """Quadratic time once let a long line of a program block a tab."""
     with chromium.new_context() as context:
         page = context.new_page()
         page.goto("about:blank")
@@ -340,8 +340,10 @@ def test_the_page_shows_lines_of_logs_as_the_server_does_in_linear_time(chromium
         assert slow == {}
 
 
-def test_the_pictures_of_the_documentation_exist(chromium: Browser, served: Served, releases: dict[str, str]) -> None:
-    """`make pictures` writes them; their bytes depend on the fonts of a machine."""
+def test_pictures_of_the_documentation_exist_and_are_used(
+    chromium: Browser, served: Served, releases: dict[str, str]
+) -> None:
+    """`make pictures` writes the pictures, whose bytes depend on the fonts of a machine."""
     for scheme, names in {"light": ("jobs", "form", "definition"), "dark": ("running",)}.items():
         with chromium.new_context(color_scheme="dark" if scheme == "dark" else "light", viewport=SIZE) as context:
             page = signed_in(context.new_page(), served)

@@ -35,7 +35,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield made
 
 
-def test_projects_show_their_limits_and_who_uses_them(site: Site) -> None:
+def test_projects_view_shows_limits_and_use_per_creator(site: Site) -> None:
     form = {"/process/train/number": "3", "/project": "research"}
     assert site.send("/new/countdown", form, "ada").status_code == 303
     text = text_of(site.view("/projects"))
@@ -47,7 +47,7 @@ def test_projects_show_their_limits_and_who_uses_them(site: Site) -> None:
     assert "ml-vision" not in own
 
 
-def test_the_project_of_a_job_is_chosen_where_there_are_several(site: Site) -> None:
+def test_job_form_offers_the_projects_of_the_caller(site: Site) -> None:
     shown = site.view("/new/countdown").text
     options = re.findall(r"<option>(\w+)</option>", shown)
     assert options == ["research", "vision"]
@@ -63,7 +63,7 @@ def test_the_project_of_a_job_is_chosen_where_there_are_several(site: Site) -> N
     assert "project 'vision' not found" in text_of(refused)
 
 
-def test_a_definition_keeps_its_project(site: Site) -> None:
+def test_definition_keeps_its_project(site: Site) -> None:
     form = {
         "name": "research.own",
         "task_template_name": "countdown-task",
@@ -84,7 +84,7 @@ def test_a_definition_keeps_its_project(site: Site) -> None:
     assert "all projects" not in site.view("/new-definition", "dev").text
 
 
-def test_tokens_of_a_project_are_made_by_its_admins(site: Site) -> None:
+def test_project_admin_creates_tokens_of_that_project_only(site: Site) -> None:
     answer = site.send("/tokens", {"name": "eve", "role": "viewer", "project": "research"}, "root")
     assert answer.status_code == 201
     assert "eve viewer research" in text_of(answer)

@@ -18,7 +18,7 @@ DEFINITION = {
 }
 
 
-def test_a_definition_is_registered_tried_and_revised_by_form(site: Site) -> None:
+def test_definition_is_tried_registered_and_revised_by_form(site: Site) -> None:
     trial = site.send("/new-definition", {**DEFINITION, "action": "trial"}, "developer")
     assert trial.status_code == 200, text_of(trial)
     assert "The example makes these objects" in text_of(trial)
@@ -47,7 +47,7 @@ def test_a_definition_is_registered_tried_and_revised_by_form(site: Site) -> Non
     assert "This revision is not the current one" in text_of(site.view("/definitions/count-2"))
 
 
-def test_faults_of_a_definition_are_shown_at_their_fields(shared: Site) -> None:
+def test_errors_of_a_definition_are_shown_at_their_fields(shared: Site) -> None:
     form = {**DEFINITION, "user_values_description": "a: b", "system_values": "x: [", "application": "a b"}
     answer = shared.send("/new-definition", form)
     assert answer.status_code == 422
@@ -60,7 +60,7 @@ def test_faults_of_a_definition_are_shown_at_their_fields(shared: Site) -> None:
     assert "54" in text_of(long)
 
 
-def test_a_template_is_registered_tried_and_revised_by_form(digits: Site) -> None:
+def test_template_is_tried_revised_and_registered_by_form(digits: Site) -> None:
     form = {
         "template": bodies.TEMPLATE.replace("backoffLimit: 0", "backoffLimit: 1"),
         "revision": "1",
@@ -101,13 +101,13 @@ def test_a_template_is_registered_tried_and_revised_by_form(digits: Site) -> Non
         ("/new/countdown", "viewer"),
     ],
 )
-def test_a_form_of_a_role_that_may_not_is_refused(shared: Site, path: str, role: str) -> None:
+def test_form_is_refused_without_the_required_role(shared: Site, path: str, role: str) -> None:
     before = [shared.get(path).json() for path in ("/v1/definitions", "/v1/templates")]
     assert shared.send(path, {**DEFINITION, "template": "a: 1"}, role).status_code == 403
     assert [shared.get(path).json() for path in ("/v1/definitions", "/v1/templates")] == before
 
 
-def test_hostile_sources_stay_text(site: Site) -> None:
+def test_hostile_template_sources_are_escaped(site: Site) -> None:
     hostile = "</pre><script>alert(1)</script>{{7*7}}\x1b[2J"
     body = {"name": "h", "template": f"a: {json.dumps(hostile)}", "description": hostile}
     assert site.post("/v1/templates", body).status_code == 201
@@ -117,7 +117,7 @@ def test_hostile_sources_stay_text(site: Site) -> None:
     assert "{{7*7}}" in site.view("/templates/h").text
 
 
-def test_texts_that_are_too_long_are_not_compared() -> None:
+def test_texts_over_the_line_limit_are_not_compared() -> None:
     old, new = {"template": "\n" * 3000}, {"template": "a\n" * 3000}
     ((line,),) = [item.lines for item in compared(old, new, ("template",))]
     assert line.text == "too long to compare: 3,000 and 3,000 lines"

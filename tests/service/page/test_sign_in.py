@@ -40,7 +40,7 @@ VIEWS = {
 ROLES = ("viewer", "user", "developer", "admin")
 
 
-def test_a_token_signs_in_and_out(site: Site) -> None:
+def test_user_signs_in_with_a_token_and_out(site: Site) -> None:
     answer = site.send("/sign-in", {"token": site.tokens["user"], "then": "/templates"}, None)
     assert (answer.status_code, answer.headers["location"]) == (303, "/templates")
     cookie = answer.headers["set-cookie"]
@@ -52,7 +52,7 @@ def test_a_token_signs_in_and_out(site: Site) -> None:
     assert re.search(r"mlpack_session=(\"\"|null)?;.*(Max-Age=0|expires)", gone.headers["set-cookie"])
 
 
-def test_sign_out_ends_the_session_of_a_cookie_that_was_kept(site: Site) -> None:
+def test_sign_out_ends_the_session_of_a_saved_cookie(site: Site) -> None:
     kept = {"Cookie": site.sign_in("user")}
     other = {"Cookie": site.sign_in("admin")}
     assert site.client.get("/v1/whoami", headers=kept).status_code == 200
@@ -65,7 +65,7 @@ def test_sign_out_ends_the_session_of_a_cookie_that_was_kept(site: Site) -> None
     assert site.get("/v1/whoami", "user").status_code == 200, "the token itself is still good"
 
 
-def test_an_owner_has_twenty_sessions_and_the_oldest_ends(site: Site) -> None:
+def test_oldest_session_ends_when_an_owner_exceeds_twenty_sessions(site: Site) -> None:
     def signed_in(role: str) -> dict[str, str]:
         answer = site.send("/sign-in", {"token": site.tokens[role]}, None)
         site.client.cookies.clear()
@@ -80,7 +80,7 @@ def test_an_owner_has_twenty_sessions_and_the_oldest_ends(site: Site) -> None:
         assert connection.exec_driver_sql("SELECT count(*) FROM sessions").scalar() == 21
 
 
-def test_signing_in_again_ends_the_session_before(site: Site) -> None:
+def test_second_sign_in_ends_the_previous_session(site: Site) -> None:
     kept = {"Cookie": site.sign_in("user")}
     again = site.send("/sign-in", {"token": site.tokens["user"]}, "user")
     assert again.status_code == 303
@@ -98,14 +98,14 @@ def test_sign_out_ends_open_streams(site: Site, monkeypatch: pytest.MonkeyPatch)
         assert followed.result(timeout=30).status_code == 200
 
 
-def test_a_faulty_token_is_refused_and_not_shown(shared: Site) -> None:
+def test_invalid_token_is_refused_and_not_shown(shared: Site) -> None:
     answer = shared.send("/sign-in", {"token": "mlp_secret"}, None)
     assert answer.status_code == 401
     assert "The token is not valid, was removed, or has expired." in text_of(answer)
     assert "mlp_secret" not in answer.text
 
 
-def test_the_cookie_is_secure_where_the_server_is_reached_by_https(site: Site) -> None:
+def test_session_cookie_is_secure_when_the_origin_is_https(site: Site) -> None:
     site.server.origin = "https://train.example.com"
     answer = site.send("/sign-in", {"token": site.tokens["user"]}, None, Origin="https://train.example.com")
     assert "Secure" in answer.headers["set-cookie"]
@@ -123,7 +123,7 @@ def test_each_view_has_the_access_rules_of_the_api(shared: Site, path: str) -> N
 
 
 @pytest.mark.parametrize("path", [*VIEWS, "/sign-in"])
-def test_each_view_forbids_what_comes_from_elsewhere(shared: Site, path: str) -> None:
+def test_each_view_has_a_strict_content_security_policy(shared: Site, path: str) -> None:
     answer = shared.view(path)
     policy = answer.headers["content-security-policy"]
     assert "default-src 'self'" in policy
@@ -140,14 +140,14 @@ def test_each_view_forbids_what_comes_from_elsewhere(shared: Site, path: str) ->
     "origin", ["", "null", "https://evil.example", "http://testserver.local.evil.example", "file://"]
 )
 @pytest.mark.parametrize("path", ["/sign-in", "/sign-out", "/tokens", "/new/countdown", "/jobs/x/delete"])
-def test_a_form_of_another_site_is_refused(shared: Site, path: str, origin: str) -> None:
+def test_form_from_another_site_is_refused(shared: Site, path: str, origin: str) -> None:
     answer = shared.send(path, {"token": shared.tokens["admin"]}, Origin=origin)
     assert answer.status_code == 403
     assert "its Origin is another one" in text_of(answer)
     assert "set-cookie" not in answer.headers
 
 
-def test_the_session_also_opens_the_api_but_not_to_other_sites(site: Site) -> None:
+def test_session_cookie_changes_jobs_by_the_api_from_this_origin_only(site: Site) -> None:
     cookie = {"Cookie": site.sign_in("user")}
     assert site.client.get("/v1/whoami", headers=cookie).json()["roles"] == {"*": "user"}
     body = {"taskDef": "countdown", "process": {"train": {"number": 1}}}
@@ -157,7 +157,7 @@ def test_the_session_also_opens_the_api_but_not_to_other_sites(site: Site) -> No
     assert site.client.post("/v1/jobs", json=body, headers=own).status_code == 201
 
 
-def test_without_tokens_another_site_cannot_change_anything(tmp_path: Path) -> None:
+def test_server_without_tokens_refuses_changes_from_another_site(tmp_path: Path) -> None:
     site = Site(tmp_path / "open.db", trusted=True)
     with site.client:
         assert "asks for no token" in text_of(site.view("/jobs", None))
@@ -168,21 +168,21 @@ def test_without_tokens_another_site_cannot_change_anything(tmp_path: Path) -> N
         )
 
 
-def test_a_session_ends_with_its_token(site: Site) -> None:
+def test_session_ends_with_its_token(site: Site) -> None:
     identifier = next(item["id"] for item in site.get("/v1/tokens").json()["items"] if item["name"] == "user")
     assert site.view("/jobs", "user").status_code == 200
     assert site.send(f"/tokens/{identifier}/remove").status_code == 303
     assert site.view("/jobs", "user").status_code == 303
 
 
-def test_a_session_ends_with_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_ends_after_its_time_limit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.sign_in("user")
     monkeypatch.setattr("packager.service.access.sessions.time.time", lambda: 2e10)
     assert site.view("/jobs", "user").headers["location"] == "/sign-in?then=/jobs"
 
 
 @pytest.mark.parametrize("cookie", ["x", "AAAA", "A" * 80, "A" * 5000, "%00", "ä"])
-def test_a_forged_session_is_refused(shared: Site, cookie: str) -> None:
+def test_forged_session_cookie_is_refused(shared: Site, cookie: str) -> None:
     headers = {b"Cookie": f"mlpack_session={cookie}".encode()}
     assert shared.client.get("/v1/whoami", headers=headers).status_code == 401
 
@@ -201,7 +201,7 @@ def test_a_forged_session_is_refused(shared: Site, cookie: str) -> None:
         "/jöbs",
     ],
 )
-def test_signing_in_leads_to_this_server_only(shared: Site, path: str) -> None:
+def test_sign_in_redirects_to_paths_of_this_server_only(shared: Site, path: str) -> None:
     assert own_path(path) == "/jobs"
     assert shared.send("/sign-in", {"token": shared.tokens["user"], "then": path}, None).headers["location"] == "/jobs"
 
@@ -213,10 +213,10 @@ SESSION = "mlpack_session"
 
 
 class Visitor:
-    """A browser without JavaScript at a site whose people an issuer knows.
+    """A browser without JavaScript, at a site where people sign in with an issuer.
 
     Attributes:
-        cookies: Those that it has.
+        cookies: The values of the cookies, by name.
     """
 
     def __init__(self, site: Site, fake: FakeIssuer) -> None:
@@ -246,14 +246,14 @@ class Visitor:
         self.site.client.cookies.clear()
 
     def asks(self, then: str = "/jobs") -> dict[str, str]:
-        """Go to the issuer; return what it is asked."""
+        """Begin to sign in with the issuer; return the parameters of the authorization request."""
         answer = self.get(f"/sign-in/issuer?then={then}")
         assert answer.status_code == 303, answer.text
         assert answer.headers["location"].startswith(f"{self.fake.url}/authorize?policy=p1&")
         return {key: values[0] for key, values in parse_qs(urlsplit(answer.headers["location"]).query).items()}
 
     def is_led_back(self, then: str = "/jobs") -> str:
-        """Sign in with the issuer; return the path to which it leads back."""
+        """Sign in at the issuer; return the path, with its query, to which the issuer redirects."""
         return self.fake.authorize(self.asks(then)).removeprefix(ORIGIN)
 
     def signs_in(self, then: str = "/jobs") -> Any:
@@ -264,7 +264,7 @@ class Visitor:
 
 @pytest.fixture
 def visitor(shared: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Visitor]:
-    """Somebody at the shared site, which knows a new issuer."""
+    """A visitor at the shared site, which has a new issuer."""
     with running() as fake:
         roles: Any = {"ml-users": "user", "ml-admins": "admin"}
         issuer = Issuer(OidcConfig(issuer=fake.url, audience="mlpack", roles=roles, client_id=CLIENT))
@@ -285,7 +285,7 @@ def is_refused(answer: Any, message: str, status: int = 401) -> None:
     assert SESSION not in str(answer.headers.get_list("set-cookie"))
 
 
-def test_the_issuer_signs_people_in_and_they_sign_out(visitor: Visitor) -> None:
+def test_people_sign_in_with_the_issuer_and_sign_out(visitor: Visitor) -> None:
     first = visitor.get("/templates")
     page = visitor.get(first.headers["location"])
     assert 'href="/sign-in/issuer?then=/templates"' in page.text
@@ -316,8 +316,8 @@ def test_the_issuer_signs_people_in_and_they_sign_out(visitor: Visitor) -> None:
     assert visitor.get("/jobs").status_code == 303, "a cookie that somebody has kept is still good"
 
 
-def test_the_issuer_is_asked_as_the_protocol_says(visitor: Visitor) -> None:
-    """What the issuer does not check itself (RFC 6749, 7636; OpenID Connect Core)."""
+def test_authorization_request_has_fresh_state_nonce_and_code_challenge(visitor: Visitor) -> None:
+    """The fake issuer does not check these parameters (RFC 6749, 7636; OpenID Connect Core)."""
     one, two = visitor.asks(), visitor.asks()
     assert one["redirect_uri"] == f"{ORIGIN}/sign-in/answer"
     assert one["scope"] == "openid profile"
@@ -327,7 +327,7 @@ def test_the_issuer_is_asked_as_the_protocol_says(visitor: Visitor) -> None:
 
 
 @pytest.mark.parametrize("secret", [SECRET, None])
-def test_clients_prove_who_they_are_as_the_issuer_wants_it(
+def test_client_authenticates_in_the_form_or_as_a_public_client(
     visitor: Visitor, secret: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     visitor.fake.secret = secret
@@ -338,10 +338,10 @@ def test_clients_prove_who_they_are_as_the_issuer_wants_it(
     visitor.signs_in()
 
 
-def test_an_answer_counts_once_and_in_the_browser_that_has_asked(visitor: Visitor) -> None:
+def test_oidc_callback_is_accepted_once_and_only_in_the_starting_browser(visitor: Visitor) -> None:
     path = visitor.is_led_back()
     begun = "this browser has not begun to sign in at http://testserver.local, or more than 10 minutes ago"
-    is_refused(Visitor(visitor.site, visitor.fake).get(path), begun)  # as the victim of a login by others
+    is_refused(Visitor(visitor.site, visitor.fake).get(path), begun)  # login CSRF, in the browser of a victim
     kept = visitor.cookies[ATTEMPT]
     other = visitor.is_led_back()
     is_refused(visitor.get(path), begun)  # the state of an earlier attempt
@@ -354,8 +354,8 @@ def test_an_answer_counts_once_and_in_the_browser_that_has_asked(visitor: Visito
     is_refused(visitor.get(path), f"{visitor.fake.url[7:]} has answered 'invalid_grant': 'Code not valid'")
 
 
-def test_a_code_of_another_attempt_is_refused(visitor: Visitor) -> None:
-    """The code of an attacker, put into the answer to the victim's attempt: PKCE makes it worthless."""
+def test_code_of_another_attempt_is_refused(visitor: Visitor) -> None:
+    """PKCE makes the code of an attacker worthless in the answer to the attempt of a victim."""
     attacker = Visitor(visitor.site, visitor.fake)
     code = parse_qs(urlsplit(attacker.is_led_back()).query)["code"][0]
     query = parse_qs(urlsplit(visitor.is_led_back()).query)
@@ -379,13 +379,15 @@ def test_a_code_of_another_attempt_is_refused(visitor: Visitor) -> None:
         ),
     ],
 )
-def test_a_faulty_answer_is_one_clear_page(visitor: Visitor, change: tuple[str, str], message: str) -> None:
+def test_invalid_oidc_callback_is_refused_with_a_message(
+    visitor: Visitor, change: tuple[str, str], message: str
+) -> None:
     path = visitor.is_led_back()
     is_refused(visitor.get(path.replace(*change)), message.replace("HOST", visitor.fake.url[7:]))
     assert "<script>" not in visitor.get(path.replace(*change)).text
 
 
-def test_nobody_makes_the_page_say_something_without_having_begun(visitor: Visitor) -> None:
+def test_page_hides_the_error_description_without_a_started_attempt(visitor: Visitor) -> None:
     answer = visitor.get("/sign-in/answer?error=x&error_description=call+555&state=y")
     is_refused(answer, "this browser has not begun")
     assert "555" not in answer.text
@@ -408,7 +410,7 @@ def test_nobody_makes_the_page_say_something_without_having_begun(visitor: Visit
         ({"preferred_username": "<b>"}, "the claim preferred_username is '<b>': a name becomes a label", 403),
     ],
 )
-def test_a_token_that_is_refused_begins_no_session(
+def test_refused_id_token_begins_no_session(
     visitor: Visitor, claims: dict[str, Any], message: str, status: int
 ) -> None:
     visitor.fake.claims = claims
@@ -427,7 +429,7 @@ def test_a_token_that_is_refused_begins_no_session(
         ((302, {}), "http://HOST/token redirects to", 503),
     ],
 )
-def test_an_answer_of_the_issuer_that_is_none(
+def test_invalid_answers_of_the_token_endpoint_are_refused(
     visitor: Visitor, refused: tuple[int, Any], message: str, status: int
 ) -> None:
     visitor.fake.refused = refused
@@ -435,19 +437,19 @@ def test_an_answer_of_the_issuer_that_is_none(
 
 
 @pytest.mark.parametrize("address", [None, 5, "javascript:alert(1)", "http://sso.example.com/a", "https://a b/", "//x"])
-def test_addresses_of_the_issuer_that_are_none(visitor: Visitor, address: Any) -> None:
+def test_invalid_addresses_of_the_issuer_are_not_used(visitor: Visitor, address: Any) -> None:
     visitor.fake.document = {"authorization_endpoint": address, "end_session_endpoint": address}
     is_refused(visitor.get("/sign-in/issuer"), f"{visitor.fake.url[7:]} names no address at which people sign in", 503)
     assert "Sign out there" not in visitor.get("/sign-in?out=issuer").text
 
 
-def test_an_issuer_that_is_away_is_told(visitor: Visitor) -> None:
+def test_unreachable_issuer_is_reported_on_the_sign_in_view(visitor: Visitor) -> None:
     visitor.fake.is_away = True
     is_refused(visitor.get("/sign-in/issuer"), "the keys of the issuer: http", 503)
     assert "Sign in with" in visitor.get("/sign-in?out=issuer").text
 
 
-def test_signing_in_gives_a_new_session_in_place_of_any(visitor: Visitor) -> None:
+def test_sign_in_with_the_issuer_replaces_an_existing_session(visitor: Visitor) -> None:
     visitor.signs_in()
     planted = visitor.cookies[SESSION]
     visitor.signs_in()
@@ -457,7 +459,7 @@ def test_signing_in_gives_a_new_session_in_place_of_any(visitor: Visitor) -> Non
     assert visitor.get("/jobs").status_code == 303
 
 
-def test_what_is_kept_at_the_issuer_is_no_session_and_the_reverse(visitor: Visitor) -> None:
+def test_attempt_cookie_and_session_cookie_are_not_interchangeable(visitor: Visitor) -> None:
     visitor.asks()
     attempt = visitor.cookies.pop(ATTEMPT)
     visitor.cookies[SESSION] = attempt
@@ -469,7 +471,7 @@ def test_what_is_kept_at_the_issuer_is_no_session_and_the_reverse(visitor: Visit
     is_refused(visitor.get(path), "this browser has not begun")
 
 
-def test_an_attempt_ends_with_time(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sign_in_attempt_ends_after_its_time_limit(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
     path = visitor.is_led_back()
     later = time.time() + 601
     monkeypatch.setattr("packager.service.access.sign_in.time.time", lambda: later)
@@ -477,11 +479,11 @@ def test_an_attempt_ends_with_time(visitor: Visitor, monkeypatch: pytest.MonkeyP
 
 
 def expires_at_once(visitor: Visitor) -> None:
-    """Let tokens be valid, by the clocks that may differ, and need to be renewed at each request."""
+    """Make new tokens expired within the leeway for clocks: accepted, and renewed at each request."""
     visitor.fake.claims = {"exp": int(time.time()) - 5}
 
 
-def test_a_session_follows_the_groups_and_ends_with_them(visitor: Visitor) -> None:
+def test_session_follows_the_groups_and_ends_without_a_role(visitor: Visitor) -> None:
     expires_at_once(visitor)
     visitor.signs_in()
     assert visitor.get("/v1/whoami").json()["roles"] == {"*": "user"}
@@ -494,7 +496,7 @@ def test_a_session_follows_the_groups_and_ends_with_them(visitor: Visitor) -> No
 
 
 @pytest.mark.parametrize("ended", ["revoked", "no refresh token", "somebody else", "no ID token"])
-def test_a_session_ends_when_the_issuer_vouches_no_more(visitor: Visitor, ended: str) -> None:
+def test_session_ends_when_it_cannot_be_renewed(visitor: Visitor, ended: str) -> None:
     expires_at_once(visitor)
     visitor.fake.with_refresh = ended != "no refresh token"
     visitor.signs_in()
@@ -511,7 +513,7 @@ def test_a_session_ends_when_the_issuer_vouches_no_more(visitor: Visitor, ended:
     assert len(visitor.fake.requests) == asked
 
 
-def test_a_session_waits_for_an_issuer_that_is_away(visitor: Visitor) -> None:
+def test_session_survives_an_unreachable_issuer(visitor: Visitor) -> None:
     expires_at_once(visitor)
     visitor.signs_in()
     visitor.fake.is_away = True
@@ -521,8 +523,8 @@ def test_a_session_waits_for_an_issuer_that_is_away(visitor: Visitor) -> None:
     assert visitor.get("/jobs").status_code == 200
 
 
-def test_requests_at_the_same_time_renew_once(visitor: Visitor) -> None:
-    """A refresh token is good for one use: the second one would end the session."""
+def test_concurrent_requests_renew_a_session_once(visitor: Visitor) -> None:
+    """A refresh token is valid for one use: a second renewal would end the session."""
     expires_at_once(visitor)
     visitor.signs_in()
     visitor.fake.claims = {}
@@ -532,7 +534,7 @@ def test_requests_at_the_same_time_renew_once(visitor: Visitor) -> None:
     assert visitor.fake.requests.count("/token refresh_token") == 1
 
 
-def test_nothing_of_a_session_can_be_read_in_the_database(visitor: Visitor) -> None:
+def test_session_content_is_not_readable_in_the_database_or_the_log(visitor: Visitor) -> None:
     visitor.fake.tokens = {"refresh_token": "refresh-1"}
     visitor.signs_in()
     files = [path.read_bytes() for path in visitor.site.path.parent.glob("server.db*")]
@@ -540,13 +542,13 @@ def test_nothing_of_a_session_can_be_read_in_the_database(visitor: Visitor) -> N
     assert not any("refresh-1" in line for line in visitor.site.log)
 
 
-def test_a_server_without_a_client_at_the_issuer_has_tokens_only(shared: Site) -> None:
+def test_server_without_an_issuer_client_offers_tokens_only(shared: Site) -> None:
     assert "Sign in with" not in text_of(shared.view("/sign-in", None))
     for path in ("/sign-in/issuer", "/sign-in/answer?code=x&state=y"):
         assert shared.view(path, None).status_code == 404
 
 
-def test_who_signs_in_to_the_page_and_changes_something_is_told(site: Site) -> None:
+def test_log_names_the_caller_of_sign_ins_and_changes_on_the_page(site: Site) -> None:
     release = site.created()
     site.log.clear()
     cookie = site.sign_in("admin")
@@ -562,5 +564,5 @@ def test_who_signs_in_to_the_page_and_changes_something_is_told(site: Site) -> N
         assert secret not in "".join(site.log)
 
 
-def test_a_long_form_is_refused(site: Site) -> None:
+def test_long_sign_in_form_is_refused(site: Site) -> None:
     assert site.send("/sign-in", {"token": "x" * 20_000}, None).status_code == 413

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tests.service.page.conftest import Site
 
 
-def test_a_token_is_created_shown_once_and_removed(site: Site) -> None:
+def test_token_is_created_and_shown_once(site: Site) -> None:
     answer = site.send("/tokens", {"name": "ada", "role": "user", "days": "7"})
     assert answer.status_code == 201
     text = re.search(r"mlp_[\w-]{43}", answer.text)
@@ -24,7 +24,7 @@ def test_a_token_is_created_shown_once_and_removed(site: Site) -> None:
 @pytest.mark.parametrize(
     "form", [{"name": "a b", "role": "user"}, {"name": "a", "role": "root"}, {"name": "a", "role": "user", "days": "x"}]
 )
-def test_a_faulty_token_form_keeps_what_was_filled_in(shared: Site, form: dict[str, str]) -> None:
+def test_invalid_token_form_keeps_its_inputs(shared: Site, form: dict[str, str]) -> None:
     answer = shared.send("/tokens", form)
     assert answer.status_code == 422
     assert f'value="{form["name"]}"' in answer.text
