@@ -40,7 +40,7 @@ async def create_job(
     dry_run: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
     idempotency_key: IdempotencyKey = None,
 ) -> Response[Any]:
-    """Create a job from filled values; with `dry_run`, return what it would create."""
+    """Create a job from filled values; with `dry_run`, return the manifests that would be created."""
     caller = await caller_of(request)
     if dry_run:
         return Response(await server_of(state).jobs.preview(caller, data), status_code=200)

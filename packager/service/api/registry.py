@@ -58,7 +58,7 @@ async def add_template(
     dry_run: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
     idempotency_key: IdempotencyKey = None,
 ) -> Response[Any]:
-    """Register a template; with `dry_run`, return what that would do, also to one that is registered."""
+    """Register a template; with `dry_run`, return the outcome without registering, also for a registered name."""
     caller, templates = await caller_of(request), server_of(state).templates
     if dry_run:
         return Response(await templates.trial(caller, data), status_code=200)
@@ -85,7 +85,7 @@ async def change_template(
     data: JSONBody[TemplateBody],
     if_match: IfMatch = None,
 ) -> Response[RegisteredTemplate]:
-    """Register the next revision of a template; `warnings` say which definitions over it no longer work, and why."""
+    """Register the next revision of a template; `warnings` name definitions that no longer work, and the reasons."""
     caller = await caller_of(request)
     changed = await server_of(state).templates.change(caller, name, data, expected_revision(if_match))
     return tagged(changed, changed.revision)
@@ -135,9 +135,9 @@ async def add_definition(
     dry_run: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
     idempotency_key: IdempotencyKey = None,
 ) -> Response[Any]:
-    """Register a definition; with `dry_run`, return what that would do, also to one that is registered.
+    """Register a definition; with `dry_run`, return the outcome without registering, also for a registered name.
 
-    Its example is filled in as a trial.
+    The example of the definition is filled in as a trial.
     """
     caller, definitions = await caller_of(request), server_of(state).definitions
     if dry_run:

@@ -247,7 +247,7 @@ async def _at_hand(log: LogOfPod) -> LogOfPod:
 async def _in_turn(
     pods: Sequence[str], first: LogOfPod, opened: Callable[[str], Awaitable[LogOfPod]]
 ) -> AsyncGenerator[str]:
-    """Yield the log of the first pod, which is open, and then those of the others."""
+    """Yield the lines of the first pod, whose log is open, and then of the other pods."""
     for name in pods:
         prefix = f"{name}: " if len(pods) > 1 else ""
         try:
